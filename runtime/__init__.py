@@ -1,0 +1,1 @@
+"""The durable engine: runs, their journal and everything that moves them forward."""

@@ -1,0 +1,7 @@
+"""The runtime as a Django app."""
+
+from django.apps import AppConfig
+
+
+class RuntimeConfig(AppConfig):
+    name = "runtime"

@@ -1,0 +1,71 @@
+"""Canonical JSON and the digests made of it (RFC 8785), and which values count as JSON at all."""
+
+import hashlib
+import math
+from typing import Any
+
+import rfc8785
+
+from runtime.core.decisions import EffectClass
+from runtime.core.errors import NotJson
+
+MAX_DEPTH = 64
+MAX_INTEGER = 2**53 - 1
+
+
+def require_json(value: Any, where: str = "value") -> None:
+    """Raise NotJson unless `value` survives JSON and canonical JSON unchanged.
+
+    Refused: anything but dict, list, str, int, float, bool and None; keys that are not strings;
+    NaN and infinities; integers beyond 2**53 - 1 (RFC 7493); NUL and lone surrogates in text;
+    nesting deeper than 64.
+    """
+    _check(value, where, 0)
+
+
+def _check(value: Any, where: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise NotJson(where, f"nested deeper than {MAX_DEPTH}")
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, str):
+        _check_text(value, where)
+    elif isinstance(value, int):
+        if abs(value) > MAX_INTEGER:
+            raise NotJson(where, f"integer beyond {MAX_INTEGER}")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise NotJson(where, "not a finite number")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _check(item, f"{where}[{index}]", depth + 1)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise NotJson(where, f"key {key!r} is not text")
+            _check_text(key, where)
+            _check(item, f"{where}.{key}", depth + 1)
+    else:
+        raise NotJson(where, f"{type(value).__name__} is not a JSON type")
+
+
+def _check_text(text: str, where: str) -> None:
+    if "\x00" in text:
+        raise NotJson(where, "contains a NUL character")
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise NotJson(where, "contains half of a surrogate pair")
+
+
+def sha256_of(value: Any) -> str:
+    """The digest of a JSON value's canonical form, as `sha256:<hex>`. Raises NotJson."""
+    require_json(value)
+    return "sha256:" + hashlib.sha256(rfc8785.dumps(value)).hexdigest()
+
+
+def action_digest(
+    *, tool: str, schema: str, args: Any, path: tuple[str, ...], effect: EffectClass
+) -> str:
+    """What a person approves: this tool in this shape, with these arguments, asked for along this path."""
+    return sha256_of(
+        {"tool": tool, "schema": schema, "args": args, "path": list(path), "effect": str(effect)}
+    )

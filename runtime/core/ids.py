@@ -1,0 +1,30 @@
+"""How frames, calls and idempotency keys are named."""
+
+from uuid import UUID
+
+ROOT = "0"
+
+
+def call_id(turn: int, index: int) -> str:
+    """The id of the call at `index` of a turn's reply: ours, never the provider's."""
+    return f"c{turn}.{index}"
+
+
+def turn_of(call: str) -> int:
+    """The turn in which a call was proposed."""
+    return int(call[1:].split(".", 1)[0])
+
+
+def child_frame(frame: str, call: str) -> str:
+    """The frame that a delegated call opens below its own frame."""
+    return f"{frame}.{call}"
+
+
+def depth_of(frame: str) -> int:
+    """How many frames stand above this one; the root has none."""
+    return frame.count("c")
+
+
+def idempotency_key(run: UUID, frame: str, call: str) -> str:
+    """The same for every attempt at the same call; tools hand it to the system they write to."""
+    return f"{run}/{frame}/{call}"

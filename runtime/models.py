@@ -1,0 +1,117 @@
+"""The engine's tables: columns and constraints, no behaviour. The keepers are the only code that writes them."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+
+class Run(models.Model):
+    """One whole execution of an agent on one input. `due_at` is the only column anyone polls."""
+
+    class Status(models.TextChoices):
+        QUEUED = "queued"  # started, no worker has had it yet
+        RUNNING = "running"  # a worker holds its lease, or held it when it died
+        SUSPENDED = "suspended"  # waits at a gate and holds nothing
+        COMPLETED = "completed"  # its root agent answered
+        FAILED = "failed"  # its root agent could not answer
+        QUARANTINED = "quarantined"  # its journal cannot be verified; nothing runs until a person looks
+
+    id = models.UUIDField(primary_key=True)
+    agent = models.TextField()
+    requester = models.TextField()
+    token = models.TextField(null=True)
+    business_key = models.TextField(null=True)
+    input = models.TextField()  # JSON text, as given
+    output = models.TextField(null=True)
+    reason = models.TextField(null=True)  # why it failed or was quarantined
+    status = models.TextField(choices=Status.choices, default=Status.QUEUED)
+    created_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+    position = models.BigIntegerField(db_default=0)
+    head = models.TextField(db_default="")
+    due_at = models.DateTimeField(null=True)
+    epoch = models.BigIntegerField(db_default=0)
+    owner = models.UUIDField(null=True)
+    lease_until = models.DateTimeField(null=True)
+    mailbox = models.BigIntegerField(db_default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["agent", "requester", "business_key"], name="run_business_key"
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["due_at"], name="run_due", condition=models.Q(due_at__isnull=False)
+            ),
+            models.Index(fields=["requester", "-id"], name="run_requester"),
+        ]
+
+
+class JournalEntry(models.Model):
+    """One committed step: the exact bytes of its events and the MAC that chains it to the entry before."""
+
+    pk = models.CompositePrimaryKey("run_id", "position")
+    run_id = models.UUIDField()
+    position = models.BigIntegerField()
+    body = models.TextField()
+    mac = models.TextField()
+    key_id = models.TextField()
+    commit_id = models.UUIDField()
+
+    class Meta:
+        managed = False  # partitioned by range of run_id; made in SQL by the first migration
+        db_table = "runtime_journalentry"
+
+
+class Continuation(models.Model):
+    """Everything a suspended run needs to go on, as the exact bytes that are signed; one live row per run."""
+
+    run = models.OneToOneField(Run, primary_key=True, on_delete=models.PROTECT)
+    position = models.BigIntegerField()
+    body = models.TextField()
+    mac = models.TextField()
+    key_id = models.TextField()
+
+
+class Gate(models.Model):
+    """A named place where a run waits for somebody."""
+
+    class State(models.TextChoices):
+        OPEN = "open"  # nobody has decided
+        DECIDED = "decided"  # decided; the coordinator has not taken it up
+        EFFECTIVE = "effective"  # the decision is in the journal
+
+    id = models.UUIDField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="gates")
+    kind = models.TextField()
+    frame = models.TextField()
+    call = models.TextField()
+    tool = models.TextField()
+    path = models.JSONField()
+    state = models.TextField(choices=State.choices, default=State.OPEN)
+    opened_at = models.DateTimeField(db_default=Now())
+    decided_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["kind", "state"], name="gate_open")]
+
+
+class Signal(models.Model):
+    """A durable message to a run; deleted by the step that takes it up."""
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT)
+    kind = models.TextField()
+    body = models.TextField()
+    effective_at = models.DateTimeField(db_default=Now())
+
+
+class Worker(models.Model):
+    """A process that advances runs, alive as long as it beats."""
+
+    id = models.UUIDField(primary_key=True)
+    host = models.TextField()
+    process = models.IntegerField()
+    started_at = models.DateTimeField(db_default=Now())
+    beat_at = models.DateTimeField(db_default=Now())
