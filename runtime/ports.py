@@ -231,6 +231,9 @@ class Gatekeeper(Protocol):
     def confirm(self, *, gate: UUID, action_digest: str) -> None:
         """Just before an approved call starts: raise NotConfirmed unless exactly this action was approved."""
 
+    def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+        """The approval request of each gate that has one, by gate, for whoever shows the gates."""
+
 
 # The socket
 
