@@ -1,0 +1,1 @@
+"""People, their rights and their decisions."""

@@ -1,0 +1,77 @@
+"""Who did what, append-only and chained: each row's hash covers the row and the hash before it, per run.
+
+The caller holds the lock on the run row, in the transaction of the act itself: that is what serialises the
+chain, and the unique (run, seq) stops whoever forgets. The chain shows an edited, dropped or inserted row;
+that the newest rows were cut off it cannot show.
+"""
+
+import json
+from datetime import datetime
+from uuid import UUID
+
+from django.utils import timezone
+
+from approvals.errors import BrokenChain
+from approvals.models import AuditEntry
+from runtime.core.digest import sha256_of
+from runtime.ports import Actor
+
+GENESIS = ""
+
+
+def append(
+    *,
+    run: UUID,
+    actor: Actor | None,
+    act: str,
+    subject: str,
+    detail: dict[str, str | None],
+    at: datetime | None = None,
+) -> AuditEntry:
+    """Add a row at the end of the run's chain. `actor` None is the system; `at` is now unless given."""
+    last = AuditEntry.objects.filter(run=run).order_by("-seq").first()
+    entry = AuditEntry(
+        run_id=run,
+        seq=1 if last is None else last.seq + 1,
+        at=at or timezone.now(),
+        actor=None if actor is None else actor.person,
+        token=None if actor is None else actor.token,
+        act=act,
+        subject=subject,
+        detail=json.dumps(detail, ensure_ascii=False, sort_keys=True),
+        previous=GENESIS if last is None else last.hash,
+    )
+    entry.hash = _hash(entry)
+    entry.save(force_insert=True)
+    return entry
+
+
+def verify(run: UUID) -> int:
+    """The number of rows of a run's chain. Raises BrokenChain at the first that does not hold."""
+    previous, count = GENESIS, 0
+    for entry in AuditEntry.objects.filter(run=run).order_by("seq").iterator():
+        count += 1
+        if entry.seq != count:
+            raise BrokenChain(run, count, "is missing")
+        if entry.previous != previous:
+            raise BrokenChain(run, count, "does not follow the row before")
+        if entry.hash != _hash(entry):
+            raise BrokenChain(run, count, "was changed")
+        previous = entry.hash
+    return count
+
+
+def _hash(entry: AuditEntry) -> str:
+    return sha256_of(
+        {
+            "run": str(entry.run_id),
+            "seq": entry.seq,
+            "at": entry.at.isoformat(),
+            "actor": entry.actor,
+            "token": entry.token,
+            "act": entry.act,
+            "subject": entry.subject,
+            "detail": entry.detail,
+            "previous": entry.previous,
+        }
+    )

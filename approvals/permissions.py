@@ -1,0 +1,161 @@
+"""Who may do and read what. A right is what the person's groups give, cut down to the scopes of the token used.
+
+Scopes say what may be asked for at all; which rows then answer is decided row by row: a run and its approvals
+are read by the requester, by those who may decide one of its requests, and by admins.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.db.models import Q
+
+from approvals import policy
+from approvals.models import Request, Token
+from approvals.policy import Group
+from runtime.ports import Actor, Forbidden
+
+
+class Scope(StrEnum):
+    """What a token may be used for."""
+
+    RUNS_START = "runs:start"  # start runs
+    RUNS_READ = "runs:read"  # read runs and their journals
+    RUNS_CANCEL = "runs:cancel"  # cancel runs
+    APPROVALS_READ = "approvals:read"  # read approvals
+    APPROVALS_DECIDE = "approvals:decide"  # approve and deny
+    ADMIN = "admin"  # read everything, continuations too
+
+
+ALL_SCOPES = frozenset(str(scope) for scope in Scope)
+
+# Reading and cancelling are everybody's, because the rows that answer are chosen one by one.
+_EVERYBODY = frozenset({Scope.RUNS_READ, Scope.RUNS_CANCEL, Scope.APPROVALS_READ})
+_RIGHTS: Mapping[str, frozenset[Scope]] = {
+    Group.REQUESTERS: frozenset({Scope.RUNS_START}),
+    Group.REVIEWERS: frozenset({Scope.APPROVALS_DECIDE}),
+    Group.ADMINS: frozenset({Scope.ADMIN, Scope.RUNS_START}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What an actor is right now: read afresh from the database each time it is asked for."""
+
+    person: str
+    groups: frozenset[str]
+    scopes: frozenset[str]
+
+    def has(self, scope: str) -> bool:
+        return scope in self.scopes and scope in rights_of(self.groups)
+
+
+class Access:
+    """The engine's port for rights."""
+
+    def require(self, actor: Actor, scope: str) -> None:
+        """Raise Forbidden unless the actor's token has `scope` and its owner has that right."""
+        standing = standing_of(actor)
+        if standing is None:
+            raise Forbidden("not_eligible", "This person may not act.")
+        require(standing, scope)
+
+    def readable_runs(self, actor: Actor) -> Q:
+        """The condition on Run that holds for exactly the runs this actor may read."""
+        standing = standing_of(actor)
+        if standing is None:
+            return Q(pk__in=[])
+        if standing.has(Scope.ADMIN):
+            return Q()
+        risks = policy.risks_decided_by(standing.groups)
+        decidable = Request.objects.filter(risk__in=risks).values("run")
+        return Q(requester=standing.person) | Q(pk__in=decidable)
+
+    def reads_continuations(self, actor: Actor) -> bool:
+        """Whether the actor may read the continuation of a run that it can read."""
+        standing = standing_of(actor)
+        return standing is not None and standing.has(Scope.ADMIN)
+
+
+def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
+    """The actor behind a browser session, which has every scope. The user must be logged in."""
+    if not user.is_authenticated:
+        raise ValueError("nobody is logged in")
+    return Actor(person=user.get_username())
+
+
+def standing_of(actor: Actor) -> Standing | None:
+    """None if the person is unknown or disabled, or the token revoked or somebody else's."""
+    groups = list(
+        User.objects.filter(username=actor.person, is_active=True).values_list(
+            "groups__name", flat=True
+        )
+    )
+    scopes = _scopes_of(actor)
+    if not groups or scopes is None:
+        return None
+    return Standing(
+        person=actor.person,
+        groups=frozenset(name for name in groups if name is not None),
+        scopes=scopes,
+    )
+
+
+def require(standing: Standing, scope: str) -> None:
+    """Raise Forbidden with the code `scope` or `not_eligible` unless `standing` has the right."""
+    if scope not in standing.scopes:
+        raise Forbidden("scope", f"This token does not have the scope {scope}.")
+    if scope not in rights_of(standing.groups):
+        raise Forbidden("not_eligible", f"{standing.person} does not have the right {scope}.")
+
+
+def readable_requests(standing: Standing | None) -> Q:
+    """The condition on Request that holds for exactly the requests somebody of this standing may read."""
+    if standing is None:
+        return Q(pk__in=[])
+    if standing.has(Scope.ADMIN):
+        return Q()
+    risks = policy.risks_decided_by(standing.groups)
+    return Q(requester=standing.person) | Q(risk__in=risks)
+
+
+def decidable_requests(standing: Standing | None) -> Q:
+    """The condition on Request that holds for exactly those that somebody of this standing may decide."""
+    if standing is None or not standing.has(Scope.APPROVALS_DECIDE):
+        return Q(pk__in=[])
+    risks = policy.risks_decided_by(standing.groups)
+    return Q(risk__in=risks) & ~Q(requester=standing.person)
+
+
+def refusal(standing: Standing, *, requester: str, risk: str) -> Forbidden | None:
+    """Why somebody who may read a request may not decide it: `scope`, `requester`, `not_eligible` or None."""
+    if Scope.APPROVALS_DECIDE not in standing.scopes:
+        return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
+    code = policy.may_decide(
+        requester=requester, person=standing.person, groups=standing.groups, risk=risk
+    )
+    match code:
+        case None:
+            return None
+        case "requester":
+            return Forbidden(code, "Nobody decides on a run that they started themselves.")
+        case "not_eligible":
+            return Forbidden(code, f"{standing.person} may not decide on actions of {risk} risk.")
+
+
+def rights_of(groups: frozenset[str]) -> frozenset[str]:
+    """The scopes that somebody in `groups` could use."""
+    rights = set(_EVERYBODY)
+    for name in groups:
+        rights |= _RIGHTS.get(name, frozenset())
+    return frozenset(rights)
+
+
+def _scopes_of(actor: Actor) -> frozenset[str] | None:
+    if actor.token is None:
+        return ALL_SCOPES
+    token = Token.objects.filter(
+        public_id=actor.token, owner__username=actor.person, revoked_at=None
+    ).first()
+    return None if token is None else frozenset(token.scopes)

@@ -1,0 +1,45 @@
+"""The first policy, pure: which calls wait for a person, and which group may decide which risk."""
+
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from typing import Literal
+
+from runtime.core.decisions import Risk
+
+POLICY_VERSION = "1"
+
+
+class Group(StrEnum):
+    """The groups of people; one person may be in several."""
+
+    REQUESTERS = "requesters"  # start runs
+    REVIEWERS = "reviewers"  # decide on the runs of others
+    ADMINS = "admins"  # look after the installation and read everything; deciding is not theirs
+
+
+DECIDERS: Mapping[str, frozenset[str]] = {
+    Risk.LOW: frozenset({Group.REVIEWERS}),
+    Risk.MEDIUM: frozenset({Group.REVIEWERS}),
+    Risk.HIGH: frozenset({Group.REVIEWERS}),
+}
+
+
+def gates(*, gated: bool, risk: Risk) -> bool:
+    """Whether a call waits for a person. This version asks exactly where the tool does, at any risk."""
+    return gated
+
+
+def may_decide(
+    *, requester: str, person: str, groups: Collection[str], risk: str
+) -> Literal["requester", "not_eligible"] | None:
+    """None if `person` may decide, else why not. Four eyes come first, and no group stands above them."""
+    if person == requester:
+        return "requester"
+    if risk not in risks_decided_by(groups):
+        return "not_eligible"
+    return None
+
+
+def risks_decided_by(groups: Collection[str]) -> frozenset[str]:
+    """The risks that somebody in `groups` may decide; a risk the table does not know is nobody's."""
+    return frozenset(str(risk) for risk, deciders in DECIDERS.items() if deciders & set(groups))

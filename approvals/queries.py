@@ -1,0 +1,185 @@
+"""The read side: approvals as plain data, only those the actor may read, in a fixed number of queries."""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from approvals import permissions
+from approvals.errors import Invalid, NotFound
+from approvals.models import Request
+from runtime.ports import Actor, Forbidden
+
+LIMIT = 50
+MAX_LIMIT = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """One approval request. `args` and `schema` are JSON values, `path` goes from the root agent to the tool.
+
+    `digest` is the request digest, which a decision must name; `refusal` says why this actor may not decide it
+    (`scope`, `requester` or `not_eligible`), whatever its status, and is None if they may.
+    """
+
+    id: UUID
+    run: UUID
+    gate: UUID
+    frame: str
+    call: str
+    tool: str
+    args: Any
+    schema: Any
+    path: tuple[str, ...]
+    effect: str
+    risk: str
+    sentence: str
+    status: str
+    digest: str
+    requester: str
+    created_at: datetime
+    expires_at: datetime | None
+    decided_by: str | None
+    decided_at: datetime | None
+    reason: str | None
+    refusal: Forbidden | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A piece of a list; `next` is the cursor of the piece after it, None at the end."""
+
+    items: tuple[Approval, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbox:
+    """What waits. `items` are the pending ones this actor may decide; the counts are of all, not of this page.
+
+    `for_you` counts those, `for_others` the pending ones that the actor may only read.
+    """
+
+    items: tuple[Approval, ...]
+    next: str | None
+    for_you: int
+    for_others: int
+
+
+def inbox(actor: Actor, *, limit: int = LIMIT, cursor: str | None = None) -> Inbox:
+    """The pending approvals that this actor may decide, oldest first. Raises Invalid."""
+    standing = permissions.standing_of(actor)
+    pending = Request.objects.filter(status=Request.Status.PENDING)
+    mine = pending.filter(permissions.decidable_requests(standing))
+    page = _page(mine, standing, limit=limit, cursor=cursor)
+    readable = pending.filter(permissions.readable_requests(standing)).count()
+    for_you = mine.count()
+    return Inbox(
+        items=page.items, next=page.next, for_you=for_you, for_others=max(readable - for_you, 0)
+    )
+
+
+def approvals(
+    actor: Actor,
+    *,
+    status: str | None = None,
+    run: UUID | None = None,
+    limit: int = LIMIT,
+    cursor: str | None = None,
+) -> Page:
+    """The approvals that this actor may read, oldest first. Raises Invalid for an unknown status or cursor."""
+    standing = permissions.standing_of(actor)
+    rows = Request.objects.filter(permissions.readable_requests(standing))
+    if status is not None:
+        if status not in Request.Status.values:
+            raise Invalid("status", f"must be one of {', '.join(Request.Status.values)}")
+        rows = rows.filter(status=status)
+    if run is not None:
+        rows = rows.filter(run=run)
+    return _page(rows, standing, limit=limit, cursor=cursor)
+
+
+def approval(request: UUID, *, actor: Actor) -> Approval:
+    """One approval. Raises NotFound if there is none or the actor may not read it."""
+    standing = permissions.standing_of(actor)
+    return plain(readable(request, standing), standing)
+
+
+def readable(request: UUID, standing: permissions.Standing | None) -> Request:
+    """The row, for somebody of this standing. Raises NotFound."""
+    row = Request.objects.filter(permissions.readable_requests(standing), pk=request).first()
+    if row is None:
+        raise NotFound
+    return row
+
+
+def plain(row: Request, standing: permissions.Standing | None) -> Approval:
+    """A row as plain data, with what its reader may do about it."""
+    return Approval(
+        id=row.id,
+        run=row.run_id,
+        gate=row.gate,
+        frame=row.frame,
+        call=row.call,
+        tool=row.tool,
+        args=json.loads(row.args),
+        schema=json.loads(row.schema),
+        path=tuple(row.path),
+        effect=row.effect,
+        risk=row.risk,
+        sentence=row.sentence,
+        status=row.status,
+        digest=row.request_digest,
+        requester=row.requester,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        decided_by=row.decided_by,
+        decided_at=row.decided_at,
+        reason=row.reason,
+        refusal=_refusal(row, standing),
+    )
+
+
+def _refusal(row: Request, standing: permissions.Standing | None) -> Forbidden | None:
+    if standing is None:
+        return Forbidden("not_eligible", "This person may not act.")
+    return permissions.refusal(standing, requester=row.requester, risk=row.risk)
+
+
+def _page(
+    rows: QuerySet[Request],
+    standing: permissions.Standing | None,
+    *,
+    limit: int,
+    cursor: str | None,
+) -> Page:
+    if not 1 <= limit <= MAX_LIMIT:
+        raise Invalid("limit", f"must be from 1 to {MAX_LIMIT}")
+    if cursor is not None:
+        rows = rows.filter(_after(cursor))
+    found = list(rows.order_by("created_at", "id")[: limit + 1])
+    items = tuple(plain(row, standing) for row in found[:limit])
+    return Page(items=items, next=_cursor(items[-1]) if len(found) > limit else None)
+
+
+def _cursor(last: Approval) -> str:
+    text = f"{last.created_at.isoformat()}|{last.id}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _after(cursor: str) -> Q:
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        moment, request = text.split("|")
+        at, last = datetime.fromisoformat(moment), UUID(request)
+    except (ValueError, binascii.Error) as exc:
+        raise Invalid("cursor", "is not a cursor of this list") from exc
+    if at.tzinfo is None:
+        raise Invalid("cursor", "is not a cursor of this list")
+    # The plain bound beside the pair lets Postgres walk the index from there.
+    return Q(created_at__gte=at) & (Q(created_at__gt=at) | Q(id__gt=last))
