@@ -1,0 +1,52 @@
+"""Around one call: what was already done, what else is open, and what the agents on its path said they would do."""
+
+from dataclasses import dataclass
+
+from runtime.queries.tree import CallView, FrameView, Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The declared steps of one agent on the path; None if it has not declared any."""
+
+    agent: str
+    steps: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A call and how deep its agent stands below the root."""
+
+    depth: int
+    call: CallView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """`done` and `open` in tree order, without the call itself and the delegations it happens in."""
+
+    done: tuple[Step, ...]
+    open: tuple[Step, ...]
+    plans: tuple[Plan, ...]
+
+
+def outlook(progress: Progress, *, frame: str, call: str) -> Outlook:
+    """What surrounds `call` of `frame` at this moment."""
+    path = _path(progress, frame)
+    on_path = {f.id for f in path}
+    steps = [
+        Step(depth=f.depth, call=c)
+        for f in progress.frames()
+        for c in f.calls
+        if (f.id, c.id) != (frame, call) and not (c.child and c.child.id in on_path)
+    ]
+    return Outlook(
+        done=tuple(step for step in steps if step.call.is_settled),
+        open=tuple(step for step in steps if not step.call.is_settled),
+        plans=tuple(Plan(agent=f.agent, steps=f.plan) for f in path),
+    )
+
+
+def _path(progress: Progress, frame: str) -> list[FrameView]:
+    """The frames from the root down to `frame`; a frame's id begins with its parent's."""
+    return [f for f in progress.frames() if f"{frame}.".startswith(f"{f.id}.")]

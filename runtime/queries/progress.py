@@ -1,0 +1,235 @@
+"""A run as people read it, folded from its journal.
+
+The engine folds the journal to go on, verifies every entry, and refuses what it does not
+understand. A page must show whatever is there, above all when a run is quarantined: entries that
+cannot be read are named, events that fit nothing are left out, and nothing is verified.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, assert_never
+from uuid import UUID
+
+from runtime.core import events as e
+from runtime.core.codec import decode_entry
+from runtime.core.continuation import MAX_DEPTH, CallState
+from runtime.core.decisions import GateKind, Verdict
+from runtime.core.errors import CoreError
+from runtime.core.ids import call_id, child_frame, depth_of
+from runtime.models import JournalEntry
+from runtime.queries.tree import CallView, FrameView, Kind, Message, Progress
+
+
+def progress(run: UUID) -> Progress:
+    """Fold the whole journal of a run. The caller has checked that the run may be read."""
+    fold = _Fold()
+    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
+    for position, body in rows.values_list("position", "body"):
+        fold.take(position, body)
+    return fold.view()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Call:
+    id: str
+    frame: str
+    agent: str
+    tool: str
+    args: Any
+    state: CallState = CallState.PROPOSED
+    note: str = ""
+    decided_by: str = ""
+    result: Any = None
+    child: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Frame:
+    id: str
+    agent: str
+    plan: tuple[str, ...] | None
+    parent: str | None
+    call: str | None
+    turn: int = 0
+    outcome: str | None = None
+    calls: dict[str, _Call] = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list)
+
+
+class _Fold:
+    """The frames so far, mutable while folding."""
+
+    def __init__(self) -> None:
+        self.frames: dict[str, _Frame] = {}
+        self.unreadable: list[int] = []
+        self.requester = ""
+        self.at = datetime.min
+
+    def take(self, position: int, body: str) -> None:
+        try:
+            entry = decode_entry(body)
+        except CoreError:
+            self.unreadable.append(position)
+            return
+        self.at = entry.at
+        for event in entry.events:
+            self._event(event)
+
+    def view(self) -> Progress:
+        roots = [frame for frame in self.frames.values() if self._caller(frame) is None]
+        return Progress(
+            roots=tuple(self._frame_view(frame) for frame in roots),
+            unreadable=tuple(self.unreadable),
+        )
+
+    def _event(self, event: e.Event) -> None:
+        match event:
+            case e.RunStarted():
+                self.requester = event.requester
+            case e.FrameOpened():
+                self._opened(event)
+            case e.ModelReplied() | e.ModelFailed() | e.FrameClosed():
+                frame = self.frames.get(event.frame)
+                if frame is not None:
+                    self._frame_event(frame, event)
+            case e.Completed():
+                self._root_ended("answered")
+            case e.Failed():
+                self._root_ended("failed")
+            case _:
+                frame = self.frames.get(event.frame)
+                call = frame.calls.get(event.call) if frame else None
+                if frame is not None and call is not None:
+                    self._call_event(frame, call, event)
+
+    def _opened(self, event: e.FrameOpened) -> None:
+        parent = self.frames.get(event.parent or "")
+        frame = _Frame(
+            id=event.frame,
+            agent=event.agent,
+            plan=event.plan,
+            parent=event.parent,
+            call=event.call,
+        )
+        self.frames[frame.id] = frame
+        self._say(frame, "input", parent.agent if parent else self.requester, event.input)
+        call = self._caller(frame)
+        if call is not None:
+            call.state, call.child = CallState.DELEGATED, frame.id
+
+    def _frame_event(self, frame: _Frame, event: e.FrameEvent) -> None:
+        match event:
+            case e.ModelReplied():
+                self._replied(frame, event)
+            case e.ModelFailed():
+                self._say(frame, "fault", frame.agent, event.error)
+            case e.FrameClosed():
+                frame.outcome = event.outcome
+                self._close_call(frame, event)
+            case _:
+                assert_never(event)
+
+    def _replied(self, frame: _Frame, event: e.ModelReplied) -> None:
+        frame.turn += 1
+        if event.text:
+            self._say(frame, "text", frame.agent, event.text)
+        for index, proposal in enumerate(event.calls):
+            call = _Call(
+                id=call_id(frame.turn, index),
+                frame=frame.id,
+                agent=frame.agent,
+                tool=proposal.tool,
+                args=proposal.args,
+            )
+            frame.calls[call.id] = call
+            self._say(frame, "call", frame.agent, {"tool": call.tool, "args": call.args})
+
+    def _close_call(self, frame: _Frame, event: e.FrameClosed) -> None:
+        call = self._caller(frame)
+        if call is None:
+            return
+        parent = self.frames[call.frame]
+        if event.outcome == "answered":
+            call.state, call.result = CallState.RETURNED, event.content
+            self._say(parent, "result", call.tool, event.content)
+        else:
+            call.state, call.note = CallState.FAILED, event.content
+            self._say(parent, "fault", call.tool, event.content)
+
+    def _call_event(self, frame: _Frame, call: _Call, event: e.CallEvent) -> None:
+        match event:
+            case e.CallAdmitted():
+                call.state = CallState.ADMITTED
+            case e.GateOpened():
+                doubt = event.kind is GateKind.IN_DOUBT
+                call.state = CallState.UNKNOWN if doubt else CallState.GATED
+            case e.GateDecided():
+                self._decided(frame, call, event)
+            case e.ToolStarted():
+                call.state, call.note = CallState.STARTED, ""
+            case e.ToolReturned():
+                call.state, call.result = CallState.RETURNED, event.result
+                self._say(frame, "result", call.tool, event.result)
+            case e.CallRefused():
+                self._fault(frame, call, CallState.REFUSED, event.reason)
+            case e.ToolFailed():
+                self._fault(frame, call, CallState.FAILED, event.error)
+            case e.OutcomeUnknown():
+                self._fault(frame, call, CallState.UNKNOWN, event.error)
+            case e.RetryScheduled():
+                call.state, call.note = CallState.RETRYING, event.error
+            case _:
+                assert_never(event)
+
+    def _decided(self, frame: _Frame, call: _Call, event: e.GateDecided) -> None:
+        call.decided_by, call.note = event.by, event.reason
+        denied = event.verdict is Verdict.DENY
+        call.state = CallState.DENIED if denied else CallState.ADMITTED
+        said = {"verdict": event.verdict.value, "tool": call.tool, "reason": event.reason}
+        self._say(frame, "decision", event.by, said)
+
+    def _fault(self, frame: _Frame, call: _Call, state: CallState, error: str) -> None:
+        call.state, call.note = state, error
+        self._say(frame, "fault", call.tool, error)
+
+    def _say(self, frame: _Frame, kind: Kind, by: str, value: Any) -> None:
+        frame.messages.append(Message(kind=kind, by=by, value=value, at=self.at))
+
+    def _root_ended(self, outcome: str) -> None:
+        for frame in self.frames.values():
+            if frame.parent is None:
+                frame.outcome = outcome
+
+    def _caller(self, frame: _Frame) -> _Call | None:
+        """The call that `frame` works on; None for a root and for one whose place makes no sense."""
+        parent = self.frames.get(frame.parent or "")
+        call = parent.calls.get(frame.call or "") if parent else None
+        if call is None or frame.id != child_frame(call.frame, call.id):
+            return None
+        return call if depth_of(frame.id) <= MAX_DEPTH else None
+
+    def _frame_view(self, frame: _Frame) -> FrameView:
+        return FrameView(
+            id=frame.id,
+            agent=frame.agent,
+            depth=depth_of(frame.id),
+            plan=frame.plan,
+            outcome=frame.outcome,
+            calls=tuple(self._call_view(call) for call in frame.calls.values()),
+            messages=tuple(frame.messages),
+        )
+
+    def _call_view(self, call: _Call) -> CallView:
+        child = self.frames.get(call.child or "")
+        return CallView(
+            id=call.id,
+            frame=call.frame,
+            agent=call.agent,
+            tool=call.tool,
+            args=call.args,
+            state=call.state,
+            note=call.note,
+            decided_by=call.decided_by,
+            result=call.result,
+            child=self._frame_view(child) if child else None,
+        )

@@ -1,0 +1,213 @@
+"""Runs, their gates, their journal and their continuation, as rows and pages."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from runtime import ports
+from runtime.core.decisions import GateKind
+from runtime.models import Continuation, Gate, JournalEntry, Run
+
+
+T = TypeVar("T")
+R = TypeVar("R", bound="RunRow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """One page of a list; `next` is the cursor of the page after it, None at the end."""
+
+    items: tuple[T, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateView:
+    """A gate whose decision the run has not taken up; `approval` is its approval request, if it has one."""
+
+    id: UUID
+    run: UUID
+    kind: str
+    frame: str
+    call: str
+    tool: str
+    path: tuple[str, ...]
+    state: str
+    opened_at: datetime
+    approval: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """What a list shows of a run."""
+
+    id: UUID
+    agent: str
+    status: str
+    business_key: str | None
+    requester: str
+    created_at: datetime
+    ended_at: datetime | None
+    gates: tuple[GateView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDetail(RunRow):
+    """A whole run; `reason` says why it failed or was quarantined."""
+
+    input: Any
+    output: str | None
+    reason: str | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalItem:
+    """One entry. `at` and `events` are as written; an entry that is not JSON has neither."""
+
+    position: int
+    at: str | None
+    events: list[dict[str, Any]]
+
+
+def runs_page(
+    where: Q, *, business_key: str | None = None, limit: int = 50, cursor: UUID | None = None
+) -> Page[RunRow]:
+    """The runs that meet `where`, newest first, without their documents."""
+    rows = _some_runs(where, business_key, limit, cursor).defer("input", "output", "reason", "head")
+    return _page(rows, limit, _row)
+
+
+def run_details(
+    where: Q, *, business_key: str | None = None, limit: int = 50, cursor: UUID | None = None
+) -> Page[RunDetail]:
+    """As runs_page, with what each run was given and what it answered."""
+    return _page(_some_runs(where, business_key, limit, cursor), limit, _detail)
+
+
+def run_detail(where: Q, run: UUID) -> RunDetail | None:
+    """None if there is no such run among those that meet `where`."""
+    row = Run.objects.filter(where, id=run).first()
+    return None if row is None else _detail(row, _gates(Q(run=row)))
+
+
+def open_gates(where: Q, *, kind: GateKind, limit: int = 50) -> tuple[GateView, ...]:
+    """The gates of that kind nobody has decided, oldest first; `where` is a condition on runs."""
+    return _gates(Q(run__in=Run.objects.filter(where), kind=kind, state=Gate.State.OPEN))[:limit]
+
+
+def journal_page(run: UUID, *, limit: int = 50, cursor: int | None = None) -> Page[JournalItem]:
+    """The run's entries in order. The caller has checked that the run may be read."""
+    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
+    if cursor is not None:
+        rows = rows.filter(position__gt=cursor)
+    found = list(rows.values_list("position", "body")[: limit + 1])
+    items = tuple(_item(position, body) for position, body in found[:limit])
+    return Page(items=items, next=str(items[-1].position) if len(found) > limit else None)
+
+
+def continuation(run: UUID) -> Any | None:
+    """The live continuation's document; None if the run has none. The caller has checked access."""
+    body = Continuation.objects.filter(run_id=run).values_list("body", flat=True).first()
+    return None if body is None else _json(body)
+
+
+def _some_runs(
+    where: Q, business_key: str | None, limit: int, cursor: UUID | None
+) -> QuerySet[Run]:
+    runs = Run.objects.filter(where).order_by("-id")
+    if business_key is not None:
+        runs = runs.filter(business_key=business_key)
+    if cursor is not None:
+        runs = runs.filter(id__lt=cursor)
+    return runs[: limit + 1]
+
+
+def _page(rows: Iterable[Run], limit: int, make: Callable[[Run, Sequence[GateView]], R]) -> Page[R]:
+    found = list(rows)
+    shown = found[:limit]
+    gates: dict[UUID, list[GateView]] = {row.id: [] for row in shown}
+    for gate in _gates(Q(run__in=[row.id for row in shown])):
+        gates[gate.run].append(gate)
+    return Page(
+        items=tuple(make(row, gates[row.id]) for row in shown),
+        next=str(shown[-1].id) if len(found) > limit else None,
+    )
+
+
+def _gates(where: Q) -> tuple[GateView, ...]:
+    pending = Q(state__in=[Gate.State.OPEN, Gate.State.DECIDED])
+    rows = list(Gate.objects.filter(where & pending).order_by("opened_at", "id"))
+    asked = [row.id for row in rows if row.kind == GateKind.APPROVAL]
+    approvals = ports.gatekeeper().approvals_of(asked) if asked else {}
+    return tuple(_gate(row, approvals.get(row.id)) for row in rows)
+
+
+def _gate(row: Gate, approval: UUID | None) -> GateView:
+    return GateView(
+        id=row.id,
+        run=row.run_id,
+        kind=row.kind,
+        frame=row.frame,
+        call=row.call,
+        tool=row.tool,
+        path=tuple(row.path),
+        state=row.state,
+        opened_at=row.opened_at,
+        approval=approval,
+    )
+
+
+def _row(run: Run, gates: Sequence[GateView]) -> RunRow:
+    return RunRow(
+        id=run.id,
+        agent=run.agent,
+        status=run.status,
+        business_key=run.business_key,
+        requester=run.requester,
+        created_at=run.created_at,
+        ended_at=run.ended_at,
+        gates=tuple(gates),
+    )
+
+
+def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
+    return RunDetail(
+        id=run.id,
+        agent=run.agent,
+        status=run.status,
+        business_key=run.business_key,
+        requester=run.requester,
+        created_at=run.created_at,
+        ended_at=run.ended_at,
+        gates=tuple(gates),
+        input=_json(run.input),
+        output=run.output,
+        reason=run.reason,
+        position=run.position,
+    )
+
+
+def _item(position: int, body: str) -> JournalItem:
+    entry = _json(body)
+    if not isinstance(entry, dict):
+        return JournalItem(position=position, at=None, events=[])
+    events = entry.get("events")
+    return JournalItem(
+        position=position,
+        at=entry.get("at") if isinstance(entry.get("at"), str) else None,
+        events=events if isinstance(events, list) else [],
+    )
+
+
+def _json(text: str) -> Any:
+    """A stored document as data; one that is damaged is shown as the text it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
