@@ -1,7 +1,8 @@
 """Deciding: the one choke point for every door. Nothing else closes an approval request.
 
-The order of refusal is part of the contract: whoever may not read a request learns nothing about it, whoever may
-not decide learns nothing about races or digests. Lock order: run, gate, request, signal, audit.
+The order of refusal is part of the contract: whoever may not read a request learns nothing about
+it, whoever may not decide learns nothing about races or digests. Lock order: run, gate, request,
+signal, audit.
 """
 
 import hmac
@@ -18,6 +19,7 @@ from runtime.core.decisions import Decision, Verdict
 from runtime.models import Run
 from runtime.ports import Actor
 
+
 MAX_REASON = 2_000
 
 _STATUS = {Verdict.APPROVE: Request.Status.APPROVED, Verdict.DENY: Request.Status.DENIED}
@@ -26,7 +28,7 @@ _STATUS = {Verdict.APPROVE: Request.Status.APPROVED, Verdict.DENY: Request.Statu
 def decide(
     *, request: UUID, verdict: object, digest: object, reason: object, actor: Actor
 ) -> queries.Approval:
-    """Approve or deny for good. `verdict`, `digest` and `reason` come as they came through the door.
+    """Approve or deny for good. The values come just as they came through the door.
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `not_eligible`); AlreadyDecided with the
     winner; DigestMismatch; Invalid naming `digest`, `verdict` or `reason`. Nothing is written when it raises.
@@ -112,9 +114,7 @@ def _close(row: Request, decision: Decision, at: datetime) -> None:
     row.decided_by, row.decided_at, row.reason = decision.by, at, decision.reason
     changed = Request.objects.filter(
         pk=row.pk, status=Request.Status.PENDING, request_digest=row.request_digest
-    ).update(
-        status=row.status, decided_by=row.decided_by, decided_at=at, reason=decision.reason
-    )
+    ).update(status=row.status, decided_by=row.decided_by, decided_at=at, reason=decision.reason)
     if changed != 1:
         winner = Request.objects.values_list("decided_by", flat=True).get(pk=row.pk)
         raise AlreadyDecided(winner)

@@ -1,8 +1,8 @@
-"""Who did what, append-only and chained: each row's hash covers the row and the hash before it, per run.
+"""Who did what, append-only; per run, each row's hash covers the row and the hash before it.
 
-The caller holds the lock on the run row, in the transaction of the act itself: that is what serialises the
-chain, and the unique (run, seq) stops whoever forgets. The chain shows an edited, dropped or inserted row;
-that the newest rows were cut off it cannot show.
+The caller holds the lock on the run row, in the transaction of the act itself: that is what
+serialises the chain, and the unique (run, seq) stops whoever forgets. The chain shows an edited,
+dropped or inserted row; that the newest rows were cut off it cannot show.
 """
 
 import json
@@ -16,6 +16,7 @@ from approvals.models import AuditEntry
 from runtime.core.digest import sha256_of
 from runtime.ports import Actor
 
+
 GENESIS = ""
 
 
@@ -28,7 +29,7 @@ def append(
     detail: dict[str, str | None],
     at: datetime | None = None,
 ) -> AuditEntry:
-    """Add a row at the end of the run's chain. `actor` None is the system; `at` is now unless given."""
+    """Add a row to the run's chain. `actor` None is the system; `at` is now unless given."""
     last = AuditEntry.objects.filter(run=run).order_by("-seq").first()
     entry = AuditEntry(
         run_id=run,

@@ -1,4 +1,4 @@
-"""What this room refuses, one class per answer. A door needs only `status`, `code`, `detail` and `extra`.
+"""What this room refuses: a door needs only `status`, `code`, `detail` and `extra`.
 
 Two refusals are not here: `runtime.ports.Forbidden` (403) is shared with the runtime's doors, and
 `runtime.ports.NotConfirmed` is between the gatekeeper and the engine.
@@ -31,7 +31,7 @@ class NotFound(ApprovalError):
 
 
 class AlreadyDecided(ApprovalError):
-    """Somebody was first; `decided_by` is their name, None if the gate closed without a decision."""
+    """Somebody was first; `decided_by` is their name, None if nobody decided."""
 
     status = 409
     code = "already_decided"

@@ -1,4 +1,4 @@
-"""The tables of this room: columns and constraints, no behaviour. People and groups are Django's own."""
+"""The tables of this room: columns and constraints. People and groups are Django's own."""
 
 from django.conf import settings
 from django.db import models
@@ -7,9 +7,10 @@ from runtime.models import Run
 
 
 class Request(models.Model):
-    """What reviewers see of an approval gate: a frozen picture of the action, and what became of it.
+    """What reviewers see of an approval gate: a frozen picture, and what became of it.
 
-    `args` and `schema` are the exact JSON text that `action_digest` was checked against when the gate opened.
+    `args` and `schema` are JSON as text, because jsonb would rewrite numbers and drop what it
+    thinks is the same.
     """
 
     class Status(models.TextChoices):
@@ -45,9 +46,7 @@ class Request(models.Model):
         constraints = [
             models.CheckConstraint(
                 name="request_decided_by_somebody",
-                condition=models.Q(
-                    status="pending", decided_by=None, decided_at=None, reason=None
-                )
+                condition=models.Q(status="pending", decided_by=None, decided_at=None, reason=None)
                 | models.Q(
                     status__in=["approved", "denied"],
                     decided_by__isnull=False,

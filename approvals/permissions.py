@@ -1,7 +1,8 @@
-"""Who may do and read what. A right is what the person's groups give, cut down to the scopes of the token used.
+"""Who may do and read what: the rights of a person's groups, cut to the scopes of the token.
 
-Scopes say what may be asked for at all; which rows then answer is decided row by row: a run and its approvals
-are read by the requester, by those who may decide one of its requests, and by admins.
+Scopes say what may be asked for at all; which rows then answer is decided row by row: a run and
+its approvals are read by the requester, by those who may decide one of its requests, and by
+admins.
 """
 
 from collections.abc import Mapping
@@ -111,7 +112,7 @@ def require(standing: Standing, scope: str) -> None:
 
 
 def readable_requests(standing: Standing | None) -> Q:
-    """The condition on Request that holds for exactly the requests somebody of this standing may read."""
+    """The condition on Request that holds for exactly those this standing may read."""
     if standing is None:
         return Q(pk__in=[])
     if standing.has(Scope.ADMIN):
@@ -121,7 +122,7 @@ def readable_requests(standing: Standing | None) -> Q:
 
 
 def decidable_requests(standing: Standing | None) -> Q:
-    """The condition on Request that holds for exactly those that somebody of this standing may decide."""
+    """The condition on Request that holds for exactly those this standing may decide."""
     if standing is None or not standing.has(Scope.APPROVALS_DECIDE):
         return Q(pk__in=[])
     risks = policy.risks_decided_by(standing.groups)
@@ -129,7 +130,7 @@ def decidable_requests(standing: Standing | None) -> Q:
 
 
 def refusal(standing: Standing, *, requester: str, risk: str) -> Forbidden | None:
-    """Why somebody who may read a request may not decide it: `scope`, `requester`, `not_eligible` or None."""
+    """Why a reader of a request may not decide it, None if they may."""
     if Scope.APPROVALS_DECIDE not in standing.scopes:
         return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
     code = policy.may_decide(

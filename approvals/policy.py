@@ -6,6 +6,7 @@ from typing import Literal
 
 from runtime.core.decisions import Risk
 
+
 POLICY_VERSION = "1"
 
 
@@ -25,14 +26,14 @@ DECIDERS: Mapping[str, frozenset[str]] = {
 
 
 def gates(*, gated: bool, risk: Risk) -> bool:
-    """Whether a call waits for a person. This version asks exactly where the tool does, at any risk."""
+    """Whether a call waits for a person: for now exactly where the tool says so, at any risk."""
     return gated
 
 
 def may_decide(
     *, requester: str, person: str, groups: Collection[str], risk: str
 ) -> Literal["requester", "not_eligible"] | None:
-    """None if `person` may decide, else why not. Four eyes come first, and no group stands above them."""
+    """None if `person` may decide, else why not. No group stands above four eyes."""
     if person == requester:
         return "requester"
     if risk not in risks_decided_by(groups):
@@ -41,5 +42,5 @@ def may_decide(
 
 
 def risks_decided_by(groups: Collection[str]) -> frozenset[str]:
-    """The risks that somebody in `groups` may decide; a risk the table does not know is nobody's."""
+    """The risks that somebody in `groups` may decide; an unknown risk is nobody's."""
     return frozenset(str(risk) for risk, deciders in DECIDERS.items() if deciders & set(groups))

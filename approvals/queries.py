@@ -1,4 +1,4 @@
-"""The read side: approvals as plain data, only those the actor may read, in a fixed number of queries."""
+"""The read side: approvals as plain data, those the actor may read, in a few queries."""
 
 import base64
 import binascii
@@ -15,16 +15,18 @@ from approvals.errors import Invalid, NotFound
 from approvals.models import Request
 from runtime.ports import Actor, Forbidden
 
+
 LIMIT = 50
 MAX_LIMIT = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """One approval request. `args` and `schema` are JSON values, `path` goes from the root agent to the tool.
+    """One approval request. `path` goes from the root agent to the tool.
 
-    `digest` is the request digest, which a decision must name; `refusal` says why this actor may not decide it
-    (`scope`, `requester` or `not_eligible`), whatever its status, and is None if they may.
+    `args` and `schema` are JSON values. `digest` is the request digest, which a decision must
+    name; `refusal` says why this actor may not decide it (`scope`, `requester` or
+    `not_eligible`), whatever its status, and is None if they may.
     """
 
     id: UUID
@@ -60,9 +62,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbox:
-    """What waits. `items` are the pending ones this actor may decide; the counts are of all, not of this page.
+    """What waits. `items` are the pending ones this actor may decide.
 
-    `for_you` counts those, `for_others` the pending ones that the actor may only read.
+    The counts are of all, not of this page: `for_you` counts those, `for_others` the pending ones
+    that the actor may only read.
     """
 
     items: tuple[Approval, ...]
@@ -92,7 +95,7 @@ def approvals(
     limit: int = LIMIT,
     cursor: str | None = None,
 ) -> Page:
-    """The approvals that this actor may read, oldest first. Raises Invalid for an unknown status or cursor."""
+    """The approvals this actor may read, oldest first. Raises Invalid: status, limit, cursor."""
     standing = permissions.standing_of(actor)
     rows = Request.objects.filter(permissions.readable_requests(standing))
     if status is not None:

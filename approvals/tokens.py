@@ -1,0 +1,69 @@
+"""Bearer tokens of the API: `aby_<public id>_<secret>`, shown once, kept as a hash.
+
+A plain SHA-256 is enough for 256 random bits (OWASP ASVS 5.0, 6.5.2); slow hashes are for what
+people remember.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Collection
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.db.models import Q
+from django.utils import timezone
+
+from approvals.errors import Invalid
+from approvals.models import Token
+from approvals.permissions import ALL_SCOPES
+from runtime.ports import Actor
+
+
+_FORMAT = re.compile(r"aby_([0-9a-f]{16})_([0-9a-f]{64})")
+_NO_HASH = "0" * 64
+_USE_GRAIN = timedelta(minutes=1)  # a busy client would otherwise write a row with each request
+
+
+def create(owner: User, scopes: Collection[str]) -> tuple[Token, str]:
+    """A new token and its plain text, shown this once. Raises Invalid for an unknown scope."""
+    unknown = set(scopes) - ALL_SCOPES
+    if unknown:
+        raise Invalid("scopes", f"unknown: {', '.join(sorted(unknown))}")
+    secret = secrets.token_hex(32)
+    token = Token.objects.create(
+        public_id=secrets.token_hex(8),
+        owner=owner,
+        secret_hash=_hash(secret),
+        scopes=sorted(scopes),
+        created_at=timezone.now(),
+    )
+    return token, f"aby_{token.public_id}_{secret}"
+
+
+def authenticate(plain: str) -> Actor | None:
+    """Who bears this token; None if it is unknown or revoked or its owner is disabled."""
+    match = _FORMAT.fullmatch(plain)
+    if match is None:
+        return None
+    public_id, secret = match.groups()
+    token = Token.objects.select_related("owner").filter(public_id=public_id).first()
+    # The same work for an unknown id as for a wrong secret.
+    known = hmac.compare_digest(_hash(secret), _NO_HASH if token is None else token.secret_hash)
+    if token is None or not known or token.revoked_at is not None or not token.owner.is_active:
+        return None
+    _note_use(token)
+    return Actor(person=token.owner.get_username(), token=token.public_id)
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _note_use(token: Token) -> None:
+    now = timezone.now()
+    if token.last_used_at is None or token.last_used_at < now - _USE_GRAIN:
+        Token.objects.filter(
+            Q(last_used_at=None) | Q(last_used_at__lt=now - _USE_GRAIN), pk=token.pk
+        ).update(last_used_at=now)
