@@ -1,0 +1,1 @@
+"""The fuse box: the only room that knows every other."""

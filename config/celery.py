@@ -1,0 +1,73 @@
+"""The Celery app: how wake-ups travel, and what a worker does before it takes the first one.
+
+Postgres is the truth and a message is a run id used as a hint, so a message may be lost, repeated
+or late. The settings keep a hint cheap, and keep a broken broker from holding anybody up.
+"""
+
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+import celery
+from celery import signals
+from django.conf import settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+
+def broker_url(redis_url: str) -> str:
+    """The broker's address as kombu writes it: redis-py says unix:// for a socket, kombu redis+socket://."""
+    parts = urlsplit(redis_url)
+    return parts._replace(scheme="redis+socket").geturl() if parts.scheme == "unix" else redis_url
+
+
+app = celery.Celery("abeyance")
+app.conf.update(
+    broker_url=broker_url(settings.REDIS_URL),
+    # Data only: whoever can write to the broker must not be able to run code here.
+    task_serializer="json",
+    result_serializer="json",
+    accept_content=["json"],
+    result_accept_content=["json"],
+    # State is in Postgres.
+    task_ignore_result=True,
+    result_backend=None,
+    # Repeats are harmless because of lease and epoch; a lost worker is the lease sweep's business.
+    task_acks_late=True,
+    task_reject_on_worker_lost=False,
+    task_default_queue="runs",
+    task_create_missing_queues=False,
+    task_queues={"runs": {}},
+    worker_prefetch_multiplier=1,
+    worker_disable_prefetch=True,
+    worker_enable_remote_control=False,
+    worker_send_task_events=False,
+    # Threads cannot be cancelled. A task that outlives its message meets its epoch, not its end.
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+    worker_soft_shutdown_timeout=0.0,
+    worker_hijack_root_logger=False,
+    broker_connection_max_retries=None,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={
+        "visibility_timeout": 900,
+        "unacked_restore_interval": 5,
+        "unacked_restore_throttle": 1,
+        # Without these a stopped broker holds its callers for as long as it likes.
+        "socket_timeout": 5,
+        "socket_connect_timeout": 2,
+        "socket_keepalive": True,
+        "health_check_interval": 25,
+        "retry_on_timeout": True,
+    },
+    task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_max": 0.2},
+    timezone="UTC",
+)
+app.autodiscover_tasks(["runtime"])
+
+
+@signals.worker_init.connect
+def _equip(**_: Any) -> None:
+    """Before the first task: load the agents, publish what they are, and say that this worker is alive."""
+    from config import wiring
+
+    wiring.connect_effects()

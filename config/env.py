@@ -1,0 +1,179 @@
+"""What the environment says, read once and checked: a bad value ends the process with one line that names it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class BadSetting(Exception):
+    """A variable of the environment has a value that cannot be used; whoever set it is to blame."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name} {problem}")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Every variable the application reads, in the form that settings need."""
+
+    database: dict[str, Any]
+    redis_url: str
+    scim_url: str
+    scim_token: str
+    email: dict[str, Any]
+    email_sender: str
+    agents: tuple[str, ...]
+    lease_seconds: float
+    keys_dir: Path
+    secret_key: str
+    public_url: str
+    allowed_hosts: tuple[str, ...]
+    static_root: Path
+    instance: str
+    log_level: str
+
+
+def load(variables: Mapping[str, str]) -> Environment:
+    """Read and check everything; the process ends with one line if something is wrong."""
+    try:
+        return read(variables)
+    except BadSetting as problem:
+        raise SystemExit(f"abeyance: {problem}") from None
+
+
+def read(variables: Mapping[str, str]) -> Environment:
+    """Raise BadSetting for the first value that cannot be used."""
+    public_url = _public_url(variables)
+    return Environment(
+        database=_database(variables),
+        redis_url=_redis_url(variables),
+        scim_url=_web_address(variables, "SCIM_URL"),
+        scim_token=variables.get("SCIM_TOKEN", ""),
+        email=_email(variables),
+        email_sender=variables.get("EMAIL_SENDER") or "Abeyance <abeyance@localhost>",
+        agents=_names(variables, "ABEYANCE_AGENTS", "agents.flows.hr"),
+        lease_seconds=_seconds(variables, "ABEYANCE_LEASE_SECONDS", 10.0),
+        keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
+        secret_key=_secret_key(variables),
+        public_url=public_url,
+        allowed_hosts=_allowed_hosts(variables, public_url),
+        static_root=Path(variables.get("STATIC_ROOT") or ROOT / "staticfiles"),
+        instance=_instance(variables),
+        log_level=_log_level(variables),
+    )
+
+
+def _database(variables: Mapping[str, str]) -> dict[str, Any]:
+    name = "DATABASE_URL"
+    url = variables.get(name) or "postgres://localhost/abeyance"
+    if urlsplit(url).scheme not in ("postgres", "postgresql"):
+        raise BadSetting(name, "must start with postgres://")
+    try:
+        config: dict[str, Any] = environ.Env.db_url_config(url)
+    except (ImproperlyConfigured, ValueError) as error:
+        raise BadSetting(name, f"cannot be read: {error}") from error
+    if not config.get("NAME"):
+        raise BadSetting(
+            name, "must end with the name of a database, as in postgres://host/abeyance"
+        )
+    # A socket folder is written in the place of the host, with its slashes as %2F.
+    return {**config, "HOST": unquote(config["HOST"])}
+
+
+def _redis_url(variables: Mapping[str, str]) -> str:
+    name = "REDIS_URL"
+    url = variables.get(name) or "redis://localhost:6379/0"
+    if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+        raise BadSetting(name, "must start with redis://, rediss:// or unix://")
+    return url
+
+
+def _web_address(variables: Mapping[str, str], name: str) -> str:
+    url = variables.get(name, "").rstrip("/")
+    parts = urlsplit(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise BadSetting(name, "must be an address such as https://directory.example/scim/v2")
+    return url
+
+
+def _email(variables: Mapping[str, str]) -> dict[str, Any]:
+    name = "EMAIL_URL"
+    try:
+        config: dict[str, Any] = environ.Env.email_url_config(
+            variables.get(name) or "smtp://localhost:25"
+        )
+    except (ImproperlyConfigured, ValueError) as error:
+        raise BadSetting(name, f"cannot be read: {error}") from error
+    return {
+        key: value
+        for key, value in config.items()
+        if key.startswith("EMAIL_") and value is not None
+    }
+
+
+def _names(variables: Mapping[str, str], name: str, default: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in variables.get(name, default).split(",") if part.strip())
+    for module in names:
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise BadSetting(name, f"names {module!r}, which is not a Python module")
+    return names
+
+
+def _seconds(variables: Mapping[str, str], name: str, default: float) -> float:
+    text = variables.get(name, "")
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        raise BadSetting(name, f"must be a number of seconds, not {text!r}") from None
+    if not 1 <= value <= 600:
+        raise BadSetting(name, f"must be between 1 and 600 seconds, not {text}")
+    return value
+
+
+def _secret_key(variables: Mapping[str, str]) -> str:
+    """Empty where nobody gave a file: Django then refuses the first use, so nothing is signed with a known key."""
+    name = "SECRET_KEY_FILE"
+    path = variables.get(name, "")
+    if not path:
+        return ""
+    try:
+        key = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(name, f"cannot be read: {error}") from error
+    if len(key) < 50:
+        raise BadSetting(name, "must hold at least 50 characters")
+    return key
+
+
+def _public_url(variables: Mapping[str, str]) -> str:
+    return _web_address(variables, "PUBLIC_URL") or "http://127.0.0.1:8000"
+
+
+def _allowed_hosts(variables: Mapping[str, str], public_url: str) -> tuple[str, ...]:
+    given = [part.strip() for part in variables.get("ALLOWED_HOSTS", "").split(",") if part.strip()]
+    if "*" in given:
+        raise BadSetting("ALLOWED_HOSTS", "must list host names; * would accept any")
+    public = urlsplit(public_url).hostname or ""
+    return tuple(dict.fromkeys([*given, public, "127.0.0.1", "localhost", "[::1]"]))
+
+
+def _instance(variables: Mapping[str, str]) -> str:
+    name = variables.get("ABEYANCE_INSTANCE", "")
+    if name and not name.isalnum():
+        raise BadSetting("ABEYANCE_INSTANCE", f"must be letters and digits, not {name!r}")
+    return name
+
+
+def _log_level(variables: Mapping[str, str]) -> str:
+    level = variables.get("LOG_LEVEL", "INFO").upper()
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise BadSetting("LOG_LEVEL", f"must be debug, info, warning or error, not {level!r}")
+    return level

@@ -1,0 +1,53 @@
+"""The one table of what runs: every launcher, here or elsewhere, starts these processes from these commands."""
+
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One kind of process. `patience` is how many seconds it may take to stop before it is killed."""
+
+    name: str
+    does: str
+    command: tuple[str, ...]
+    patience: float
+
+
+def table(*, bind: str = "127.0.0.1:8000", threads: int = 16) -> tuple[Process, ...]:
+    """Every kind of process, in the order in which to stop them.
+
+    `bind` is what the web server listens on: `host:port`, or `fd://N` for a socket that is handed down.
+    `threads` is how many tasks one worker process takes at once; to use more cores, start more workers.
+    """
+    return (
+        Process(name="web", does="answers people and programs", command=_web(bind), patience=2.0),
+        Process(
+            name="sweeper",
+            does="wakes whatever is due",
+            command=(sys.executable, "manage.py", "sweep"),
+            patience=2.0,
+        ),
+        Process(name="worker", does="advances runs", command=_worker(threads), patience=4.0),
+    )
+
+
+def _web(bind: str) -> tuple[str, ...]:
+    return (
+        *(sys.executable, "-m", "gunicorn", "config.wsgi"),
+        *("--bind", bind),
+        *("--worker-class", "gthread", "--workers", "1", "--threads", "8"),
+        # Long enough for any request that the statement timeout lets live.
+        *("--timeout", "30", "--graceful-timeout", "2", "--keep-alive", "15"),
+        *("--access-logfile", "-", "--no-control-socket"),
+    )
+
+
+def _worker(threads: int) -> tuple[str, ...]:
+    return (
+        *(sys.executable, "-m", "celery", "-A", "config.celery", "worker"),
+        *("--pool", "threads", "--concurrency", str(threads)),
+        # Workers have nothing to tell each other: what they must agree on is in Postgres.
+        *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+        *("--loglevel", "INFO"),
+    )

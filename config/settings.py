@@ -1,0 +1,173 @@
+"""Django's settings, the same in every process; what differs between installations comes from config.env."""
+
+import os
+
+from config import env
+
+ENV = env.load(os.environ)
+
+DEBUG = False
+SECRET_KEY = ENV.secret_key
+ALLOWED_HOSTS = list(ENV.allowed_hosts)
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+
+INSTALLED_APPS = [
+    "config.apps.ConfigConfig",
+    "runtime",
+    "agents",
+    "approvals",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "ninja",  # so that the page of the API takes its files from here and not from elsewhere
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [env.ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+# Postgres
+
+DATABASES = {
+    "default": {
+        **ENV.database,
+        "CONN_MAX_AGE": 60,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {
+            # A dead or half-open peer is noticed within seconds, a lock or a statement never waits without end.
+            "connect_timeout": 3,
+            "keepalives": 1,
+            "keepalives_idle": 5,
+            "keepalives_interval": 2,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 10_000,
+            "options": (
+                "-c lock_timeout=2s -c statement_timeout=15s"
+                " -c idle_in_transaction_session_timeout=30s"
+            ),
+            **ENV.database.get("OPTIONS", {}),
+        },
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# Broker, engine, agents
+
+REDIS_URL = ENV.redis_url
+KEYS_DIR = ENV.keys_dir
+ABEYANCE_AGENTS = ENV.agents
+ABEYANCE_LEASE_SECONDS = ENV.lease_seconds
+
+# Systems that the flows act on
+
+SCIM_URL = ENV.scim_url
+SCIM_TOKEN = ENV.scim_token
+for _name, _value in ENV.email.items():
+    globals()[_name] = _value
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = ENV.email_sender
+SERVER_EMAIL = ENV.email_sender
+
+# People
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{validator}"}
+    for validator in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+
+# Browser
+
+HTTPS = ENV.public_url.startswith("https://")
+PUBLIC_URL = ENV.public_url
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+# Browsers share cookies between the ports of one host: two installations there must not log each other out.
+SESSION_COOKIE_NAME = f"abeyance_session{ENV.instance}"
+CSRF_COOKIE_NAME = f"abeyance_csrf{ENV.instance}"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 12 * 60 * 60
+SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = False
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+        "object-src": ["'none'"],
+    }
+}
+
+STATIC_URL = "/static/"
+STATIC_ROOT = ENV.static_root
+STATICFILES_DIRS = [env.ROOT / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+
+# Language, time, log
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": ENV.log_level},
+    "loggers": {"django": {"handlers": [], "level": "INFO", "propagate": True}},
+}
