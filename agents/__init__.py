@@ -1,0 +1,1 @@
+"""What an agent is, which hands it has, and how it talks to models."""

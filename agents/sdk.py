@@ -1,0 +1,148 @@
+"""What authors write with: `@tool` on a typed function, `agent(…)` around instructions, model and tools."""
+
+import inspect
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, TypeAdapter
+
+from agents.errors import DefinitionError, NotDone, ToolError
+from agents.signature import Signature, json_schema_of, read_signature
+from agents.spec import DEFAULT_DEADLINE, AgentSpec, ToolSpec, placeholders
+from runtime.core.decisions import EffectClass, Risk
+
+__all__ = ["NotDone", "ToolContext", "ToolError", "agent", "tool"]
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """What a tool may know about its call, if its first parameter is `context: ToolContext`.
+
+    `key` is the idempotency key: the same for every attempt at this call, and for no other call.
+    Hand it to the system you write to. `deadline` is in seconds from the start of this attempt.
+    """
+
+    run: UUID
+    frame: str
+    call: str
+    attempt: int
+    key: str
+    deadline: float
+    began: float = field(default_factory=time.monotonic)
+
+    def remaining(self) -> float:
+        """Seconds left, never less than a tenth: a timeout of zero would mean none to most clients."""
+        return max(0.1, self.began + self.deadline - time.monotonic())
+
+
+def tool(
+    *,
+    effect: EffectClass | str = EffectClass.WRITE,
+    approval: bool = False,
+    risk: Risk | str = Risk.LOW,
+    sentence: str | None = None,
+    deadline: float = DEFAULT_DEADLINE,
+) -> Callable[[Callable[..., Any]], ToolSpec]:
+    """Make a tool of a typed function: its name, docstring and types are what the model is shown.
+
+    `effect` says what a lost call means, `approval` that a person must allow each call, `sentence` how
+    to put one call in words, with arguments in braces. Raises DefinitionError when that cannot work.
+    """
+
+    def decorate(function: Callable[..., Any]) -> ToolSpec:
+        where = f"tool {function.__name__}"
+        signature = read_signature(function, where, context=ToolContext)
+        return ToolSpec(
+            name=_name(function.__name__, where),
+            description=_description(inspect.getdoc(function), where),
+            function=function,
+            arguments=signature.arguments,
+            schema=signature.schema,
+            defaults=signature.defaults,
+            effect=_member(EffectClass, effect, where),
+            risk=_member(Risk, risk, where),
+            approval=approval,
+            sentence=_sentence(sentence, function.__name__, signature, where),
+            deadline=deadline,
+            wants_context=signature.wants_context,
+        )
+
+    return decorate
+
+
+def agent(
+    *,
+    name: str,
+    description: str,
+    instructions: str,
+    input: type[BaseModel],
+    model: Callable[..., Any],
+    tools: Sequence[ToolSpec] = (),
+    subagents: Sequence[AgentSpec] = (),
+    steps: Sequence[str] | None = None,
+) -> AgentSpec:
+    """Define an agent; assign it to a name of the module, or the registry does not find it.
+
+    `input` is what starts it; its JSON Schema is what is checked, so say limits as types, not as validators.
+    To a model a sub-agent is one more tool, named like the agent, whose arguments are the agent's input.
+    `steps` tell reviewers what the agent means to do. Raises DefinitionError when that cannot work.
+    """
+    where = f"agent {name}"
+    _refuse_duplicates([*(tool.name for tool in tools), *(one.name for one in subagents)], where)
+    schema = json_schema_of(TypeAdapter(input), f"{where}: its input")
+    return AgentSpec(
+        name=_name(name, where),
+        description=_description(description, where),
+        instructions=inspect.cleandoc(instructions),
+        model=model,
+        input_schema={**schema, "additionalProperties": False},
+        tools=tuple(tools),
+        subagents=tuple(subagents),
+        steps=None if steps is None else tuple(steps),
+    )
+
+
+def _name(name: str, where: str) -> str:
+    if not NAME.fullmatch(name):
+        raise DefinitionError(f"{where}: a name is lower case letters, digits and _, at most 64")
+    return name
+
+
+def _description(text: str | None, where: str) -> str:
+    if not text or not text.strip():
+        raise DefinitionError(f"{where}: say in a docstring or description what it does")
+    return inspect.cleandoc(text)
+
+
+def _member(kind: Any, value: Any, where: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        allowed = ", ".join(kind)
+        raise DefinitionError(f"{where}: {value!r} is not one of {allowed}") from None
+
+
+def _sentence(sentence: str | None, name: str, signature: Signature, where: str) -> str:
+    known = list(signature.schema["properties"])
+    if sentence is None:
+        listed = ", ".join(f"{argument} {{{argument}}}" for argument in known)
+        return f"Call {name} with {listed}" if listed else f"Call {name}"
+    try:
+        unknown = placeholders(sentence) - set(known)
+    except ValueError as exc:
+        raise DefinitionError(f"{where}: its sentence cannot be read: {exc}") from exc
+    if unknown:
+        raise DefinitionError(f"{where}: its sentence names {', '.join(sorted(unknown))}, no argument")
+    return sentence
+
+
+def _refuse_duplicates(names: Sequence[str], where: str) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DefinitionError(f"{where}: two of its tools or sub-agents are named {', '.join(twice)}")

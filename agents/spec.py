@@ -1,0 +1,112 @@
+"""What an agent and a tool are, as plain data; made by the sdk, read by everything else in this room."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from runtime.core.decisions import EffectClass, Risk
+from runtime.core.digest import sha256_of
+
+DEFAULT_DEADLINE = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ToolSpec:
+    """One tool: a function and everything a model, a reviewer and the engine must know about it.
+
+    `schema` is the JSON Schema of the arguments and `arguments` checks them; `defaults` are the values
+    of arguments that may be left out. `deadline` is in seconds. `approval` asks for a person each time.
+    `wants_context` says that the function takes a ToolContext before its arguments.
+    """
+
+    name: str
+    description: str
+    function: Callable[..., Any]
+    arguments: TypeAdapter[dict[str, Any]]
+    schema: dict[str, Any]
+    defaults: dict[str, Any]
+    effect: EffectClass
+    risk: Risk
+    approval: bool
+    sentence: str
+    deadline: float
+    wants_context: bool
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function as its author wrote it."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def schema_digest(self) -> str:
+        return sha256_of(self.schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AgentSpec:
+    """One agent. `input_schema` is the JSON Schema of what starts it.
+
+    `model` is the script that plays the model: a function of the messages, in the gateway's types.
+    `steps` are the short phrases the agent declares as its plan, None if it declares none.
+    """
+
+    name: str
+    description: str
+    instructions: str
+    model: Callable[..., Any]
+    input_schema: dict[str, Any]
+    tools: tuple[ToolSpec, ...]
+    subagents: tuple["AgentSpec", ...]
+    steps: tuple[str, ...] | None
+
+    def tool(self, name: str) -> ToolSpec | None:
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def subagent(self, name: str) -> "AgentSpec | None":
+        return next((agent for agent in self.subagents if agent.name == name), None)
+
+    @property
+    def model_name(self) -> str:
+        return f"scripted:{self.model.__module__}.{self.model.__qualname__}"
+
+    @property
+    def prompt(self) -> str:
+        """The digest of the instructions."""
+        return sha256_of(self.instructions)
+
+    @property
+    def fingerprint(self) -> str:
+        """The digest of everything whose change may change what the agent does."""
+        return sha256_of(
+            {
+                "instructions": self.instructions,
+                "model": self.model_name,
+                "tools": [_identity(tool) for tool in self.tools],
+                "subagents": [agent.name for agent in self.subagents],
+            }
+        )
+
+
+def placeholders(sentence: str) -> set[str]:
+    """The arguments a sentence template names. Raises ValueError unless each is a bare `{name}`."""
+    names = set()
+    for _, name, spec, conversion in Formatter().parse(sentence):
+        if name is None:
+            continue
+        if spec or conversion or not name.isidentifier():
+            raise ValueError(f"{{{name}}} is not the bare name of an argument")
+        names.add(name)
+    return names
+
+
+def _identity(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "schema": tool.schema,
+        "effect": tool.effect,
+        "risk": tool.risk,
+        "approval": tool.approval,
+    }
