@@ -15,10 +15,11 @@ from django.utils import timezone
 from approvals import audit, permissions, queries
 from approvals.errors import AlreadyDecided, DigestMismatch, Invalid
 from approvals.models import Request
+from runtime import engine
 from runtime.core.decisions import Decision, Verdict
+from runtime.errors import GateNotOpen
 from runtime.models import Run
 from runtime.ports import Actor
-
 
 MAX_REASON = 2_000
 
@@ -30,16 +31,18 @@ def decide(
 ) -> queries.Approval:
     """Approve or deny for good. The values come just as they came through the door.
 
-    Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `not_eligible`); AlreadyDecided with the
-    winner; DigestMismatch; Invalid naming `digest`, `verdict` or `reason`. Nothing is written when it raises.
+    Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `not_eligible`);
+    AlreadyDecided with the winner; DigestMismatch; Invalid naming `digest`, `verdict` or
+    `reason`. Nothing is written when it raises.
     """
     run = queries.readable(request, permissions.standing_of(actor)).run_id
     with transaction.atomic():
         Run.objects.select_for_update(no_key=True).only("id").get(pk=run)
         standing = permissions.standing_of(actor)  # again, now that nothing of the run can move
         row = queries.readable(request, standing)
-        _refuse(row, standing)
-        _refuse_stale(row, digest)
+        _check_right(row, standing)
+        _check_still_open(row)
+        _check_digest(row, digest)
         decision = _decision(verdict, reason, digest, by=actor.person)
         _settle(row, decision)
         at = timezone.now()
@@ -55,15 +58,18 @@ def decide(
     return queries.plain(row, standing)
 
 
-def _refuse(row: Request, standing: permissions.Standing | None) -> None:
-    refusal = queries.plain(row, standing).refusal
+def _check_right(row: Request, standing: permissions.Standing | None) -> None:
+    refusal = permissions.refusal(standing, requester=row.requester, risk=row.risk)
     if refusal is not None:
         raise refusal
+
+
+def _check_still_open(row: Request) -> None:
     if row.status != Request.Status.PENDING:
         raise AlreadyDecided(row.decided_by)
 
 
-def _refuse_stale(row: Request, digest: object) -> None:
+def _check_digest(row: Request, digest: object) -> None:
     if isinstance(digest, str) and not _same(digest, row.request_digest):
         raise DigestMismatch
 
@@ -99,9 +105,6 @@ def _checked_reason(reason: object, verdict: Verdict) -> str:
 
 
 def _settle(row: Request, decision: Decision) -> None:
-    from runtime import engine
-    from runtime.errors import GateNotOpen
-
     try:
         engine.settle(gate=row.gate, decision=decision)
     except GateNotOpen as exc:

@@ -14,7 +14,6 @@ from approvals.permissions import Access, Scope
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor
 
-
 router = Router(tags=["approvals"])
 
 

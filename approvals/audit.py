@@ -16,7 +16,6 @@ from approvals.models import AuditEntry
 from runtime.core.digest import sha256_of
 from runtime.ports import Actor
 
-
 GENESIS = ""
 
 

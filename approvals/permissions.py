@@ -123,14 +123,16 @@ def readable_requests(standing: Standing | None) -> Q:
 
 def decidable_requests(standing: Standing | None) -> Q:
     """The condition on Request that holds for exactly those this standing may decide."""
-    if standing is None or not standing.has(Scope.APPROVALS_DECIDE):
+    if standing is None or Scope.APPROVALS_DECIDE not in standing.scopes:
         return Q(pk__in=[])
     risks = policy.risks_decided_by(standing.groups)
     return Q(risk__in=risks) & ~Q(requester=standing.person)
 
 
-def refusal(standing: Standing, *, requester: str, risk: str) -> Forbidden | None:
+def refusal(standing: Standing | None, *, requester: str, risk: str) -> Forbidden | None:
     """Why a reader of a request may not decide it, None if they may."""
+    if standing is None:
+        return Forbidden("not_eligible", "This person may not act.")
     if Scope.APPROVALS_DECIDE not in standing.scopes:
         return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
     code = policy.may_decide(

@@ -6,7 +6,6 @@ from typing import Literal
 
 from runtime.core.decisions import Risk
 
-
 POLICY_VERSION = "1"
 
 

@@ -8,13 +8,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from approvals import permissions
 from approvals.errors import Invalid, NotFound
 from approvals.models import Request
 from runtime.ports import Actor, Forbidden
-
 
 LIMIT = 50
 MAX_LIMIT = 200
@@ -78,12 +77,16 @@ def inbox(actor: Actor, *, limit: int = LIMIT, cursor: str | None = None) -> Inb
     """The pending approvals that this actor may decide, oldest first. Raises Invalid."""
     standing = permissions.standing_of(actor)
     pending = Request.objects.filter(status=Request.Status.PENDING)
-    mine = pending.filter(permissions.decidable_requests(standing))
-    page = _page(mine, standing, limit=limit, cursor=cursor)
-    readable = pending.filter(permissions.readable_requests(standing)).count()
-    for_you = mine.count()
+    decidable = permissions.decidable_requests(standing)
+    page = _page(pending.filter(decidable), standing, limit=limit, cursor=cursor)
+    counts = pending.filter(permissions.readable_requests(standing)).aggregate(
+        readable=Count("pk"), decidable=Count("pk", filter=decidable)
+    )
     return Inbox(
-        items=page.items, next=page.next, for_you=for_you, for_others=max(readable - for_you, 0)
+        items=page.items,
+        next=page.next,
+        for_you=counts["decidable"],
+        for_others=counts["readable"] - counts["decidable"],
     )
 
 
@@ -144,14 +147,8 @@ def plain(row: Request, standing: permissions.Standing | None) -> Approval:
         decided_by=row.decided_by,
         decided_at=row.decided_at,
         reason=row.reason,
-        refusal=_refusal(row, standing),
+        refusal=permissions.refusal(standing, requester=row.requester, risk=row.risk),
     )
-
-
-def _refusal(row: Request, standing: permissions.Standing | None) -> Forbidden | None:
-    if standing is None:
-        return Forbidden("not_eligible", "This person may not act.")
-    return permissions.refusal(standing, requester=row.requester, risk=row.risk)
 
 
 def _page(

@@ -20,7 +20,6 @@ from approvals.models import Token
 from approvals.permissions import ALL_SCOPES
 from runtime.ports import Actor
 
-
 _FORMAT = re.compile(r"aby_([0-9a-f]{16})_([0-9a-f]{64})")
 _NO_HASH = "0" * 64
 _USE_GRAIN = timedelta(minutes=1)  # a busy client would otherwise write a row with each request

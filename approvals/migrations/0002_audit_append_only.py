@@ -4,7 +4,6 @@ from typing import ClassVar
 
 from django.db import migrations
 
-
 CREATE = """
 CREATE FUNCTION approvals_auditentry_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

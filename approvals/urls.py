@@ -1,0 +1,17 @@
+"""The addresses of this room's pages."""
+
+from django.urls import path
+
+from approvals.views.approval import approval, approve, deny
+from approvals.views.inbox import inbox
+from approvals.views.session import home, login, logout
+
+urlpatterns = [
+    path("", home, name="home"),
+    path("login/", login, name="login"),
+    path("logout/", logout, name="logout"),
+    path("inbox/", inbox, name="inbox"),
+    path("a/<uuid:approval>/", approval, name="approval"),
+    path("a/<uuid:approval>/approve/", approve, name="approve"),
+    path("a/<uuid:approval>/deny/", deny, name="deny"),
+]

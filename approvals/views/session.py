@@ -1,0 +1,21 @@
+"""Logging in and out, and where a person starts."""
+
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import LoginView, LogoutView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_safe
+
+from approvals import permissions
+
+login = LoginView.as_view(template_name="login.html", redirect_authenticated_user=True)
+logout = LogoutView.as_view(http_method_names=["post"])
+
+
+@require_safe
+@login_required
+def home(request: HttpRequest) -> HttpResponse:
+    """The inbox, or the runs for whoever can decide nothing."""
+    standing = permissions.standing_of(permissions.actor_of(request.user))
+    decides = standing is not None and standing.has(permissions.Scope.APPROVALS_DECIDE)
+    return redirect("inbox" if decides else "runs")
