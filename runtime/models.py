@@ -13,7 +13,9 @@ class Run(models.Model):
         SUSPENDED = "suspended"  # waits at a gate and holds nothing
         COMPLETED = "completed"  # its root agent answered
         FAILED = "failed"  # its root agent could not answer
-        QUARANTINED = "quarantined"  # its journal cannot be verified; nothing runs until a person looks
+        QUARANTINED = (
+            "quarantined"  # its journal cannot be verified; nothing runs until a person looks
+        )
 
     id = models.UUIDField(primary_key=True)
     agent = models.TextField()

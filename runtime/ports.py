@@ -10,7 +10,6 @@ from django.db.models import Q
 from runtime.core.decisions import EffectClass, Risk
 from runtime.core.events import Proposal
 
-
 T = TypeVar("T")
 
 # Who acts

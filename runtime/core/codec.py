@@ -1,0 +1,81 @@
+"""The JSON text of entries and continuations, one schema number for both, and reading it back.
+
+Text is ASCII: a character that a database column would refuse or change cannot occur in it.
+"""
+
+import json
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from runtime.core.continuation import Continuation
+from runtime.core.digest import require_json
+from runtime.core.errors import NewerSchema, Unreadable
+from runtime.core.events import Event, TaggedEvent
+from runtime.core.replay import Entry
+
+SCHEMA = 1
+HISTORY = {
+    1: "frames, calls and approval gates",
+}
+
+
+def encode_entry(entry: Entry) -> str:
+    """`{"schema", "at", "events": [{"type", …}]}`. Raises NotJson if an event carries what JSON cannot."""
+    events = _events().dump_python(entry.events, mode="json")
+    require_json(events, "events")
+    return _dump({"schema": SCHEMA, "at": entry.at.isoformat(), "events": events})
+
+
+def decode_entry(text: str) -> Entry:
+    """Raises Unreadable or NewerSchema."""
+    document = _load(text)
+    try:
+        return Entry(
+            at=datetime.fromisoformat(document["at"]),
+            events=_events().validate_python(document["events"]),
+        )
+    except (KeyError, TypeError, ValueError) as exc:
+        raise Unreadable(f"not an entry: {exc}") from exc
+
+
+def encode_continuation(continuation: Continuation) -> str:
+    """The whole document: schema, run, position, head, agents, frames, pending, usage."""
+    return _dump(_continuations().dump_python(continuation, mode="json"))
+
+
+def decode_continuation(text: str) -> Continuation:
+    """Raises Unreadable or NewerSchema."""
+    document = _load(text)
+    try:
+        return _continuations().validate_python(document)
+    except ValidationError as exc:
+        raise Unreadable(f"not a continuation: {exc}") from exc
+
+
+def _dump(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def _load(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError as exc:
+        raise Unreadable(f"not JSON: {exc}") from exc
+    if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
+        raise Unreadable("no schema number")
+    if document["schema"] > SCHEMA:
+        raise NewerSchema(document["schema"])
+    return document
+
+
+@cache
+def _events() -> TypeAdapter[tuple[Event, ...]]:
+    return TypeAdapter(tuple[TaggedEvent, ...])
+
+
+@cache
+def _continuations() -> TypeAdapter[Continuation]:
+    return TypeAdapter(Continuation)

@@ -1,0 +1,155 @@
+"""Everything a run needs to go on, as plain immutable data: frames, their calls, and the gates it waits at."""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from runtime.core.decisions import GateKind
+from runtime.core.errors import UnknownSubject
+from runtime.core.events import Terms
+from runtime.core.ids import ROOT, turn_of
+
+MAX_DEPTH = 16
+
+
+class Phase(StrEnum):
+    """How far the run as a whole is."""
+
+    NEW = "new"  # nothing has happened
+    STARTED = "started"  # agents are at work, or wait
+    COMPLETED = "completed"  # the root agent answered
+    FAILED = "failed"  # the root agent could not answer
+
+
+class FrameState(StrEnum):
+    """What a frame waits for."""
+
+    ASKING = "asking"  # its model
+    ACTING = "acting"  # the calls of its turn
+    ANSWERED = "answered"  # to be closed with its answer
+    FAILED = "failed"  # to be closed with its error
+    CLOSED = "closed"  # nothing; it leaves the continuation
+
+
+class CallState(StrEnum):
+    """Where a call stands between its proposal and its result."""
+
+    PROPOSED = "proposed"  # the model asked for it; nobody has judged it
+    ADMITTED = "admitted"  # it may start
+    GATED = "gated"  # a person must decide first
+    REFUSED = "refused"  # it cannot be made
+    DENIED = "denied"  # a person said no
+    STARTED = "started"  # an attempt is under way, or was when its worker died
+    RETRYING = "retrying"  # an attempt is over without an outcome; another will follow
+    DELEGATED = "delegated"  # a child frame works on it
+    RETURNED = "returned"  # it has a result
+    FAILED = "failed"  # it has an error
+    UNKNOWN = "unknown"  # nobody knows whether it happened
+
+
+SETTLED = frozenset({CallState.REFUSED, CallState.DENIED, CallState.RETURNED, CallState.FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call. `gate` is the last gate opened for it; `result` is what the model hears once settled."""
+
+    id: str
+    tool: str
+    args: Any
+    state: CallState = CallState.PROPOSED
+    terms: Terms | None = None
+    gate: UUID | None = None
+    frame: str | None = None
+    attempt: int = 0
+    failures: int = 0
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One activation of one agent. `parent` and `call` say whose call it works on; the root has neither."""
+
+    id: str
+    agent: str
+    fingerprint: str
+    prompt: str
+    parent: str | None = None
+    call: str | None = None
+    plan: tuple[str, ...] | None = None
+    state: FrameState = FrameState.ASKING
+    turn: int = 0
+    messages: tuple[dict[str, Any], ...] = ()
+    calls: tuple[Call, ...] = ()
+    outcome: str | None = None
+
+    def of_turn(self) -> tuple[Call, ...]:
+        """The calls of the current turn, in the order the model proposed them."""
+        return tuple(call for call in self.calls if turn_of(call.id) == self.turn)
+
+    def find(self, call: str) -> Call:
+        for candidate in self.calls:
+            if candidate.id == call:
+                return candidate
+        raise UnknownSubject("call", f"{self.id}/{call}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """One gate that nobody has decided. `path` goes from the root agent to the tool."""
+
+    gate: UUID
+    kind: GateKind
+    frame: str
+    call: str
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    """A run at `position`: the fold of its journal up to the entry whose MAC is `head`."""
+
+    run: UUID
+    schema: int = 1
+    position: int = 0
+    head: str = ""
+    phase: Phase = Phase.NEW
+    agent: str = ""
+    input: Any = None
+    requester: str = ""
+    agents: dict[str, str] = field(default_factory=dict)
+    frames: dict[str, Frame] = field(default_factory=dict)
+    pending: tuple[Pending, ...] = ()
+    usage: dict[str, int] = field(default_factory=dict)
+    outcome: str | None = None
+
+    def frame(self, frame: str) -> Frame:
+        try:
+            return self.frames[frame]
+        except KeyError:
+            raise UnknownSubject("frame", frame) from None
+
+    def call(self, frame: str, call: str) -> Call:
+        return self.frame(frame).find(call)
+
+    def with_frame(self, frame: Frame) -> "Continuation":
+        return replace(self, frames={**self.frames, frame.id: frame})
+
+    def path(self, frame: str, tool: str) -> tuple[str, ...]:
+        """The agents from the root down to `frame`, then the tool."""
+        names = [tool]
+        at: str | None = frame
+        while at is not None:
+            here = self.frame(at)
+            names.append(here.agent)
+            at = here.parent
+        return tuple(reversed(names))
+
+    @property
+    def root(self) -> Frame | None:
+        return self.frames.get(ROOT)
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in (Phase.COMPLETED, Phase.FAILED)

@@ -1,0 +1,62 @@
+"""What the core asks the shell to do next; plain data, planned anew from every state."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFrame:
+    """Look the agent up and open a frame for it."""
+
+    frame: str
+    agent: str
+    input: Any
+    parent: str | None = None
+    call: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskModel:
+    """Call the frame's model with the frame's messages."""
+
+    frame: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeCall:
+    """Find out whether a proposed call is admitted, gated or refused."""
+
+    frame: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTool:
+    """Record the intent of this attempt, then perform it."""
+
+    frame: str
+    call: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenDoubt:
+    """Ask people what became of a call whose outcome is unknown."""
+
+    frame: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseFrame:
+    """The frame's agent is done: hand its outcome to the parent's call."""
+
+    frame: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRun:
+    """The root agent is done: complete or fail the run."""
+
+
+Effect = OpenFrame | AskModel | JudgeCall | StartTool | OpenDoubt | CloseFrame | EndRun

@@ -1,0 +1,46 @@
+"""Folding a journal into a continuation, and what a worker must conclude about work it finds under way."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from uuid import UUID
+
+from runtime.core.continuation import CallState, Continuation
+from runtime.core.events import Event, OutcomeUnknown, RetryScheduled, ToolFailed
+from runtime.core.reducer import evolve
+from runtime.core.retries import after_loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What one commit says happened, and when (database time)."""
+
+    at: datetime
+    events: tuple[Event, ...]
+
+
+def initial(run: UUID) -> Continuation:
+    """A run to which nothing has happened."""
+    return Continuation(run=run)
+
+
+def fold(now: Continuation, events: Iterable[Event]) -> Continuation:
+    """The continuation after all of `events`. Raises what evolve raises."""
+    for event in events:
+        now = evolve(now, event)
+    return now
+
+
+def step(now: Continuation, events: Iterable[Event], *, head: str) -> Continuation:
+    """The continuation after one entry, whose MAC is `head`."""
+    return replace(fold(now, events), position=now.position + 1, head=head)
+
+
+def recover(now: Continuation) -> tuple[RetryScheduled | OutcomeUnknown | ToolFailed, ...]:
+    """The events of a worker that takes over: every started call has lost the worker that ran it."""
+    return tuple(
+        after_loss(frame.id, call, "lost", "the worker that ran it was lost")
+        for frame in now.frames.values()
+        for call in frame.calls
+        if call.state is CallState.STARTED
+    )

@@ -1,0 +1,60 @@
+"""Which transitions are legal: one table per machine, and an absent key is an illegal transition.
+
+A trigger is the event's type, with its verdict or outcome behind a colon where that decides the
+next state. The state diagram in docs/architecture.md is drawn from CALLS.
+"""
+
+from enum import StrEnum
+from typing import TypeVar
+
+from runtime.core.continuation import CallState, FrameState, Phase
+from runtime.core.errors import IllegalTransition
+
+S = TypeVar("S", bound=StrEnum)
+
+RUNS: dict[tuple[Phase, str], Phase] = {
+    (Phase.NEW, "RunStarted"): Phase.STARTED,
+    (Phase.STARTED, "Completed"): Phase.COMPLETED,
+    (Phase.STARTED, "Failed"): Phase.FAILED,
+}
+
+FRAMES: dict[tuple[FrameState, str], FrameState] = {
+    (FrameState.ASKING, "ModelReplied:calls"): FrameState.ACTING,
+    (FrameState.ASKING, "ModelReplied:answer"): FrameState.ANSWERED,
+    (FrameState.ASKING, "ModelFailed"): FrameState.FAILED,
+    (FrameState.ACTING, "TurnSettled"): FrameState.ASKING,
+    (FrameState.ANSWERED, "FrameClosed:answered"): FrameState.CLOSED,
+    (FrameState.FAILED, "FrameClosed:failed"): FrameState.CLOSED,
+    (FrameState.ANSWERED, "Completed"): FrameState.CLOSED,
+    (FrameState.FAILED, "Failed"): FrameState.CLOSED,
+}
+
+CALLS: dict[tuple[CallState, str], CallState] = {
+    (CallState.PROPOSED, "CallAdmitted"): CallState.ADMITTED,
+    (CallState.PROPOSED, "CallRefused"): CallState.REFUSED,
+    (CallState.PROPOSED, "GateOpened:approval"): CallState.GATED,
+    (CallState.GATED, "GateDecided:approve"): CallState.ADMITTED,
+    (CallState.GATED, "GateDecided:deny"): CallState.DENIED,
+    # What was approved is no longer what would run: people are asked again.
+    (CallState.ADMITTED, "GateOpened:approval"): CallState.GATED,
+    # What was approved can no longer be made at all.
+    (CallState.ADMITTED, "CallRefused"): CallState.REFUSED,
+    (CallState.ADMITTED, "ToolStarted"): CallState.STARTED,
+    (CallState.ADMITTED, "FrameOpened"): CallState.DELEGATED,
+    (CallState.STARTED, "ToolReturned"): CallState.RETURNED,
+    (CallState.STARTED, "ToolFailed"): CallState.FAILED,
+    (CallState.STARTED, "RetryScheduled"): CallState.RETRYING,
+    (CallState.STARTED, "OutcomeUnknown"): CallState.UNKNOWN,
+    (CallState.RETRYING, "ToolStarted"): CallState.STARTED,
+    (CallState.UNKNOWN, "GateOpened:in_doubt"): CallState.UNKNOWN,
+    (CallState.DELEGATED, "FrameClosed:answered"): CallState.RETURNED,
+    (CallState.DELEGATED, "FrameClosed:failed"): CallState.FAILED,
+}
+
+
+def next_state(table: dict[tuple[S, str], S], state: S, trigger: str, *, subject: str) -> S:
+    """Look the transition up. Raises IllegalTransition, which names machine, state, event and subject."""
+    try:
+        return table[state, trigger]
+    except KeyError:
+        raise IllegalTransition(type(state).__name__, state, trigger, subject) from None

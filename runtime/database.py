@@ -1,0 +1,79 @@
+"""The engine's own way to Postgres: an autocommit pool beside Django's connections, made after fork.
+
+Step commits go through this pool because a prepared statement on an open connection is what keeps
+a step cheap. What must share a transaction with Django's tables runs on Django's connection instead.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connection as django_connection
+from psycopg.rows import TupleRow
+from psycopg_pool import ConnectionPool
+
+Connection = psycopg.Connection[TupleRow]
+
+POOL_SIZE = 8
+WAIT_SECONDS = 10.0
+
+_lock = threading.Lock()
+_pool: ConnectionPool[Connection] | None = None
+_pid: int | None = None
+
+
+@contextmanager
+def pooled() -> Iterator[Connection]:
+    """An autocommit connection of the pool. Raises psycopg.OperationalError when none can be had."""
+    with _the_pool().connection() as connection:
+        yield connection
+
+
+def own() -> Connection:
+    """A connection of the caller's own, for a thread that must never wait for the pool."""
+    return psycopg.connect(autocommit=True, **_parameters())
+
+
+def djangos() -> Connection:
+    """The connection under Django's current transaction."""
+    django_connection.ensure_connection()
+    connection: Connection = django_connection.connection
+    return connection
+
+
+def close() -> None:
+    """Close the pool; before a fork, at the end of a process, and before a test database is dropped."""
+    global _pool
+    with _lock:
+        if _pool is not None and _pid == os.getpid():
+            _pool.close()
+        _pool = None
+
+
+def _the_pool() -> ConnectionPool[Connection]:
+    global _pool, _pid
+    with _lock:
+        if _pool is None or _pid != os.getpid():
+            _pid = os.getpid()
+            _pool = ConnectionPool(
+                kwargs={"autocommit": True, **_parameters()},
+                min_size=1,
+                max_size=POOL_SIZE,
+                timeout=WAIT_SECONDS,
+                check=ConnectionPool.check_connection,
+                open=True,
+                name="engine",
+            )
+        return _pool
+
+
+def _parameters() -> dict[str, Any]:
+    """Django's connection parameters, less what only Django's cursors need."""
+    parameters = dict(connections[DEFAULT_DB_ALIAS].get_connection_params())
+    for only_djangos in ("context", "cursor_factory", "prepare_threshold"):
+        parameters.pop(only_djangos, None)
+    return parameters

@@ -1,0 +1,44 @@
+"""What can go wrong in the engine. A docstring is the default message; attributes carry the facts."""
+
+
+class RuntimeFault(Exception):
+    """The base of the engine's errors; never raised itself."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+# The caller's
+
+
+class BusinessKeyConflict(RuntimeFault):
+    """This business key was already used for another input."""
+
+
+class GateNotOpen(RuntimeFault):
+    """The gate is not open any more."""
+
+
+# A race that another process won
+
+
+class LeaseLost(RuntimeFault):
+    """Another worker has the run: nothing of this one is written any more."""
+
+
+class MailboxRaised(RuntimeFault):
+    """A signal arrived since the mailbox was read: read it, then try again."""
+
+
+# The installation's: the run is released untouched and tried again later
+
+
+class KeyMissing(RuntimeFault):
+    """A stored document was signed with a key that is not in the ring."""
+
+
+# The data's: the run is parked
+
+
+class Tampered(RuntimeFault):
+    """What is stored is not what was written."""

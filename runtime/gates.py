@@ -1,0 +1,63 @@
+"""The gates' keeper: the named places where runs wait for somebody."""
+
+import json
+from dataclasses import dataclass
+from uuid import UUID
+
+from runtime.core.continuation import Pending
+from runtime.database import Connection
+from runtime.errors import GateNotOpen
+
+# Parts of the step statement: gates that open with it, and decided ones that it takes up.
+OPEN = """
+    INSERT INTO runtime_gate (id, run_id, kind, frame, call, tool, path, state)
+    SELECT g.id, run.id, g.kind, g.frame, g.call, g.tool, g.path::jsonb, 'open'
+    FROM run, unnest(%(g_ids)s::uuid[], %(g_kinds)s::text[], %(g_frames)s::text[],
+        %(g_calls)s::text[], %(g_tools)s::text[], %(g_paths)s::text[])
+        AS g(id, kind, frame, call, tool, path)
+"""
+TAKE_EFFECT = """
+    UPDATE runtime_gate SET state = 'effective'
+    WHERE id = ANY(%(g_taken)s) AND state = 'decided' AND run_id = (SELECT id FROM run)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which run a gate belongs to."""
+
+    gate: UUID
+    run: UUID
+
+
+def parameters(opened: tuple[Pending, ...], taken: tuple[UUID, ...]) -> dict[str, object]:
+    return {
+        "g_ids": [pending.gate for pending in opened],
+        "g_kinds": [str(pending.kind) for pending in opened],
+        "g_frames": [pending.frame for pending in opened],
+        "g_calls": [pending.call for pending in opened],
+        "g_tools": [pending.path[-1] for pending in opened],
+        "g_paths": [json.dumps(pending.path) for pending in opened],
+        "g_taken": list(taken),
+    }
+
+
+def find(connection: Connection, gate: UUID) -> Place:
+    """Raises GateNotOpen for a gate that does not exist."""
+    row = connection.execute("SELECT run_id FROM runtime_gate WHERE id = %s", (gate,)).fetchone()
+    if row is None:
+        raise GateNotOpen("there is no such gate")
+    return Place(gate=gate, run=row[0])
+
+
+def decide(connection: Connection, gate: UUID) -> None:
+    """Open → decided, if nobody was faster. The caller holds the run's row. Raises GateNotOpen."""
+    done = connection.execute(
+        """
+        UPDATE runtime_gate SET state = 'decided', decided_at = clock_timestamp()
+        WHERE id = %s AND state = 'open'
+        """,
+        (gate,),
+    )
+    if done.rowcount != 1:
+        raise GateNotOpen

@@ -1,0 +1,113 @@
+"""One thread per worker process that renews all its leases every second, on a connection of its own.
+
+It tells each run's coordinator when a signal arrived, when the lease is lost, and when the local
+lease budget allows effects again after Postgres was out of reach.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+import psycopg
+
+from runtime import database, leases
+from runtime.leases import Claim
+
+log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 1.0
+MARGIN_SECONDS = 1.0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Held:
+    """One claimed run of this process. `wake` is called from the heartbeat's thread on news."""
+
+    claim: Claim
+    wake: Callable[[], None]
+    renewed_at: float = field(default_factory=time.monotonic)
+    mailbox: int | None = None
+    lost: threading.Event = field(default_factory=threading.Event)
+
+    def has_budget(self) -> bool:
+        """Whether the lease surely lasts a moment longer, judged by this process's own clock."""
+        spent = time.monotonic() - self.renewed_at
+        return not self.lost.is_set() and spent < leases.lease_seconds() - MARGIN_SECONDS
+
+
+class Heartbeat:
+    """The leases of this process. Start it once, after fork."""
+
+    def __init__(self) -> None:
+        self._held: dict[UUID, Held] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._worker = {"worker": uuid4(), "host": socket.gethostname(), "process": os.getpid()}
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    @contextmanager
+    def holding(self, claim: Claim, wake: Callable[[], None]) -> Iterator[Held]:
+        """Renew the claim's lease for as long as the block lasts."""
+        held = Held(claim=claim, wake=wake)
+        with self._lock:
+            self._held[claim.run] = held
+        try:
+            yield held
+        finally:
+            with self._lock:
+                if self._held.get(claim.run) is held:
+                    del self._held[claim.run]
+
+    def poke(self, run: UUID) -> None:
+        """Somebody hinted at a run that this process holds: have its coordinator look at the mailbox."""
+        with self._lock:
+            held = self._held.get(run)
+        if held is not None:
+            held.mailbox = None
+            held.wake()
+
+    def _run(self) -> None:
+        connection: database.Connection | None = None
+        while not self._stop.wait(BEAT_SECONDS):
+            try:
+                if connection is None or connection.closed:
+                    connection = database.own()
+                self._beat(connection)
+            except psycopg.Error as exc:
+                log.warning("heartbeat missed: %s", exc)
+                if connection is not None:
+                    connection.close()
+        if connection is not None:
+            connection.close()
+
+    def _beat(self, connection: database.Connection) -> None:
+        with self._lock:
+            held = dict(self._held)
+        sent = time.monotonic()
+        owners = {run: one.claim.owner for run, one in held.items()}
+        mailboxes = leases.renew(connection, owners, self._worker)
+        for run, one in held.items():
+            if run not in mailboxes:
+                one.lost.set()
+                one.wake()
+                continue
+            had_budget = one.has_budget()
+            one.renewed_at = sent
+            if mailboxes[run] != one.mailbox or not had_budget:
+                one.mailbox = mailboxes[run]
+                one.wake()

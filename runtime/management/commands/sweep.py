@@ -1,0 +1,19 @@
+"""`manage.py sweep`: the sweeper process."""
+
+import signal
+import threading
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from runtime import sweeper
+
+
+class Command(BaseCommand):
+    help = "Re-send whatever is due, every second, until stopped. Any number of sweepers may run."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        sweeper.run(stop)

@@ -1,0 +1,83 @@
+"""The one statement that commits a step: outcomes, the next intents, gates, signals and the run's row.
+
+Each keeper lends the part that writes its table; all of them hang on the run's row, which is changed
+only for the epoch, owner and position of the claim. No row, no step.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from runtime import continuations, gates, leases, signals
+from runtime.core.continuation import Continuation, Pending
+from runtime.database import Connection
+from runtime.errors import LeaseLost, MailboxRaised
+from runtime.journal import APPEND, Sealed, holds
+from runtime.leases import Claim
+
+STATEMENT = f"""
+    WITH run AS ({leases.ADVANCE}),
+    entry AS ({APPEND}),
+    continued AS ({continuations.REPLACE}),
+    dropped AS ({continuations.DROP}),
+    opened AS ({gates.OPEN}),
+    taken AS ({gates.TAKE_EFFECT}),
+    consumed AS ({signals.CONSUME})
+    SELECT count(*) FROM run
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One commit. `continuation` is written when the run suspends; `release` lets go of the lease."""
+
+    claim: Claim
+    entry: Sealed
+    status: str
+    output: str | None
+    reason: str | None
+    ended: bool
+    release: bool
+    mailbox: int
+    continuation: Continuation | None
+    opened: tuple[Pending, ...]
+    taken: tuple[UUID, ...]
+    signals: tuple[int, ...]
+
+
+def commit(connection: Connection, step: Step, *, prepare: bool) -> None:
+    """Write the step. Raises MailboxRaised or LeaseLost, with nothing written.
+
+    Raises psycopg.OperationalError when the connection is cut; `written` then tells what became of it.
+    """
+    row = connection.execute(STATEMENT, _parameters(step), prepare=prepare).fetchone()
+    if row == (1,) or written(connection, step):
+        return
+    now = leases.read(connection, step.claim.run)
+    ours = (step.claim.epoch, step.claim.owner, step.entry.position - 1)
+    if (now.epoch, now.owner, now.position) == ours:
+        raise MailboxRaised
+    raise LeaseLost
+
+
+def written(connection: Connection, step: Step) -> bool:
+    """Whether this very step is in the journal."""
+    return holds(connection, step.entry)
+
+
+def _parameters(step: Step) -> dict[str, object]:
+    return {
+        "run": step.claim.run,
+        "epoch": step.claim.epoch,
+        "owner": step.claim.owner,
+        "status": step.status,
+        "output": step.output,
+        "reason": step.reason,
+        "ended": step.ended,
+        "release": step.release,
+        "strict": step.release or bool(step.signals),
+        "mailbox": step.mailbox,
+        "signals": list(step.signals),
+        **step.entry.parameters(),
+        **continuations.parameters(step.continuation),
+        **gates.parameters(step.opened, step.taken),
+    }

@@ -1,0 +1,9 @@
+"""The workers' keeper: which processes advance runs, alive as long as they beat."""
+
+# The part of the heartbeat statement that says this process is alive.
+BEAT = """
+    INSERT INTO runtime_worker (id, host, process) VALUES (%(worker)s, %(host)s, %(process)s)
+    ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()
+"""
+
+FORGET = "DELETE FROM runtime_worker WHERE beat_at < clock_timestamp() - interval '1 day'"
