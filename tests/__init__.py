@@ -1,0 +1,1 @@
+"""The tests mirror the rooms; `cast` are the people in them, `stack` is the whole application."""

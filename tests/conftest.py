@@ -1,0 +1,131 @@
+"""What every test may ask for: servers of their own, keys of their own, and no way to anybody else's."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.db import connections
+
+from config import celery, env
+from config.local import accounts, broker, postgres, programs
+from runtime import database, keyring
+from tests.cast import Cast, assemble
+from tests.skips import Skips
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[Path]:
+    """A folder for the whole session that servers under another account can reach."""
+    folder = Path(tempfile.mkdtemp(prefix="abeyance-tests-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nobody_elses(sandbox: Path) -> None:
+    """Point every setting at the sandbox, so that no test can reach what runs on this machine for real."""
+    for name in ("keys", "static"):
+        (sandbox / name).mkdir()
+    settings.SECRET_KEY = "for tests only, long enough for everything that signs with it"
+    settings.KEYS_DIR = sandbox / "keys"
+    settings.STATIC_ROOT = sandbox / "static"
+    _use_broker(f"unix://{sandbox}/no-broker.sock")
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.STORAGES = {
+        **settings.STORAGES,
+        # The real one asks for a manifest that only `manage.py prepare` makes.
+        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    }
+    for purpose in keyring.PURPOSES:
+        keyring.ensure(purpose)
+
+
+@pytest.fixture(scope="session")
+def server_folder(sandbox: Path) -> Path:
+    """A folder of the account under which the servers run; sockets and data go here."""
+    folder = sandbox / "servers"
+    folder.mkdir(mode=0o700)
+    accounts.give(accounts.unprivileged(), [folder])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def postgres_url(sandbox: Path, server_folder: Path) -> Iterator[str]:
+    """DATABASE_URL if it is given, else that of an embedded server that lives as long as the session."""
+    if given := os.environ.get("DATABASE_URL"):
+        yield given
+        return
+    account = accounts.unprivileged()
+    cluster = postgres.Cluster(
+        programs=programs.postgres(account, sandbox / "programs"),
+        data=server_folder / "postgres",
+        socket=server_folder,
+        account=account,
+        password="for tests only",
+    )
+    postgres.initialise(cluster)
+    with (sandbox / "postgres.log").open("ab") as log:
+        process = postgres.start(cluster, log, postgres.FAST)
+    yield cluster.url()
+    postgres.stop(process)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(postgres_url: str) -> None:
+    """pytest-django's hook to change the database settings before it makes the test database."""
+    where = env.read({"DATABASE_URL": postgres_url}).database
+    # In place: connections of every thread share this dictionary.
+    connections.settings["default"].update(where)
+    connections["default"].settings_dict.update(where)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
+    yield
+    database.close()  # or the test database cannot be dropped
+
+
+@pytest.fixture(scope="session")
+def broker_url(sandbox: Path, server_folder: Path) -> Iterator[str]:
+    """The REDIS_URL of an embedded broker that lives as long as the session."""
+    account = accounts.unprivileged()
+    server = broker.Broker(
+        program=programs.broker(account, sandbox / "programs"),
+        data=server_folder / "broker",
+        socket=server_folder,
+        account=account,
+    )
+    with (sandbox / "broker.log").open("ab") as log:
+        process = broker.start(server, log)
+    yield server.url()
+    broker.stop(process)
+
+
+@pytest.fixture
+def live_broker(broker_url: str) -> Iterator[str]:
+    """Settings and Celery point at a broker that answers; its REDIS_URL."""
+    before = settings.REDIS_URL
+    _use_broker(broker_url)
+    yield broker_url
+    _use_broker(before)
+
+
+@pytest.fixture
+def cast(db: None) -> Cast:
+    """Ada, Bea, Cyril and the admin, in the groups that the demo gives them."""
+    return assemble()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("CI"):
+        config.pluginmanager.register(Skips(Path(__file__).with_name("skips.txt")))
+
+
+def _use_broker(url: str) -> None:
+    settings.REDIS_URL = url
+    celery.app.conf.broker_url = celery.broker_url(url)
