@@ -8,11 +8,10 @@ from typing import Any
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
+from agents.limits import MAX_JSON_BYTES, json_size
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.ports import InvalidInput
-
-MAX_BYTES = 64 * 1024
 
 
 def check(schema: dict[str, Any], value: Any, *, where: str = "input") -> None:
@@ -24,20 +23,25 @@ def check(schema: dict[str, Any], value: Any, *, where: str = "input") -> None:
         require_json(value, where)
     except NotJson as exc:
         raise InvalidInput(exc.where, exc.why) from exc
-    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
-    if size > MAX_BYTES:
-        raise InvalidInput(where, f"is {size} bytes of JSON, at most {MAX_BYTES} are allowed")
-    errors = sorted(_Validator(schema).iter_errors(value), key=lambda error: len(error.absolute_path))
+    size = json_size(value)
+    if size > MAX_JSON_BYTES:
+        raise InvalidInput(where, f"is {size} bytes of JSON, at most {MAX_JSON_BYTES} are allowed")
+    errors = sorted(
+        _Validator(schema).iter_errors(value), key=lambda error: len(error.absolute_path)
+    )
     if errors:
         raise InvalidInput(_field(errors[0], where), _detail(errors[0]))
 
 
 def _field(error: ValidationError, where: str) -> str:
     path = [where, *(str(step) for step in error.absolute_path)]
+    value: Any = error.instance
+    rule: Any = error.validator_value
+    schema: Any = error.schema
     if error.validator == "required":
-        path.append(next(name for name in error.validator_value if name not in error.instance))
+        path.append(next(name for name in rule if name not in value))
     if error.validator == "additionalProperties":
-        path.append(next(name for name in error.instance if name not in error.schema.get("properties", {})))
+        path.append(next(name for name in value if name not in schema.get("properties", {})))
     return ".".join(path)
 
 
@@ -59,7 +63,9 @@ def _detail(error: ValidationError) -> str:
         case "maximum":
             return f"must be at most {error.validator_value}"
         case "pattern":
-            return f"must match {error.validator_value}"
+            schema: Any = error.schema
+            form = schema.get("format")
+            return f"must be a valid {form}" if form else f"must match {error.validator_value}"
         case other:
             return f"breaks the limit {other}: {json.dumps(error.validator_value)}"
 
@@ -78,7 +84,7 @@ def _is_integer(_checker: Any, instance: Any) -> bool:
     return isinstance(instance, int) and not isinstance(instance, bool)
 
 
-_Validator = extend(
+_Validator: type[Draft202012Validator] = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
     validators={"pattern": _pattern},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),

@@ -138,11 +138,15 @@ def _sentence(sentence: str | None, name: str, signature: Signature, where: str)
     except ValueError as exc:
         raise DefinitionError(f"{where}: its sentence cannot be read: {exc}") from exc
     if unknown:
-        raise DefinitionError(f"{where}: its sentence names {', '.join(sorted(unknown))}, no argument")
+        raise DefinitionError(
+            f"{where}: its sentence names {', '.join(sorted(unknown))}, no argument"
+        )
     return sentence
 
 
 def _refuse_duplicates(names: Sequence[str], where: str) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise DefinitionError(f"{where}: two of its tools or sub-agents are named {', '.join(twice)}")
+        raise DefinitionError(
+            f"{where}: two of its tools or sub-agents are named {', '.join(twice)}"
+        )

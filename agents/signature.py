@@ -4,11 +4,11 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
-from typing_extensions import NotRequired, TypedDict, is_typeddict
+from typing_extensions import TypedDict, is_typeddict
 
 from agents.errors import DefinitionError
 from runtime.core.digest import require_json
@@ -38,7 +38,9 @@ def read_signature(function: Callable[..., Any], where: str, *, context: type) -
     _require_json_result(hints.get("return", Any), where)
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
     _require_json_defaults(defaults, where)
-    adapter = _adapter(function.__name__, {p.name: hints[p.name] for p in parameters}, defaults, where)
+    adapter = _adapter(
+        function.__name__, {p.name: hints[p.name] for p in parameters}, defaults, where
+    )
     schema = json_schema_of(adapter, where)
     schema.setdefault("properties", {})
     for name, value in defaults.items():
@@ -115,7 +117,8 @@ def _adapter(
 ) -> TypeAdapter[dict[str, Any]]:
     """A TypedDict and not a model: no argument name can collide with what a model class has."""
     fields = {key: NotRequired[kind] if key in defaults else kind for key, kind in types.items()}
-    arguments = TypedDict(name, fields)  # type: ignore[operator]
+    make: Any = TypedDict  # its types and keys are not known to a type checker
+    arguments = make(name, fields)
     arguments.__pydantic_config__ = ConfigDict(extra="forbid")
     return _build(arguments, where)
 

@@ -69,7 +69,8 @@ class AgentSpec:
 
     @property
     def model_name(self) -> str:
-        return f"scripted:{self.model.__module__}.{self.model.__qualname__}"
+        name = getattr(self.model, "__qualname__", type(self.model).__qualname__)
+        return f"scripted:{self.model.__module__}.{name}"
 
     @property
     def prompt(self) -> str:

@@ -1,0 +1,102 @@
+"""Scripts that play the model: pure functions of the conversation, for demonstrations and tests.
+
+A script sees what any model would see and answers in the same types, through the same gateway::
+
+    @script
+    def greeter(turn: Turn) -> ModelResponse:
+        mail = turn.result("send_mail")
+        if mail is None:
+            return call("send_mail", to=turn.input["email"])
+        return say("Done." if mail.ok else f"No mail was sent: {mail.why}")
+"""
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo
+
+from agents.gateway.messages import DENIED, REFUSED
+
+Script = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of one call. `outcome` is `success`, `failed` or `denied`."""
+
+    tool: str
+    outcome: str
+    content: Any
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == "success"
+
+    @property
+    def denied(self) -> bool:
+        return self.outcome == "denied"
+
+    @property
+    def why(self) -> str:
+        """The reason of a denial or the error of a failure, as it was given."""
+        return str(self.content).removeprefix(DENIED).removeprefix(REFUSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """The conversation so far: what the agent was started with and every result, oldest first."""
+
+    input: Any
+    results: tuple[Result, ...]
+
+    def result(self, tool: str) -> Result | None:
+        """The latest result of `tool`, None as long as it was not called."""
+        return next((result for result in reversed(self.results) if result.tool == tool), None)
+
+
+def script(play: Callable[[Turn], ModelResponse]) -> Script:
+    """Make the model of an agent of a function that says what to do next."""
+
+    @functools.wraps(play)
+    def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return play(_turn(messages))
+
+    return model
+
+
+def say(text: str) -> ModelResponse:
+    """Answer, and be done."""
+    return ModelResponse(parts=[TextPart(content=text)])
+
+
+def call(tool: str, **args: Any) -> ModelResponse:
+    """Call a tool, or hand over to a sub-agent."""
+    return ModelResponse(parts=[ToolCallPart(tool_name=tool, args=args)])
+
+
+def together(*replies: ModelResponse) -> ModelResponse:
+    """Several calls in one turn, or a call with a word of why."""
+    return ModelResponse(parts=[part for reply in replies for part in reply.parts])
+
+
+def _turn(messages: list[ModelMessage]) -> Turn:
+    parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
+    prompt = next(part.content for part in parts if isinstance(part, UserPromptPart))
+    results = tuple(
+        Result(tool=part.tool_name, outcome=part.outcome, content=part.content)
+        for part in parts
+        if isinstance(part, ToolReturnPart)
+    )
+    return Turn(input=json.loads(str(prompt)), results=results)

@@ -1,0 +1,1 @@
+"""Tools that any agent may use."""

@@ -1,0 +1,60 @@
+"""Mail through the server at EMAIL_URL."""
+
+import hashlib
+import smtplib
+from contextlib import suppress
+from email.utils import parseaddr
+
+from django.conf import settings
+from django.core.mail import EmailMessage, get_connection
+from django.core.mail.backends.base import BaseEmailBackend
+
+from agents.sdk import NotDone, ToolContext, ToolError, tool
+from agents.tools.person import EmailAddress, FullName, Username
+
+WELCOME = """\
+Hello {full_name},
+
+welcome! Your account is ready. Your username is {username}.
+"""
+
+
+@tool(risk="low", sentence="Send {full_name} the welcome mail at {email}")
+def send_welcome_mail(
+    context: ToolContext, full_name: FullName, email: EmailAddress, username: Username
+) -> dict[str, str]:
+    """Send the welcome mail to a new colleague. Returns its Message-ID."""
+    message_id = _message_id(context.key)
+    message = EmailMessage(
+        subject="Welcome",
+        body=WELCOME.format(full_name=full_name, username=username),
+        to=[email],
+        headers={"Message-ID": message_id},
+    )
+    _send(message, get_connection(timeout=context.remaining()))
+    return {"message_id": message_id}
+
+
+def _send(message: EmailMessage, connection: BaseEmailBackend) -> None:
+    """Raise NotDone or ToolError if the mail certainly did not go out; anything else leaves it in doubt."""
+    try:
+        connection.open()
+    except (OSError, smtplib.SMTPException) as exc:
+        raise NotDone(f"the mail server cannot be reached: {exc}") from exc
+    try:
+        connection.send_messages([message])
+    except smtplib.SMTPRecipientsRefused as exc:
+        raise ToolError(f"the mail server refused the recipient: {exc.recipients}") from exc
+    except (smtplib.SMTPSenderRefused, smtplib.SMTPDataError) as exc:
+        raise ToolError(f"the mail server refused the mail: {exc}") from exc
+    finally:
+        # Whatever QUIT is answered says nothing about the mail.
+        with suppress(OSError, smtplib.SMTPException):
+            connection.close()
+
+
+def _message_id(key: str) -> str:
+    """The same for every attempt at one call, so that a mail that went out twice can be told."""
+    sender = parseaddr(settings.DEFAULT_FROM_EMAIL)[1]
+    domain = sender.rpartition("@")[2] or "localhost"
+    return f"<{hashlib.sha256(key.encode()).hexdigest()[:40]}@{domain}>"

@@ -1,0 +1,26 @@
+"""What a person's data must look like, wherever a tool or an agent takes it."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+# No control characters: a line break in a name would end the header of a mail.
+FullName = Annotated[
+    str, Field(min_length=1, max_length=200, pattern=r"^[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$")
+]
+
+# What HTML calls a valid e-mail address (html.spec.whatwg.org, section 4.10.5.1.5), so that browser, API and
+# tool agree; whether it exists only a mail can tell.
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+EmailAddress = Annotated[
+    str,
+    Field(
+        max_length=254,
+        pattern=rf"^[a-zA-Z0-9.!#$%&'*+/=?^_`{{|}}~-]+@{_LABEL}(?:\.{_LABEL})*$",
+        json_schema_extra={"format": "email"},
+    ),
+]
+
+Username = Annotated[str, Field(max_length=128, pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.@+-]*$")]
+
+SecurityLevel = Annotated[int, Field(ge=1, le=5, description="1 is the least, 5 the most")]

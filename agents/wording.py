@@ -1,0 +1,31 @@
+"""How calls and errors are put in words: plain text on one line, safe to journal."""
+
+import json
+from typing import Any
+
+from agents.spec import ToolSpec
+
+MAX_ERROR = 2000
+
+
+def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
+    """The tool's sentence with these arguments, none of them shortened."""
+    words = {name: _visible(value) for name, value in {**tool.defaults, **args}.items()}
+    return tool.sentence.format_map(words)
+
+
+def describe_exception(exc: BaseException) -> str:
+    """Type and message; the message alone often says nothing (`KeyError: 'id'`)."""
+    return plain(f"{type(exc).__name__}: {exc}")
+
+
+def plain(text: str) -> str:
+    """Text that any journal takes: without NUL and half surrogates, and not endless."""
+    clean = text.replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode()
+    return clean if len(clean) <= MAX_ERROR else clean[: MAX_ERROR - 1] + "…"
+
+
+def _visible(value: Any) -> str:
+    """What would break the line, hide or turn text around is spelled out, so a sentence stays one."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
