@@ -14,7 +14,7 @@ from runtime import queries as runs
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.ports import Actor, Forbidden
 
-_EFFECTS = {
+_EFFECTS: dict[str, str] = {
     EffectClass.IDEMPOTENT: "Can be repeated without harm: if a worker dies in the middle, the call"
     " is made again with the same idempotency key, so it takes effect once.",
     EffectClass.WRITE: "Happens once: if a worker dies in the middle, the call is never repeated on"
@@ -86,7 +86,7 @@ def _page(
         "approval": shown,
         "agent": shown.path[-2] if len(shown.path) > 1 else "The agent",
         "arguments": arguments(shown.args, shown.schema),
-        "effect": _EFFECTS.get(EffectClass(shown.effect), shown.effect),
+        "effect": _EFFECTS.get(shown.effect, shown.effect),
         "outlook": runs.outlook(progress, frame=shown.frame, call=shown.call),
         "progress": progress,
         "problem": problem,

@@ -18,7 +18,6 @@ from runtime.queries.runs import (
 from runtime.queries.tree import CallView, FrameView, Message, Progress
 from runtime.queries.workers import worker_beats
 
-
 __all__ = [
     "CallView",
     "FrameView",

@@ -6,7 +6,7 @@ cannot be read are named, events that fit nothing are left out, and nothing is v
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -63,7 +63,7 @@ class _Fold:
         self.frames: dict[str, _Frame] = {}
         self.unreadable: list[int] = []
         self.requester = ""
-        self.at = datetime.min
+        self.at = datetime.min.replace(tzinfo=UTC)
 
     def take(self, position: int, body: str) -> None:
         try:
@@ -161,8 +161,7 @@ class _Fold:
             case e.CallAdmitted():
                 call.state = CallState.ADMITTED
             case e.GateOpened():
-                doubt = event.kind is GateKind.IN_DOUBT
-                call.state = CallState.UNKNOWN if doubt else CallState.GATED
+                self._gated(call, event)
             case e.GateDecided():
                 self._decided(frame, call, event)
             case e.ToolStarted():
@@ -180,6 +179,12 @@ class _Fold:
                 call.state, call.note = CallState.RETRYING, event.error
             case _:
                 assert_never(event)
+
+    def _gated(self, call: _Call, event: e.GateOpened) -> None:
+        if event.kind is GateKind.IN_DOUBT:
+            call.state = CallState.UNKNOWN
+        else:  # for the first time, or again because what was approved changed
+            call.state, call.note, call.decided_by = CallState.GATED, "", ""
 
     def _decided(self, frame: _Frame, call: _Call, event: e.GateDecided) -> None:
         call.decided_by, call.note = event.by, event.reason

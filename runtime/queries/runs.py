@@ -13,7 +13,6 @@ from runtime import ports
 from runtime.core.decisions import GateKind
 from runtime.models import Continuation, Gate, JournalEntry, Run
 
-
 T = TypeVar("T")
 R = TypeVar("R", bound="RunRow")
 

@@ -7,10 +7,18 @@ from typing import Any, Literal
 
 from runtime.core.continuation import SETTLED, CallState
 
-
 Kind = Literal["input", "text", "call", "decision", "result", "fault"]
 
-WORDS = {
+_TITLES: dict[Kind, str] = {
+    "input": "given by",
+    "text": "written by",
+    "call": "asked for by",
+    "decision": "decided by",
+    "result": "result of",
+    "fault": "error of",
+}
+
+_WORDS = {
     CallState.PROPOSED: "proposed, not judged yet",
     CallState.ADMITTED: "about to start",
     CallState.GATED: "waiting for a person",
@@ -34,6 +42,11 @@ class Message:
     value: Any
     at: datetime
 
+    @property
+    def title(self) -> str:
+        """How it is introduced; `by` follows."""
+        return _TITLES[self.kind]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallView:
@@ -54,7 +67,7 @@ class CallView:
     def words(self) -> str:
         if self.state is CallState.ADMITTED and self.decided_by:
             return "approved, about to start"
-        return WORDS[self.state]
+        return _WORDS[self.state]
 
     @property
     def is_settled(self) -> bool:

@@ -1,0 +1,174 @@
+"""The API: who is calling, the routers of the rooms, and one shape for every error: `{"code", "detail"}`."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import psycopg
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.urls import URLPattern, URLResolver
+from django.views.decorators.csrf import csrf_exempt
+from ninja import NinjaAPI, Swagger
+from ninja.errors import AuthenticationError, HttpError, ValidationError
+from ninja.security import APIKeyCookie, HttpBearer
+from ninja.utils import check_csrf
+
+from approvals import permissions, tokens
+from approvals.api import router as approvals_router
+from approvals.errors import ApprovalError
+from runtime.api import router as runtime_router
+from runtime.core.errors import NotJson
+from runtime.errors import BusinessKeyConflict
+from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
+
+
+class Bearer(HttpBearer):
+    """`Authorization: Bearer <token>`. A wrong token is refused, whatever session comes with it."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> Actor:
+        actor = tokens.authenticate(token)
+        if actor is None:
+            raise AuthenticationError
+        return actor
+
+
+class Session(APIKeyCookie):
+    """The browser's session, which must prove that the request comes from a page of ours."""
+
+    param_name = settings.SESSION_COOKIE_NAME
+
+    def __call__(self, request: HttpRequest) -> Actor | None:
+        if not request.user.is_authenticated:
+            return None
+        if check_csrf(request):
+            raise Forbidden("csrf", "A request of a browser session needs its X-CSRFToken header.")
+        return permissions.actor_of(request.user)
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> Actor | None:
+        raise NotImplementedError
+
+
+class Api(NinjaAPI):
+    """As NinjaAPI, with answers of our shape also where no operation is reached."""
+
+    @property
+    def urls(self) -> tuple[list[URLResolver | URLPattern], str, str]:
+        patterns, app, namespace = super().urls
+        for pattern in patterns:
+            if isinstance(pattern, URLPattern):
+                pattern.callback = _shaped(pattern.callback)
+        return patterns, app, namespace
+
+
+api = Api(
+    title="Abeyance",
+    version="1",
+    description="Runs of agents, and the approvals they wait for.",
+    urls_namespace="api",
+    auth=[Bearer(), Session()],
+    # Without this the page asks a validator on the internet about itself.
+    docs=Swagger(settings={"validatorUrl": None}),
+)
+api.add_router("", runtime_router)
+api.add_router("", approvals_router)
+
+
+@csrf_exempt
+def missing(request: HttpRequest) -> HttpResponse:
+    """The answer to any other address below /api/."""
+    return error(404, "not_found", "There is no such address.")
+
+
+def error(status: int, code: str, detail: str, **extra: str | None) -> HttpResponse:
+    """The one shape. `extra` is `field` for what is wrong in the request, `decided_by` for a winner."""
+    return JsonResponse({"code": code, "detail": detail, **extra}, status=status)
+
+
+def _shaped(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    @wraps(view)
+    def shaped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response = view(request, *args, **kwargs)
+        if response.status_code != 405:
+            return response
+        refused = error(405, "method_not_allowed", f"{request.method} is not possible here.")
+        refused["Allow"] = response["Allow"]
+        return refused
+
+    return shaped
+
+
+@api.exception_handler(AuthenticationError)
+def _unauthenticated(request: HttpRequest, exc: AuthenticationError) -> HttpResponse:
+    response = error(401, "unauthenticated", "Send a valid bearer token, or log in.")
+    response["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+@api.exception_handler(Forbidden)
+def _forbidden(request: HttpRequest, exc: Forbidden) -> HttpResponse:
+    return error(403, exc.code, exc.detail)
+
+
+@api.exception_handler(ApprovalError)
+def _approvals(request: HttpRequest, exc: ApprovalError) -> HttpResponse:
+    return error(exc.status, exc.code, exc.detail, **exc.extra)
+
+
+@api.exception_handler(Http404)
+def _not_found(request: HttpRequest, exc: Http404) -> HttpResponse:
+    return error(404, "not_found", str(exc) or "There is no such thing.")
+
+
+@api.exception_handler(UnknownAgent)
+def _unknown_agent(request: HttpRequest, exc: UnknownAgent) -> HttpResponse:
+    return error(422, "invalid", "There is no agent of this name.", field="agent")
+
+
+@api.exception_handler(InvalidInput)
+def _invalid_input(request: HttpRequest, exc: InvalidInput) -> HttpResponse:
+    field = ".".join(part for part in ("input", exc.field) if part)
+    return error(422, "invalid", exc.detail, field=field)
+
+
+@api.exception_handler(NotJson)
+def _not_json(request: HttpRequest, exc: NotJson) -> HttpResponse:
+    return error(422, "invalid", exc.why, field=exc.where)
+
+
+@api.exception_handler(ValidationError)
+def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
+    first = exc.errors[0]
+    # ("query", "limit"), ("body", <name of the parameter>, "agent"): callers know only the end of it.
+    place = first["loc"][2 if first["loc"][0] == "body" else 1 :]
+    return error(
+        422, "invalid", first["msg"], field=".".join(str(part) for part in place) or "body"
+    )
+
+
+@api.exception_handler(BusinessKeyConflict)
+def _business_key(request: HttpRequest, exc: BusinessKeyConflict) -> HttpResponse:
+    return error(409, "business_key", str(exc))
+
+
+@api.exception_handler(RequestDataTooBig)
+def _too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
+    return error(413, "too_large", "The body of this request is too large.")
+
+
+@api.exception_handler(HttpError)
+def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
+    return error(exc.status_code, "malformed" if exc.status_code == 400 else "error", str(exc))
+
+
+# psycopg's own come from the statements that the engine runs without Django in between.
+@api.exception_handler(OperationalError)
+@api.exception_handler(InterfaceError)
+@api.exception_handler(psycopg.OperationalError)
+@api.exception_handler(psycopg.InterfaceError)
+def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
+    response = error(503, "unavailable", "The database cannot be reached. Try again.")
+    response["Retry-After"] = "5"
+    return response

@@ -1,0 +1,45 @@
+"""Every address of the application, and what answers when none fits or something breaks."""
+
+import sys
+
+import psycopg
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.urls import include, path, re_path
+
+from config import api
+
+urlpatterns = [
+    path("api/v1/", api.api.urls),
+    re_path("^api/", api.missing),
+    path("", include("approvals.urls")),
+    path("", include("runtime.urls")),
+]
+handler404 = "config.urls.not_found"
+handler500 = "config.urls.broken"
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The same page for what does not exist and for what may not be read."""
+    if _is_api(request):
+        return api.missing(request)
+    return render(request, "404.html", status=404)
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    """Says nothing of what went wrong, only whether trying again can help."""
+    fault = sys.exc_info()[1]
+    down = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
+    if isinstance(fault, down):
+        if _is_api(request):
+            return api.unavailable(request, fault)
+        return HttpResponse(render_to_string("503.html"), status=503)
+    if _is_api(request):
+        return api.error(500, "internal", "Something went wrong. The error was recorded.")
+    return HttpResponse(render_to_string("500.html"), status=500)
+
+
+def _is_api(request: HttpRequest) -> bool:
+    return request.path.startswith("/api/")

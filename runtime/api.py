@@ -1,0 +1,163 @@
+"""The runs of the API, mounted where errors are answered and callers known."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.db import transaction
+from django.http import Http404, HttpRequest
+from ninja import Query, Router, Schema, Status
+from pydantic import AfterValidator, ConfigDict, StringConstraints
+
+from runtime import engine, ports, queries
+from runtime.core.digest import require_json
+from runtime.ports import Actor, Forbidden
+
+router = Router(tags=["runs"])
+
+
+def _storable(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("must not contain a NUL character")
+    return text
+
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_storable)]
+Limit = Annotated[int, Query(ge=1, le=200)]
+
+
+class Authenticated(HttpRequest):
+    """A request that the API's authentication has let in."""
+
+    auth: Actor
+
+
+class RunIn(Schema):
+    """What to run. The same business key, from the same person for the same agent, is the same run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    agent: Text
+    input: Any
+    business_key: Text | None = None
+
+
+class GateOut(Schema):
+    """A gate whose decision the run has not taken up; `approval` is the id of its approval request."""
+
+    id: UUID
+    kind: str
+    state: str
+    frame: str
+    call: str
+    tool: str
+    path: list[str]
+    opened_at: datetime
+    approval: UUID | None
+
+
+class RunOut(Schema):
+    """A run. `reason` says why it failed or was quarantined."""
+
+    id: UUID
+    agent: str
+    status: str
+    input: Any
+    output: str | None
+    reason: str | None
+    business_key: str | None
+    requester: str
+    created_at: datetime
+    ended_at: datetime | None
+    gates: list[GateOut]
+
+
+class RunPage(Schema):
+    """A piece of the list, newest first; `next` is the cursor of the piece after it."""
+
+    items: list[RunOut]
+    next: str | None
+
+
+class JournalItemOut(Schema):
+    """One entry: what happened in one commit."""
+
+    position: int
+    at: str | None
+    events: list[Any]
+
+
+class JournalPage(Schema):
+    """A piece of the journal, oldest first."""
+
+    items: list[JournalItemOut]
+    next: str | None
+
+
+@router.post("/runs", response={201: RunOut, 200: RunOut})
+def start_run(request: Authenticated, body: RunIn) -> Status[queries.RunDetail]:
+    """Start a run: 201, or 200 with the run that this business key already started."""
+    ports.access().require(request.auth, "runs:start")
+    require_json(body.input, "input")
+    ports.catalogue().check_input(body.agent, body.input)
+    with transaction.atomic():
+        started = engine.start(
+            agent=body.agent,
+            input=body.input,
+            requester=request.auth,
+            business_key=body.business_key,
+        )
+    return Status(201 if started.created else 200, _run(request, started.run))
+
+
+@router.get("/runs", response=RunPage)
+def list_runs(
+    request: Authenticated,
+    business_key: Text | None = None,
+    limit: Limit = 50,
+    cursor: UUID | None = None,
+) -> queries.Page[queries.RunDetail]:
+    """The runs you may read, newest first."""
+    access = ports.access()
+    access.require(request.auth, "runs:read")
+    return queries.run_details(
+        access.readable_runs(request.auth), business_key=business_key, limit=limit, cursor=cursor
+    )
+
+
+@router.get("/runs/{uuid:run}", response=RunOut)
+def read_run(request: Authenticated, run: UUID) -> queries.RunDetail:
+    """One run."""
+    ports.access().require(request.auth, "runs:read")
+    return _run(request, run)
+
+
+@router.get("/runs/{uuid:run}/journal", response=JournalPage)
+def read_journal(
+    request: Authenticated, run: UUID, limit: Limit = 50, cursor: int | None = None
+) -> queries.Page[queries.JournalItem]:
+    """What happened, entry by entry, in order."""
+    ports.access().require(request.auth, "runs:read")
+    _run(request, run)
+    return queries.journal_page(run, limit=limit, cursor=cursor)
+
+
+@router.get("/runs/{uuid:run}/continuation")
+def read_continuation(request: Authenticated, run: UUID) -> Any:
+    """Everything a suspended run needs to go on, as stored; for admins."""
+    access = ports.access()
+    access.require(request.auth, "runs:read")
+    _run(request, run)
+    if not access.reads_continuations(request.auth):
+        raise Forbidden("not_eligible", "Continuations are for admins.")
+    document = queries.continuation(run)
+    if document is None:
+        raise Http404("This run has no continuation: it is not suspended.")
+    return document
+
+
+def _run(request: Authenticated, run: UUID) -> queries.RunDetail:
+    found = queries.run_detail(ports.access().readable_runs(request.auth), run)
+    if found is None:
+        raise Http404("There is no such run.")
+    return found

@@ -1,0 +1,61 @@
+"""Whether this process is up, and whether the installation can do its work."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from runtime import queries
+
+_BEAT = timedelta(seconds=10)
+
+
+@never_cache
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """This process answers; nothing else is asked."""
+    return JsonResponse({"status": "ok"})
+
+
+@never_cache
+@require_safe
+def readyz(request: HttpRequest) -> HttpResponse:
+    """200 if every check holds, else 503; the body says which."""
+    checks: dict[str, bool] = {}
+    for name, check in _CHECKS.items():
+        # Without a database the rest cannot hold, and each question would wait for its timeout.
+        checks[name] = checks.get("database", True) and _holds(check)
+    return JsonResponse({"checks": checks}, status=200 if all(checks.values()) else 503)
+
+
+def _holds(check: Callable[[], bool]) -> bool:
+    try:
+        return check()
+    except DatabaseError:
+        return False
+
+
+def _database() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    return True
+
+
+def _migrations() -> bool:
+    executor = MigrationExecutor(connection)
+    return not executor.migration_plan(executor.loader.graph.leaf_nodes())
+
+
+def _worker() -> bool:
+    return queries.worker_beats(within=_BEAT)
+
+
+_CHECKS: dict[str, Callable[[], bool]] = {
+    "database": _database,
+    "migrations": _migrations,
+    "worker": _worker,
+}

@@ -1,0 +1,136 @@
+"""How agent data, times, states and icons are written on a page."""
+
+import json
+import unicodedata
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from runtime.core.continuation import CallState
+
+register = template.Library()
+
+# Cn and Co are left alone: which characters are assigned changes with the Unicode version.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Letters by category, but drawn as nothing: combining joiner, Hangul, Khmer and Mongolian fillers, blank braille.
+_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
+_SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+
+_ICONS = {
+    CallState.PROPOSED: "dot",
+    CallState.ADMITTED: "dot",
+    CallState.GATED: "pause",
+    CallState.REFUSED: "x",
+    CallState.DENIED: "nope",
+    CallState.STARTED: "play",
+    CallState.RETRYING: "play",
+    CallState.DELEGATED: "agent",
+    CallState.RETURNED: "check",
+    CallState.FAILED: "x",
+    CallState.UNKNOWN: "medium",
+}
+
+_STATUS = {
+    "queued": ("dot", "", "Queued"),
+    "running": ("play", "info", "Working"),
+    "suspended": ("pause", "warn", "Waiting for a person"),
+    "completed": ("check", "ok", "Finished"),
+    "failed": ("x", "danger", "Failed"),
+    "quarantined": ("high", "danger", "Stopped: its journal cannot be verified"),
+}
+
+
+@register.filter
+def visible(value: Any) -> SafeString:
+    """Escaped text in which every character that draws nothing, or moves others, is written as its code point.
+
+    Line breaks inside the text stay, for CSS to keep; blanks at either end are written out too.
+    """
+    text = value if isinstance(value, str) else as_json(value)
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    marks: list[tuple[str, str, str, str]] = []
+    start = 0
+    for index, char in enumerate(text):
+        if _shows(char) and (first <= index < last or not char.isspace()):
+            continue
+        code = f"U+{ord(char):04X}"
+        marks.append((text[start:index], _name(char), code, "\n" if char == "\n" else ""))
+        start = index + 1
+    marked = format_html_join("", '{}<span class="cp" title="{}">⟦{}⟧</span>{}', marks)
+    return format_html("{}{}", marked, text[start:])
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    """JSON over several lines, with characters as they are; not yet escaped."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+@register.filter
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+@register.filter
+def ago(moment: datetime) -> str:
+    """How long ago, in the largest unit that fits."""
+    seconds = int((timezone.now() - moment).total_seconds())
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return "just now"
+
+
+@register.simple_tag
+def when(moment: datetime | None) -> str:
+    """A `<time>` element with date, time and zone; nothing for None."""
+    if moment is None:
+        return ""
+    local = timezone.localtime(moment)
+    return format_html(
+        '<time datetime="{}">{}</time>', moment.isoformat(), f"{local:%Y-%m-%d %H:%M:%S %Z}"
+    )
+
+
+@register.simple_tag
+def icon(name: str) -> str:
+    """A decorative symbol of the sprite; the words stand beside it."""
+    sprite = static("img/icons.svg")
+    return format_html(
+        '<svg class="i i-{}" viewBox="0 0 24 24" aria-hidden="true"><use href="{}#{}"/></svg>',
+        name,
+        sprite,
+        name,
+    )
+
+
+@register.simple_tag
+def state_icon(state: CallState) -> str:
+    return icon(_ICONS[state])
+
+
+@register.simple_tag
+def status_badge(status: str) -> str:
+    """A run's status in words."""
+    symbol, tone, words = _STATUS.get(status, ("dot", "", status))
+    return format_html('<span class="badge {}">{}{}</span>', tone, icon(symbol), words)
+
+
+def _shows(char: str) -> bool:
+    if char == "\n" or " " <= char <= "~":
+        return True
+    category = unicodedata.category(char)
+    if category in _HIDDEN or category == "Zs" or char in _FILLERS:
+        return False
+    return not any(ord(char) in selectors for selectors in _SELECTORS)
+
+
+@lru_cache(maxsize=1024)
+def _name(char: str) -> str:
+    return unicodedata.name(char, "control character").lower()

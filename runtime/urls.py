@@ -1,0 +1,13 @@
+"""The addresses of the engine's pages and of its health."""
+
+from django.urls import path
+
+from runtime.health import healthz, readyz
+from runtime.views import run, runs
+
+urlpatterns = [
+    path("runs/", runs, name="runs"),
+    path("runs/<uuid:run>/", run, name="run"),
+    path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
+]
