@@ -67,7 +67,22 @@ app.autodiscover_tasks(["runtime"])
 
 @signals.worker_init.connect
 def _equip(**_: Any) -> None:
-    """Before the first task: load the agents, publish what they are, and say that this worker is alive."""
+    """Before anything else: load the agents and say what they are."""
     from config import wiring
 
     wiring.connect_effects()
+
+
+@signals.worker_ready.connect
+def _report(**_: Any) -> None:
+    """From here on this worker counts as alive, also before its first task."""
+    from runtime import tasks
+
+    tasks.bench()
+
+
+@signals.worker_shutdown.connect
+def _leave(**_: Any) -> None:
+    from runtime import tasks
+
+    tasks.stop()

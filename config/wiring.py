@@ -1,13 +1,31 @@
 """Connects the rooms: what the engine asks for through runtime.ports is plugged in here, once per process."""
 
-from approvals import permissions
+from django.conf import settings
+
+from agents.catalogue import Catalogue, publish
+from agents.errors import RegistryError
+from agents.registry import load
+from approvals.gatekeeper import Gatekeeper
+from approvals.permissions import Access
 from runtime import ports
 
 
 def connect() -> None:
-    """What every process needs. Effects come in workers only, see config.celery."""
-    ports.plug(access=permissions.Access())
+    """What every process needs: rights, what agents there are, and who is asked before a call."""
+    ports.plug(access=Access(), catalogue=Catalogue(), gatekeeper=Gatekeeper())
 
 
 def connect_effects() -> None:
-    """What workers need on top: the agents themselves, and the catalogue of them for everybody else."""
+    """What workers need on top: the agents themselves, published for everybody who has no author code.
+
+    Ends the process with one line if the agents cannot be loaded.
+    """
+    # Only workers pay for importing what models and tools need.
+    from agents.handlers import Handler
+
+    try:
+        registry = load(settings.ABEYANCE_AGENTS)
+    except RegistryError as problem:
+        raise SystemExit(f"abeyance: {problem}") from None
+    publish(registry)
+    ports.plug(effects=Handler(registry=registry))
