@@ -1,0 +1,42 @@
+"""The cast of these tests. Nothing here decides: that is what the tests do."""
+
+from uuid import UUID
+
+import pytest
+
+from approvals.policy import Group
+from runtime import dispatch
+from runtime.ports import Actor
+from tests.approvals import seeds
+
+
+@pytest.fixture(autouse=True)
+def hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    """The runs that workers were told to look at; there is no broker here."""
+    told: list[UUID] = []
+    monkeypatch.setattr(dispatch, "hint", told.append)
+    return told
+
+
+@pytest.fixture
+def ada() -> Actor:
+    """Starts runs, and reviews those of others."""
+    return seeds.person("ada", Group.REQUESTERS, Group.REVIEWERS)
+
+
+@pytest.fixture
+def bea() -> Actor:
+    """Reviews."""
+    return seeds.person("bea", Group.REVIEWERS)
+
+
+@pytest.fixture
+def cyril() -> Actor:
+    """Has no right."""
+    return seeds.person("cyril")
+
+
+@pytest.fixture
+def admin() -> Actor:
+    """Looks after the installation; decides nothing."""
+    return seeds.person("admin", Group.ADMINS)

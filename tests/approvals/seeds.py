@@ -1,0 +1,103 @@
+"""What these tests start from: people, a suspended run and its approval gates, written as the engine does."""
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import transaction
+
+from approvals.gatekeeper import Gatekeeper
+from approvals.models import Request
+from approvals.people import create_person
+from approvals.policy import Group
+from runtime.core.decisions import EffectClass, GateKind, Risk
+from runtime.core.digest import action_digest, sha256_of
+from runtime.models import Gate, Run
+from runtime.ports import ActionPicture, Actor
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"username": {"type": "string"}, "security_level": {"type": "integer"}},
+    "required": ["username", "security_level"],
+}
+ARGS: dict[str, Any] = {"username": "grace", "security_level": 3}
+PATH = ("hr_onboarding", "account_agent", "set_privileges")
+
+
+def person(username: str, *groups: Group) -> Actor:
+    create_person(username=username, password="correct horse battery", groups=groups)
+    return Actor(person=username)
+
+
+def run(requester: str = "ada") -> UUID:
+    return Run.objects.create(
+        id=uuid4(),
+        agent="hr_onboarding",
+        requester=requester,
+        input="{}",
+        status=Run.Status.SUSPENDED,
+        head="mac:",
+    ).id
+
+
+def picture(
+    of: UUID,
+    *,
+    requester: str = "ada",
+    risk: Risk = Risk.HIGH,
+    args: Any = None,
+    call: str = "c2.0",
+) -> ActionPicture:
+    args = ARGS if args is None else args
+    return ActionPicture(
+        run=of,
+        gate=uuid4(),
+        frame="0.c1.0",
+        call=call,
+        tool=PATH[-1],
+        args=args,
+        schema=SCHEMA,
+        path=PATH,
+        effect=EffectClass.IDEMPOTENT,
+        risk=risk,
+        sentence="Set the privileges of grace to security level 3",
+        action_digest=action_digest(
+            tool=PATH[-1],
+            schema=sha256_of(SCHEMA),
+            args=args,
+            path=PATH,
+            effect=EffectClass.IDEMPOTENT,
+        ),
+        requester=requester,
+    )
+
+
+def opened(*pictures: ActionPicture) -> list[Request]:
+    """The requests of these pictures, in their order, each with its open gate."""
+    with transaction.atomic():
+        Gatekeeper().open(pictures)
+        for one in pictures:
+            Gate.objects.create(
+                id=one.gate,
+                run_id=one.run,
+                kind=GateKind.APPROVAL,
+                frame=one.frame,
+                call=one.call,
+                tool=one.tool,
+                path=list(one.path),
+            )
+    requests = {
+        row.gate: row for row in Request.objects.filter(gate__in=[p.gate for p in pictures])
+    }
+    return [requests[one.gate] for one in pictures]
+
+
+def pending(*, requester: str = "ada", risk: Risk = Risk.HIGH, args: Any = None) -> Request:
+    """One pending request on a run of its own."""
+    of = run(requester)
+    return opened(picture(of, requester=requester, risk=risk, args=args))[0]
+
+
+def with_args(one: ActionPicture, args: Any) -> ActionPicture:
+    """The same picture with other arguments, its digest left as it was: what tampering looks like."""
+    return replace(one, args=args)

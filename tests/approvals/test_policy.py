@@ -1,0 +1,46 @@
+"""Who may decide which risk, by the table."""
+
+import pytest
+
+from approvals import policy
+from approvals.policy import Group
+from runtime.core.decisions import Risk
+
+
+@pytest.mark.parametrize("risk", Risk)
+@pytest.mark.parametrize(
+    ("groups", "answer"),
+    [
+        ([Group.REVIEWERS], None),
+        ([Group.REVIEWERS, Group.ADMINS], None),
+        ([Group.ADMINS], "not_eligible"),
+        ([Group.REQUESTERS], "not_eligible"),
+        (["somebody-elses-group"], "not_eligible"),
+        ([], "not_eligible"),
+    ],
+)
+def test_only_reviewers_decide(risk: Risk, groups: list[str], answer: str | None) -> None:
+    assert policy.may_decide(requester="ada", person="bea", groups=groups, risk=risk) == answer
+
+
+@pytest.mark.parametrize("groups", [[], [Group.REVIEWERS], list(Group)])
+def test_no_group_lets_a_requester_decide(groups: list[str]) -> None:
+    answer = policy.may_decide(requester="ada", person="ada", groups=groups, risk=Risk.LOW)
+    assert answer == "requester"
+
+
+def test_every_risk_has_somebody_who_decides_it() -> None:
+    assert set(policy.DECIDERS) == set(Risk)
+    assert all(policy.DECIDERS.values())
+
+
+def test_a_risk_the_table_does_not_know_is_nobodys() -> None:
+    groups = list(Group)
+    answer = policy.may_decide(requester="ada", person="bea", groups=groups, risk="harmless")
+    assert answer == "not_eligible"
+
+
+@pytest.mark.parametrize("risk", Risk)
+def test_a_gated_tool_always_waits_and_another_never(risk: Risk) -> None:
+    assert policy.gates(gated=True, risk=risk)
+    assert not policy.gates(gated=False, risk=risk)
