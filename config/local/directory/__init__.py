@@ -1,0 +1,1 @@
+"""A SCIM 2.0 directory that keeps its data: scim2-server's protocol over a storage of our own on SQLite."""

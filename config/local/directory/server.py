@@ -1,0 +1,98 @@
+"""The directory's process: answers SCIM on a socket handed down by whoever started it.
+
+Its token comes in the environment, because command lines can be read by everybody on a machine.
+"""
+
+import hmac
+import logging
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from scim2_models import ScimProvider, UnauthorizedException
+from scim2_server.applications.wsgi import WSGIApplication
+from scim2_server.requests import ScimRequest
+from scim2_server.testserver.application import BEARER_TOKEN_SCHEME
+from scim2_server.utils import (
+    load_default_resource_types,
+    load_default_schemas,
+    load_default_service_provider_config,
+)
+
+from config.local.directory.storage import SqliteStorage
+
+TOKEN_VARIABLE = "DIRECTORY_TOKEN"  # noqa: S105 - the name, not the token
+
+
+class Directory(WSGIApplication):
+    """A SCIM application for whoever bears the one token."""
+
+    def __init__(self, storage: SqliteStorage, provider: ScimProvider, token: str) -> None:
+        super().__init__(storage, provider)
+        self.token = token
+
+    def check_auth(self, request: ScimRequest) -> None:
+        scheme, _, token = (request.header("Authorization") or "").partition(" ")
+        right = hmac.compare_digest(token.encode(), self.token.encode())
+        if scheme.lower() != "bearer" or not right:
+            raise UnauthorizedException
+
+
+def provider() -> ScimProvider:
+    """The schemas of RFC 7643, every feature of the protocol, bearer tokens."""
+    config = load_default_service_provider_config()
+    config.authentication_schemes = [BEARER_TOKEN_SCHEME]
+    return ScimProvider.from_discovery(
+        load_default_schemas().values(), load_default_resource_types().values(), config=config
+    )
+
+
+def serve(listener: socket.socket, file: Path, token: str) -> None:
+    """Answer until SIGTERM."""
+    described = provider()
+    storage = SqliteStorage(file, described)
+    server = _server(listener, Directory(storage, described, token))
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        with storage.lock:  # no write is cut off
+            storage.close()
+
+
+class _ThreadingServer(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = 30  # a client that says nothing does not keep a thread for ever
+
+    def address_string(self) -> str:
+        return str(self.client_address[0])
+
+
+def _server(listener: socket.socket, application: Directory) -> WSGIServer:
+    address: Any = listener.getsockname()[:2]
+    server = _ThreadingServer(address, _Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listener
+    server.server_name, server.server_port = address
+    server.setup_environ()
+    server.set_app(application)
+    return server
+
+
+def _leave(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), os.environ[TOKEN_VARIABLE])

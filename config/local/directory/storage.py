@@ -1,0 +1,105 @@
+"""Where the directory keeps its resources: SQLite holds them, memory answers.
+
+A write is in SQLite, flushed to disk, before anybody hears of it; a write that SQLite refuses is
+forgotten by memory too. Searching, uniqueness and paging are those of scim2-server's own storage.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from scim2_models import Resource, ResourceType, ScimProvider
+from scim2_server.memory import InMemoryStorage
+
+_TABLES = """
+    CREATE TABLE IF NOT EXISTS resource (
+        type TEXT NOT NULL, id TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (type, id)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS version (last INTEGER NOT NULL);
+    INSERT INTO version SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM version);
+"""
+
+
+class SqliteStorage(InMemoryStorage):
+    """One process owns the file; threads take turns under the lock of the storage."""
+
+    def __init__(self, path: Path, provider: ScimProvider) -> None:
+        super().__init__()
+        self._models = {
+            kind.name: cast("type[Resource[Any]]", provider.model_for(kind))
+            for kind in provider.resource_types
+        }
+        self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._file.execute("PRAGMA journal_mode = WAL")
+        self._file.execute("PRAGMA synchronous = FULL")
+        self._file.executescript(_TABLES)
+        self._load()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def next_version(self) -> str:
+        """Versions go on where they were, so that one seen before a restart never fits something else."""
+        (last,) = self._file.execute("UPDATE version SET last = last + 1 RETURNING last").fetchone()
+        return f'W/"{last}"'
+
+    def create(self, resource_type: ResourceType, resource: Resource[Any]) -> Resource[Any]:
+        with self._writing():
+            stored = super().create(resource_type, resource)
+            self._keep(resource_type, stored)
+            return stored
+
+    def update(
+        self,
+        resource_type: ResourceType,
+        resource: Resource[Any],
+        *,
+        expected_version: str | None = None,
+    ) -> Resource[Any]:
+        with self._writing():
+            stored = super().update(resource_type, resource, expected_version=expected_version)
+            self._keep(resource_type, stored)
+            return stored
+
+    def delete(
+        self,
+        resource_type: ResourceType,
+        resource_id: str,
+        *,
+        expected_version: str | None = None,
+    ) -> None:
+        with self._writing():
+            super().delete(resource_type, resource_id, expected_version=expected_version)
+            self._file.execute(
+                "DELETE FROM resource WHERE type = ? AND id = ?", (resource_type.name, resource_id)
+            )
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Both or neither: what fails half-way is undone in the file, and memory is read from it again."""
+        with self.lock:
+            self._file.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._file.execute("COMMIT")
+            except BaseException:
+                if self._file.in_transaction:
+                    self._file.execute("ROLLBACK")
+                self._load()
+                raise
+
+    def _keep(self, resource_type: ResourceType, stored: Resource[Any]) -> None:
+        self._file.execute(
+            "INSERT INTO resource (type, id, body) VALUES (?, ?, ?)"
+            " ON CONFLICT (type, id) DO UPDATE SET body = excluded.body",
+            (resource_type.name, stored.id, json.dumps(stored.model_dump())),
+        )
+
+    def _load(self) -> None:
+        rows = self._file.execute("SELECT type, body FROM resource").fetchall()
+        self.resources = [
+            self._models[name].model_validate(json.loads(body)) for name, body in rows
+        ]

@@ -1,0 +1,57 @@
+"""The SMTP sink keeps each message as one file, whole or not at all."""
+
+import asyncio
+import smtplib
+import socket
+import threading
+from collections.abc import Iterator
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from config.local import mailbox
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """A sink that keeps its mail in tmp_path."""
+    loop = asyncio.new_event_loop()
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = loop.run_until_complete(mailbox.listen(listener, tmp_path))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield listener.getsockname()[1]
+    loop.call_soon_threadsafe(server.close)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.run_until_complete(server.wait_closed())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+def _message(subject: str) -> EmailMessage:
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = (
+        "hr@example.org",
+        "new@example.org",
+        subject,
+    )
+    message.set_content("Welcome, Zoë.")
+    return message
+
+
+def test_each_message_is_one_file_when_the_sender_hears_of_it(tmp_path: Path, port: int) -> None:
+    with smtplib.SMTP("127.0.0.1", port) as client:
+        for subject in ("one", "two"):
+            client.send_message(_message(subject))
+            assert any(f"Subject: {subject}" in kept.read_text() for kept in tmp_path.glob("*.eml"))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_message_that_cannot_be_kept_is_refused_for_now(tmp_path: Path, port: int) -> None:
+    tmp_path.rmdir()
+    with smtplib.SMTP("127.0.0.1", port) as client, pytest.raises(smtplib.SMTPDataError) as refused:
+        client.send_message(_message("lost"))
+    assert refused.value.smtp_code == 451
+    tmp_path.mkdir()
