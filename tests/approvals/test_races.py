@@ -172,8 +172,9 @@ def _wait_until_somebody_waits_for_us() -> None:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         with connection.cursor() as cursor:
+            # pg_locks is read afresh in a transaction, pg_stat_activity is not.
             cursor.execute(
-                "SELECT pg_backend_pid() = ANY(pg_blocking_pids(pid)) FROM pg_stat_activity"
+                "SELECT pg_backend_pid() = ANY(pg_blocking_pids(pid)) FROM pg_locks WHERE NOT granted"
             )
             if any(row[0] for row in cursor.fetchall()):
                 return

@@ -1,0 +1,140 @@
+"""The audit: Postgres refuses to change it, and if somebody gets past that, the chain shows it."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db.models import F
+
+from approvals import audit
+from approvals.errors import BrokenChain
+from approvals.models import AuditEntry
+from runtime.ports import Actor
+from tests.approvals import seeds
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run() -> UUID:
+    """A run with five acts on record."""
+    of = seeds.run()
+    for n in range(5):
+        audit.append(
+            run=of,
+            actor=Actor(person="bea", token="t1") if n else None,
+            act="approved",
+            subject=f"request {n}",
+            detail={"reason": "because “it’s fine”"},
+        )
+    return of
+
+
+def test_a_chain_that_was_left_alone_holds(run: UUID) -> None:
+    assert audit.verify(run) == 5
+
+
+def test_each_run_has_a_chain_of_its_own(run: UUID) -> None:
+    other = seeds.run()
+    audit.append(run=other, actor=None, act="requested", subject="request", detail={})
+    assert AuditEntry.objects.get(run=other).seq == 1
+    assert (audit.verify(run), audit.verify(other)) == (5, 1)
+
+
+def test_an_act_of_the_system_says_so(run: UUID) -> None:
+    first, second = AuditEntry.objects.filter(run=run).order_by("seq")[:2]
+    assert (first.actor, first.token) == (None, None)
+    assert (second.actor, second.token) == ("bea", "t1")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.update(actor="cyril"),
+        lambda rows: rows.update(detail="{}"),
+        lambda rows: rows.delete(),
+    ],
+)
+def test_postgres_refuses_to_change_or_delete_a_row(
+    run: UUID, change: Callable[[object], object]
+) -> None:
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        change(AuditEntry.objects.filter(run=run, seq=3))
+    assert audit.verify(run) == 5
+
+
+def test_two_rows_of_a_run_cannot_have_one_place(run: UUID) -> None:
+    entry = AuditEntry.objects.get(run=run, seq=3)
+    entry.pk = None
+    with pytest.raises(IntegrityError, match="audit_order"), transaction.atomic():
+        entry.save(force_insert=True)
+
+
+# From here on somebody owns the table and has switched the trigger off.
+
+
+@pytest.fixture
+def _owner(db: None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("ALTER TABLE approvals_auditentry DISABLE TRIGGER USER")
+
+
+def broken_at(run: UUID) -> int:
+    with pytest.raises(BrokenChain) as caught:
+        audit.verify(run)
+    return caught.value.seq
+
+
+@pytest.mark.usefixtures("_owner")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"at": F("at") + timedelta(microseconds=1)},
+        {"actor": "cyril"},
+        {"actor": None},
+        {"token": None},
+        {"act": "denied"},
+        {"subject": "request 7"},
+        {"detail": "{}"},
+        {"previous": "sha256:other"},
+        {"hash": "sha256:other"},
+    ],
+    ids="-".join,
+)
+def test_an_edited_column_is_found(run: UUID, changed: dict[str, object]) -> None:
+    AuditEntry.objects.filter(run=run, seq=3).update(**changed)
+    assert broken_at(run) == 3
+
+
+@pytest.mark.usefixtures("_owner")
+@pytest.mark.parametrize("seq", [1, 3])
+def test_a_dropped_row_is_found(run: UUID, seq: int) -> None:
+    AuditEntry.objects.filter(run=run, seq=seq).delete()
+    assert broken_at(run) == seq
+
+
+@pytest.mark.usefixtures("_owner")
+def test_a_dropped_row_is_found_even_if_the_rest_moves_up(run: UUID) -> None:
+    AuditEntry.objects.filter(run=run, seq=3).delete()
+    for seq in (4, 5):
+        AuditEntry.objects.filter(run=run, seq=seq).update(seq=seq - 1)
+    assert broken_at(run) == 3
+
+
+@pytest.mark.usefixtures("_owner")
+def test_swapped_rows_are_found(run: UUID) -> None:
+    for old, new in ((2, 9), (3, 2), (9, 3)):
+        AuditEntry.objects.filter(run=run, seq=old).update(seq=new)
+    assert broken_at(run) == 2
+
+
+@pytest.mark.usefixtures("_owner")
+def test_a_row_of_another_run_is_found(run: UUID) -> None:
+    other = seeds.run()
+    audit.append(run=other, actor=None, act="requested", subject="request", detail={})
+    AuditEntry.objects.filter(run=run, seq=1).update(seq=0, run=seeds.run())
+    AuditEntry.objects.filter(run=other, seq=1).update(run=run)
+    assert broken_at(run) == 1

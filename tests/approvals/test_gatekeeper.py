@@ -1,0 +1,225 @@
+"""Opening requests, and vouching for exactly what was approved and for nothing else."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import IntegrityError, transaction
+from pytest_django import DjangoAssertNumQueries
+
+from approvals import actions, audit
+from approvals.gatekeeper import Gatekeeper
+from approvals.models import AuditEntry, Request
+from runtime.core.decisions import EffectClass, Risk
+from runtime.ports import Actor, CallFacts, NotConfirmed
+from runtime.ports import Gatekeeper as GatekeeperPort
+from tests.approvals import seeds
+
+pytestmark = pytest.mark.django_db
+
+keeper: GatekeeperPort = Gatekeeper()
+
+
+def approved(bea: Actor, **given: Any) -> Request:
+    request = seeds.pending(**given)
+    decide(request, bea, "approve")
+    return request
+
+
+def decide(request: Request, bea: Actor, verdict: str) -> None:
+    actions.decide(
+        request=request.id,
+        verdict=verdict,
+        digest=request.request_digest,
+        reason="As agreed.",
+        actor=bea,
+    )
+    request.refresh_from_db()
+
+
+def refused(request: Request, action_digest: str | None = None) -> str:
+    with pytest.raises(NotConfirmed) as caught:
+        keeper.confirm(gate=request.gate, action_digest=action_digest or request.action_digest)
+    return str(caught.value)
+
+
+# Opening
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_a_call_waits_where_its_tool_says_so(gated: bool) -> None:
+    facts = CallFacts(
+        tool="set_privileges",
+        effect=EffectClass.IDEMPOTENT,
+        risk=Risk.HIGH,
+        gated=gated,
+        sentence="Set privileges",
+        schema={},
+        schema_digest="sha256:",
+        deadline=10.0,
+    )
+    assert keeper.gates(facts) is gated
+
+
+def test_a_request_is_the_picture_word_for_word() -> None:
+    args = {"b": 1.0, "a": ["é\u202e", None, {"n": 9007199254740991}], "huge": "x" * 20_000}
+    picture = seeds.picture(seeds.run(), args=args)
+    [request] = seeds.opened(picture)
+
+    assert json.loads(request.args) == args
+    assert list(json.loads(request.args)) == list(args)  # in the model's order
+    assert json.loads(request.schema) == picture.schema
+    assert tuple(request.path) == picture.path
+    for name in ("frame", "call", "tool", "effect", "risk", "sentence", "action_digest"):
+        assert getattr(request, name) == getattr(picture, name)
+    assert (request.run_id, request.requester) == (picture.run, "ada")
+    assert (request.status, request.decided_by) == (Request.Status.PENDING, None)
+
+
+def test_opening_is_audited_as_an_act_of_the_system() -> None:
+    of = seeds.run()
+    requests = seeds.opened(seeds.picture(of), seeds.picture(of))
+    entries = AuditEntry.objects.filter(run=of).order_by("seq")
+    assert [(one.actor, one.act, one.subject) for one in entries] == [
+        (None, "requested", f"request {request.id}") for request in requests
+    ]
+    assert audit.verify(of) == 2
+
+
+def test_requests_of_one_turn_keep_the_order_of_its_calls() -> None:
+    of = seeds.run()
+    requests = seeds.opened(*(seeds.picture(of, call=f"c2.{n}") for n in range(12)))
+    found = Request.objects.filter(run=of).order_by("created_at")
+    assert [one.call for one in found] == [one.call for one in requests]
+
+
+def test_requests_are_written_at_once(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    of = seeds.run()
+    with (
+        transaction.atomic(),
+        django_assert_num_queries(4 + 2 * 3),
+    ):  # savepoint, lock, insert, audit
+        keeper.open([seeds.picture(of) for _ in range(3)])
+
+
+def test_a_gate_is_asked_about_once() -> None:
+    picture = seeds.picture(seeds.run())
+    seeds.opened(picture)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        keeper.open([picture])
+
+
+def test_whoever_shows_gates_hears_their_requests() -> None:
+    request = seeds.pending()
+    assert keeper.approvals_of([request.gate, uuid4()]) == {request.gate: request.id}
+    nothing: Sequence[Any] = []
+    assert keeper.approvals_of(nothing) == {}
+
+
+# Confirming
+
+
+def test_what_was_approved_may_start(bea: Actor) -> None:
+    request = approved(bea)
+    keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+@pytest.mark.parametrize("args", [{}, {"level": 1.0, "text": "é\u202e\U0001f642", "none": None}])
+def test_arguments_survive_being_stored(bea: Actor, args: dict[str, Any]) -> None:
+    request = approved(bea, args=args)
+    keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+def test_nothing_starts_that_nobody_was_asked_about(bea: Actor) -> None:
+    request = approved(bea)
+    with pytest.raises(NotConfirmed, match="nobody was asked"):
+        keeper.confirm(gate=uuid4(), action_digest=request.action_digest)
+
+
+def test_nothing_starts_that_is_pending_or_denied(bea: Actor) -> None:
+    request = seeds.pending()
+    assert refused(request) == "the request is pending"
+    decide(request, bea, "deny")
+    assert refused(request) == "the request is denied"
+
+
+def test_another_action_does_not_start(bea: Actor) -> None:
+    request = approved(bea)
+    other = seeds.picture(request.run_id, args={"username": "grace", "security_level": 9})
+    assert "to start" in refused(request, other.action_digest)
+
+
+def test_an_approval_of_another_gate_does_not_count(bea: Actor) -> None:
+    of = seeds.run()
+    first, second = seeds.opened(seeds.picture(of), seeds.picture(of, call="c2.1"))
+    decide(first, bea, "approve")
+    assert refused(second, first.action_digest) == "the request is pending"
+
+
+# What somebody with access to the database might change between the approval and the start
+
+MORE = json.dumps({"username": "grace", "security_level": 9})
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"args": MORE}, "stored action"),
+        ({"args": "{"}, "stored action"),
+        ({"args": "[" * 2_000}, "stored action"),
+        ({"args": '{"username": NaN}'}, "stored action"),
+        ({"schema": "{}"}, "stored action"),
+        ({"path": ["hr_onboarding", "set_privileges"]}, "stored action"),
+        ({"path": 7}, "stored action"),
+        ({"path": None}, "stored action"),
+        ({"tool": "send_welcome_mail"}, "stored action"),
+        ({"effect": "write"}, "stored action"),
+        ({"effect": "harmless"}, "stored action"),
+        ({"action_digest": "sha256:other"}, "stored action"),
+        ({"frame": "0"}, "stored request"),
+        ({"call": "c9.9"}, "stored request"),
+        ({"risk": "low"}, "stored request"),
+        ({"sentence": "Read a file"}, "stored request"),
+        ({"nonce": "other"}, "stored request"),
+        ({"policy_version": "0"}, "stored request"),
+        ({"requester": "cyril"}, "stored request"),
+        ({"request_digest": "sha256:other"}, "stored request"),
+        ({"decided_by": ""}, "by nobody"),
+        ({"decided_by": "ada"}, "own requester"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_changed_request_starts_nothing(bea: Actor, changed: dict[str, Any], why: str) -> None:
+    request = approved(bea)
+    digest = request.action_digest
+    if changed.get("path", ...) is None:
+        changed = {"path": {}}
+    Request.objects.filter(pk=request.pk).update(**changed)
+    assert why in refused(request, digest)
+
+
+def test_arguments_changed_together_with_their_digest_start_nothing(bea: Actor) -> None:
+    request = approved(bea)
+    other = seeds.picture(request.run_id, args=json.loads(MORE))
+    Request.objects.filter(pk=request.pk).update(args=MORE, action_digest=other.action_digest)
+    assert "stored request" in refused(request, other.action_digest)
+
+
+def test_a_request_of_another_run_put_in_its_place_starts_nothing(bea: Actor) -> None:
+    request, other = approved(bea), approved(bea)
+    Request.objects.filter(pk=request.pk).update(run=other.run_id)
+    assert "stored request" in refused(request)
+
+
+def test_a_deadline_written_in_later_starts_nothing(bea: Actor) -> None:
+    request = approved(bea)
+    Request.objects.filter(pk=request.pk).update(expires_at=request.created_at)
+    assert "stored request" in refused(request)
+
+
+def test_a_status_cannot_be_set_without_a_decider() -> None:
+    request = seeds.pending()
+    with pytest.raises(IntegrityError, match="request_decided_by_somebody"), transaction.atomic():
+        Request.objects.filter(pk=request.pk).update(status="approved")

@@ -1,0 +1,131 @@
+"""Who may do and read what, person by person and scope by scope."""
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, User
+from django.utils import timezone
+
+from approvals import tokens
+from approvals.models import Token
+from approvals.permissions import ALL_SCOPES, Access, Scope, actor_of
+from approvals.policy import Group
+from runtime.models import Run
+from runtime.ports import Access as AccessPort
+from runtime.ports import Actor, Forbidden
+from tests.approvals import seeds
+
+pytestmark = pytest.mark.django_db
+
+access: AccessPort = Access()
+
+EVERYBODY = {"runs:read", "runs:cancel", "approvals:read"}
+
+
+@pytest.fixture
+def cast(ada: Actor, bea: Actor, cyril: Actor, admin: Actor) -> dict[str, Actor]:
+    people = (ada, bea, cyril, admin)
+    return {one.person: one for one in people}
+
+
+def refusal(actor: Actor, scope: str) -> str | None:
+    try:
+        access.require(actor, scope)
+    except Forbidden as refused:
+        return refused.code
+    return None
+
+
+def readable(actor: Actor) -> set[str]:
+    """The requesters of the runs that the actor may read; each test has one run per requester."""
+    return set(Run.objects.filter(access.readable_runs(actor)).values_list("requester", flat=True))
+
+
+def bearer(actor: Actor, *scopes: str) -> Actor:
+    owner = User.objects.get(username=actor.person)
+    return Actor(person=actor.person, token=tokens.create(owner, scopes)[0].public_id)
+
+
+@pytest.mark.parametrize(
+    ("person", "rights"),
+    [
+        ("ada", EVERYBODY | {"runs:start", "approvals:decide"}),
+        ("bea", EVERYBODY | {"approvals:decide"}),
+        ("cyril", EVERYBODY),
+        ("admin", EVERYBODY | {"runs:start", "admin"}),
+    ],
+)
+@pytest.mark.parametrize("scope", sorted(ALL_SCOPES))
+def test_a_right_comes_from_a_group(
+    cast: dict[str, Actor], person: str, rights: set[str], scope: str
+) -> None:
+    expected = None if scope in rights else "not_eligible"
+    assert refusal(cast[person], scope) == expected
+    assert refusal(bearer(cast[person], *ALL_SCOPES), scope) == expected
+    others = ALL_SCOPES - {scope}
+    assert refusal(bearer(cast[person], *others), scope) == "scope"
+
+
+def test_a_right_that_does_not_exist_is_nobodys(admin: Actor) -> None:
+    assert refusal(admin, "root") == "scope"
+
+
+def test_a_disabled_person_may_nothing_and_reads_nothing(ada: Actor, admin: Actor) -> None:
+    seeds.pending(requester="ada")
+    token = bearer(ada, *ALL_SCOPES)
+    User.objects.update(is_active=False)
+    for actor in (ada, token, admin):
+        assert all(refusal(actor, scope) == "not_eligible" for scope in ALL_SCOPES)
+        assert readable(actor) == set()
+        assert not access.reads_continuations(actor)
+
+
+def test_a_revoked_token_may_nothing_and_reads_nothing(ada: Actor) -> None:
+    seeds.pending(requester="ada")
+    token = bearer(ada, *ALL_SCOPES)
+    Token.objects.update(revoked_at=timezone.now())
+    assert refusal(token, Scope.RUNS_READ) == "not_eligible"
+    assert readable(token) == set()
+
+
+def test_runs_are_read_by_requester_eligible_reviewers_and_admins(cast: dict[str, Actor]) -> None:
+    seeds.pending(requester="ada")
+    seeds.run(requester="cyril")  # nobody was asked about it
+    assert readable(cast["ada"]) == {"ada"}
+    assert readable(cast["bea"]) == {"ada"}
+    assert readable(cast["cyril"]) == {"cyril"}
+    assert readable(cast["admin"]) == {"ada", "cyril"}
+
+
+def test_a_run_with_two_requests_is_one_row(bea: Actor) -> None:
+    of = seeds.run()
+    seeds.opened(seeds.picture(of), seeds.picture(of))
+    assert Run.objects.filter(access.readable_runs(bea)).count() == 1
+
+
+def test_an_admin_by_token_needs_the_scope_to_read_everything(admin: Actor) -> None:
+    seeds.run(requester="ada")
+    assert readable(bearer(admin, Scope.RUNS_READ)) == set()
+    assert readable(bearer(admin, Scope.RUNS_READ, Scope.ADMIN)) == {"ada"}
+
+
+def test_the_scope_does_not_make_an_admin(bea: Actor) -> None:
+    seeds.run(requester="ada")
+    assert readable(bearer(bea, *ALL_SCOPES)) == set()
+
+
+def test_only_admins_read_continuations(cast: dict[str, Actor]) -> None:
+    readers = [name for name, actor in cast.items() if access.reads_continuations(actor)]
+    assert readers == ["admin"]
+    assert access.reads_continuations(bearer(cast["admin"], Scope.ADMIN))
+    assert not access.reads_continuations(bearer(cast["admin"], Scope.RUNS_READ))
+
+
+def test_groups_add_up() -> None:
+    both = seeds.person("admin", Group.ADMINS, Group.REVIEWERS)
+    assert refusal(both, Scope.ADMIN) is None
+    assert refusal(both, Scope.APPROVALS_DECIDE) is None
+
+
+def test_a_browser_session_is_its_user_and_has_no_token(bea: Actor) -> None:
+    assert actor_of(User.objects.get(username="bea")) == bea
+    with pytest.raises(ValueError, match="nobody"):
+        actor_of(AnonymousUser())

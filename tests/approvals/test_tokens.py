@@ -1,0 +1,103 @@
+"""Bearer tokens: shown once, kept as a hash, cut to their scopes, over with their owner."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from approvals import tokens
+from approvals.errors import Invalid
+from approvals.models import Token
+from approvals.permissions import ALL_SCOPES, Scope
+from runtime.ports import Actor
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def owner(bea: Actor) -> User:
+    return User.objects.get(username=bea.person)
+
+
+def test_a_token_names_its_owner_and_itself(owner: User) -> None:
+    token, plain = tokens.create(owner, [Scope.RUNS_READ])
+    assert tokens.authenticate(plain) == Actor(person="bea", token=token.public_id)
+    assert token.scopes == ["runs:read"]
+
+
+def test_the_secret_is_nowhere_in_the_row(owner: User) -> None:
+    _, plain = tokens.create(owner, ALL_SCOPES)
+    public_id, secret = plain.removeprefix("aby_").split("_")
+    assert len(secret) * 4 >= 160
+    [row] = Token.objects.values()
+    assert public_id in row.values()
+    assert secret not in str(row)
+
+
+def test_every_token_is_another(owner: User) -> None:
+    assert tokens.create(owner, [])[1] != tokens.create(owner, [])[1]
+
+
+def test_a_token_has_only_scopes_that_exist(owner: User) -> None:
+    with pytest.raises(Invalid) as caught:
+        tokens.create(owner, ["runs:read", "root"])
+    assert caught.value.field == "scopes"
+
+
+def test_what_is_no_token_is_nobody(owner: User) -> None:
+    _, plain = tokens.create(owner, ALL_SCOPES)
+    other = "0" if plain[-1] != "0" else "1"
+    wrong = [
+        "",
+        "aby_",
+        plain[:-1],
+        plain[:-1] + other,
+        plain + "0",
+        plain + "\n",
+        plain.upper(),
+        plain.replace("aby_", "aby_0"),
+        "aby_" + "0" * 16 + plain[20:],
+        plain[:-1] + "é",
+        plain[:-1] + "\x00",
+    ]
+    for text in wrong:
+        assert tokens.authenticate(text) is None, text
+
+
+def test_a_revoked_token_is_nobody(owner: User) -> None:
+    token, plain = tokens.create(owner, ALL_SCOPES)
+    Token.objects.filter(pk=token.pk).update(revoked_at=timezone.now())
+    assert tokens.authenticate(plain) is None
+
+
+def test_a_disabled_owner_is_nobody(owner: User) -> None:
+    _, plain = tokens.create(owner, ALL_SCOPES)
+    User.objects.filter(pk=owner.pk).update(is_active=False)
+    assert tokens.authenticate(plain) is None
+
+
+def test_a_refused_token_is_not_noted_as_used(owner: User) -> None:
+    token, plain = tokens.create(owner, ALL_SCOPES)
+    tokens.authenticate(plain[:-4] + "0000")
+    token.refresh_from_db()
+    assert token.last_used_at is None
+
+
+def test_use_is_noted_at_most_once_a_minute(
+    owner: User, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    token, plain = tokens.create(owner, ALL_SCOPES)
+    with django_assert_num_queries(2):
+        tokens.authenticate(plain)
+    token.refresh_from_db()
+    first = token.last_used_at
+    assert first is not None
+    with django_assert_num_queries(1):
+        tokens.authenticate(plain)
+    Token.objects.update(last_used_at=first - timedelta(seconds=61))
+    tokens.authenticate(plain)
+    token.refresh_from_db()
+    assert token.last_used_at is not None
+    assert token.last_used_at > first
