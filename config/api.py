@@ -129,8 +129,7 @@ def _unknown_agent(request: HttpRequest, exc: UnknownAgent) -> HttpResponse:
 
 @api.exception_handler(InvalidInput)
 def _invalid_input(request: HttpRequest, exc: InvalidInput) -> HttpResponse:
-    field = ".".join(part for part in ("input", exc.field) if part)
-    return error(422, "invalid", exc.detail, field=field)
+    return error(422, "invalid", exc.detail, field=exc.field)
 
 
 @api.exception_handler(NotJson)

@@ -63,7 +63,7 @@ class RunOut(Schema):
     agent: str
     status: str
     input: Any
-    output: str | None
+    output: Any
     reason: str | None
     business_key: str | None
     requester: str

@@ -60,7 +60,7 @@ class RunDetail(RunRow):
     """A whole run; `reason` says why it failed or was quarantined."""
 
     input: Any
-    output: str | None
+    output: Any
     reason: str | None
     position: int
 
@@ -186,7 +186,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         ended_at=run.ended_at,
         gates=tuple(gates),
         input=_json(run.input),
-        output=run.output,
+        output=None if run.output is None else _json(run.output),
         reason=run.reason,
         position=run.position,
     )

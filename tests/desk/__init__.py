@@ -1,0 +1,1 @@
+"""Pages and API, as browsers and programs see them."""

@@ -1,0 +1,120 @@
+"""Scripted onboarding agents on a bench of one, and the doors of the engine to start and continue runs."""
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from approvals.gatekeeper import Gatekeeper
+from approvals.models import Request
+from runtime import engine
+from runtime.advance import Bench, advance
+from runtime.core.decisions import EffectClass, Risk
+from runtime.core.digest import sha256_of
+from runtime.executor import Executor
+from runtime.heartbeat import Heartbeat
+from runtime.models import Run
+from runtime.ports import Actor, AgentFacts, CallFacts, Unknown
+from tests.fakes.ports import FakeEffects, FakeTool, Script, ask, say, turns
+
+NEWCOMER = {"full_name": "Grace Hopper", "username": "grace", "security_level": 3}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "username": {"type": "string", "maxLength": 64},
+        "security_level": {"type": "integer", "minimum": 1, "maximum": 5},
+        "note": {"type": "string", "default": "none"},
+    },
+    "required": ["username", "security_level"],
+}
+
+
+def onboarding(args: Any) -> dict[str, Script]:
+    """hr_onboarding delegates to account_agent, which sets privileges with these arguments."""
+    return {
+        "hr_onboarding": turns(
+            ask(("account_agent", NEWCOMER)),
+            ask(("send_welcome_mail", {"username": "grace"})),
+            say("Grace is on board."),
+        ),
+        "account_agent": turns(
+            ask(("create_account", {"username": "grace"})),
+            ask(("set_privileges", args)),
+            say("The account of grace is ready."),
+        ),
+    }
+
+
+TOOLS = {
+    "create_account": FakeTool(effect=EffectClass.IDEMPOTENT),
+    "set_privileges": FakeTool(effect=EffectClass.IDEMPOTENT, gated=True),
+    "send_welcome_mail": FakeTool(),
+}
+LOST = FakeTool(body=lambda request: Unknown(error="the connection was cut"))
+
+
+class OfficeEffects(FakeEffects):
+    """The fake handler with what a page shows: declared steps, a schema, a risk and a sentence."""
+
+    steps: tuple[str, ...] | None = ("Create the account", "Set its privileges")
+
+    def agent(self, name: str) -> AgentFacts:
+        plan = self.steps if name == "account_agent" else None
+        return replace(super().agent(name), plan=plan)
+
+    def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
+        facts = super().describe(agent=agent, tool=tool, args=args)
+        if tool != "set_privileges":
+            return facts
+        sentence = f"Set the privileges of {args.get('username')} to {args.get('security_level')}"
+        return replace(
+            facts,
+            risk=Risk.MEDIUM,
+            sentence=sentence,
+            schema=SCHEMA,
+            schema_digest=sha256_of(SCHEMA),
+        )
+
+
+class Office:
+    """One worker, advanced by hand."""
+
+    def __init__(self) -> None:
+        self.effects = OfficeEffects(
+            onboarding({"username": "grace", "security_level": 3}), dict(TOOLS)
+        )
+        self.heartbeat = Heartbeat()
+        self.heartbeat.start()
+        self.bench = Bench(
+            handler=self.effects,
+            gatekeeper=Gatekeeper(),
+            executor=Executor(self.effects, slots=4),
+            heartbeat=self.heartbeat,
+        )
+
+    def start(self, *, requester: str = "ada", key: str | None = None, args: Any = None) -> UUID:
+        """A run taken as far as it goes; `args` are those of the gated call."""
+        if args is not None:
+            self.effects.agents = onboarding(args)
+        with transaction.atomic():
+            run = engine.start(
+                agent="hr_onboarding",
+                input=NEWCOMER,
+                requester=Actor(person=requester),
+                business_key=key,
+            ).run
+        self.advance(run)
+        return run
+
+    def advance(self, run: UUID) -> Run:
+        advance(run, self.bench)
+        return Run.objects.get(id=run)
+
+    def request(self, run: UUID) -> Request:
+        """The one approval request of a run."""
+        return Request.objects.get(run=run)
+
+    def close(self) -> None:
+        self.heartbeat.stop()
+        self.bench.executor.close()
