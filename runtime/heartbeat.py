@@ -22,7 +22,7 @@ from runtime.leases import Claim
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 1.0
-MARGIN_SECONDS = 1.0
+MARGIN = 0.1  # of a lease
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -38,7 +38,7 @@ class Held:
     def has_budget(self) -> bool:
         """Whether the lease surely lasts a moment longer, judged by this process's own clock."""
         spent = time.monotonic() - self.renewed_at
-        return not self.lost.is_set() and spent < leases.lease_seconds() - MARGIN_SECONDS
+        return not self.lost.is_set() and spent < leases.lease_seconds() * (1 - MARGIN)
 
 
 class Heartbeat:

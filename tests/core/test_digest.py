@@ -1,0 +1,68 @@
+"""Canonical JSON, what counts as JSON, and the action digest."""
+
+from typing import Any
+
+import pytest
+
+from runtime.core.decisions import EffectClass
+from runtime.core.digest import MAX_DEPTH, action_digest, require_json, sha256_of
+from runtime.core.errors import NotJson
+
+ACTION: dict[str, Any] = {
+    "tool": "set_privileges",
+    "schema": "sha256:s",
+    "args": {"username": "new.hire", "level": 3},
+    "path": ("hr_onboarding", "account_agent", "set_privileges"),
+    "effect": EffectClass.IDEMPOTENT,
+}
+
+
+def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
+    assert sha256_of({"a": 1, "b": [2.0, "é"]}) == sha256_of({"b": [2, "é"], "a": 1.0})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tool": "set_privilege"},
+        {"schema": "sha256:t"},
+        {"args": {"username": "new.hire", "level": 4}},
+        {"args": {"username": "new.hire", "level": "3"}},
+        {"args": {"username": "new.hire", "level": 3, "more": None}},
+        {"path": ("hr_onboarding", "set_privileges")},
+        {"effect": EffectClass.WRITE},
+    ],
+)
+def test_the_action_digest_changes_with_every_part_of_the_action(change: dict[str, Any]) -> None:
+    assert action_digest(**{**ACTION, **change}) != action_digest(**ACTION)
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        (float("nan"), "input"),
+        ({"a": [1, float("inf")]}, "input.a[1]"),
+        (2**53, "input"),
+        ("a\x00b", "input"),
+        ({"a": "\ud800"}, "input.a"),
+        ({1: 2}, "input"),
+        ({"a": {1, 2}}, "input.a"),
+        (b"bytes", "input"),
+        (nested(MAX_DEPTH + 1), "input" + "[0]" * (MAX_DEPTH + 1)),
+    ],
+)
+def test_what_is_not_json_is_refused_by_its_place(value: Any, where: str) -> None:
+    with pytest.raises(NotJson) as raised:
+        require_json(value, "input")
+    assert raised.value.where == where
+
+
+def test_the_deepest_json_allowed_passes() -> None:
+    require_json(nested(MAX_DEPTH))

@@ -1,0 +1,117 @@
+"""Fakes behind the engine's ports: an effect handler driven by a script per agent, and a plain gatekeeper."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from runtime.core.decisions import EffectClass, Risk
+from runtime.core.events import Proposal
+from runtime.ports import (
+    ActionPicture,
+    AgentFacts,
+    CallFacts,
+    CallRejected,
+    ModelAnswer,
+    ModelRequest,
+    NotConfirmed,
+    Outcome,
+    ToolRequest,
+    ToolResult,
+    UnknownAgent,
+)
+
+Script = Callable[[ModelRequest], Outcome]
+ToolBody = Callable[[ToolRequest], Outcome]
+
+
+def say(text: str) -> ModelAnswer:
+    return ModelAnswer(reply={"say": text}, text=text)
+
+
+def ask(*calls: tuple[str, Any]) -> ModelAnswer:
+    proposals = tuple(Proposal(tool=tool, args=args) for tool, args in calls)
+    return ModelAnswer(reply={"calls": [list(call) for call in calls]}, text="", calls=proposals)
+
+
+def turns(*replies: Outcome) -> Script:
+    """A model that gives these replies one after the other, by the number of its own earlier ones."""
+
+    def reply(request: ModelRequest) -> Outcome:
+        earlier = [message for message in request.messages if message["role"] == "model"]
+        return replies[len(earlier)]
+
+    return reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeTool:
+    effect: EffectClass = EffectClass.WRITE
+    gated: bool = False
+    body: ToolBody = field(default=lambda request: ToolResult(value={"done": request.args}))
+
+
+class FakeEffects:
+    """Agents are scripts, tools are functions; everything performed is recorded."""
+
+    def __init__(self, agents: dict[str, Script], tools: dict[str, FakeTool]) -> None:
+        self.agents = agents
+        self.tools = tools
+        self.models: list[ModelRequest] = []
+        self.calls: list[ToolRequest] = []
+        self._lock = threading.Lock()
+
+    def agent(self, name: str) -> AgentFacts:
+        if name not in self.agents:
+            raise UnknownAgent(name)
+        return AgentFacts(name=name, fingerprint=f"sha256:{name}", prompt="sha256:p", plan=None)
+
+    def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
+        if tool in self.agents:
+            return self._facts(tool, FakeTool(effect=EffectClass.IDEMPOTENT), delegate=tool)
+        if tool not in self.tools:
+            raise CallRejected(f"there is no tool {tool}")
+        return self._facts(tool, self.tools[tool], delegate=None)
+
+    def perform(self, request: ModelRequest | ToolRequest) -> Outcome:
+        with self._lock:
+            (self.models if isinstance(request, ModelRequest) else self.calls).append(request)  # type: ignore[arg-type]
+        if isinstance(request, ModelRequest):
+            return self.agents[request.agent](request)
+        return self.tools[request.tool].body(request)
+
+    def _facts(self, name: str, tool: FakeTool, delegate: str | None) -> CallFacts:
+        return CallFacts(
+            tool=name,
+            effect=tool.effect,
+            risk=Risk.HIGH,
+            gated=tool.gated,
+            sentence=f"Do {name}",
+            schema={"type": "object"},
+            schema_digest="sha256:schema",
+            deadline=30.0,
+            delegate=delegate,
+        )
+
+
+class FakeGatekeeper:
+    """Gates what the tool says, keeps the pictures, confirms what is in `approved`."""
+
+    def __init__(self) -> None:
+        self.pictures: list[ActionPicture] = []
+        self.forged = False
+
+    def gates(self, facts: CallFacts) -> bool:
+        return facts.gated
+
+    def open(self, pictures: Sequence[ActionPicture]) -> None:
+        self.pictures += pictures
+
+    def confirm(self, *, gate: UUID, action_digest: str) -> None:
+        shown = [picture for picture in self.pictures if picture.gate == gate]
+        if self.forged or [picture.action_digest for picture in shown] != [action_digest]:
+            raise NotConfirmed("it is not what was approved")
+
+    def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+        return {}

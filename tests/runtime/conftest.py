@@ -1,0 +1,69 @@
+"""A bench whose agents are scripts, on real Postgres."""
+
+from collections.abc import Callable, Iterator
+from uuid import UUID
+
+import pytest
+from django.db import transaction
+
+from runtime import dispatch, engine
+from runtime.advance import Bench, advance
+from runtime.core.decisions import Decision, Verdict
+from runtime.executor import Executor
+from runtime.heartbeat import Heartbeat
+from runtime.models import Gate, Run
+from runtime.ports import Actor
+from tests.fakes.ports import FakeEffects, FakeGatekeeper, FakeTool, Script
+
+ADA = Actor(person="ada")
+MakeBench = Callable[..., "Rig"]
+
+
+class Rig:
+    """One worker's bench and the doors of the engine, for one set of fake agents."""
+
+    def __init__(self, agents: dict[str, Script], tools: dict[str, FakeTool]) -> None:
+        self.effects = FakeEffects(agents, tools)
+        self.gatekeeper = FakeGatekeeper()
+        self.heartbeat = Heartbeat()
+        self.heartbeat.start()
+        self.bench = Bench(
+            handler=self.effects,
+            gatekeeper=self.gatekeeper,
+            executor=Executor(self.effects, slots=4),
+            heartbeat=self.heartbeat,
+        )
+
+    def start(self, agent: str, value: object = None) -> UUID:
+        with transaction.atomic():
+            return engine.start(agent=agent, input=value or {}, requester=ADA).run
+
+    def advance(self, run: UUID) -> Run:
+        advance(run, self.bench)
+        return Run.objects.get(id=run)
+
+    def decide(self, gate: UUID, verdict: Verdict, reason: str = "") -> None:
+        with transaction.atomic():
+            engine.settle(gate=gate, decision=Decision(verdict=verdict, by="bea", reason=reason))
+
+    def open_gates(self, run: UUID) -> list[Gate]:
+        return list(Gate.objects.filter(run=run, state="open").order_by("opened_at", "call"))
+
+    def close(self) -> None:
+        self.heartbeat.stop()
+        self.bench.executor.close()
+
+
+@pytest.fixture
+def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
+    """Make rigs; hints go nowhere, since these tests advance by hand."""
+    monkeypatch.setattr(dispatch, "hint", lambda run: None)
+    rigs: list[Rig] = []
+
+    def make(agents: dict[str, Script], **tools: FakeTool) -> Rig:
+        rigs.append(Rig(agents, tools))
+        return rigs[-1]
+
+    yield make
+    for one in rigs:
+        one.close()

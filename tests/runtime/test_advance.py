@@ -1,0 +1,324 @@
+"""The coordinator on real Postgres: gates, denial, nesting, recovery, tampering."""
+
+import json
+from uuid import UUID
+
+import pytest
+from django.db import connection, connections
+from pytest_django import Settings
+
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
+from runtime.ports import (
+    ModelFault,
+    ModelRequest,
+    Outcome,
+    ToolFault,
+    ToolRequest,
+    ToolResult,
+    Unknown,
+)
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench, Rig
+
+IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
+GATED = FakeTool(gated=True)
+
+
+def events(run: UUID) -> list[dict[str, object]]:
+    bodies = JournalEntry.objects.filter(run_id=run).order_by("position").values_list("body")
+    return [event for (body,) in bodies for event in json.loads(body)["events"]]
+
+
+def types(run: UUID) -> list[object]:
+    return [event["type"] for event in events(run)]
+
+
+def test_a_run_without_gates_completes_in_one_go(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=IDEMPOTENT)
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.output, run.owner, run.due_at) == ("completed", '"done"', None, None)
+    assert types(run.id) == [
+        "RunStarted",
+        "FrameOpened",
+        "ModelReplied",
+        "CallAdmitted",
+        "ToolStarted",
+        "ToolReturned",
+        "ModelReplied",
+        "Completed",
+    ]
+    assert not Continuation.objects.filter(run=run).exists()
+
+
+def test_a_gated_call_suspends_and_starts_only_after_approval(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.owner, run.lease_until, run.due_at) == ("suspended", None, None, None)
+    assert desk.effects.calls == []
+    stored = json.loads(Continuation.objects.get(run=run).body)
+    assert stored["position"] == run.position
+    assert stored["head"] == run.head
+    (gate,) = desk.open_gates(run.id)
+    assert [str(gate.id)] == [pending["gate"] for pending in stored["pending"]]
+    desk.decide(gate.id, Verdict.APPROVE)
+    run = desk.advance(run.id)
+    assert run.status == "completed"
+    assert [call.args for call in desk.effects.calls] == [{"x": 1}]
+    assert Gate.objects.get(id=gate.id).state == "effective"
+    assert not Signal.objects.exists()
+
+
+def test_a_denied_call_never_starts_and_the_model_hears_the_reason(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {"x": 1})), say("ok"))}, t=GATED)
+    run = desk.advance(desk.start("a"))
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.DENY, "not this one")
+    assert desk.advance(run.id).status == "completed"
+    assert desk.effects.calls == []
+    assert desk.effects.models[-1].messages[-1] == {
+        "role": "results",
+        "results": [{"call": "c1.0", "tool": "t", "outcome": "denied", "content": "not this one"}],
+    }
+
+
+def test_gates_of_one_turn_open_together_and_are_decided_apart(rig: MakeBench) -> None:
+    desk = rig(
+        {"a": turns(ask(("t", {"n": 1}), ("t", {"n": 2}), ("u", {"n": 3})), say("done"))},
+        t=GATED,
+        u=IDEMPOTENT,
+    )
+    run = desk.advance(desk.start("a"))
+    first, second = desk.open_gates(run.id)
+    assert [call.tool for call in desk.effects.calls] == ["u"]
+    desk.decide(first.id, Verdict.APPROVE)
+    assert desk.advance(run.id).status == "suspended"
+    assert [call.args["n"] for call in desk.effects.calls] == [3, 1]
+    desk.decide(second.id, Verdict.DENY, "no")
+    assert desk.advance(run.id).status == "completed"
+    assert [call.args["n"] for call in desk.effects.calls] == [3, 1]
+
+
+def test_a_gate_three_agents_down_resumes_every_level(rig: MakeBench) -> None:
+    desk = rig(
+        {
+            "top": turns(ask(("mid", {"n": 1})), say("top done")),
+            "mid": turns(ask(("low", {"n": 2})), say("mid done")),
+            "low": turns(ask(("t", {"n": 3})), say("low done")),
+        },
+        t=GATED,
+    )
+    run = desk.advance(desk.start("top"))
+    stored = json.loads(Continuation.objects.get(run=run).body)
+    assert list(stored["frames"]) == ["0", "0.c1.0", "0.c1.0.c1.0"]
+    assert stored["pending"][0]["path"] == ["top", "mid", "low", "t"]
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+    assert desk.advance(run.id).output == '"top done"'
+
+
+def test_a_failed_sub_agent_is_an_error_result_of_its_parents_call(rig: MakeBench) -> None:
+    desk = rig(
+        {"top": turns(ask(("low", {})), say("went on")), "low": turns(ModelFault(error="broke"))}
+    )
+    run = desk.advance(desk.start("top"))
+    assert run.status == "completed"
+    assert desk.effects.models[-1].messages[-1]["results"][0]["outcome"] == "failed"
+
+
+def test_a_root_agent_whose_model_fails_fails_the_run_with_the_reason(rig: MakeBench) -> None:
+    run = rig({"a": turns(ModelFault(error="broke"))})
+    desk = run
+    failed = desk.advance(desk.start("a"))
+    assert (failed.status, failed.reason, failed.output) == ("failed", "broke", None)
+
+
+def test_an_unknown_tool_is_an_error_result_and_no_gate(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("nope", {})), say("sorry"))})
+    run = desk.advance(desk.start("a"))
+    assert run.status == "completed"
+    assert desk.effects.models[-1].messages[-1]["results"][0] == {
+        "call": "c1.0",
+        "tool": "nope",
+        "outcome": "refused",
+        "content": "there is no tool nope",
+    }
+
+
+def test_a_write_that_raises_opens_an_in_doubt_gate_and_is_not_repeated(rig: MakeBench) -> None:
+    lost = FakeTool(body=lambda request: Unknown(error="read timed out"))
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=lost)
+    run = desk.advance(desk.start("a"))
+    assert run.status == "suspended"
+    assert [gate.kind for gate in desk.open_gates(run.id)] == ["in_doubt"]
+    assert len(desk.effects.calls) == 1
+
+
+def test_an_idempotent_call_that_raises_is_tried_three_times_with_one_key(rig: MakeBench) -> None:
+    lost = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: Unknown(error="cut off"))
+    desk = rig({"a": turns(ask(("t", {})), say("gave up"))}, t=lost)
+    run = desk.advance(desk.start("a"))
+    assert run.status == "completed"
+    assert [call.attempt for call in desk.effects.calls] == [1, 2, 3]
+    assert {call.key for call in desk.effects.calls} == {f"{run.id}/0/c1.0"}
+
+
+def test_a_tool_that_says_no_is_told_to_the_model(rig: MakeBench) -> None:
+    desk = rig(
+        {"a": turns(ask(("t", {})), say("ok"))},
+        t=FakeTool(body=lambda request: ToolFault(error="username taken")),
+    )
+    desk.advance(desk.start("a"))
+    result = desk.effects.models[-1].messages[-1]["results"][0]
+    assert (result["outcome"], result["content"]) == ("failed", "username taken")
+
+
+def test_a_result_that_is_not_json_fails_the_call_with_the_place(rig: MakeBench) -> None:
+    desk = rig(
+        {"a": turns(ask(("t", {})), say("ok"))},
+        t=FakeTool(body=lambda request: ToolResult(value={"when": {1, 2}})),
+    )
+    desk.advance(desk.start("a"))
+    assert "result.when" in desk.effects.models[-1].messages[-1]["results"][0]["content"]
+
+
+def crashed(rig: MakeBench, effect: EffectClass) -> tuple[Rig, UUID]:
+    """A run whose worker was lost while its tool ran: intent committed, no outcome, lease over."""
+
+    def body(request: ToolRequest) -> Outcome:
+        if request.attempt == 1:
+            desk.heartbeat._held[request.run].lost.set()
+        return ToolResult(value=request.attempt)
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
+    run = desk.start("a")
+    assert desk.advance(run).status == "running"
+    Run.objects.filter(id=run).update(lease_until="2020-01-01T00:00:00Z")
+    return desk, run
+
+
+@pytest.fixture
+def short_lease(settings: Settings) -> None:
+    """Shorter than Postgres has been up, so that an ended lease may be taken."""
+    settings.ABEYANCE_LEASE_SECONDS = 1.0
+
+
+@pytest.mark.usefixtures("short_lease")
+def test_an_idempotent_call_whose_worker_died_runs_again(rig: MakeBench) -> None:
+    desk, run = crashed(rig, EffectClass.IDEMPOTENT)
+    assert desk.advance(run).status == "completed"
+    assert [call.attempt for call in desk.effects.calls] == [1, 2]
+    assert len({call.key for call in desk.effects.calls}) == 1
+
+
+@pytest.mark.usefixtures("short_lease")
+def test_a_write_whose_worker_died_waits_in_doubt(rig: MakeBench) -> None:
+    desk, run = crashed(rig, EffectClass.WRITE)
+    assert desk.advance(run).status == "suspended"
+    assert [call.attempt for call in desk.effects.calls] == [1]
+    assert [gate.kind for gate in desk.open_gates(run)] == ["in_doubt"]
+
+
+def test_nobody_is_robbed_of_a_lease_within_one_lease_of_a_start_of_postgres(
+    rig: MakeBench, settings: Settings
+) -> None:
+    desk, run = crashed(rig, EffectClass.IDEMPOTENT)
+    settings.ABEYANCE_LEASE_SECONDS = 1e6
+    assert desk.advance(run).status == "running"
+    assert len(desk.effects.calls) == 1
+
+
+def test_a_run_that_another_worker_holds_is_not_to_be_had(rig: MakeBench) -> None:
+    def reply(request: ModelRequest) -> Outcome:
+        assert desk.advance(request.run).status == "running"
+        connections.close_all()  # this thread's
+        return say("done")
+
+    desk = rig({"a": reply})
+    assert desk.advance(desk.start("a")).status == "completed"
+    assert len(desk.effects.models) == 1
+
+
+def test_a_decision_that_comes_while_a_sibling_runs_is_not_lost(rig: MakeBench) -> None:
+    def slow(request: ToolRequest) -> Outcome:
+        (gate,) = desk.open_gates(request.run)
+        desk.decide(gate.id, Verdict.APPROVE)
+        connections.close_all()  # this thread's
+        return ToolResult(value=1)
+
+    desk = rig(
+        {"a": turns(ask(("t", {}), ("slow", {})), say("done"))},
+        t=GATED,
+        slow=FakeTool(body=slow),
+    )
+    assert desk.advance(desk.start("a")).status == "completed"
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE runtime_continuation SET body = replace(body, '\"x\":1', '\"x\":2')",
+        "UPDATE runtime_continuation SET position = position - 1",
+        "UPDATE runtime_run SET head = repeat('0', 64)",
+        "UPDATE runtime_run SET position = position + 1",
+        "DELETE FROM runtime_journalentry WHERE position = 2; DELETE FROM runtime_continuation",
+        (
+            "UPDATE runtime_journalentry SET body = replace(body, 'ada', 'bea') WHERE position = 1;"
+            " DELETE FROM runtime_continuation"
+        ),
+        (
+            "UPDATE runtime_journalentry SET mac = repeat('0', 64) WHERE position = 2;"
+            " DELETE FROM runtime_continuation"
+        ),
+    ],
+)
+def test_what_was_tampered_with_is_quarantined_and_never_runs(
+    rig: MakeBench, tampering: str
+) -> None:
+    desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
+    run = desk.advance(desk.start("a"))
+    with connection.cursor() as cursor:
+        cursor.execute(tampering)
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+    parked = desk.advance(run.id)
+    assert parked.status == "quarantined"
+    assert parked.reason
+    assert desk.effects.calls == []
+    assert desk.advance(run.id).status == "quarantined"
+
+
+def test_an_approval_that_is_not_confirmed_parks_the_run(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
+    run = desk.advance(desk.start("a"))
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+    desk.gatekeeper.forged = True
+    assert desk.advance(run.id).status == "quarantined"
+    assert desk.effects.calls == []
+
+
+def test_a_tool_that_changed_after_its_approval_is_asked_for_again(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
+    run = desk.advance(desk.start("a"))
+    (first,) = desk.open_gates(run.id)
+    desk.decide(first.id, Verdict.APPROVE)
+    desk.effects.tools["t"] = FakeTool(gated=True, effect=EffectClass.IDEMPOTENT)
+    assert desk.advance(run.id).status == "suspended"
+    (second,) = desk.open_gates(run.id)
+    assert second.id != first.id
+    assert desk.effects.calls == []
+    desk.decide(second.id, Verdict.APPROVE)
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_a_worker_without_the_agent_leaves_the_run_untouched(rig: MakeBench) -> None:
+    desk = rig({"a": turns(say("done"))})
+    run = desk.start("a")
+    stranger = rig({"b": turns(say("done"))})
+    left = stranger.advance(run)
+    assert (left.status, left.position, left.owner) == ("queued", 1, None)
+    assert left.due_at is not None
+    assert desk.advance(run).status == "completed"
+
+
+def test_more_calls_than_slots_all_run(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(*[("t", {"n": n}) for n in range(10)]), say("done"))}, t=FakeTool())
+    assert desk.advance(desk.start("a")).status == "completed"
+    assert sorted(call.args["n"] for call in desk.effects.calls) == list(range(10))

@@ -1,0 +1,89 @@
+"""Starting runs and settling gates: business keys, transactions, one winner."""
+
+import json
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import transaction
+
+from runtime import dispatch, engine
+from runtime.core.decisions import Decision, Verdict
+from runtime.core.errors import NotJson
+from runtime.errors import BusinessKeyConflict, GateNotOpen
+from runtime.models import JournalEntry, Run, Signal
+from runtime.ports import Actor
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import ADA, MakeBench
+
+
+@pytest.fixture
+def hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    sent: list[UUID] = []
+    monkeypatch.setattr(dispatch, "hint", sent.append)
+    return sent
+
+
+def start(value: object, key: str | None = None, requester: Actor = ADA) -> engine.Started:
+    with transaction.atomic():
+        return engine.start(agent="a", input=value, requester=requester, business_key=key)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_started_run_is_due_signed_and_hinted_at(hints: list[UUID]) -> None:
+    started = start({"x": 1})
+    run = Run.objects.get(id=started.run)
+    assert (run.status, run.position, json.loads(run.input)) == ("queued", 1, {"x": 1})
+    assert run.due_at is not None
+    assert started.run.version == 7
+    assert JournalEntry.objects.get(run_id=run.id).mac == run.head
+    assert hints == [started.run]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_that_is_rolled_back_is_neither_there_nor_hinted_at(hints: list[UUID]) -> None:
+    with transaction.atomic():
+        engine.start(agent="a", input={}, requester=ADA)
+        transaction.set_rollback(True)
+    assert (Run.objects.count(), hints) == (0, [])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_same_business_key_and_input_find_the_same_run(hints: list[UUID]) -> None:
+    first, second = start({"x": 1}, "k"), start({"x": 1}, "k")
+    assert (first.run, first.created, second.created) == (second.run, True, False)
+    assert hints == [first.run]
+    with pytest.raises(BusinessKeyConflict):
+        start({"x": 2}, "k")
+    assert start({"x": 1}, "k", Actor(person="bea")).created
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_input_that_is_not_json_is_refused(hints: list[UUID]) -> None:
+    with pytest.raises(NotJson, match=r"input\.x"):
+        start({"x": float("nan")})
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("hints")
+def test_a_gate_that_does_not_exist_is_not_open() -> None:
+    with pytest.raises(GateNotOpen), transaction.atomic():
+        engine.settle(gate=uuid4(), decision=Decision(verdict=Verdict.APPROVE, by="bea"))
+
+
+@pytest.mark.django_db
+def test_the_engine_insists_on_the_callers_transaction(rig: MakeBench) -> None:
+    with pytest.raises(transaction.TransactionManagementError):
+        engine.start(agent="a", input={}, requester=ADA)
+
+
+def test_a_gate_is_settled_once_and_its_run_is_due_at_once(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.advance(desk.start("a"))
+    (gate,) = desk.open_gates(run.id)
+    desk.decide(gate.id, Verdict.APPROVE)
+    with pytest.raises(GateNotOpen):
+        desk.decide(gate.id, Verdict.DENY, "too late")
+    after = Run.objects.get(id=run.id)
+    assert after.due_at is not None
+    assert after.mailbox == run.mailbox + 1
+    assert Signal.objects.count() == 1

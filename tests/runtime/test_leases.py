@@ -1,0 +1,133 @@
+"""Claims, epochs, heartbeats, the sweeper and the partitions, on real Postgres."""
+
+import threading
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from pytest_django import Settings
+
+from runtime import database, leases, sweeper
+from runtime.advance import advance
+from runtime.models import Run, Worker
+from runtime.ports import ModelRequest, Outcome
+from tests.fakes.ports import say, turns
+from tests.runtime.conftest import MakeBench, Rig
+
+
+@pytest.fixture
+def desk(rig: MakeBench) -> Rig:
+    return rig({"a": turns(say("done"))})
+
+
+def test_of_many_claims_at_once_one_succeeds(desk: Rig) -> None:
+    run = desk.start("a")
+    barrier = threading.Barrier(8)
+    claims: list[leases.Claim | None] = []
+
+    def claim() -> None:
+        with database.own() as own:
+            barrier.wait()
+            claims.append(leases.claim(own, run))
+
+    threads = [threading.Thread(target=claim) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([one for one in claims if one is not None]) == 1
+
+
+def test_a_run_that_is_not_due_cannot_be_claimed(desk: Rig) -> None:
+    run = desk.advance(desk.start("a"))
+    with database.pooled() as pooled:
+        assert leases.claim(pooled, run.id) is None
+
+
+def test_a_replaced_owner_can_neither_release_nor_quarantine(desk: Rig) -> None:
+    run = desk.start("a")
+    with database.pooled() as pooled:
+        claim = leases.claim(pooled, run)
+        assert claim is not None
+        Run.objects.filter(id=run).update(epoch=claim.epoch + 1, owner=uuid4())
+        assert not leases.release(pooled, claim, status="suspended", mailbox=0)
+        assert not leases.back_off(pooled, claim)
+        assert not leases.quarantine(pooled, claim, "because")
+    assert Run.objects.get(id=run).status == "running"
+
+
+def test_a_replaced_worker_writes_nothing(rig: MakeBench) -> None:
+    def replaced(request: ModelRequest) -> Outcome:
+        with database.own() as own:
+            own.execute("UPDATE runtime_run SET epoch = epoch + 1, owner = %s", (uuid4(),))
+        return say("too late")
+
+    desk = rig({"a": replaced})
+    run = desk.start("a")
+    advance(run, desk.bench)
+    after = Run.objects.get(id=run)
+    assert (after.status, after.position, after.output) == ("running", 2, None)
+
+
+def test_the_heartbeat_renews_leases_and_says_that_the_worker_is_alive(rig: MakeBench) -> None:
+    seen: list[object] = []
+
+    def patient(request: ModelRequest) -> Outcome:
+        held = desk.heartbeat._held[request.run]
+        first = held.renewed_at
+        while held.renewed_at == first:
+            renewed.wait(0.05)
+        with database.own() as own:
+            row = own.execute("SELECT lease_until > clock_timestamp() FROM runtime_run").fetchone()
+        seen.append(row)
+        return say("done")
+
+    renewed = threading.Event()
+    desk = rig({"a": patient})
+    assert desk.advance(desk.start("a")).status == "completed"
+    assert seen == [(True,)]
+    assert Worker.objects.count() == 1
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_sweeping_hints_at_what_is_due_once_per_back_off(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hints: list[object] = []
+    monkeypatch.setattr("runtime.dispatch.hint", hints.append)
+    runs = {desk.start("a") for _ in range(3)}
+    hints.clear()
+    with database.own() as own:
+        assert sweeper.sweep(own) == 3
+        assert sweeper.sweep(own) == 0
+    assert set(hints) == runs
+
+
+def test_the_journal_has_partitions_for_this_month_and_the_next_two(desk: Rig) -> None:
+    run = desk.start("a")
+    with database.own() as own:
+        sweeper.upkeep(own)
+        sweeper.upkeep(own)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_inherits WHERE inhparent = 'runtime_journalentry'::regclass"
+        )
+        assert cursor.fetchone() == (4,)  # with the default one
+        cursor.execute(
+            "SELECT tableoid::regclass::text FROM runtime_journalentry WHERE run_id = %s", [run]
+        )
+        (where,) = cursor.fetchone()
+        cursor.execute("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY_MM')")
+        assert where == "runtime_journalentry_" + cursor.fetchone()[0]
+
+
+def test_ids_sort_by_time(settings: Settings, desk: Rig) -> None:
+    with database.own() as own:
+        ids = [
+            own.execute("SELECT abeyance_uuid7(%s::timestamptz)", (f"2026-01-01 00:00:{n:02}Z",))
+            for n in range(20)
+        ]
+    values = [row.fetchone()[0] for row in ids]  # type: ignore[index]
+    assert values == sorted(values)
+    assert {value.version for value in values} == {7}
+    assert {value.variant for value in values} == {"specified in RFC 4122"}
