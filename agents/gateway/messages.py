@@ -21,6 +21,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from agents.spec import AgentSpec
 from runtime.core.digest import require_json
+from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
 from runtime.ports import ModelAnswer
 
@@ -131,6 +132,6 @@ def _args(part: ToolCallPart) -> Any:
     try:
         args = json.loads(part.args or "{}")
         require_json(args)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, NotJson):
         return part.args
     return args

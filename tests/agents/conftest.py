@@ -1,0 +1,117 @@
+"""A real directory and a real mail server on loopback, each in a thread of the test process."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from email import message_from_bytes
+from email.message import Message
+from typing import Any
+from uuid import UUID
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import Envelope
+from pytest_django import Settings
+from scim2_models import ScimProvider
+from scim2_server.memory import InMemoryStorage
+from scim2_server.testserver.application import BearerTokenApplication
+from scim2_server.utils import (
+    load_default_resource_types,
+    load_default_schemas,
+    load_default_service_provider_config,
+)
+
+from agents.registry import Registry, load
+from agents.sdk import ToolContext
+
+RUN = UUID("0192f1c2-0000-7000-8000-000000000001")
+TOKEN = "let me in"
+
+
+@dataclass(slots=True, kw_only=True)
+class Directory:
+    """The directory's own view of what happened to it."""
+
+    storage: InMemoryStorage
+    requests: list[str]
+
+    def accounts(self) -> list[Any]:
+        return list(self.storage.resources)
+
+
+@dataclass(slots=True)
+class Sink:
+    """Takes mail like any server; `answers` is what it says to the end of the next mails.
+
+    With `cut` it takes the mail and then the line breaks.
+    """
+
+    mails: list[Message] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+    cut: bool = False
+
+    async def handle_DATA(self, server: Any, _session: Any, envelope: Envelope) -> str:  # noqa: N802
+        if self.answers:
+            return self.answers.pop(0)
+        assert isinstance(envelope.content, bytes)
+        self.mails.append(message_from_bytes(envelope.content))
+        if self.cut:
+            server.transport.abort()
+        return "250 OK"
+
+
+@pytest.fixture
+def directory(settings: Settings) -> Iterator[Directory]:
+    requests: list[str] = []
+
+    class Handler(WSGIRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            requests.append(str(args[0]))
+
+    storage = InMemoryStorage()
+    server = make_server(
+        "127.0.0.1", 0, _application(storage), server_class=WSGIServer, handler_class=Handler
+    )
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    settings.SCIM_URL = f"http://127.0.0.1:{server.server_port}/v2"
+    settings.SCIM_TOKEN = TOKEN
+    yield Directory(storage=storage, requests=requests)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def sink(settings: Settings) -> Iterator[Sink]:
+    sink = Sink()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]  # aiosmtpd cannot be given port 0
+    controller = Controller(sink, hostname="127.0.0.1", port=port)
+    controller.start()
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST = "127.0.0.1"
+    settings.EMAIL_PORT = port
+    settings.DEFAULT_FROM_EMAIL = "Abeyance <desk@abeyance.example>"
+    yield sink
+    controller.stop()
+
+
+@pytest.fixture(scope="session")
+def hr() -> Registry:
+    return load(["agents.flows.hr"])
+
+
+def context(key: str = "run/0/c1.0", deadline: float = 5.0) -> ToolContext:
+    return ToolContext(run=RUN, frame="0", call="c1.0", attempt=1, key=key, deadline=deadline)
+
+
+def _application(storage: InMemoryStorage) -> BearerTokenApplication:
+    provider = ScimProvider.from_discovery(
+        load_default_schemas().values(),
+        load_default_resource_types().values(),
+        config=load_default_service_provider_config(),
+    )
+    return BearerTokenApplication(storage, provider, bearer_tokens=[TOKEN])

@@ -1,0 +1,123 @@
+"""The published agents: rows that the web answers from without importing author code."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from django.db import connection, connections
+
+from agents.catalogue import Catalogue, publish
+from agents.models import PublishedAgent
+from agents.registry import Registry
+from runtime.ports import AgentCatalogue, InvalidInput, UnknownAgent
+from tests.agents.test_onboarding import NIA
+
+
+def _rows() -> list[dict[str, object]]:
+    rows = PublishedAgent.objects.order_by("name").values()
+    return [{key: value for key, value in row.items() if key != "published_at"} for row in rows]
+
+
+@pytest.mark.django_db
+def test_what_is_published_is_what_the_worker_has(hr: Registry) -> None:
+    publish(hr)
+    row = PublishedAgent.objects.get(name="hr_onboarding")
+    agent = hr.get("hr_onboarding")
+    assert row.fingerprint == agent.fingerprint
+    assert row.input_schema == agent.input_schema
+    assert row.subagents == ["account_agent"]
+    assert row.steps == list(agent.steps or ())
+    (mail,) = row.tools
+    assert (mail["name"], mail["effect"], mail["risk"], mail["approval"]) == (
+        "send_welcome_mail",
+        "write",
+        "low",
+        False,
+    )
+    assert mail["schema"] == agent.tools[0].schema
+
+
+@pytest.mark.django_db
+def test_publishing_again_changes_nothing_but_the_time(hr: Registry) -> None:
+    publish(hr)
+    before = _rows()
+    publish(hr)
+    assert _rows() == before
+    assert len(before) == 3
+
+
+@pytest.mark.django_db
+def test_a_changed_agent_replaces_its_row(hr: Registry) -> None:
+    publish(hr)
+    PublishedAgent.objects.update(fingerprint="sha256:old", tools=[])
+    publish(hr)
+    row = PublishedAgent.objects.get(name="account_agent")
+    assert row.fingerprint == hr.get("account_agent").fingerprint
+    assert len(row.tools) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_several_workers_may_publish_at_once(hr: Registry) -> None:
+    start = Barrier(4)
+
+    def worker(_: int) -> None:
+        try:
+            for _round in range(5):
+                start.wait(10)
+                publish(hr)
+        finally:
+            connections["default"].close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(worker, range(4)))
+    assert len(_rows()) == 3
+
+
+@pytest.mark.django_db
+def test_the_catalogue_checks_input_against_what_was_published(hr: Registry) -> None:
+    publish(hr)
+    catalogue: AgentCatalogue = Catalogue()
+    catalogue.check_input("hr_onboarding", NIA)
+    with pytest.raises(InvalidInput) as caught:
+        catalogue.check_input("hr_onboarding", {**NIA, "security_level": 9})
+    assert caught.value.field == "input.security_level"
+    with pytest.raises(UnknownAgent, match="no agent named nobody"):
+        catalogue.check_input("nobody", NIA)
+
+
+ASK = """
+import json, sys
+import django
+from django.conf import settings
+settings.DATABASES["default"].update(json.loads(sys.argv[1]))
+django.setup()
+from runtime import ports
+from agents.catalogue import Catalogue
+ports.plug(catalogue=Catalogue())
+ports.catalogue().check_input("hr_onboarding", json.loads(sys.argv[2]))
+foreign = ("agents.flows", "agents.tools", "agents.gateway", "agents.sdk", "pydantic_ai", "scim2_client")
+print(json.dumps([name for name in sys.modules if name.startswith(foreign)]))
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_process_that_only_asks_imports_neither_author_code_nor_models(hr: Registry) -> None:
+    publish(hr)
+    settings = connection.settings_dict
+    where = {key: settings[key] for key in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps(where), json.dumps(NIA)],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []

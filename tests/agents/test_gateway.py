@@ -1,0 +1,223 @@
+"""Model calls: the frame's messages in, an answer or a fault out."""
+
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo
+
+from agents.gateway.messages import to_provider
+from agents.gateway.scripted import Turn, call, say, script, together
+from agents.handlers import Handler
+from agents.registry import Registry
+from agents.sdk import agent, tool
+from agents.spec import AgentSpec
+from runtime.core.events import Proposal
+from runtime.ports import ModelAnswer, ModelFault
+from tests.agents.frames import Frame
+
+Model = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
+
+
+class Question(BaseModel):
+    text: str
+
+
+@tool()
+def look_up(word: str) -> str:
+    """Looks a word up."""
+    return word
+
+
+def _agent(model: Model) -> AgentSpec:
+    helper = agent(
+        name="helper", description="Helps.", instructions="Help.", input=Question, model=_echo
+    )
+    return agent(
+        name="asker",
+        description="Asks.",
+        instructions="Ask well.",
+        input=Question,
+        model=model,
+        tools=[look_up],
+        subagents=[helper],
+    )
+
+
+@script
+def _echo(turn: Turn) -> ModelResponse:
+    return say(turn.input["text"])
+
+
+def _frame(model: Model, text: str = "why?") -> Frame:
+    return Frame(Handler(Registry(agents={"asker": _agent(model)})), "asker", {"text": text})
+
+
+def _fault(frame: Frame, deadline: float = 10.0) -> str:
+    outcome = frame.handler.perform(frame.request(deadline))
+    assert isinstance(outcome, ModelFault), outcome
+    return outcome.error
+
+
+def test_the_model_is_given_instructions_input_tools_and_sub_agents() -> None:
+    seen: dict[str, Any] = {}
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.update(messages=messages, info=info)
+        return say("ok")
+
+    _frame(model, "Zoë?").ask()
+    (request,) = seen["messages"]
+    (part,) = request.parts
+    assert isinstance(part, UserPromptPart)
+    assert part.content == '{"text": "Zoë?"}'
+    assert seen["info"].instructions == "Ask well."
+    tools = {one.name: one.parameters_json_schema for one in seen["info"].function_tools}
+    assert set(tools) == {"look_up", "helper"}
+    assert tools["look_up"]["required"] == ["word"]
+    assert tools["helper"]["required"] == ["text"]
+
+
+def test_the_answer_has_text_calls_usage_and_the_reply_as_json() -> None:
+    frame = _frame(
+        lambda *_: together(
+            say("Let me see."), call("look_up", word="why"), call("helper", text="?")
+        )
+    )
+    answer = frame.ask()
+    assert answer.text == "Let me see."
+    assert answer.calls == (
+        Proposal(tool="look_up", args={"word": "why"}),
+        Proposal(tool="helper", args={"text": "?"}),
+    )
+    assert set(answer.usage) == {"input_tokens", "output_tokens"}
+    assert all(count > 0 for count in answer.usage.values())
+    assert json.loads(json.dumps(answer.reply)) == answer.reply
+
+
+def test_a_reply_goes_back_untouched_and_each_result_under_the_id_of_its_call() -> None:
+    reply = ModelResponse(
+        parts=[
+            ThinkingPart(content="hm", signature="s1gn3d", provider_name="acme"),
+            ToolCallPart(tool_name="look_up", args='{"word": "a"}', tool_call_id="p-7"),
+            TextPart(content="and"),
+            ToolCallPart(tool_name="look_up", args={"word": "b"}, tool_call_id="p-3"),
+        ],
+        provider_response_id="r-1",
+    )
+    replies = [reply, say("done")]
+    seen: list[ModelMessage] = []
+
+    def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        seen[:] = messages
+        return replies.pop(0)
+
+    frame = _frame(model)
+    assert [one.args for one in frame.ask().calls] == [{"word": "a"}, {"word": "b"}]
+    frame.settle(("returned", {"is": 1}), ("failed", "no such word"))
+    frame.messages = json.loads(json.dumps(frame.messages))  # as the journal gives it back
+    frame.ask()
+
+    _, back, results = seen
+    assert back == reply
+    assert isinstance(results, ModelRequest)
+    first, second = results.parts
+    assert isinstance(first, ToolReturnPart)
+    assert isinstance(second, ToolReturnPart)
+    assert (first.tool_call_id, first.outcome, first.content) == ("p-7", "success", {"is": 1})
+    assert (second.tool_call_id, second.outcome, second.content) == (
+        "p-3",
+        "failed",
+        "no such word",
+    )
+
+
+def test_a_denial_tells_the_model_that_a_person_said_no_and_why_word_by_word() -> None:
+    frame = _frame(lambda *_: call("look_up", word="a"))
+    frame.ask()
+    reason = "Not before Monday:\n  see <ticket 7> & ask “Bea”"
+    frame.settle(("denied", reason))
+    *_, results = to_provider(frame.handler.registry.get("asker"), tuple(frame.messages))
+    (part,) = results.parts
+    assert isinstance(part, ToolReturnPart)
+    assert part.outcome == "denied"
+    assert str(part.content).startswith("A person denied this call")
+    assert str(part.content).endswith(reason)
+
+
+def test_a_refused_call_tells_the_model_the_error() -> None:
+    frame = _frame(lambda *_: call("look_up"))
+    frame.ask()
+    frame.settle(("refused", "arguments.word: Field required"))
+    *_, results = to_provider(frame.handler.registry.get("asker"), tuple(frame.messages))
+    (part,) = results.parts
+    assert isinstance(part, ToolReturnPart)
+    assert part.outcome == "failed"
+    assert "arguments.word: Field required" in str(part.content)
+
+
+@pytest.mark.parametrize("args", ["{", '{"word": NaN}', "[" * 100_000, '"word"', "nothing"])
+def test_arguments_that_are_no_json_object_stay_what_the_model_wrote(args: str) -> None:
+    frame = _frame(lambda *_: ModelResponse(parts=[ToolCallPart(tool_name="look_up", args=args)]))
+    (proposal,) = frame.ask().calls
+    assert not isinstance(proposal.args, dict)
+
+
+@pytest.mark.parametrize("args", [None, "", {}])
+def test_no_arguments_are_an_empty_object(args: Any) -> None:
+    frame = _frame(lambda *_: ModelResponse(parts=[ToolCallPart(tool_name="look_up", args=args)]))
+    (proposal,) = frame.ask().calls
+    assert proposal.args == {}
+
+
+def test_whatever_a_model_raises_is_a_fault_with_a_text() -> None:
+    def model(*_: Any) -> ModelResponse:
+        raise KeyError("id\x00\ud800")
+
+    assert _fault(_frame(model)).startswith("KeyError: ")
+
+
+def test_a_reply_that_cannot_be_journaled_is_a_fault() -> None:
+    assert "NUL" in _fault(_frame(lambda *_: say("a\x00b")))
+
+
+def test_an_agent_this_worker_does_not_have_is_a_fault() -> None:
+    frame = _frame(_echo)
+    frame.agent = "nobody"
+    assert "no agent named nobody" in _fault(frame)
+
+
+def test_a_model_that_does_not_answer_is_given_up_at_its_deadline() -> None:
+    answered = threading.Event()
+
+    def model(*_: Any) -> ModelResponse:
+        answered.wait(30)
+        return say("late")
+
+    try:
+        assert "did not answer within 0.05 s" in _fault(_frame(model), deadline=0.05)
+    finally:
+        answered.set()
+
+
+def test_many_threads_share_one_loop() -> None:
+    frames = [_frame(_echo, str(number)) for number in range(50)]
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda frame: frame.handler.perform(frame.request()), frames))
+    texts = [answer.text for answer in answers if isinstance(answer, ModelAnswer)]
+    assert texts == [str(number) for number in range(50)]
+    assert [t.name for t in threading.enumerate()].count("models") == 1

@@ -1,0 +1,245 @@
+"""What the engine is told of calls, and what becomes of tools."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai.messages import ModelResponse
+
+from agents.gateway.scripted import Turn, say, script
+from agents.handlers import Handler
+from agents.registry import Registry
+from agents.sdk import NotDone, ToolContext, ToolError, agent, tool
+from runtime.core.decisions import EffectClass, Risk
+from runtime.core.digest import sha256_of
+from runtime.ports import (
+    CallRejected,
+    EffectHandler,
+    ToolFault,
+    ToolRequest,
+    ToolResult,
+    Unknown,
+    UnknownAgent,
+)
+from tests.agents.frames import RUN
+
+
+class Question(BaseModel):
+    text: str
+
+
+@script
+def silent(_: Turn) -> ModelResponse:
+    return say("")
+
+
+@tool(approval=True, risk="high", effect="idempotent", sentence="Give {name} level {level}")
+def give(name: str, level: int = 1, notes: list[str] | None = None) -> dict[str, Any]:
+    """Gives."""
+    return {"name": name, "level": level, "notes": notes}
+
+
+@tool()
+def whoami(context: ToolContext) -> dict[str, Any]:
+    """Says what it knows of its call."""
+    return {
+        "run": str(context.run),
+        "key": context.key,
+        "attempt": context.attempt,
+        "in_time": 0 < context.remaining() <= context.deadline,
+    }
+
+
+@tool()
+def fail(how: str) -> Any:
+    """Fails in a way."""
+    match how:
+        case "tool error":
+            raise ToolError("there is no such person")
+        case "not done":
+            raise NotDone("the line is dead")
+        case "exit":
+            raise SystemExit(3)
+        case "nul":
+            raise ValueError("a\x00b\ud800")
+        case "object":
+            return object()
+        case "nan":
+            return {"x": [float("nan")]}
+        case "long":
+            return "x" * 70_000
+        case _:
+            raise KeyError(how)
+
+
+@pytest.fixture(scope="module")
+def handler() -> Handler:
+    helper = agent(
+        name="helper", description="Helps.", instructions="Help.", input=Question, model=silent
+    )
+    chief = agent(
+        name="chief",
+        description="Leads.",
+        instructions="Lead.",
+        input=Question,
+        model=silent,
+        tools=[give, whoami, fail],
+        subagents=[helper],
+        steps=["Look", "Leap"],
+    )
+    return Handler(Registry(agents={"chief": chief, "helper": helper}))
+
+
+def _perform(handler: Handler, name: str, args: dict[str, Any], agent: str = "chief") -> Any:
+    return handler.perform(
+        ToolRequest(
+            run=RUN,
+            frame="0",
+            call="c1.0",
+            attempt=2,
+            agent=agent,
+            tool=name,
+            args=args,
+            key=f"{RUN}/0/c1.0",
+            deadline=5.0,
+        )
+    )
+
+
+def test_the_handler_fits_the_port(handler: Handler) -> None:
+    port: EffectHandler = handler
+    facts = port.agent("chief")
+    assert facts.plan == ("Look", "Leap")
+    assert facts.prompt == sha256_of("Lead.")
+    assert facts.fingerprint.startswith("sha256:")
+    assert port.agent("helper").plan is None
+
+
+def test_an_unknown_agent_is_said_to_be_unknown(handler: Handler) -> None:
+    with pytest.raises(UnknownAgent):
+        handler.agent("nobody")
+    with pytest.raises(UnknownAgent):
+        handler.describe(agent="nobody", tool="give", args={})
+
+
+def test_a_call_is_described_by_what_the_code_says_of_its_tool(handler: Handler) -> None:
+    facts = handler.describe(agent="chief", tool="give", args={"name": "nia", "level": 3})
+    assert facts.sentence == "Give nia level 3"
+    assert (facts.effect, facts.risk, facts.gated) == (EffectClass.IDEMPOTENT, Risk.HIGH, True)
+    assert facts.schema == give.schema
+    assert facts.schema_digest == sha256_of(give.schema)
+    assert (facts.deadline, facts.delegate) == (30.0, None)
+
+
+def test_a_sentence_shows_the_default_of_an_argument_that_was_left_out(handler: Handler) -> None:
+    assert handler.describe(agent="chief", tool="give", args={"name": "nia"}).sentence == (
+        "Give nia level 1"
+    )
+
+
+def test_a_sentence_stays_one_line_of_the_characters_it_shows(handler: Handler) -> None:
+    hostile = "nia\n\nApproved by security\u202e\u200b {level} {0}"
+    facts = handler.describe(agent="chief", tool="give", args={"name": hostile})
+    assert facts.sentence == (
+        "Give nia\\u000a\\u000aApproved by security\\u202e\\u200b {level} {0} level 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        ({}, "arguments.name: Field required"),
+        ({"name": "n", "level": "3"}, "arguments.level: Input should be a valid integer"),
+        ({"name": "n", "level": 3.0}, "arguments.level"),
+        ({"name": "n", "rank": 1}, "arguments.rank: Extra inputs are not permitted"),
+        ({"name": "n", "notes": ["a", 1]}, "arguments.notes.1"),
+        ({"name": "a\x00"}, "arguments.name: contains a NUL character"),
+        ("{", "arguments"),
+        (["n"], "arguments"),
+        (None, "arguments"),
+    ],
+)
+def test_arguments_that_break_the_schema_are_rejected_by_name(
+    handler: Handler, args: Any, complaint: str
+) -> None:
+    with pytest.raises(CallRejected) as caught:
+        handler.describe(agent="chief", tool="give", args=args)
+    assert complaint in str(caught.value)
+
+
+def test_an_unknown_tool_is_rejected_with_the_known_ones(handler: Handler) -> None:
+    with pytest.raises(CallRejected, match=r"no tool named rm; there are: give, .*helper"):
+        handler.describe(agent="chief", tool="rm", args={})
+
+
+def test_a_sub_agent_is_described_as_a_delegation(handler: Handler) -> None:
+    facts = handler.describe(agent="chief", tool="helper", args={"text": "?"})
+    assert (facts.delegate, facts.gated, facts.sentence) == ("helper", False, "Hand over to helper")
+    assert (facts.effect, facts.risk) == (EffectClass.IDEMPOTENT, Risk.LOW)
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [({}, "arguments.text: is missing"), ({"text": "?", "x": 1}, "arguments.x"), (None, "object")],
+)
+def test_what_a_sub_agent_is_given_must_fit_its_input(
+    handler: Handler, args: Any, complaint: str
+) -> None:
+    with pytest.raises(CallRejected, match=complaint):
+        handler.describe(agent="chief", tool="helper", args=args)
+
+
+def test_a_tool_runs_with_exactly_the_arguments_of_the_call(handler: Handler) -> None:
+    outcome = _perform(handler, "give", {"name": "nia", "notes": ["a"]})
+    assert outcome == ToolResult(value={"name": "nia", "level": 1, "notes": ["a"]})
+
+
+def test_a_tool_may_know_its_call(handler: Handler) -> None:
+    assert _perform(handler, "whoami", {}) == ToolResult(
+        value={"run": str(RUN), "key": f"{RUN}/0/c1.0", "attempt": 2, "in_time": True}
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome"),
+    [
+        ("tool error", ToolFault(error="there is no such person")),
+        ("not done", ToolFault(error="the line is dead")),
+        ("surprise", Unknown(error="KeyError: 'surprise'")),
+        ("exit", Unknown(error="SystemExit: 3")),
+        ("nul", Unknown(error="ValueError: a\\0b\\ud800")),
+    ],
+)
+def test_only_what_a_tool_raises_on_purpose_is_certain(
+    handler: Handler, how: str, outcome: Any
+) -> None:
+    assert _perform(handler, "fail", {"how": how}) == outcome
+
+
+@pytest.mark.parametrize(
+    ("how", "complaint"),
+    [
+        ("object", "fail ran, but its result is not JSON: result: object is not a JSON type"),
+        ("nan", "fail ran, but its result is not JSON: result.x[0]: not a finite number"),
+        ("long", "fail ran, but its result is 70002 bytes of JSON, at most 65536 are kept"),
+    ],
+)
+def test_a_result_that_cannot_be_kept_is_a_failed_tool(
+    handler: Handler, how: str, complaint: str
+) -> None:
+    assert _perform(handler, "fail", {"how": how}) == ToolFault(error=complaint)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "agent"),
+    [
+        ("give", {"name": 1}, "chief"),
+        ("rm", {}, "chief"),
+        ("helper", {"text": "?"}, "chief"),
+        ("give", {"name": "n"}, "nobody"),
+    ],
+)
+def test_what_goes_wrong_before_the_tool_is_called_is_certain(
+    handler: Handler, name: str, args: dict[str, Any], agent: str
+) -> None:
+    assert isinstance(_perform(handler, name, args, agent), ToolFault)

@@ -1,0 +1,103 @@
+"""What may start an agent: the field and the limit are named, the value never."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from agents import inputs
+from agents.registry import Registry
+from agents.tools.person import EmailAddress, FullName, Username
+from runtime.ports import InvalidInput
+
+NIA: dict[str, Any] = {
+    "full_name": "Nia Okafor",
+    "email": "nia@example.com",
+    "username": "nia.okafor",
+    "security_level": 3,
+}
+
+
+@pytest.fixture
+def schema(hr: Registry) -> dict[str, Any]:
+    return hr.get("hr_onboarding").input_schema
+
+
+@pytest.mark.parametrize("level", [1, 5])
+def test_good_input_passes(schema: dict[str, Any], level: int) -> None:
+    inputs.check(schema, {**NIA, "full_name": "Zoë O’Neill-李", "security_level": level})
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "detail"),
+    [
+        ({"security_level": 6}, "input.security_level", "must be at most 5"),
+        ({"security_level": 0}, "input.security_level", "must be at least 1"),
+        ({"security_level": "3"}, "input.security_level", "must be of type integer"),
+        ({"security_level": 3.0}, "input.security_level", "must be of type integer"),
+        ({"security_level": True}, "input.security_level", "must be of type integer"),
+        ({"email": "nia"}, "input.email", "must be a valid email"),
+        ({"email": "nia@example.com\n"}, "input.email", "must be a valid email"),
+        ({"email": "n@" + "a." * 150 + "a"}, "input.email", "at most 254 characters"),
+        ({"username": "nia okafor"}, "input.username", "must match"),
+        ({"username": "n" * 129}, "input.username", "must have at most 128 characters"),
+        ({"full_name": ""}, "input.full_name", "must have at least 1 characters"),
+        ({"full_name": "Nia\r\nBcc: all@example.com"}, "input.full_name", "must match"),
+        ({"full_name": "n" * 201}, "input.full_name", "must have at most 200 characters"),
+        ({"admin": True}, "input.admin", "is not expected"),
+        ({"full_name": float("nan")}, "input.full_name", "not a finite number"),
+        ({"full_name": "\x00"}, "input.full_name", "NUL"),
+        ({"full_name": "\ud800"}, "input.full_name", "surrogate"),
+        ({"full_name": "x" * 70_000}, "input", "at most 65536"),
+    ],
+)
+def test_the_field_and_the_limit_are_named(
+    schema: dict[str, Any], change: dict[str, Any], field: str, detail: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        inputs.check(schema, {**NIA, **change})
+    assert caught.value.field == field
+    assert detail in caught.value.detail
+
+
+def test_a_missing_field_is_named(schema: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        inputs.check(schema, {key: NIA[key] for key in NIA if key != "email"})
+    assert (caught.value.field, caught.value.detail) == ("input.email", "is missing")
+
+
+@pytest.mark.parametrize("value", [None, [], "text", 3])
+def test_input_that_is_no_object_is_refused(schema: dict[str, Any], value: Any) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        inputs.check(schema, value)
+    assert caught.value.field == "input"
+
+
+def test_input_nested_without_end_is_refused(schema: dict[str, Any]) -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InvalidInput, match="nested deeper than 64"):
+        inputs.check(schema, {**NIA, "full_name": deep})
+
+
+@given(
+    kind=st.sampled_from(
+        [(FullName, "full_name"), (EmailAddress, "email"), (Username, "username")]
+    ),
+    text=st.text(max_size=20) | st.from_regex(r"\A[a-z0-9.@+\n-]{1,12}\n?\Z"),
+)
+def test_web_and_tool_agree_on_what_a_text_may_be(kind: tuple[Any, str], text: str) -> None:
+    adapter: TypeAdapter[str] = TypeAdapter(kind[0])
+    try:
+        adapter.validate_python(text)
+        allowed = "\x00" not in text
+    except ValidationError:
+        allowed = False
+    try:
+        inputs.check({"properties": {kind[1]: adapter.json_schema()}}, {kind[1]: text})
+        assert allowed
+    except InvalidInput:
+        assert not allowed

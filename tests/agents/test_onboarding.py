@@ -1,0 +1,190 @@
+"""The onboarding agents, turn by turn: what they ask for after each result."""
+
+from typing import Any
+
+import pytest
+
+from agents.handlers import Handler
+from agents.registry import Registry
+from runtime.core.decisions import EffectClass
+from runtime.core.events import Proposal
+from runtime.ports import ToolRequest, ToolResult
+from tests.agents.conftest import Directory, Sink
+from tests.agents.frames import RUN, Frame
+
+NIA: dict[str, Any] = {
+    "full_name": "Nia Okafor",
+    "email": "nia@example.com",
+    "username": "nia.okafor",
+    "security_level": 3,
+}
+ACCOUNT = ("returned", {"id": "a-1", "username": "nia.okafor"})
+PRIVILEGES = ("returned", {"username": "nia.okafor", "roles": [{"value": "security-level-3"}]})
+MAIL = ("returned", {"message_id": "<m@example.com>"})
+DENIED = ("denied", "level 3 is for after the trial period")
+
+CREATE = Proposal(
+    tool="create_account",
+    args={"full_name": "Nia Okafor", "email": "nia@example.com", "username": "nia.okafor"},
+)
+SET = Proposal(
+    tool="set_privileges",
+    args={"account_id": "a-1", "username": "nia.okafor", "security_level": 3},
+)
+WELCOME = Proposal(
+    tool="send_welcome_mail",
+    args={"full_name": "Nia Okafor", "email": "nia@example.com", "username": "nia.okafor"},
+)
+
+
+@pytest.fixture
+def handler(hr: Registry) -> Handler:
+    return Handler(hr)
+
+
+def _calls(frame: Frame, *results: tuple[str, Any]) -> tuple[Proposal, ...]:
+    """The calls after these results, each given to the turn after the one before."""
+    answer = frame.ask()
+    for result in results:
+        frame.settle(result)
+        answer = frame.ask()
+    return answer.calls
+
+
+def _last_words(frame: Frame, *results: tuple[str, Any]) -> str:
+    assert _calls(frame, *results) == ()
+    return str(frame.messages[-1]["text"])
+
+
+@pytest.mark.parametrize("agent", ["account_agent", "hr_onboarding_single"])
+def test_the_account_comes_first_and_its_privileges_with_the_id_it_got(
+    handler: Handler, agent: str
+) -> None:
+    assert _calls(Frame(handler, agent, NIA)) == (CREATE,)
+    assert _calls(Frame(handler, agent, NIA), ACCOUNT) == (SET,)
+
+
+def test_the_privileges_wait_for_a_person_and_nothing_else_does(handler: Handler) -> None:
+    def gated(agent: str, proposal: Proposal) -> bool:
+        return handler.describe(agent=agent, tool=proposal.tool, args=proposal.args).gated
+
+    assert gated("account_agent", SET)
+    assert gated("hr_onboarding_single", SET)
+    assert not gated("account_agent", CREATE)
+    assert not gated("hr_onboarding", WELCOME)
+
+
+def test_a_reviewer_reads_who_gets_which_level(handler: Handler) -> None:
+    facts = handler.describe(agent="account_agent", tool=SET.tool, args=SET.args)
+    assert facts.sentence == "Give nia.okafor security level 3"
+
+
+def test_only_the_mail_may_never_be_repeated(handler: Handler) -> None:
+    effects = {
+        proposal.tool: handler.describe(
+            agent="hr_onboarding_single", tool=proposal.tool, args=proposal.args
+        ).effect
+        for proposal in (CREATE, SET, WELCOME)
+    }
+    assert effects == {
+        "create_account": EffectClass.IDEMPOTENT,
+        "set_privileges": EffectClass.IDEMPOTENT,
+        "send_welcome_mail": EffectClass.WRITE,
+    }
+
+
+def test_every_agent_declares_its_steps(handler: Handler) -> None:
+    for name in handler.registry.agents:
+        assert handler.agent(name).plan
+
+
+def test_the_hr_agent_hands_the_account_over_with_its_whole_input(handler: Handler) -> None:
+    (proposal,) = _calls(Frame(handler, "hr_onboarding", NIA))
+    assert proposal == Proposal(tool="account_agent", args=NIA)
+    facts = handler.describe(agent="hr_onboarding", tool=proposal.tool, args=proposal.args)
+    assert facts.delegate == "account_agent"
+
+
+def test_both_levels_go_on_after_the_approval(handler: Handler) -> None:
+    said = _last_words(Frame(handler, "account_agent", NIA), ACCOUNT, PRIVILEGES)
+    assert said == "The account nia.okafor was made with security level 3."
+    assert _calls(Frame(handler, "hr_onboarding", NIA), ("returned", said)) == (WELCOME,)
+    last = _last_words(Frame(handler, "hr_onboarding", NIA), ("returned", said), MAIL)
+    assert last == f"{said} The welcome mail went to nia@example.com."
+
+
+def test_denied_privileges_are_not_asked_for_again_and_the_last_words_say_why(
+    handler: Handler,
+) -> None:
+    said = _last_words(Frame(handler, "account_agent", NIA), ACCOUNT, DENIED)
+    assert "its privileges were denied: level 3 is for after the trial period" in said
+    assert _calls(Frame(handler, "hr_onboarding", NIA), ("returned", said)) == (WELCOME,)
+    assert said in _last_words(Frame(handler, "hr_onboarding", NIA), ("returned", said), MAIL)
+
+
+def test_the_single_agent_takes_a_denial_the_same_way(handler: Handler) -> None:
+    assert _calls(Frame(handler, "hr_onboarding_single", NIA), ACCOUNT, DENIED) == (WELCOME,)
+    last = _last_words(Frame(handler, "hr_onboarding_single", NIA), ACCOUNT, DENIED, MAIL)
+    assert "denied: level 3 is for after the trial period. The welcome mail went" in last.replace(
+        "period The", "period. The"
+    )
+
+
+def test_without_an_account_there_are_no_privileges_and_no_mail(handler: Handler) -> None:
+    taken = ("failed", "the username nia.okafor is taken")
+    said = _last_words(Frame(handler, "account_agent", NIA), taken)
+    assert said == "No account was made for nia.okafor: the username nia.okafor is taken"
+    assert _last_words(Frame(handler, "hr_onboarding", NIA), ("returned", said)) == said
+    assert _last_words(Frame(handler, "hr_onboarding_single", NIA), taken) == said
+
+
+def test_a_sub_agent_that_fails_leaves_no_mail_either(handler: Handler) -> None:
+    said = _last_words(Frame(handler, "hr_onboarding", NIA), ("failed", "the model is away"))
+    assert said == "No account was made: the model is away"
+
+
+def test_privileges_that_cannot_be_set_and_a_mail_that_cannot_go_are_told(handler: Handler) -> None:
+    last = _last_words(
+        Frame(handler, "hr_onboarding_single", NIA),
+        ACCOUNT,
+        ("failed", "the directory refused: no"),
+        ("failed", "the mail server refused the mail: no"),
+    )
+    assert "its privileges could not be set: the directory refused: no" in last
+    assert "The welcome mail was not sent: the mail server refused the mail: no" in last
+
+
+def test_a_script_says_the_same_to_the_same_messages(handler: Handler) -> None:
+    one, other = (Frame(handler, "account_agent", NIA) for _ in range(2))
+    assert _calls(one, ACCOUNT, DENIED) == _calls(other, ACCOUNT, DENIED)
+    assert one.messages[-1]["text"] == other.messages[-1]["text"]
+
+
+def test_the_whole_way_on_real_servers(handler: Handler, directory: Directory, sink: Sink) -> None:
+    frame = Frame(handler, "hr_onboarding_single", NIA)
+    for turn, proposal in enumerate((CREATE, None, WELCOME), start=1):
+        (wanted,) = frame.ask().calls
+        assert proposal in (None, wanted)
+        outcome = handler.perform(
+            ToolRequest(
+                run=RUN,
+                frame="0",
+                call=f"c{turn}.0",
+                attempt=1,
+                agent="hr_onboarding_single",
+                tool=wanted.tool,
+                args=wanted.args,
+                key=f"{RUN}/0/c{turn}.0",
+                deadline=10.0,
+            )
+        )
+        assert isinstance(outcome, ToolResult), outcome
+        frame.settle(("returned", outcome.value))
+    assert frame.ask().text == (
+        "The account nia.okafor was made with security level 3. "
+        "The welcome mail went to nia@example.com."
+    )
+    (account,) = directory.accounts()
+    assert [role.value for role in account.roles] == ["security-level-3"]
+    (mail,) = sink.mails
+    assert mail["To"] == "nia@example.com"

@@ -1,0 +1,243 @@
+"""What authors may write, and what they are told at once when it cannot work."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from agents.errors import DefinitionError
+from agents.gateway.scripted import Turn, say, script
+from agents.sdk import ToolContext, agent, tool
+from runtime.core.decisions import EffectClass, Risk
+
+
+class Greeting(TypedDict):
+    text: str
+
+
+class Input(BaseModel):
+    name: str
+
+
+@script
+def silent(_: Turn) -> Any:
+    return say("")
+
+
+@tool(effect="idempotent", approval=True, risk="high", sentence="Greet {name} {times} times")
+def greet(
+    context: ToolContext, name: str, times: int = 1, tone: Literal["warm", "dry"] = "warm"
+) -> Greeting:
+    """Greets somebody."""
+    return {"text": f"{name} {times} {tone} {context.key}"}
+
+
+def test_a_tool_says_of_itself_what_its_signature_says() -> None:
+    assert greet.name == "greet"
+    assert greet.description == "Greets somebody."
+    assert (greet.effect, greet.risk, greet.approval) == (
+        EffectClass.IDEMPOTENT,
+        Risk.HIGH,
+        True,
+    )
+    assert greet.deadline == 30.0
+    assert greet.defaults == {"times": 1, "tone": "warm"}
+
+
+def test_the_schema_has_the_arguments_without_the_context_and_forbids_others() -> None:
+    assert list(greet.schema["properties"]) == ["name", "times", "tone"]
+    assert greet.schema["required"] == ["name"]
+    assert greet.schema["properties"]["times"]["default"] == 1
+    assert greet.schema["additionalProperties"] is False
+
+
+def test_a_tool_that_says_nothing_of_its_effect_is_a_write_without_approval() -> None:
+    @tool()
+    def act() -> None:
+        """Acts."""
+
+    assert (act.effect, act.risk, act.approval) == (EffectClass.WRITE, Risk.LOW, False)
+    assert act.sentence == "Call act"
+
+
+def test_a_tool_without_a_sentence_lists_its_arguments() -> None:
+    @tool()
+    def act(schema: str, copy: int) -> None:
+        """Acts, with argument names that a model class would stumble over."""
+
+    assert act.sentence == "Call act with schema {schema}, copy {copy}"
+
+
+class NotJsonAtAll:
+    pass
+
+
+def _takes_a_class(x: NotJsonAtAll) -> None:
+    """Acts."""
+
+
+def _takes_a_function(x: Callable[[], int]) -> None:
+    """Acts."""
+
+
+def _untyped(x) -> None:  # type: ignore[no-untyped-def]
+    """Acts."""
+
+
+def _any_number(*x: int) -> None:
+    """Acts."""
+
+
+def _any_name(**x: int) -> None:
+    """Acts."""
+
+
+def _late_context(x: int, context: ToolContext) -> None:
+    """Acts."""
+
+
+def _endless_default(x: float = float("inf")) -> None:
+    """Acts."""
+
+
+def _returns_a_moment() -> datetime:  # type: ignore[empty-body]
+    """Acts."""
+
+
+def _returns_a_tuple() -> dict[str, tuple[int, int]]:  # type: ignore[empty-body]
+    """Acts."""
+
+
+def _undocumented() -> None:
+    pass
+
+
+async def _awaited() -> None:
+    """Acts."""
+
+
+def _unknown_type(x: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821
+    """Acts."""
+
+
+@pytest.mark.parametrize(
+    ("function", "complaint"),
+    [
+        (_takes_a_class, "argument x has no JSON form"),
+        (_takes_a_function, "argument x has no JSON form"),
+        (_untyped, "argument x has no type"),
+        (_any_number, "argument x cannot be given by name"),
+        (_any_name, "argument x cannot be given by name"),
+        (_late_context, "the context must be the first parameter"),
+        (_endless_default, "the default of x: not a finite number"),
+        (_returns_a_moment, "returns <class 'datetime.datetime'>, which is not JSON"),
+        (_returns_a_tuple, "which is not JSON"),
+        (_undocumented, "say in a docstring"),
+        (_awaited, "is async"),
+        (_unknown_type, "a type is not known"),
+    ],
+)
+def test_what_is_not_json_fails_at_registration(
+    function: Callable[..., Any], complaint: str
+) -> None:
+    function.__name__ = "act"
+    with pytest.raises(DefinitionError, match=complaint) as caught:
+        tool()(function)
+    assert "tool act" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "complaint"),
+    [
+        ("Greet {who}", "names who, no argument"),
+        ("Greet {x.__class__}", "not the bare name"),
+        ("Greet {x!r}", "not the bare name"),
+        ("Greet {x:>9}", "not the bare name"),
+        ("Greet {}", "not the bare name"),
+        ("Greet {x", "cannot be read"),
+    ],
+)
+def test_a_sentence_may_only_name_arguments(sentence: str, complaint: str) -> None:
+    def act(x: int) -> None:
+        """Acts."""
+
+    with pytest.raises(DefinitionError, match=complaint):
+        tool(sentence=sentence)(act)
+
+
+@pytest.mark.parametrize(("option", "value"), [("effect", "maybe"), ("risk", "huge")])
+def test_an_unknown_effect_or_risk_is_refused_with_the_known_ones(option: str, value: str) -> None:
+    def act() -> None:
+        """Acts."""
+
+    with pytest.raises(DefinitionError, match=f"'{value}' is not one of"):
+        tool(**{option: value})(act)  # type: ignore[arg-type]
+
+
+def test_an_agent_forbids_input_it_does_not_name() -> None:
+    spec = agent(name="a", description="A.", instructions="Do.", input=Input, model=silent)
+    assert spec.input_schema["additionalProperties"] is False
+    assert spec.steps is None
+
+
+def test_two_hands_of_an_agent_cannot_have_one_name() -> None:
+    child = agent(name="greet", description="A.", instructions="Do.", input=Input, model=silent)
+    with pytest.raises(DefinitionError, match=r"agent a: two of its .* named greet"):
+        agent(
+            name="a",
+            description="A.",
+            instructions="Do.",
+            input=Input,
+            model=silent,
+            tools=[greet],
+            subagents=[child],
+        )
+
+
+@pytest.mark.parametrize("name", ["", "Greeter", "two words", "../etc", "a" * 65])
+def test_a_name_is_an_identifier_in_lower_case(name: str) -> None:
+    with pytest.raises(DefinitionError, match="lower case"):
+        agent(name=name, description="A.", instructions="Do.", input=Input, model=silent)
+
+
+def _agent(**changes: Any) -> str:
+    given: dict[str, Any] = {
+        "name": "a",
+        "description": "A.",
+        "instructions": "Do.",
+        "input": Input,
+        "model": silent,
+        "tools": [greet],
+    }
+    return agent(**{**given, **changes}).fingerprint
+
+
+def _greet_with(**changes: Any) -> Any:
+    terms: dict[str, Any] = {"effect": "idempotent", "approval": True, "risk": "high"}
+    return tool(**{**terms, **changes})(greet.function)
+
+
+def test_the_fingerprint_changes_with_everything_that_may_change_what_the_agent_does() -> None:
+    child = agent(name="c", description="A.", instructions="Do.", input=Input, model=silent)
+
+    @script
+    def other(_: Turn) -> Any:
+        return say("other")
+
+    variants = [
+        _agent(),
+        _agent(instructions="Do not."),
+        _agent(model=other),
+        _agent(tools=[]),
+        _agent(tools=[_greet_with(effect="write")]),
+        _agent(tools=[_greet_with(risk="low")]),
+        _agent(tools=[_greet_with(approval=False)]),
+        _agent(subagents=[child]),
+    ]
+    assert len(set(variants)) == len(variants)
+    assert _agent() == _agent(steps=["one"])
+    assert all(variant.startswith("sha256:") for variant in variants)
