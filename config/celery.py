@@ -6,7 +6,6 @@ or late. The settings keep a hint cheap, and keep a broken broker from holding a
 
 import os
 from typing import Any
-from urllib.parse import urlsplit
 
 import celery
 from celery import signals
@@ -17,8 +16,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 def broker_url(redis_url: str) -> str:
     """The broker's address as kombu writes it: redis-py says unix:// for a socket, kombu redis+socket://."""
-    parts = urlsplit(redis_url)
-    return parts._replace(scheme="redis+socket").geturl() if parts.scheme == "unix" else redis_url
+    socket = redis_url.removeprefix("unix://")
+    return redis_url if socket == redis_url else f"redis+socket://{socket}"
 
 
 app = celery.Celery("abeyance")
