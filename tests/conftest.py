@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 from django.db import connections
+from kombu import pools
 
 from config import celery, env
 from config.local import accounts, broker, postgres, programs
@@ -129,3 +130,5 @@ def pytest_configure(config: pytest.Config) -> None:
 def _use_broker(url: str) -> None:
     settings.REDIS_URL = url
     celery.app.conf.broker_url = celery.broker_url(url)
+    pools.reset()  # or producers of the broker before are used again
+    celery.app.amqp._producer_pool = celery.app._pool = None
