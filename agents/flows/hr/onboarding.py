@@ -44,7 +44,7 @@ def onboard_by_delegation(turn: Turn) -> ModelResponse:
         return call("account_agent", **turn.input)
     sentence = str(account.content)
     if not account.ok:
-        return say(f"{NO_ACCOUNT}: {account.why}")
+        return say(f"{NO_ACCOUNT}: {_why(account)}")
     if sentence.startswith(NO_ACCOUNT):
         return say(sentence)
     return _mail_step(turn) or say(f"{sentence} {_mail_sentence(turn)}")
@@ -168,4 +168,6 @@ def _mail_sentence(turn: Turn) -> str:
 
 
 def _why(result: Result | None) -> str:
-    return "it was never tried" if result is None else result.why
+    """The reason as it was given, as the end of a sentence."""
+    reason = "it was never tried" if result is None else result.why
+    return reason if reason.endswith((".", "!", "?")) else f"{reason}."
