@@ -3,7 +3,7 @@
 A script sees what any model would see and answers in the same types, through the same gateway::
 
     @script
-    def greeter(turn: Turn) -> ModelResponse:
+    def greeter(turn: Turn) -> Reply:
         mail = turn.result("send_mail")
         if mail is None:
             return call("send_mail", to=turn.input["email"])
@@ -29,7 +29,8 @@ from pydantic_ai.models.function import AgentInfo
 
 from agents.gateway.messages import DENIED, REFUSED
 
-Script = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
+Reply = ModelResponse
+Script = Callable[[list[ModelMessage], AgentInfo], Reply]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,27 +67,27 @@ class Turn:
         return next((result for result in reversed(self.results) if result.tool == tool), None)
 
 
-def script(play: Callable[[Turn], ModelResponse]) -> Script:
+def script(play: Callable[[Turn], Reply]) -> Script:
     """Make the model of an agent of a function that says what to do next."""
 
     @functools.wraps(play)
-    def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    def model(messages: list[ModelMessage], _: AgentInfo) -> Reply:
         return play(_turn(messages))
 
     return model
 
 
-def say(text: str) -> ModelResponse:
+def say(text: str) -> Reply:
     """Answer, and be done."""
     return ModelResponse(parts=[TextPart(content=text)])
 
 
-def call(tool: str, **args: Any) -> ModelResponse:
+def call(tool: str, **args: Any) -> Reply:
     """Call a tool, or hand over to a sub-agent."""
     return ModelResponse(parts=[ToolCallPart(tool_name=tool, args=args)])
 
 
-def together(*replies: ModelResponse) -> ModelResponse:
+def together(*replies: Reply) -> Reply:
     """Several calls in one turn, or a call with a word of why."""
     return ModelResponse(parts=[part for reply in replies for part in reply.parts])
 

@@ -9,9 +9,8 @@ Without an account there are no privileges and no mail.
 """
 
 from pydantic import BaseModel
-from pydantic_ai.messages import ModelResponse
 
-from agents.gateway.scripted import Result, Turn, call, say, script
+from agents.gateway.scripted import Reply, Result, Turn, call, say, script
 from agents.sdk import agent
 from agents.tools.directory import create_account, set_privileges
 from agents.tools.mail import send_welcome_mail
@@ -31,13 +30,13 @@ NO_ACCOUNT = "No account was made"
 
 
 @script
-def make_account(turn: Turn) -> ModelResponse:
+def make_account(turn: Turn) -> Reply:
     """Plays account_agent: the account, then its privileges, then a sentence for whoever asked."""
     return _account_step(turn) or say(_account_sentence(turn))
 
 
 @script
-def onboard_by_delegation(turn: Turn) -> ModelResponse:
+def onboard_by_delegation(turn: Turn) -> Reply:
     """Plays hr_onboarding: the account is somebody else's work, the mail is its own."""
     account = turn.result("account_agent")
     if account is None:
@@ -51,7 +50,7 @@ def onboard_by_delegation(turn: Turn) -> ModelResponse:
 
 
 @script
-def onboard_alone(turn: Turn) -> ModelResponse:
+def onboard_alone(turn: Turn) -> Reply:
     """Plays hr_onboarding_single: the same steps without another agent."""
     if (step := _account_step(turn)) is not None:
         return step
@@ -112,7 +111,7 @@ hr_onboarding_single = agent(
 )
 
 
-def _account_step(turn: Turn) -> ModelResponse | None:
+def _account_step(turn: Turn) -> Reply | None:
     """The next call it takes to have the account, None when there is nothing left to call."""
     person, account = turn.input, turn.result("create_account")
     if account is None:
@@ -132,7 +131,7 @@ def _account_step(turn: Turn) -> ModelResponse | None:
     return None
 
 
-def _mail_step(turn: Turn) -> ModelResponse | None:
+def _mail_step(turn: Turn) -> Reply | None:
     if turn.result("send_welcome_mail") is not None:
         return None
     person = turn.input
