@@ -88,6 +88,7 @@ def _page(
         "arguments": arguments(shown.args, shown.schema),
         "effect": _EFFECTS.get(shown.effect, shown.effect),
         "outlook": runs.outlook(progress, frame=shown.frame, call=shown.call),
+        "call": progress.call(shown.frame, shown.call),
         "progress": progress,
         "problem": problem,
         "stale": isinstance(problem, DigestMismatch),

@@ -190,7 +190,7 @@ class _Fold:
         call.decided_by, call.note = event.by, event.reason
         denied = event.verdict is Verdict.DENY
         call.state = CallState.DENIED if denied else CallState.ADMITTED
-        said = {"verdict": event.verdict.value, "tool": call.tool, "reason": event.reason}
+        said = f"Denied {call.tool}: {event.reason}" if denied else f"Approved {call.tool}"
         self._say(frame, "decision", event.by, said)
 
     def _fault(self, frame: _Frame, call: _Call, state: CallState, error: str) -> None:

@@ -101,3 +101,8 @@ class Progress:
             frame = stack.pop()
             yield frame
             stack.extend(call.child for call in reversed(frame.calls) if call.child)
+
+    def call(self, frame: str, call: str) -> CallView | None:
+        """One call, None if the journal does not say anything of it."""
+        found = (c for f in self.frames() if f.id == frame for c in f.calls if c.id == call)
+        return next(found, None)

@@ -48,22 +48,22 @@ _STATUS = {
 
 @register.filter
 def visible(value: Any) -> SafeString:
-    """Escaped text in which every character that draws nothing, or moves others, is written as its code point.
+    """Escaped text in which every character that draws nothing, or moves others, is its code point.
 
     Line breaks inside the text stay, for CSS to keep; blanks at either end are written out too.
     """
     text = value if isinstance(value, str) else as_json(value)
-    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
-    marks: list[tuple[str, str, str, str]] = []
-    start = 0
-    for index, char in enumerate(text):
-        if _shows(char) and (first <= index < last or not char.isspace()):
-            continue
-        code = f"U+{ord(char):04X}"
-        marks.append((text[start:index], _name(char), code, "\n" if char == "\n" else ""))
-        start = index + 1
-    marked = format_html_join("", '{}<span class="cp" title="{}">⟦{}⟧</span>{}', marks)
-    return format_html("{}{}", marked, text[start:])
+    marks, rest = _marks(text)
+    rows = [(before, _name(char), _code(char), _break(char)) for before, char in marks]
+    marked = format_html_join("", '{}<span class="cp" title="{}">{}</span>{}', rows)
+    return format_html("{}{}", marked, rest)
+
+
+@register.filter
+def marked(value: str) -> str:
+    """As `visible`, for places that hold no elements: the title of a page. Not yet escaped."""
+    marks, rest = _marks(value)
+    return "".join(before + _code(char) for before, char in marks) + rest
 
 
 @register.filter
@@ -120,6 +120,27 @@ def status_badge(status: str) -> str:
     """A run's status in words."""
     symbol, tone, words = _STATUS.get(status, ("dot", "", status))
     return format_html('<span class="badge {}">{}{}</span>', tone, icon(symbol), words)
+
+
+def _marks(text: str) -> tuple[list[tuple[str, str]], str]:
+    """The characters to mark, each with the text since the one before, and the text after the last."""
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    found: list[tuple[str, str]] = []
+    start = 0
+    for index, char in enumerate(text):
+        if _shows(char) and (first <= index < last or not char.isspace()):
+            continue
+        found.append((text[start:index], char))
+        start = index + 1
+    return found, text[start:]
+
+
+def _code(char: str) -> str:
+    return f"⟦U+{ord(char):04X}⟧"
+
+
+def _break(char: str) -> str:
+    return char if char == "\n" else ""
 
 
 def _shows(char: str) -> bool:

@@ -6,11 +6,12 @@ from uuid import UUID
 
 from django.db import transaction
 
+from approvals.actions import decide
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from runtime import engine
 from runtime.advance import Bench, advance
-from runtime.core.decisions import EffectClass, Risk
+from runtime.core.decisions import EffectClass, Risk, Verdict
 from runtime.core.digest import sha256_of
 from runtime.executor import Executor
 from runtime.heartbeat import Heartbeat
@@ -106,6 +107,31 @@ class Office:
             ).run
         self.advance(run)
         return run
+
+    def ask_twice(self) -> None:
+        """From now on account_agent asks for two gated calls in one turn."""
+        level = ("set_privileges", {"username": "grace", "security_level": 1})
+        other = ("set_privileges", {"username": "linus", "security_level": 2})
+        self.effects.agents["account_agent"] = turns(ask(level, other), say("Both are ready."))
+
+    def in_doubt(self) -> UUID:
+        """A run of Ada's whose approved privileges are set, and whose mail is lost on the way."""
+        self.effects.tools["send_welcome_mail"] = LOST
+        run = self.start()
+        self.approve(run)
+        return run
+
+    def approve(self, run: UUID) -> Run:
+        """As Bea, and take the run further."""
+        request = self.request(run)
+        decide(
+            request=request.id,
+            verdict=Verdict.APPROVE,
+            digest=request.request_digest,
+            reason="",
+            actor=Actor(person="bea"),
+        )
+        return self.advance(run)
 
     def advance(self, run: UUID) -> Run:
         advance(run, self.bench)

@@ -1,21 +1,124 @@
-"""The page of one approval, and the two decisions it can send."""
+"""The page of one approval: what would happen, what surrounds it, and who may read and decide it."""
 
 from uuid import UUID, uuid4
 
 from django.test import Client
+from pytest_django import DjangoAssertNumQueries
 
 from approvals.models import Request
-from runtime.core.continuation import CallState
-from runtime.models import Gate, Run
 from tests.desk.office import Office
 
 
-def test_says_what_will_happen_with_every_argument_and_its_type(
+def _page(client: Client, request: Request) -> str:
+    response = client.get(f"/a/{request.id}/")
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_shows_every_argument_whole_with_its_type(bea: Client, office: Office) -> None:
+    long = "word " * 2_000 + "end"
+    run = office.start(args={"username": "grace", "security_level": 5, "note": long})
+    page = _page(bea, office.request(run))
+    assert "Set the privileges of grace to 5" in page
+    assert "integer · 1 to 5" in page
+    assert long in page
+    assert "Medium risk" in page
+
+
+def test_names_an_argument_that_is_left_to_its_default(
     bea: Client, office: Office, suspended: UUID
 ) -> None:
-    page = bea.get(f"/a/{office.request(suspended).id}/").content.decode()
-    assert "Set the privileges of grace to 3" in page
-    assert "integer · 1 to 5" in page
-    assert "Medium risk" in page
-    assert "not given" in page  # the argument the model left to its default
-    print(page)
+    page = _page(bea, office.request(suspended))
+    assert "not given; the tool's default is" in page
+
+
+def test_shows_the_path_from_root_to_leaf(bea: Client, office: Office, suspended: UUID) -> None:
+    page = _page(bea, office.request(suspended))
+    agents = [page.index(f"<bdi>{name}</bdi>") for name in ("hr_onboarding", "account_agent")]
+    assert agents == sorted(agents)
+
+
+def test_says_what_was_done_and_what_comes_next(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    page = _page(bea, office.request(suspended))
+    done, following = page.index("Already done"), page.index("What comes next")
+    assert done < page.index("<bdi>create_account</bdi>", done) < following
+    assert page.index("Create the account") > following
+    assert "<bdi>hr_onboarding</bdi> has not declared its steps" in page
+
+
+def test_shows_the_other_open_call_of_the_turn(bea: Client, office: Office) -> None:
+    office.ask_twice()
+    run = office.start()
+    first = Request.objects.filter(run=run).order_by("call")[0]
+    page = _page(bea, first)
+    around = page[page.index("Also open in this run") : page.index("What comes next")]
+    assert "waiting for a person" in around
+    assert "No other call" not in around
+
+
+def test_folds_the_conversation_and_says_who_wrote_it(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    page = _page(bea, office.request(suspended))
+    assert "<details" in page
+    assert "written by the agent" in page
+    assert page.index("What will happen") < page.index("Conversation")
+
+
+def test_hostile_arguments_are_text_and_hidden_characters_are_shown(
+    bea: Client, office: Office
+) -> None:
+    hostile = {"username": "<script>alert(1)</script>\u202egrace\u200b", "security_level": 1}
+    page = _page(bea, office.request(office.start(args=hostile)))
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "\u202e" not in page
+    assert "\u200b" not in page
+    assert "⟦U+202E⟧" in page
+
+
+def test_offers_deny_before_approve_and_a_reason(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    page = _page(bea, office.request(suspended))
+    assert page.index("/deny/") < page.index("/approve/")
+    assert 'name="reason"' in page
+    assert page.count(office.request(suspended).request_digest) == 2
+
+
+def test_the_requester_reads_it_and_hears_why_she_may_not_decide(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    page = _page(ada, office.request(suspended))
+    assert "You may read this, but not decide it" in page
+    assert "/approve/" not in page
+
+
+def test_is_not_there_for_somebody_without_rights(
+    cyril: Client, office: Office, suspended: UUID
+) -> None:
+    request = office.request(suspended)
+    assert cyril.get(f"/a/{request.id}/").status_code == 404
+    for verdict in ("approve", "deny"):
+        answer = cyril.post(
+            f"/a/{request.id}/{verdict}/", {"digest": request.request_digest, "reason": "no"}
+        )
+        assert answer.status_code == 404
+    request.refresh_from_db()
+    assert request.status == "pending"
+
+
+def test_an_unknown_approval_is_not_found(bea: Client) -> None:
+    assert bea.get(f"/a/{uuid4()}/").status_code == 404
+
+
+def test_reads_a_fixed_number_of_rows_however_long_the_run_is(
+    bea: Client,
+    office: Office,
+    suspended: UUID,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    with django_assert_max_num_queries(8):
+        _page(bea, office.request(suspended))

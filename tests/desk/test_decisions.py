@@ -1,0 +1,126 @@
+"""Deciding on the page: forms, their refusals, and what happens afterwards."""
+
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.test import Client
+
+from approvals.models import AuditEntry
+from runtime.models import Run
+from tests.cast import Cast
+from tests.desk.office import Office
+
+
+def _send(client: Client, office: Office, run: UUID, verdict: str, **form: str) -> HttpResponse:
+    request = office.request(run)
+    form = {"digest": request.request_digest, **form}
+    return client.post(f"/a/{request.id}/{verdict}/", form)  # type: ignore[return-value]
+
+
+def test_approving_lets_the_run_go_on_and_shows_who_decided(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    answer = _send(bea, office, suspended, "approve")
+    assert answer.status_code == 302
+    assert "Approved by <bdi>bea</bdi>" in bea.get(answer["Location"]).content.decode()
+    assert office.advance(suspended).status == Run.Status.COMPLETED
+    page = bea.get(answer["Location"]).content.decode()
+    assert "Where it stands now: done" in page
+
+
+def test_denying_tells_the_agent_the_reason_word_for_word(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    answer = _send(bea, office, suspended, "deny", reason="Ask her lead first.\r\nThen again.")
+    page = bea.get(answer["Location"]).content.decode()
+    assert "Denied by <bdi>bea</bdi>" in page
+    assert "Ask her lead first.\nThen again." in page
+    office.advance(suspended)
+    assert "Ask her lead first.\nThen again." in _heard(office, "c2.0")
+    assert "set_privileges" not in [call.tool for call in office.effects.calls]
+
+
+def test_denying_without_a_reason_is_refused(bea: Client, office: Office, suspended: UUID) -> None:
+    answer = _send(bea, office, suspended, "deny", reason="   ")
+    assert answer.status_code == 422
+    assert "is required to deny" in answer.content.decode()
+    assert office.request(suspended).status == "pending"
+
+
+def test_a_refused_reason_is_kept_in_the_form(bea: Client, office: Office, suspended: UUID) -> None:
+    long = "because " * 300
+    answer = _send(bea, office, suspended, "deny", reason=long)
+    assert answer.status_code == 422
+    assert long in answer.content.decode()
+
+
+def test_two_clicks_are_one_decision(bea: Client, office: Office, suspended: UUID) -> None:
+    first = _send(bea, office, suspended, "approve")
+    second = _send(bea, office, suspended, "approve")
+    assert (first.status_code, second.status_code) == (302, 302)
+    assert first["Location"] == second["Location"]
+    assert AuditEntry.objects.filter(run=suspended, act="approved").count() == 1
+
+
+def test_whoever_comes_second_learns_who_was_first(
+    bea: Client, admin: Client, office: Office, cast: Cast
+) -> None:
+    run = office.start(requester="admin")
+    ada = Client()
+    ada.force_login(cast.ada)
+    _send(bea, office, run, "approve")
+    answer = _send(ada, office, run, "deny", reason="my own words")
+    assert answer.status_code == 409
+    page = answer.content.decode()
+    assert "<bdi>bea</bdi> was first" in page
+    assert "my own words" in page
+    assert office.request(run).status == "approved"
+
+
+def test_a_second_thought_is_no_second_click(bea: Client, office: Office, suspended: UUID) -> None:
+    _send(bea, office, suspended, "approve")
+    assert _send(bea, office, suspended, "deny", reason="no").status_code == 409
+
+
+def test_a_changed_request_is_shown_again_and_not_decided(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    answer = _send(bea, office, suspended, "approve", digest="sha256:another")
+    assert answer.status_code == 409
+    page = answer.content.decode()
+    assert "the request changed while you were reading" in page
+    assert office.request(suspended).request_digest in page
+    assert office.request(suspended).status == "pending"
+
+
+def test_the_requester_is_refused_with_the_reason(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    answer = _send(ada, office, suspended, "approve")
+    assert answer.status_code == 403
+    assert "Nobody decides on a run that they started" in answer.content.decode()
+    assert office.request(suspended).status == "pending"
+
+
+def test_a_get_never_decides(bea: Client, office: Office, suspended: UUID) -> None:
+    request = office.request(suspended)
+    for verdict in ("approve", "deny"):
+        path = f"/a/{request.id}/{verdict}/"
+        assert bea.get(path, {"digest": request.request_digest}).status_code == 405
+    assert office.request(suspended).status == "pending"
+
+
+def test_a_form_from_elsewhere_is_refused(office: Office, suspended: UUID, cast: Cast) -> None:
+    stranger = Client(enforce_csrf_checks=True)
+    stranger.force_login(cast.bea)
+    answer = _send(stranger, office, suspended, "approve")
+    assert answer.status_code == 403
+    assert "This form is too old" in answer.content.decode()
+    assert office.request(suspended).status == "pending"
+
+
+def _heard(office: Office, call: str) -> str:
+    """What account_agent's model was told of this call."""
+    last = [request for request in office.effects.models if request.agent == "account_agent"][-1]
+    told = [m["results"] for m in last.messages if m["role"] == "results"]
+    return next(str(r["content"]) for results in told for r in results if r["call"] == call)
