@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -13,6 +14,7 @@ from config.local import children
 from config.local.accounts import Account, give
 from config.local.errors import DidNotStart
 
+PATIENCE = 20.0
 _SOCKET = "broker.sock"
 
 
@@ -31,8 +33,10 @@ class Broker:
         return f"unix://{self.socket / _SOCKET}"
 
 
-def start(broker: Broker, log: IO[bytes] | int) -> subprocess.Popen[bytes]:
-    """Start the server and wait until it answers."""
+def start(
+    broker: Broker, log: IO[bytes] | int, pause: Callable[[float], None] = time.sleep
+) -> subprocess.Popen[bytes]:
+    """Start the server and wait until it answers, calling `pause` between looks."""
     if not broker.data.exists():
         broker.data.mkdir(mode=0o700)
         give(broker.account, [broker.data])
@@ -46,16 +50,16 @@ def start(broker: Broker, log: IO[bytes] | int) -> subprocess.Popen[bytes]:
         when_we_die=signal.SIGTERM,
     )
     try:
-        wait(broker, process)
+        _wait(broker, process, pause)
     except BaseException:
         stop(process)
         raise
     return process
 
 
-def wait(broker: Broker, process: subprocess.Popen[bytes], patience: float = 20.0) -> None:
+def _wait(broker: Broker, process: subprocess.Popen[bytes], pause: Callable[[float], None]) -> None:
     """Return when the broker answers, having read its file."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     with redis.Redis.from_url(broker.url(), socket_timeout=2) as client:
         while True:
             try:
@@ -65,7 +69,7 @@ def wait(broker: Broker, process: subprocess.Popen[bytes], patience: float = 20.
                     raise DidNotStart(f"the broker did not start: {error}") from error
             else:
                 return
-            time.sleep(0.01)
+            pause(0.01)
 
 
 def stop(process: subprocess.Popen[bytes], patience: float = 2.0) -> None:

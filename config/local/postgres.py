@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ DATABASE = "abeyance"
 # Durable by default, said aloud because the journal's promises rest on it.
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}  # tests only
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +66,15 @@ def initialise(cluster: Cluster) -> bool:
 
 
 def start(
-    cluster: Cluster, log: IO[bytes] | int, settings: dict[str, str] = DURABLE
+    cluster: Cluster,
+    log: IO[bytes] | int,
+    settings: dict[str, str] = DURABLE,
+    pause: Callable[[float], None] = time.sleep,
 ) -> subprocess.Popen[bytes]:
-    """Start the server and wait until it answers. A dead server's lock file is removed first."""
+    """Start the server and wait until it answers, calling `pause` between looks.
+
+    Whoever calls this knows that no server runs on the data, so a lock file there is a dead one's.
+    """
     (cluster.data / "postmaster.pid").unlink(missing_ok=True)
     options = {
         "listen_addresses": "",
@@ -92,16 +99,18 @@ def start(
         when_we_die=signal.SIGINT,  # fast shutdown
     )
     try:
-        wait(cluster, process)
+        _wait(cluster, process, pause)
     except BaseException:
         stop(process)
         raise
     return process
 
 
-def wait(cluster: Cluster, process: subprocess.Popen[bytes], patience: float = 60.0) -> None:
+def _wait(
+    cluster: Cluster, process: subprocess.Popen[bytes], pause: Callable[[float], None]
+) -> None:
     """Return when the database answers, after crash recovery too, having made it if it was not there."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             _ensure_database(cluster)
@@ -111,7 +120,7 @@ def wait(cluster: Cluster, process: subprocess.Popen[bytes], patience: float = 6
                 raise DidNotStart(f"Postgres did not start: {reason}") from error
         else:
             return
-        time.sleep(0.03)
+        pause(0.03)
 
 
 def stop(process: subprocess.Popen[bytes], patience: float = 4.0) -> None:

@@ -1,0 +1,35 @@
+"""The launcher's own requests to the application it has started, over loopback and past any proxy."""
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+
+class Unreachable(Exception):
+    """Nobody answered, or not in time."""
+
+
+def ask(
+    url: str, method: str, path: str, *, token: str = "", body: dict[str, Any] | None = None
+) -> tuple[int, Any]:
+    """One request: the status and the JSON of the answer (None if it is not JSON). Raises Unreachable."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    data = None
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+        data = json.dumps(body)
+    try:
+        connection.request(method, path, data, headers)
+        answer = connection.getresponse()
+        said = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(str(error)) from error
+    finally:
+        connection.close()
+    try:
+        return answer.status, json.loads(said)
+    except ValueError:
+        return answer.status, None

@@ -1,0 +1,179 @@
+"""The data folder of one machine: who holds it, what is in it, and who may open which part of it.
+
+    lock  home.json  secrets.json  credentials.json  processes.json  logs/     the starter's own
+    keys/  static/  directory/  mail/                                          the application's
+    servers/  (or a folder elsewhere that the servers' account can reach)      Postgres', the broker's
+
+Only what we made is ever given to another account, and no folder's mode is changed after it was made.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from config.local.accounts import Account, give, reaches
+from config.local.errors import Refused
+
+ELSEWHERE = Path("/var/lib/abeyance-clusters")  # for root whose data folder nobody else can reach
+
+APPLICATION_FOLDERS = ("keys", "static", "directory", "mail")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """An opened data folder; `lock` is the descriptor that holds it. `id` tells it from any other, for ever."""
+
+    folder: Path
+    id: str
+    lock: int
+    servers: Path
+
+    @property
+    def credentials(self) -> Path:
+        return self.folder / "credentials.json"
+
+    @property
+    def processes(self) -> Path:
+        return self.folder / "processes.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def secret_key(self) -> Path:
+        return self.folder / "keys" / "django.secret"
+
+    def recall(self, name: str) -> Any:
+        """A fact that an earlier start noted, or None."""
+        return _read(self.folder / "home.json").get(name)
+
+    def note(self, **facts: Any) -> None:
+        """Keep facts for later starts."""
+        path = self.folder / "home.json"
+        write(path, _read(path) | facts)
+
+    def secret(self, name: str) -> str:
+        """A random secret, made when it is first asked for."""
+        path = self.folder / "secrets.json"
+        known = _read(path)
+        if name not in known:
+            known[name] = secrets.token_urlsafe(32)
+            write(path, known)
+        return str(known[name])
+
+
+def default() -> Path:
+    if os.geteuid() == 0:
+        return Path("/var/lib/abeyance")
+    return Path("~/.local/share/abeyance").expanduser()
+
+
+def open_home(folder: Path, servers_account: Account) -> Home:
+    """Take the folder for us alone, making it if need be. Raises Refused if it is in use or cannot be used."""
+    try:
+        _make(folder, servers_account)
+        lock = _lock(folder)
+        (folder / "logs").mkdir(mode=0o700, exist_ok=True)
+        known = _read(folder / "home.json")
+        identity = known.get("id") or secrets.token_hex(8)
+        servers = _servers_folder(folder, known, identity, servers_account)
+        home = Home(folder=folder, id=identity, lock=lock, servers=servers)
+        home.note(id=identity, servers=None if servers.parent == folder else str(servers))
+    except OSError as error:
+        raise Refused(f"cannot use {folder}: {error.strerror or error}") from error
+    return home
+
+
+def furnish(home: Home, application: Account) -> None:
+    """Make what the application keeps in the folder, and hand all of it over if its account has changed."""
+    for name in APPLICATION_FOLDERS:
+        (home.folder / name).mkdir(mode=0o700, exist_ok=True)
+    if not home.secret_key.exists():
+        _write_text(home.secret_key, secrets.token_urlsafe(64) + "\n")
+    if os.geteuid() == 0 and home.recall("application") != application.uid:
+        for name in APPLICATION_FOLDERS:
+            _hand_over(home.folder / name, application)
+        home.note(application=application.uid)
+
+
+def write(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON so that readers see the old or the new file, never half of one; readable by us alone."""
+    _write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise Refused(f"{path} is damaged: {error}") from error
+    return content
+
+
+def _write_text(path: Path, text: str) -> None:
+    handle, scratch = tempfile.mkstemp(dir=path.parent)  # 0600 from the start
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(scratch).rename(path)
+
+
+def _make(folder: Path, servers_account: Account) -> None:
+    missing = [parent for parent in folder.parents if not parent.exists()]
+    for parent in reversed(missing):
+        parent.mkdir()
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        if not folder.is_dir():
+            raise Refused(f"{folder} is not a folder") from None
+    else:
+        # Another account's servers must pass through it, without seeing what else is there.
+        folder.chmod(0o711 if servers_account.switch else 0o700)
+
+
+def _lock(folder: Path) -> int:
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(handle, 20, 0).decode(errors="replace").strip()
+        os.close(handle)
+        raise Refused(f"{folder} is in use by process {holder or 'unknown'}") from None
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return handle
+
+
+def _servers_folder(
+    folder: Path, known: Mapping[str, Any], identity: str, account: Account
+) -> Path:
+    if "id" in known:
+        servers = Path(known["servers"]) if known["servers"] else folder / "servers"
+    elif reaches(account, folder, os.X_OK):
+        servers = folder / "servers"
+    else:
+        servers = ELSEWHERE / identity
+    if not servers.exists():
+        for path in (servers.parent, servers):
+            if not path.exists():
+                path.mkdir()
+                path.chmod(0o711)
+        give(account, [servers])
+    if not reaches(account, servers, os.R_OK | os.W_OK | os.X_OK):
+        raise Refused(f"{account.name}, who runs Postgres, cannot reach {servers}")
+    return servers
+
+
+def _hand_over(folder: Path, account: Account) -> None:
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, account.uid, account.gid, follow_symlinks=False)

@@ -1,0 +1,98 @@
+"""What a start that was killed left running or lying about, found by proof and not by name.
+
+A process is ours if its environment bears the mark of this data folder, or if it is the very one we
+noted: same id and same time of birth. Postgres' own children are known by the data they work in.
+"""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from config.local import home as homes
+from config.local.children import MARK
+from config.local.home import Home
+
+_SAME_BIRTH = 0.05  # seconds; the kernel keeps hundredths
+_SOCKETS = "abeyance-"  # folders in the temporary folder that hold our sockets
+
+
+def note(home: Home, sockets: Path, pids: Sequence[int]) -> None:
+    """Remember what runs, for a start after we were killed."""
+    noted = [{"pid": pid, "born": born} for pid in pids if (born := _born(pid)) is not None]
+    homes.write(home.processes, {"sockets": str(sockets), "processes": noted})
+
+
+def clear(home: Home) -> int:
+    """End what is left of earlier starts of this folder and remove its sockets; how many processes it was."""
+    known = _known(home)
+    found = list({process.pid: process for process in _left(home, known)}.values())
+    _end(found)
+    _remove_sockets(known.get("sockets"))
+    home.processes.unlink(missing_ok=True)
+    return len(found)
+
+
+def forget(home: Home, sockets: Path) -> None:
+    """Everything has stopped: nothing is left to find."""
+    _remove_sockets(str(sockets))
+    home.processes.unlink(missing_ok=True)
+
+
+def _known(home: Home) -> dict[str, Any]:
+    try:
+        known: dict[str, Any] = json.loads(home.processes.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return known
+
+
+def _left(home: Home, known: dict[str, Any]) -> Iterator[psutil.Process]:
+    noted = {entry["pid"]: entry["born"] for entry in known.get("processes", [])}
+    data = str(home.servers / "postgres")
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
+        with suppress(psutil.Error, OSError):
+            if (
+                _same(process, noted.get(process.pid))
+                or process.environ().get(MARK) == home.id
+                or (process.name().startswith("postgres") and process.cwd() == data)
+            ):
+                yield process
+
+
+def _same(process: psutil.Process, born: float | None) -> bool:
+    return born is not None and abs(process.create_time() - born) < _SAME_BIRTH
+
+
+def _born(pid: int) -> float | None:
+    try:
+        born: float = psutil.Process(pid).create_time()
+    except psutil.Error:
+        return None
+    return born
+
+
+def _end(processes: list[psutil.Process]) -> None:
+    """Ask Postgres to stop quickly, which spares it a recovery; kill the rest, whose work is in Postgres."""
+    for process in processes:
+        with suppress(psutil.Error):
+            is_postgres = process.name().startswith("postgres")
+            process.send_signal(signal.SIGINT if is_postgres else signal.SIGKILL)
+    _, alive = psutil.wait_procs(processes, timeout=4)
+    for process in alive:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(alive, timeout=4)
+
+
+def _remove_sockets(folder: str | None) -> None:
+    if folder and Path(folder).name.startswith(_SOCKETS):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,54 @@
+"""Sockets on loopback, bound before anybody is told the port and kept while their server is restarted."""
+
+import ipaddress
+import socket
+
+from config.local.errors import Refused
+
+FIRST_PORT = 8000
+TRIED = 100
+
+
+def web(host: str, port: int | None) -> socket.socket:
+    """The port asked for, else the first free one from 8000 on. Raises Refused for one that is taken."""
+    if port is not None:
+        return _listen(host, port)
+    for candidate in range(FIRST_PORT, FIRST_PORT + TRIED):
+        try:
+            return _listen(host, candidate)
+        except Refused:
+            continue
+    return _listen(host, 0)
+
+
+def any_port(preferred: int | None) -> socket.socket:
+    """The port of the last start if it is free, else any."""
+    try:
+        return _listen("127.0.0.1", preferred or 0)
+    except Refused:
+        return _listen("127.0.0.1", 0)
+
+
+def port_of(listener: socket.socket) -> int:
+    port: int = listener.getsockname()[1]
+    return port
+
+
+def require_loopback(host: str) -> None:
+    """Raise Refused for an address that others can reach: the demo people's rights are for this machine only."""
+    try:
+        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise Refused(f"{host} is not a loopback address, and the demo people are for this machine")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=512)
+    except OverflowError:
+        raise Refused(f"{port} is not a port") from None
+    except OSError as error:
+        raise Refused(f"port {port} cannot be had: {error.strerror}") from error

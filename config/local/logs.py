@@ -1,0 +1,28 @@
+"""The log files: one per process, put aside at each start, three starts kept."""
+
+from pathlib import Path
+from typing import IO
+
+KEPT = 3
+
+
+def put_aside(folder: Path) -> None:
+    """Make room for a new start: name.log becomes name.1.log, and so on."""
+    for newest in folder.glob("*.log"):
+        stem = newest.name.removesuffix(".log")
+        if "." in stem:
+            continue
+        for age in range(KEPT, 0, -1):
+            younger = folder / (f"{stem}.{age - 1}.log" if age > 1 else newest.name)
+            if younger.exists():
+                younger.replace(folder / f"{stem}.{age}.log")
+
+
+def append(folder: Path, name: str) -> IO[bytes]:
+    return (folder / f"{name}.log").open("ab")
+
+
+def last_line(folder: Path, name: str) -> str:
+    """What a process said last, for the one line in which we report its end."""
+    lines = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else "it said nothing"

@@ -1,0 +1,296 @@
+"""What runs on this machine and how: the embedded servers and the processes of the table, each as a job to keep up."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.env import ROOT
+from config.local import accounts, broker, children, listeners, logs, postgres, programs
+from config.local.accounts import Account
+from config.local.directory.server import TOKEN_VARIABLE
+from config.local.errors import DidNotStart
+from config.local.home import Home
+from config.local.supervisor import Bell, Job
+from config.processes import Process, table
+
+APPLICATION, SERVERS, DATABASE = 1, 2, 3  # the order in which to stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Everything that jobs are made of; `sockets` is a folder for this start only."""
+
+    home: Home
+    bell: Bell
+    sockets: Path
+    servers: Account
+    application: Account
+    web: socket.socket
+    directory: socket.socket
+    mailbox: socket.socket
+    cluster: postgres.Cluster | None
+    queue: broker.Broker | None
+    given: Mapping[str, str]
+
+    @property
+    def url(self) -> str:
+        host, port = self.web.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    @property
+    def scim_url(self) -> str:
+        return self.given.get("SCIM_URL") or (
+            f"http://127.0.0.1:{listeners.port_of(self.directory)}/v2"
+        )
+
+    def environment(self) -> dict[str, str]:
+        """The environment of the application's processes."""
+        home = self.home
+        settings = {
+            "DATABASE_URL": self.cluster.url() if self.cluster else self.given["DATABASE_URL"],
+            "REDIS_URL": self.queue.url() if self.queue else self.given["REDIS_URL"],
+            "SCIM_URL": self.scim_url,
+            "SCIM_TOKEN": self._scim_token(),
+            "EMAIL_URL": self.given.get("EMAIL_URL")
+            or f"smtp://127.0.0.1:{listeners.port_of(self.mailbox)}",
+            "KEYS_DIR": str(home.folder / "keys"),
+            "SECRET_KEY_FILE": str(home.secret_key),
+            "STATIC_ROOT": str(home.folder / "static"),
+            "PUBLIC_URL": self.url,
+            "ABEYANCE_INSTANCE": home.id[:8],
+            "PYTHONUNBUFFERED": "1",
+        }
+        return (
+            _inherited(self.given, self.application, self.sockets)
+            | settings
+            | {children.MARK: home.id}
+        )
+
+    def database(self) -> Job | None:
+        """The embedded Postgres, made if this is the first start."""
+        cluster = self.cluster
+        if cluster is None:
+            return None
+        postgres.initialise(cluster)
+
+        def begin() -> subprocess.Popen[bytes]:
+            with logs.append(self.home.logs, "postgres") as log:
+                return postgres.start(cluster, log, pause=self.bell.pause)
+
+        # SIGINT is Postgres' fast shutdown.
+        return Job(
+            name="postgres", begin=begin, stage=DATABASE, patience=3.5, farewell=signal.SIGINT
+        )
+
+    def broker(self) -> Job | None:
+        """The embedded broker."""
+        queue = self.queue
+        if queue is None:
+            return None
+
+        def begin() -> subprocess.Popen[bytes]:
+            with logs.append(self.home.logs, "broker") as log:
+                return broker.start(queue, log, pause=self.bell.pause)
+
+        return Job(name="broker", begin=begin, stage=SERVERS, patience=1.5)
+
+    def others(self) -> list[Job]:
+        """The directory and the mailbox, unless real ones are given."""
+        jobs = []
+        if not self.given.get("SCIM_URL"):
+            jobs.append(
+                self._server(
+                    "directory",
+                    self.directory,
+                    self.home.folder / "directory" / "directory.sqlite3",
+                    module="config.local.directory.server",
+                    secrets={TOKEN_VARIABLE: self._scim_token()},
+                )
+            )
+        if not self.given.get("EMAIL_URL"):
+            jobs.append(
+                self._server(
+                    "mailbox",
+                    self.mailbox,
+                    self.home.folder / "mail",
+                    module="config.local.mailbox",
+                    secrets={},
+                )
+            )
+        return jobs
+
+    def processes(self) -> list[Job]:
+        """The processes of the table."""
+        return [self._process(process) for process in table(bind=f"fd://{self.web.fileno()}")]
+
+    def run(self, name: str, command: Sequence[str]) -> None:
+        """Run a command of the application to its end. Raises DidNotStart if it fails."""
+        with logs.append(self.home.logs, name) as log:
+            process = self._start(command, log.fileno(), self.environment())
+        try:
+            while process.poll() is None:
+                self.bell.pause(0.5)
+        finally:
+            children.signal_group(process, signal.SIGKILL)
+            process.wait()
+        if process.returncode:
+            said = logs.last_line(self.home.logs, name)
+            raise DidNotStart(
+                f"{name} failed: {said} (all of it is in {self.home.logs}/{name}.log)"
+            )
+
+    def _scim_token(self) -> str:
+        """A real directory's token is given with its address; the embedded one has its own."""
+        if self.given.get("SCIM_URL"):
+            return self.given.get("SCIM_TOKEN", "")
+        return self.home.secret("scim")
+
+    def _server(
+        self,
+        name: str,
+        listener: socket.socket,
+        data: Path,
+        *,
+        module: str,
+        secrets: dict[str, str],
+    ) -> Job:
+        environment = _inherited({}, self.application, self.sockets)
+        environment |= {children.MARK: self.home.id, "PYTHONUNBUFFERED": "1"} | secrets
+        command = [sys.executable, "-m", module, str(listener.fileno()), str(data)]
+
+        def begin() -> subprocess.Popen[bytes]:
+            with logs.append(self.home.logs, name) as log:
+                return self._start(command, log.fileno(), environment, listener)
+
+        return Job(name=name, begin=begin, stage=SERVERS, patience=1.5)
+
+    def _process(self, process: Process) -> Job:
+        listener = [self.web] if process.name == "web" else []
+
+        def begin() -> subprocess.Popen[bytes]:
+            with logs.append(self.home.logs, process.name) as log:
+                return self._start(process.command, log.fileno(), self.environment(), *listener)
+
+        return Job(name=process.name, begin=begin, stage=APPLICATION, patience=process.patience)
+
+    def _start(
+        self,
+        command: Sequence[str],
+        log: int,
+        environment: Mapping[str, str],
+        *listener: socket.socket,
+    ) -> subprocess.Popen[bytes]:
+        return children.start(
+            command,
+            account=self.application,
+            environment=environment,
+            folder=ROOT,
+            log=log,
+            hand_down=[one.fileno() for one in listener],
+        )
+
+
+def build(
+    home: Home, bell: Bell, servers: Account, web: socket.socket, given: Mapping[str, str]
+) -> Machine:
+    """Decide who runs what from where, and take the sockets."""
+    sockets = _sockets(servers)
+    application = _application_account(servers, home)
+    ports = home.recall("ports") or {}
+    directory = listeners.any_port(ports.get("directory"))
+    mailbox = listeners.any_port(ports.get("mailbox"))
+    home.note(
+        ports={
+            "directory": listeners.port_of(directory),
+            "mailbox": listeners.port_of(mailbox),
+        }
+    )
+    return Machine(
+        home=home,
+        bell=bell,
+        sockets=sockets,
+        servers=servers,
+        application=application,
+        web=web,
+        directory=directory,
+        mailbox=mailbox,
+        cluster=None if given.get("DATABASE_URL") else _cluster(home, servers, sockets),
+        queue=None if given.get("REDIS_URL") else _broker(home, servers, sockets),
+        given=given,
+    )
+
+
+def _cluster(home: Home, account: Account, sockets: Path) -> postgres.Cluster:
+    return postgres.Cluster(
+        programs=programs.postgres(account, home.servers / "programs"),
+        data=home.servers / "postgres",
+        socket=sockets,
+        account=account,
+        password=home.secret("postgres"),
+        mark=home.id,
+    )
+
+
+def _broker(home: Home, account: Account, sockets: Path) -> broker.Broker:
+    return broker.Broker(
+        program=programs.broker(account, home.servers / "programs"),
+        data=home.servers / "broker",
+        socket=sockets,
+        account=account,
+        mark=home.id,
+    )
+
+
+def _inherited(given: Mapping[str, str], application: Account, folder: Path) -> dict[str, str]:
+    """What the application inherits: everything but the addresses of this room's own, less another account's home."""
+    environment = children.plain_environment() | dict(given)
+    if application.switch:
+        environment |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    # The directory is on loopback, where no proxy finds it.
+    for name in ("NO_PROXY", "no_proxy"):
+        kept = [given[name]] if given.get(name) else []
+        environment[name] = ",".join([*kept, "127.0.0.1", "localhost"])
+    return environment
+
+
+def _sockets(account: Account) -> Path:
+    """A folder for sockets with a short path, which a deep data folder could not give."""
+    place = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
+    folder = Path(tempfile.mkdtemp(prefix="abeyance-", dir=place))  # 0700 from the start
+    accounts.give(account, [folder])
+    return folder
+
+
+def _application_account(servers: Account, home: Home) -> Account:
+    """The servers' account if it can run the application from here and reach the data, else the starter."""
+    if not servers.switch:
+        return servers
+    if accounts.reaches(servers, home.folder, os.X_OK) and _can_run(servers):
+        return servers
+    return accounts.starter()
+
+
+def _can_run(account: Account) -> bool:
+    """Tried, because an interpreter, its libraries, the clone and its environment can each be out of reach."""
+    places = [ROOT / "templates", ROOT / "static"]
+    if not all(accounts.reaches(account, place) for place in places if place.exists()):
+        return False
+    try:
+        done = subprocess.run(
+            [sys.executable, "manage.py", "check"],
+            cwd=ROOT,
+            env=children.plain_environment() | {"PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            check=False,
+            timeout=60,
+            **account.popen(),
+        )
+    except OSError:
+        return False
+    return done.returncode == 0

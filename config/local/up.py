@@ -1,0 +1,197 @@
+"""`make up`: brings everything up on this machine, says so on one screen, keeps it up, and takes it down again."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from config import env
+from config.local import accounts, client, demo, leftovers, listeners, logs
+from config.local import home as homes
+from config.local import machine as machines
+from config.local.errors import DidNotStart, Refused
+from config.local.machine import Machine
+from config.local.supervisor import Bell, Stop, Supervisor
+
+Say = Callable[[str], None]
+
+READY_WITHIN = 90.0
+AT_GATES_WITHIN = 20.0
+TRIES = 3
+
+# What there is to decide on the first screen: agent and input of the runs that the first start starts.
+FIRST_RUNS = (
+    ("hr_onboarding", "Noor Haddad", "noor.haddad", 2),
+    ("hr_onboarding", "Tomás Rivera", "tomas.rivera", 4),
+    ("hr_onboarding_single", "Mei Tanaka", "mei.tanaka", 1),
+)
+
+
+def up(folder: Path, *, host: str, port: int | None, given: Mapping[str, str], say: Say) -> None:
+    """Run until SIGINT, SIGTERM or SIGHUP. Raises LocalError if it cannot be brought up."""
+    bell = Bell()
+    listeners.require_loopback(host)
+    _check(given)
+    servers = accounts.unprivileged()
+    home = homes.open_home(folder, servers)
+    if ended := leftovers.clear(home):
+        say(f"Ended {ended} processes that an earlier start of this folder left behind")
+    logs.put_aside(home.logs)
+    machine = machines.build(home, bell, servers, listeners.web(host, port), given)
+    supervisor = Supervisor(bell, say, lambda pids: leftovers.note(home, machine.sockets, pids))
+    try:
+        _explain(machine, say)
+        _bring_up(machine, supervisor, host, say)
+        supervisor.watch()
+    except Stop:
+        say("Stopping")
+    finally:
+        supervisor.stop()
+        leftovers.forget(home, machine.sockets)
+    say("Stopped")
+
+
+def _check(given: Mapping[str, str]) -> None:
+    try:
+        env.read(given)
+    except env.BadSetting as problem:
+        raise Refused(str(problem)) from problem
+
+
+def _explain(machine: Machine, say: Say) -> None:
+    """What is not as one would expect, a line each."""
+    if machine.servers.switch and not machine.application.switch:
+        say(f"Web and worker run as root, because {machine.servers.name} cannot run them from here")
+    if machine.home.servers.parent != machine.home.folder and machine.cluster is not None:
+        place = machine.home.servers
+        say(
+            f"Postgres keeps its data in {place}, because {machine.servers.name} cannot reach the folder"
+        )
+
+
+def _bring_up(machine: Machine, supervisor: Supervisor, host: str, say: Say) -> None:
+    homes.furnish(machine.home, machine.application)
+    for what, job in (("Postgres", machine.database()), ("the broker", machine.broker())):
+        if job is not None:
+            say(f"Starting {what}")
+            supervisor.start(job)
+    for job in machine.others():
+        supervisor.start(job)
+    say("Preparing the database")
+    machine.run("prepare", [sys.executable, "manage.py", "prepare"])
+    _make_people(machine, host, say)
+    known = demo.keep_current(machine.home.credentials, url=machine.url, scim_url=machine.scim_url)
+    say("Starting web, worker and sweeper")
+    for job in machine.processes():
+        supervisor.start(job)
+    _wait_until_ready(machine, supervisor)
+    if known is not None and not machine.home.recall("welcomed"):
+        say("Starting the first three runs")
+        _start_runs(machine, supervisor, known["users"]["ada"]["token"])
+        machine.home.note(welcomed=True)
+    _show(machine, known, say)
+
+
+def _make_people(machine: Machine, host: str, say: Say) -> None:
+    """In a process of the starter's, because the file is for the starter alone."""
+    if machine.home.credentials.exists():
+        return
+    say("Making the demo people")
+    real_directory = bool(machine.given.get("SCIM_URL"))
+    about = {
+        "host": host,
+        "url": machine.url,
+        "scim": {
+            "url": machine.scim_url,
+            "token": None if real_directory else machine.home.secret("scim"),
+        },
+        "mail": {
+            "folder": None if machine.given.get("EMAIL_URL") else str(machine.home.folder / "mail"),
+        },
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "config.local.demo", str(machine.home.credentials)],
+        input=json.dumps(about),
+        capture_output=True,
+        text=True,
+        cwd=env.ROOT,
+        env=machine.environment(),
+        check=False,
+    )
+    if done.returncode:
+        raise DidNotStart(f"the demo people could not be made: {done.stderr.strip()[-500:]}")
+
+
+def _wait_until_ready(machine: Machine, supervisor: Supervisor) -> None:
+    """Until /readyz says yes. Raises DidNotStart when a process keeps dying or time is up."""
+    deadline = time.monotonic() + READY_WITHIN
+    while not _answers(machine.url):
+        machine.bell.pause(0.1)
+        supervisor.tend()
+        for job in machine.processes():
+            if supervisor.deaths(job.name) >= TRIES:
+                said = logs.last_line(machine.home.logs, job.name)
+                raise DidNotStart(f"{job.name} does not start: {said} (see {machine.home.logs})")
+        if time.monotonic() > deadline:
+            raise DidNotStart(f"not ready within {READY_WITHIN:g} s (see {machine.home.logs})")
+
+
+def _answers(url: str) -> bool:
+    try:
+        status, _ = client.ask(url, "GET", "/readyz")
+    except client.Unreachable:
+        return False
+    return status == 200
+
+
+def _start_runs(machine: Machine, supervisor: Supervisor, token: str) -> None:
+    """Over the API as anybody would; a start that was cut off repeats it without a second run."""
+    waiting = [_start_run(machine.url, token, *run) for run in FIRST_RUNS]
+    deadline = time.monotonic() + AT_GATES_WITHIN
+    while waiting and time.monotonic() < deadline:
+        machine.bell.pause(0.1)
+        supervisor.tend()
+        waiting = [run for run in waiting if _status(machine.url, token, run) != "suspended"]
+
+
+def _start_run(url: str, token: str, agent: str, full_name: str, username: str, level: int) -> str:
+    body = {
+        "agent": agent,
+        "input": {
+            "full_name": full_name,
+            "email": f"{username}@example.org",
+            "username": username,
+            "security_level": level,
+        },
+        "business_key": f"first-{username}",
+    }
+    status, said = client.ask(url, "POST", "/api/v1/runs", token=token, body=body)
+    if status not in (200, 201):
+        raise DidNotStart(f"the first runs were not started: {status} {said}")
+    return str(said["id"])
+
+
+def _status(url: str, token: str, run: str) -> str:
+    _, said = client.ask(url, "GET", f"/api/v1/runs/{run}", token=token)
+    return str(said["status"]) if said else ""
+
+
+def _show(machine: Machine, known: dict[str, Any] | None, say: Say) -> None:
+    """The one screen."""
+    lines = ["", f"Abeyance is ready at {machine.url}", ""]
+    if known is not None:
+        bea = known["users"]["bea"]["password"]
+        lines.append(f"  Log in   as bea with the password {bea}")
+        lines.append(
+            f"           (ada, cyril, admin and everybody's API tokens: {machine.home.credentials})"
+        )
+    lines += [
+        f"  Data     {machine.home.folder}",
+        f"  Logs     {machine.home.logs}",
+        "  Stop     Ctrl-C",
+        "",
+    ]
+    say("\n".join(lines))
