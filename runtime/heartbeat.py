@@ -16,10 +16,12 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from runtime import database, leases
+from runtime import database, leases, workers
 from runtime.leases import Claim
 
 log = logging.getLogger(__name__)
+
+STATEMENT = f"WITH beat AS ({workers.BEAT}) {leases.RENEW}"
 
 BEAT_SECONDS = 1.0
 MARGIN = 0.1  # of a lease
@@ -99,8 +101,7 @@ class Heartbeat:
         with self._lock:
             held = dict(self._held)
         sent = time.monotonic()
-        owners = {run: one.claim.owner for run, one in held.items()}
-        mailboxes = leases.renew(connection, owners, self._worker)
+        mailboxes = self._renew(connection, held)
         for run, one in held.items():
             if run not in mailboxes:
                 one.lost.set()
@@ -111,3 +112,17 @@ class Heartbeat:
             if mailboxes[run] != one.mailbox or not had_budget:
                 one.mailbox = mailboxes[run]
                 one.wake()
+
+    def _renew(self, connection: database.Connection, held: dict[UUID, Held]) -> dict[UUID, int]:
+        """Renew every lease and say that this process is alive. Returns the mailboxes of the runs still held."""
+        rows = connection.execute(
+            STATEMENT,
+            {
+                "runs": list(held),
+                "owners": [one.claim.owner for one in held.values()],
+                "lease": leases.lease_seconds(),
+                **self._worker,
+            },
+            prepare=True,
+        )
+        return dict(rows.fetchall())

@@ -15,7 +15,6 @@ from uuid import UUID, uuid4
 from django.conf import settings
 
 from runtime.database import Connection
-from runtime.workers import BEAT
 
 RESEND_SECONDS = 5.0
 BACK_OFF_SECONDS = 30.0
@@ -36,6 +35,14 @@ ADVANCE = """
         AND position = %(position)s - 1
         AND (NOT %(strict)s OR mailbox = %(mailbox)s)
     RETURNING id
+"""
+
+# The part of the heartbeat statement that renews every lease of a process.
+RENEW = f"""
+    UPDATE runtime_run SET lease_until = {_LEASE_END}, due_at = {_LEASE_END}
+    FROM unnest(%(runs)s::uuid[], %(owners)s::uuid[]) AS held(run, owner)
+    WHERE runtime_run.id = held.run AND runtime_run.owner = held.owner
+    RETURNING runtime_run.id, mailbox
 """
 
 
@@ -94,29 +101,6 @@ def claim(connection: Connection, run: UUID) -> Claim | None:
     return Claim(
         run=run, epoch=epoch, owner=owner, position=position, head=head, previous=previous, at=at
     )
-
-
-def renew(
-    connection: Connection, owners: dict[UUID, UUID], worker: dict[str, Any]
-) -> dict[UUID, int]:
-    """Renew every lease of this process and say it is alive. Returns the mailboxes of the runs still held."""
-    rows = connection.execute(
-        f"""
-        WITH beat AS ({BEAT})
-        UPDATE runtime_run SET lease_until = {_LEASE_END}, due_at = {_LEASE_END}
-        FROM unnest(%(runs)s::uuid[], %(owners)s::uuid[]) AS held(run, owner)
-        WHERE runtime_run.id = held.run AND runtime_run.owner = held.owner
-        RETURNING runtime_run.id, mailbox
-        """,
-        {
-            "runs": list(owners),
-            "owners": list(owners.values()),
-            "lease": lease_seconds(),
-            **worker,
-        },
-        prepare=True,
-    )
-    return dict(rows.fetchall())
 
 
 def release(connection: Connection, claim: Claim, *, status: str, mailbox: int) -> bool:
