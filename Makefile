@@ -1,0 +1,45 @@
+# Everything a newcomer types. Needs Python 3.11 or newer with venv, and git; nothing else is assumed.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check format lock clean
+
+help: ## show what can be done
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
+
+up: environment ## run everything on this machine (PORT=8000 HOME_DIR=~/.local/share/abeyance)
+	@exec $(RUN) -m config.local up --port "$(PORT)" --home "$(HOME_DIR)"
+
+test: developer-environment ## run the tests (TESTS=tests/core to run some)
+	@exec $(RUN) -m pytest $(TESTS)
+
+check: developer-environment ## format, lint, types, imports, lock is current
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
+	@sh requirements/lock.sh check "$(RUN)"
+
+format: developer-environment ## format the code and put its imports in order
+	$(RUN) -m ruff format .
+	$(RUN) -m ruff check --fix .
+
+lock: developer-environment ## resolve requirements/*.in again, keeping the versions that still fit
+	@sh requirements/lock.sh write "$(RUN)"
+
+clean: ## remove the environment and everything that can be made again
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache staticfiles
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Makes the environment if need be; of the interpreter named by PYTHON=, if one is named.
+ENVIRONMENT = @$(PYTHON) requirements/environment.py $(VENV) "$(if $(filter file default undefined,$(origin PYTHON)),any,chosen)"
+
+.PHONY: environment developer-environment
+environment:
+	$(ENVIRONMENT) runtime
+
+developer-environment:
+	$(ENVIRONMENT) runtime dev
