@@ -68,7 +68,7 @@ class _Fold:
     def take(self, position: int, body: str) -> None:
         try:
             entry = decode_entry(body)
-        except CoreError:
+        except (CoreError, RecursionError):
             self.unreadable.append(position)
             return
         self.at = entry.at

@@ -208,5 +208,5 @@ def _json(text: str) -> Any:
     """A stored document as data; one that is damaged is shown as the text it is."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

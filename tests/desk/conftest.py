@@ -6,9 +6,12 @@ from uuid import UUID
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
+from agents.models import PublishedAgent
 from runtime import dispatch
 from tests.cast import Cast
+from tests.desk.caller import Caller
 from tests.desk.office import Office
 
 
@@ -45,6 +48,52 @@ def cyril(cast: Cast) -> Client:
 @pytest.fixture
 def admin(cast: Cast) -> Client:
     return _logged_in(cast.admin)
+
+
+@pytest.fixture
+def published(cast: Cast) -> None:
+    """The catalogue knows hr_onboarding, as if a worker had published it."""
+    properties: dict[str, Any] = {
+        "full_name": {"type": "string"},
+        "username": {"type": "string"},
+        "security_level": {"type": "integer"},
+    }
+    PublishedAgent.objects.create(
+        name="hr_onboarding",
+        description="",
+        fingerprint="sha256:f",
+        input_schema={"type": "object", "properties": properties, "required": list(properties)},
+        tools=[],
+        subagents=[],
+        steps=None,
+        published_at=timezone.now(),
+    )
+
+
+@pytest.fixture
+def ada_api(cast: Cast) -> Caller:
+    return Caller(cast.ada)
+
+
+@pytest.fixture
+def bea_api(cast: Cast) -> Caller:
+    return Caller(cast.bea)
+
+
+@pytest.fixture
+def cyril_api(cast: Cast) -> Caller:
+    return Caller(cast.cyril)
+
+
+@pytest.fixture
+def admin_api(cast: Cast) -> Caller:
+    return Caller(cast.admin)
+
+
+@pytest.fixture
+def narrow_api(cast: Cast) -> Caller:
+    """Ada's, with a token that may only read."""
+    return Caller(cast.ada, ["runs:read", "approvals:read"])
 
 
 def _logged_in(person: Any) -> Client:

@@ -94,7 +94,14 @@ class Office:
             heartbeat=self.heartbeat,
         )
 
-    def start(self, *, requester: str = "ada", key: str | None = None, args: Any = None) -> UUID:
+    def start(
+        self,
+        *,
+        requester: str = "ada",
+        key: str | None = None,
+        args: Any = None,
+        advanced: bool = True,
+    ) -> UUID:
         """A run taken as far as it goes; `args` are those of the gated call."""
         if args is not None:
             self.effects.agents = onboarding(args)
@@ -105,7 +112,8 @@ class Office:
                 requester=Actor(person=requester),
                 business_key=key,
             ).run
-        self.advance(run)
+        if advanced:
+            self.advance(run)
         return run
 
     def ask_twice(self) -> None:

@@ -1,0 +1,29 @@
+"""A program that calls the API with a token."""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.test import Client
+
+from approvals import tokens
+from approvals.permissions import ALL_SCOPES
+
+
+class Caller:
+    """Calls as `owner`, with a new token of these scopes."""
+
+    def __init__(self, owner: User, scopes: Collection[str] = ALL_SCOPES) -> None:
+        _, secret = tokens.create(owner, scopes)
+        self.client = Client(headers={"authorization": f"Bearer {secret}"})
+
+    def get(self, path: str) -> Any:
+        return self.client.get(f"/api/v1{path}")
+
+    def post(self, path: str, body: Any) -> Any:
+        return self.send(path, json.dumps(body))
+
+    def send(self, path: str, text: str | bytes) -> Any:
+        """A body as it is, JSON or not."""
+        return self.client.post(f"/api/v1{path}", text, content_type="application/json")

@@ -1,0 +1,148 @@
+"""One shape for every error of the API, and who gets in at all."""
+
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from django.db import OperationalError
+from django.test import Client, override_settings
+
+from runtime import queries
+from tests.cast import Cast
+from tests.desk.caller import Caller
+from tests.desk.office import Office
+
+pytestmark = pytest.mark.django_db
+
+
+def _shape(answer: Any) -> tuple[int, str]:
+    body = answer.json()
+    assert isinstance(body["detail"], str)
+    return answer.status_code, body["code"]
+
+
+def test_a_stranger_is_unauthenticated() -> None:
+    for answer in (
+        Client().get("/api/v1/runs"),
+        Client(enforce_csrf_checks=True).post("/api/v1/runs", {}, content_type="application/json"),
+    ):
+        assert _shape(answer) == (401, "unauthenticated")
+        assert answer["WWW-Authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Bearer aby_0_0", "Basic eDp5", "x"])
+def test_a_wrong_token_is_unauthenticated(header: str) -> None:
+    answer = Client().get("/api/v1/runs", headers={"authorization": header})
+    assert _shape(answer) == (401, "unauthenticated")
+
+
+def test_a_wrong_token_is_not_saved_by_a_session(bea: Client) -> None:
+    answer = bea.get("/api/v1/runs", headers={"authorization": "Bearer aby_0_0"})
+    assert _shape(answer) == (401, "unauthenticated")
+
+
+def test_a_session_needs_the_csrf_token(cast: Cast) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(cast.ada)
+    answer = browser.post("/api/v1/runs", {}, content_type="application/json")
+    assert _shape(answer) == (403, "csrf")
+
+
+def test_a_session_reads_without_the_csrf_token(cast: Cast) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(cast.ada)
+    assert browser.get("/api/v1/runs").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/api/", "/api/v1/nothing", "/api/v2/runs", "/api/v1/runs/"])
+def test_an_unknown_address_is_not_found(path: str) -> None:
+    for answer in (Client().get(path), Client(enforce_csrf_checks=True).post(path)):
+        assert _shape(answer) == (404, "not_found")
+
+
+def test_a_method_that_is_not_there_is_refused(ada_api: Caller) -> None:
+    answer = ada_api.client.delete("/api/v1/runs")
+    assert _shape(answer) == (405, "method_not_allowed")
+    assert set(answer["Allow"].split(", ")) == {"GET", "POST"}
+
+
+@pytest.mark.parametrize("text", ["{", "nonsense", b"\xff\xfe", "[" * 100_000, "1" * 10_000])
+def test_a_body_that_is_not_json_is_refused(ada_api: Caller, text: str | bytes) -> None:
+    assert _shape(ada_api.send("/runs", text))[0] in (400, 422)
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "null", '"text"', ""])
+def test_a_body_that_is_no_object_is_refused(ada_api: Caller, text: str) -> None:
+    assert _shape(ada_api.send("/runs", text)) == (422, "invalid")
+
+
+@override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=1000)
+def test_a_body_that_is_too_large_is_refused(ada_api: Caller) -> None:
+    assert _shape(ada_api.send("/runs", " " * 1001)) == (413, "too_large")
+
+
+@pytest.mark.parametrize("fault", [OperationalError("gone"), psycopg.OperationalError("gone")])
+def test_without_a_database_it_is_unavailable(
+    ada_api: Caller, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    _break(monkeypatch, fault)
+    answer = ada_api.get("/runs")
+    assert _shape(answer) == (503, "unavailable")
+    assert "gone" not in answer.content.decode()
+
+
+def test_a_fault_of_ours_says_nothing_of_itself(
+    ada_api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _break(monkeypatch, RuntimeError("secret detail"))
+    ada_api.client.raise_request_exception = False
+    answer = ada_api.get("/runs")
+    assert _shape(answer) == (500, "internal")
+    assert "secret detail" not in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"), [(RuntimeError("secret detail"), 500), (OperationalError("secret"), 503)]
+)
+def test_pages_say_nothing_of_faults_either(
+    bea: Client, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int
+) -> None:
+    monkeypatch.setattr(queries, "runs_page", _raise(fault))
+    bea.raise_request_exception = False
+    answer = bea.get("/runs/")
+    assert answer.status_code == status
+    assert "secret" not in answer.content.decode()
+
+
+def test_the_order_of_refusals_holds_over_the_api(
+    ada_api: Caller, bea_api: Caller, cyril_api: Caller, office: Office, suspended: UUID
+) -> None:
+    path = f"/approvals/{office.request(suspended).id}/decision"
+    digest = office.request(suspended).request_digest
+    nothing: dict[str, str] = {}
+    assert _shape(cyril_api.post(path, nothing)) == (404, "not_found")
+    assert _shape(ada_api.post(path, nothing)) == (403, "requester")
+    stale = {"verdict": "approve", "digest": "sha256:x"}
+    assert _shape(bea_api.post(path, stale)) == (409, "digest")
+    answer = bea_api.post(path, {"verdict": "deny", "digest": digest})
+    assert (*_shape(answer), answer.json()["field"]) == (422, "invalid", "reason")
+    assert bea_api.post(path, {"verdict": "approve", "digest": digest}).status_code == 200
+    answer = bea_api.post(path, nothing)
+    assert (*_shape(answer), answer.json()["decided_by"]) == (409, "already_decided", "bea")
+
+
+def test_the_description_of_the_api_is_complete() -> None:
+    paths = Client().get("/api/v1/openapi.json").json()["paths"]
+    assert {"/api/v1/runs", "/api/v1/approvals/{approval}/decision"} <= set(paths)
+
+
+def _break(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
+    monkeypatch.setattr(queries, "run_details", _raise(fault))
+
+
+def _raise(fault: Exception) -> Any:
+    def broken(*args: object, **kwargs: object) -> None:
+        raise fault
+
+    return broken

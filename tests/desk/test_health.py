@@ -1,0 +1,56 @@
+"""What says whether the process is up, and whether the installation can work."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import OperationalError, connection
+from django.db.models.functions import Now
+from django.test import Client
+
+from runtime.models import Worker
+
+
+def test_up_takes_no_database_and_no_login() -> None:
+    assert Client().get("/healthz").json() == {"status": "ok"}
+
+
+@pytest.mark.django_db
+def test_ready_while_a_worker_beats() -> None:
+    Worker.objects.create(id=uuid4(), host="here", process=1)
+    answer = Client().get("/readyz")
+    assert answer.json() == {"checks": {"database": True, "migrations": True, "worker": True}}
+    assert answer.status_code == 200
+
+
+@pytest.mark.django_db
+def test_not_ready_without_a_worker() -> None:
+    answer = Client().get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["checks"] == {"database": True, "migrations": True, "worker": False}
+
+
+@pytest.mark.django_db
+def test_a_beat_counts_for_ten_seconds() -> None:
+    worker = Worker.objects.create(id=uuid4(), host="here", process=1)
+    for age, alive in ((9, True), (11, False)):
+        Worker.objects.filter(id=worker.id).update(beat_at=Now() - timedelta(seconds=age))
+        assert Client().get("/readyz").json()["checks"]["worker"] is alive
+
+
+@pytest.mark.django_db
+def test_not_ready_while_a_migration_is_missing() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'approvals'")
+    assert Client().get("/readyz").json()["checks"]["migrations"] is False
+
+
+@pytest.mark.django_db
+def test_not_ready_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable() -> None:
+        raise OperationalError("the database is gone")
+
+    monkeypatch.setattr(connection, "cursor", unreachable)
+    answer = Client().get("/readyz")
+    assert answer.status_code == 503
+    assert not any(answer.json()["checks"].values())

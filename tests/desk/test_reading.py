@@ -1,0 +1,76 @@
+"""How hostile and hidden characters are written on a page."""
+
+import pytest
+
+from runtime.templatetags.reading import marked, visible
+
+RIGHT_TO_LEFT_OVERRIDE = "\u202e"
+HIDDEN = [
+    "\x00",
+    "\x1b",
+    "\t",
+    "\r",
+    "\x7f",
+    "\u0085",
+    "\u00a0",
+    "\u00ad",
+    "\u034f",
+    "\u061c",
+    "\u115f",
+    "\u180e",
+    "\u2009",
+    "\u200b",
+    "\u200d",
+    "\u2028",
+    "\u2029",
+    RIGHT_TO_LEFT_OVERRIDE,
+    "\u2066",
+    "\u2800",
+    "\u3000",
+    "\u3164",
+    "\ufe0f",
+    "\ufeff",
+    "\uffa0",
+    "\ud800",
+    "\U000e0041",
+    "\U000e0101",
+]
+
+
+@pytest.mark.parametrize("char", HIDDEN, ids=lambda char: f"U+{ord(char):04X}")
+@pytest.mark.parametrize("text", ["{}end", "mid{}dle", "start{}"])
+def test_what_draws_nothing_is_written_as_its_code_point(char: str, text: str) -> None:
+    for shown in (visible(text.format(char)), marked(text.format(char))):
+        assert char not in shown
+        assert f"⟦U+{ord(char):04X}⟧" in shown
+
+
+@pytest.mark.parametrize("text", ["Grace Hopper", "Zoë Müller-Łukasz", "日本語", "שלום", "a\nb"])
+def test_what_people_write_is_left_alone(text: str) -> None:
+    assert visible(text) == text
+
+
+def test_markup_is_escaped() -> None:
+    assert visible("<img src=x onerror=alert(1)> & '\"") == (
+        "&lt;img src=x onerror=alert(1)&gt; &amp; &#x27;&quot;"
+    )
+
+
+def test_a_forged_mark_does_not_look_like_a_real_one() -> None:
+    assert "<span" not in visible("⟦U+202E⟧")
+    assert '<span class="cp" title="right-to-left override">⟦U+202E⟧</span>' in visible(
+        RIGHT_TO_LEFT_OVERRIDE
+    )
+
+
+def test_blanks_at_either_end_are_written_out() -> None:
+    assert visible(" x\n") == (
+        '<span class="cp" title="space">⟦U+0020⟧</span>x'
+        '<span class="cp" title="control character">⟦U+000A⟧</span>\n'
+    )
+
+
+def test_values_that_are_no_text_are_json() -> None:
+    assert visible({"level": 3, "who": ["<b>"]}) == (
+        "{\n  &quot;level&quot;: 3,\n  &quot;who&quot;: [\n    &quot;&lt;b&gt;&quot;\n  ]\n}"
+    )

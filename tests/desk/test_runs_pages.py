@@ -1,0 +1,143 @@
+"""The list of runs, and the page of one run."""
+
+from uuid import UUID, uuid4
+
+from django.db import connection
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from approvals.actions import decide
+from runtime.models import Run
+from runtime.ports import Actor, ModelFault
+from tests.desk.office import Office
+
+
+def _text(client: Client, path: str) -> str:
+    response = client.get(path)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_the_list_says_what_a_run_waits_for(bea: Client, office: Office) -> None:
+    run = office.start(key="grace-2026")
+    page = _text(bea, "/runs/")
+    assert f"/runs/{run}/" in page
+    assert "grace-2026" in page
+    assert "Waiting for a person" in page
+    assert "waits at <bdi>set_privileges</bdi>" in page
+
+
+def test_the_list_holds_only_runs_that_may_be_read(cyril: Client, suspended: UUID) -> None:
+    page = _text(cyril, "/runs/")
+    assert str(suspended) not in page
+    assert "No runs to show" in page
+
+
+def test_the_list_has_pages(ada: Client, suspended: UUID) -> None:
+    for _ in range(50):
+        _copy(suspended)
+    first = _text(ada, "/runs/")
+    assert first.count('class="row"') == 50
+    cursor = first.split('href="?cursor=')[1].split('"')[0]
+    second = _text(ada, f"/runs/?cursor={cursor}")
+    assert second.count('class="row"') == 1
+    assert ada.get("/runs/?cursor=nonsense").status_code == 404
+
+
+def test_a_longer_list_takes_no_more_queries(
+    bea: Client, office: Office, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    for _ in range(4):
+        office.start()
+    with django_assert_max_num_queries(8):
+        _text(bea, "/runs/")
+
+
+def test_a_waiting_run_shows_its_gate_and_its_tree(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    page = _text(ada, f"/runs/{suspended}/")
+    assert "<bdi>set_privileges</bdi> waits for a person" in page
+    assert f"/a/{office.request(suspended).id}/" in page
+    assert page.index("<bdi>account_agent</bdi></b>") < page.index("<bdi>create_account</bdi></b>")
+    assert "waiting for a person" in page
+
+
+def test_a_finished_run_shows_its_answer_and_who_approved(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    office.approve(suspended)
+    page = _text(ada, f"/runs/{suspended}/")
+    assert "Finished" in page
+    assert '<span class="raw">Grace is on board.</span>' in page
+    assert "done · approved by <bdi>bea</bdi>" in page
+
+
+def test_a_denied_call_says_by_whom_and_why(ada: Client, office: Office, suspended: UUID) -> None:
+    request = office.request(suspended)
+    decide(
+        request=request.id,
+        verdict="deny",
+        digest=request.request_digest,
+        reason="Too early.",
+        actor=Actor(person="bea"),
+    )
+    office.advance(suspended)
+    page = _text(ada, f"/runs/{suspended}/")
+    assert "denied, never started · denied by <bdi>bea</bdi>" in page
+    assert "Too early." in page
+
+
+def test_a_run_in_doubt_explains_itself(ada: Client, office: Office) -> None:
+    page = _text(ada, f"/runs/{office.in_doubt()}/")
+    assert "In doubt: <bdi>send_welcome_mail</bdi>" in page
+    assert "It may have happened or not" in page
+
+
+def test_a_failed_run_says_why(ada: Client, office: Office) -> None:
+    office.effects.agents["hr_onboarding"] = lambda request: ModelFault(error="the model is <gone>")
+    page = _text(ada, f"/runs/{office.start()}/")
+    assert "The run failed" in page
+    assert "the model is &lt;gone&gt;" in page
+
+
+def test_a_run_nobody_took_up_says_so(ada: Client, office: Office) -> None:
+    page = _text(ada, f"/runs/{office.start(advanced=False)}/")
+    assert "Queued" in page
+    assert "<bdi>hr_onboarding</bdi>" in page
+
+
+def test_garbage_in_the_journal_is_named_and_the_rest_is_shown(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE runtime_journalentry SET body = '{\"not' WHERE run_id = %s AND position = 3",
+            [suspended],
+        )
+    Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
+    page = _text(ada, f"/runs/{suspended}/")
+    assert "its journal cannot be verified" in page
+    assert "entry 3 is not its own" in page
+    assert "Part of the journal cannot be read" in page
+    assert "<bdi>hr_onboarding</bdi>" in page
+
+
+def test_only_admins_find_the_way_to_journal_and_continuation(
+    ada: Client, admin: Client, suspended: UUID
+) -> None:
+    path = f"/runs/{suspended}/"
+    for link in ("journal", "continuation"):
+        assert f"/api/v1/runs/{suspended}/{link}" in _text(admin, path)
+        assert f"/api/v1/runs/{suspended}/{link}" not in _text(ada, path)
+
+
+def test_a_run_that_may_not_be_read_is_not_found(cyril: Client, suspended: UUID) -> None:
+    assert cyril.get(f"/runs/{suspended}/").status_code == 404
+    assert cyril.get(f"/runs/{uuid4()}/").status_code == 404
+
+
+def _copy(run: UUID) -> None:
+    row = Run.objects.get(id=run)
+    row.id = uuid4()
+    row.save(force_insert=True)
