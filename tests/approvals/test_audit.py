@@ -138,3 +138,25 @@ def test_a_row_of_another_run_is_found(run: UUID) -> None:
     AuditEntry.objects.filter(run=run, seq=1).update(seq=0, run=seeds.run())
     AuditEntry.objects.filter(run=other, seq=1).update(run=run)
     assert broken_at(run) == 1
+
+
+@pytest.mark.usefixtures("_owner")
+def test_an_edited_row_that_was_hashed_again_is_found_by_the_next(run: UUID) -> None:
+    forge(run, 3, actor="cyril")
+    assert broken_at(run) == 4
+
+
+@pytest.mark.usefixtures("_owner")
+def test_a_gap_that_was_linked_over_is_found(run: UUID) -> None:
+    AuditEntry.objects.filter(run=run, seq=4).delete()
+    forge(run, 5, previous=AuditEntry.objects.get(run=run, seq=3).hash)
+    assert broken_at(run) == 4
+
+
+def forge(run: UUID, seq: int, **changed: str) -> None:
+    """Change a row and give it the hash that it should then have."""
+    entry = AuditEntry.objects.get(run=run, seq=seq)
+    for name, value in changed.items():
+        setattr(entry, name, value)
+    entry.hash = audit._hash(entry)
+    entry.save()
