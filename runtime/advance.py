@@ -19,7 +19,7 @@ import psycopg
 from django.db import OperationalError, close_old_connections, transaction
 
 from runtime import continuations, database, journal, leases, signals, steps
-from runtime.core.continuation import Continuation, Phase
+from runtime.core.continuation import Continuation, Phase, status_of
 from runtime.core.effects import AskModel
 from runtime.core.errors import NewerSchema
 from runtime.core.reducer import plan
@@ -30,7 +30,6 @@ from runtime.executor import Executor, event_of, request_for
 from runtime.heartbeat import Heartbeat, Held
 from runtime.judging import Judge
 from runtime.leases import Claim
-from runtime.models import Run
 from runtime.ports import (
     EffectHandler,
     Gatekeeper,
@@ -218,7 +217,7 @@ class Coordinator:
         return steps.Step(
             claim=self._held.claim,
             entry=entry,
-            status=_status(now, release),
+            status=status_of(now, held=not release),
             output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,
             reason=now.outcome if now.phase is Phase.FAILED else None,
             ended=now.ended,
@@ -247,7 +246,7 @@ class Coordinator:
             done = leases.release(
                 connection,
                 self._held.claim,
-                status=_status(self._now, True),
+                status=status_of(self._now, held=False),
                 mailbox=self._mailbox,
             )
             if done:
@@ -275,13 +274,3 @@ class Coordinator:
 
 def _place(request: ModelRequest | ToolRequest) -> tuple[str, str | None]:
     return request.frame, request.call if isinstance(request, ToolRequest) else None
-
-
-def _status(now: Continuation, release: bool) -> Run.Status:
-    match now.phase:
-        case Phase.COMPLETED:
-            return Run.Status.COMPLETED
-        case Phase.FAILED:
-            return Run.Status.FAILED
-        case _:
-            return Run.Status.SUSPENDED if release else Run.Status.RUNNING

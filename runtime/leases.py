@@ -81,7 +81,7 @@ def claim(connection: Connection, run: UUID) -> Claim | None:
         WITH free AS (
             SELECT id, status FROM runtime_run
             WHERE id = %(run)s AND due_at IS NOT NULL
-                AND status IN ('queued', 'running', 'suspended')
+                AND status <> 'quarantined'
                 AND (lease_until IS NULL OR (lease_until < clock_timestamp()
                     AND pg_postmaster_start_time()
                         < clock_timestamp() - %(lease)s * interval '1 second'))

@@ -3,19 +3,11 @@
 from django.db import models
 from django.db.models.functions import Now
 
+from runtime.core.continuation import RunStatus
+
 
 class Run(models.Model):
     """One whole execution of an agent on one input. `due_at` is the only column anyone polls."""
-
-    class Status(models.TextChoices):
-        QUEUED = "queued"  # started, no worker has had it yet
-        RUNNING = "running"  # a worker holds its lease, or held it when it died
-        SUSPENDED = "suspended"  # waits at a gate and holds nothing
-        COMPLETED = "completed"  # its root agent answered
-        FAILED = "failed"  # its root agent could not answer
-        QUARANTINED = (
-            "quarantined"  # its journal cannot be verified; nothing runs until a person looks
-        )
 
     id = models.UUIDField(primary_key=True)
     agent = models.TextField()
@@ -25,7 +17,9 @@ class Run(models.Model):
     input = models.TextField()  # JSON text, as given
     output = models.TextField(null=True)
     reason = models.TextField(null=True)  # why it failed or was quarantined
-    status = models.TextField(choices=Status.choices, default=Status.QUEUED)
+    status = models.TextField(
+        choices=[(status, status) for status in RunStatus], default=RunStatus.QUEUED
+    )
     created_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
     position = models.BigIntegerField(db_default=0)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core.decisions import GateKind
@@ -20,6 +20,17 @@ class Phase(StrEnum):
     STARTED = "started"  # agents are at work, or wait
     COMPLETED = "completed"  # the root agent answered
     FAILED = "failed"  # the root agent could not answer
+
+
+class RunStatus(StrEnum):
+    """What people are told of a run; derived from its state, and the row holds a copy."""
+
+    QUEUED = "queued"  # started, no worker has had it yet
+    RUNNING = "running"  # a worker holds its lease, or held it when it died
+    SUSPENDED = "suspended"  # waits at a gate and holds nothing
+    COMPLETED = "completed"  # its root agent answered
+    FAILED = "failed"  # its root agent could not answer
+    QUARANTINED = "quarantined"  # set on the row alone: its journal cannot be verified
 
 
 class FrameState(StrEnum):
@@ -153,3 +164,18 @@ class Continuation:
     @property
     def ended(self) -> bool:
         return self.phase in (Phase.COMPLETED, Phase.FAILED)
+
+
+def status_of(now: Continuation, *, held: bool) -> RunStatus:
+    """The status of a verified run; `held` says whether a worker has its lease."""
+    match now.phase:
+        case Phase.COMPLETED:
+            return RunStatus.COMPLETED
+        case Phase.FAILED:
+            return RunStatus.FAILED
+        case Phase.NEW | Phase.STARTED if held:
+            return RunStatus.RUNNING
+        case Phase.NEW | Phase.STARTED:
+            return RunStatus.SUSPENDED if now.pending else RunStatus.QUEUED
+        case _ as never:
+            assert_never(never)

@@ -52,12 +52,12 @@ class Migration(migrations.Migration):
                     "status",
                     models.TextField(
                         choices=[
-                            ("queued", "Queued"),
-                            ("running", "Running"),
-                            ("suspended", "Suspended"),
-                            ("completed", "Completed"),
-                            ("failed", "Failed"),
-                            ("quarantined", "Quarantined"),
+                            ("queued", "queued"),
+                            ("running", "running"),
+                            ("suspended", "suspended"),
+                            ("completed", "completed"),
+                            ("failed", "failed"),
+                            ("quarantined", "quarantined"),
                         ],
                         default="queued",
                     ),

@@ -1,6 +1,5 @@
 """What these tests start from: people, a suspended run and its approval gates, written as the engine does."""
 
-from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,6 +9,7 @@ from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from approvals.people import create_person
 from approvals.policy import Group
+from runtime.core.continuation import RunStatus
 from runtime.core.decisions import EffectClass, GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
 from runtime.models import Gate, Run
@@ -35,7 +35,7 @@ def run(requester: str = "ada") -> UUID:
         agent="hr_onboarding",
         requester=requester,
         input="{}",
-        status=Run.Status.SUSPENDED,
+        status=RunStatus.SUSPENDED,
         head="mac:",
     ).id
 
@@ -96,8 +96,3 @@ def pending(*, requester: str = "ada", risk: Risk = Risk.HIGH, args: Any = None)
     """One pending request on a run of its own."""
     of = run(requester)
     return opened(picture(of, requester=requester, risk=risk, args=args))[0]
-
-
-def with_args(one: ActionPicture, args: Any) -> ActionPicture:
-    """The same picture with other arguments, its digest left as it was: what tampering looks like."""
-    return replace(one, args=args)

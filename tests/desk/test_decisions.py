@@ -6,7 +6,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from approvals.models import AuditEntry
-from runtime.models import Run
+from runtime.core.continuation import RunStatus
 from tests.cast import Cast
 from tests.desk.office import Office
 
@@ -23,7 +23,7 @@ def test_approving_lets_the_run_go_on_and_shows_who_decided(
     answer = _send(bea, office, suspended, "approve")
     assert answer.status_code == 302
     assert "Approved by <bdi>bea</bdi>" in bea.get(answer["Location"]).content.decode()
-    assert office.advance(suspended).status == Run.Status.COMPLETED
+    assert office.advance(suspended).status == RunStatus.COMPLETED
     page = bea.get(answer["Location"]).content.decode()
     assert "Where it stands now: done" in page
 
