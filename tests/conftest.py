@@ -130,5 +130,5 @@ def pytest_configure(config: pytest.Config) -> None:
 def _use_broker(url: str) -> None:
     settings.REDIS_URL = url
     celery.app.conf.broker_url = celery.broker_url(url)
-    pools.reset()  # or producers of the broker before are used again
+    pools.reset()  # type: ignore[no-untyped-call] # or producers of the broker before are used again
     celery.app.amqp._producer_pool = celery.app._pool = None

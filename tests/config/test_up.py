@@ -1,0 +1,132 @@
+"""The whole application comes up, goes down and comes back, whatever happened to it in between."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.stack import Stack
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def home(sandbox: Path) -> Path:
+    return sandbox / "home of its own"
+
+
+@pytest.fixture(scope="module")
+def stack(home: Path) -> Iterator[Stack]:
+    """Started once for this file; the tests go on where the one before left it."""
+    stack = Stack(home)
+    stack.start()
+    yield stack
+    if stack.processes():
+        stack.kill_everything()
+
+
+def test_the_first_start_gives_everybody_credentials_that_only_their_starter_can_read(
+    stack: Stack,
+) -> None:
+    path = stack.home / "credentials.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.stat().st_uid == os.geteuid()
+    known = stack.credentials
+    assert set(known) == {"url", "users", "scim", "mail"}
+    assert set(known["users"]) == {"ada", "bea", "cyril", "admin"}
+    assert all(set(person) == {"password", "token"} for person in known["users"].values())
+    assert Path(known["mail"]["folder"]).is_dir()
+    assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
+
+
+def test_the_first_start_leaves_three_runs_at_their_gates(stack: Stack) -> None:
+    _, runs = stack.ask("ada", "GET", "/api/v1/runs")
+    assert [run["status"] for run in runs["items"]] == ["suspended"] * 3
+    agents = sorted(run["agent"] for run in runs["items"])
+    assert agents == ["hr_onboarding", "hr_onboarding", "hr_onboarding_single"]
+    assert len({run["input"]["username"] for run in runs["items"]}) == 3
+
+
+def test_it_listens_on_loopback_only(stack: Stack) -> None:
+    listening = [
+        connection.laddr.ip
+        for process in stack.processes()
+        for connection in process.net_connections()
+        if connection.status == "LISTEN"
+    ]
+    assert set(listening) == {"127.0.0.1"}
+
+
+def test_the_directory_answers_with_its_token(stack: Stack) -> None:
+    scim = stack.credentials["scim"]
+    request = urllib.request.Request(  # noqa: S310 - loopback
+        f"{scim['url']}/Users", headers={"Authorization": f"Bearer {scim['token']}"}
+    )
+    with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 - loopback
+        assert len(json.load(answer)["Resources"]) == 3
+
+
+def test_files_of_the_pages_come_with_names_that_may_be_kept_for_ever(stack: Stack) -> None:
+    static = json.loads((stack.home / "static" / "staticfiles.json").read_text())["paths"]
+    with urllib.request.urlopen(f"{stack.url}/static/{static['css/tokens.css']}") as answer:  # noqa: S310
+        assert "immutable" in answer.headers["Cache-Control"]
+
+
+def test_a_second_start_on_the_same_folder_is_refused_in_one_line(stack: Stack) -> None:
+    second = Stack(stack.home)
+    with pytest.raises(AssertionError) as refused:
+        second.start()
+    assert str(refused.value).splitlines()[1:] == [
+        f"abeyance: {stack.home} is in use by process {stack.pid}"
+    ]
+
+
+def test_ctrl_c_ends_everything_within_ten_seconds(stack: Stack) -> None:
+    before = stack.processes()
+    assert stack.stop() < 10
+    assert not [process for process in before if process.is_running()]
+    assert stack.processes() == []
+    assert not (stack.home / "processes.json").exists()
+
+
+def test_the_next_start_goes_on_with_the_same_data(stack: Stack) -> None:
+    before = stack.credentials
+    taken = int(before["url"].rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", taken)):  # somebody else has our port now
+        stack.start()
+    after = stack.credentials
+    assert after["url"] != before["url"]
+    assert after["users"] == before["users"]
+    _, runs = stack.ask("ada", "GET", "/api/v1/runs")
+    assert [run["status"] for run in runs["items"]] == ["suspended"] * 3
+
+
+def test_a_process_that_dies_is_started_again(stack: Stack) -> None:
+    (worker,) = [one for one in stack.processes() if "celery" in one.cmdline()]
+    worker.kill()
+    stack.wait_for_line("worker is running again")
+    assert [one for one in stack.processes() if "celery" in one.cmdline()]
+
+
+def test_after_a_kill_of_everything_the_next_start_cleans_up_and_goes_on(stack: Stack) -> None:
+    stack.kill_everything()
+    stack.start()
+    assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
+
+
+def test_what_outlives_a_killed_launcher_is_ended_by_the_next_start(stack: Stack) -> None:
+    orphans = stack.kill_launcher()
+    stack.start()
+    assert not [process for process in orphans if process.is_running()]
+    assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
+
+
+def test_a_polite_kill_ends_it_as_well(stack: Stack) -> None:
+    assert stack.stop(signal.SIGTERM) < 10
+    assert stack.processes() == []
