@@ -4,10 +4,10 @@ from uuid import UUID
 
 import pytest
 
-from approvals.policy import Group
 from runtime import dispatch
 from runtime.ports import Actor
 from tests.approvals import seeds
+from tests.cast import GROUPS
 
 
 @pytest.fixture(autouse=True)
@@ -21,22 +21,22 @@ def hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
 @pytest.fixture
 def ada() -> Actor:
     """Starts runs, and reviews those of others."""
-    return seeds.person("ada", Group.REQUESTERS, Group.REVIEWERS)
+    return seeds.person("ada", *GROUPS["ada"])
 
 
 @pytest.fixture
 def bea() -> Actor:
     """Reviews."""
-    return seeds.person("bea", Group.REVIEWERS)
+    return seeds.person("bea", *GROUPS["bea"])
 
 
 @pytest.fixture
 def cyril() -> Actor:
     """Has no right."""
-    return seeds.person("cyril")
+    return seeds.person("cyril", *GROUPS["cyril"])
 
 
 @pytest.fixture
 def admin() -> Actor:
     """Looks after the installation; decides nothing."""
-    return seeds.person("admin", Group.ADMINS)
+    return seeds.person("admin", *GROUPS["admin"])

@@ -12,6 +12,8 @@ from approvals.errors import AlreadyDecided, ApprovalError, DigestMismatch, Inva
 from approvals.models import AuditEntry, Request, Token
 from approvals.permissions import ALL_SCOPES, Scope
 from approvals.queries import Approval
+from runtime import engine
+from runtime.core.decisions import Decision
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, Forbidden
 from tests.approvals import seeds
@@ -218,6 +220,25 @@ def test_a_gate_that_closed_by_itself_is_closed_without_a_decision(bea: Actor) -
     assert caught.value.decided_by is None
     request.refresh_from_db()
     assert request.status == Request.Status.PENDING
+
+
+def test_a_door_that_forgot_the_lock_still_cannot_decide_twice(
+    bea: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = seeds.pending()
+    settle = engine.settle
+
+    def overtaken(*, gate: UUID, decision: Decision) -> None:
+        settle(gate=gate, decision=decision)
+        Request.objects.filter(pk=request.pk).update(
+            status="denied", decided_by="ada", decided_at=request.created_at, reason="No."
+        )
+
+    monkeypatch.setattr(engine, "settle", overtaken)
+    with pytest.raises(AlreadyDecided) as caught:
+        decide(request, bea)
+    assert caught.value.decided_by == "ada"
+    assert untouched(request)  # all of it was rolled back
 
 
 @pytest.mark.parametrize("digest", ["", "sha256:", "sha256:" + "0" * 64, "ä", HALF_A_PAIR])
