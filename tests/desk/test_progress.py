@@ -13,7 +13,7 @@ from runtime.core.continuation import CallState
 
 pytestmark = pytest.mark.django_db
 
-OPENED = {
+OPENED: dict[str, Any] = {
     "type": "FrameOpened",
     "frame": "0",
     "agent": "a",

@@ -1,0 +1,80 @@
+"""What every page must not do: complain, call elsewhere, scroll sideways, or run what agents wrote."""
+
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Desk
+from tests.desk.office import Office
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = {
+    "username": "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e" + "z\u0336" * 80,
+    "security_level": 5,
+    "note": "https://elsewhere.example/pixel.png " + "x" * 500,
+    "<svg onload=alert(3)>": ["deep", {"er": "y" * 300}],
+}
+
+
+@pytest.fixture
+def paths(office: Office) -> list[str]:
+    """Every page, with the worst an agent can put on it."""
+    hostile = office.start(args=HOSTILE, key="k" * 200)
+    doubt = office.in_doubt()
+    return [
+        "/login/",
+        "/inbox/",
+        "/runs/",
+        f"/runs/{hostile}/",
+        f"/runs/{doubt}/",
+        f"/a/{office.request(hostile).id}/",
+        f"/a/{office.request(doubt).id}/",
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+def test_pages_are_strict_at(desk: Desk, paths: list[str], width: int, scheme: str) -> None:
+    desk.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    desk.page.set_viewport_size({"width": width, "height": 800})
+    dialogs: list[str] = []
+    desk.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    desk.log_in("bea")
+    for path in paths:
+        desk.open(path)
+        desk.page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
+        assert desk.page.evaluate("document.documentElement.scrollWidth") <= width, path
+        assert desk.page.locator("[style], style, script").count() == 0, path
+    assert (desk.complaints, desk.strays, dialogs) == ([], [], [])
+
+
+def test_the_page_of_the_api_is_strict_too(desk: Desk, suspended: UUID) -> None:
+    desk.open("/api/v1/docs")
+    post = desk.page.get_by_role("button", name="POST /api/v1/runs").first
+    post.click()
+    expect(desk.page.get_by_text("business_key").first).to_be_visible()
+    assert (desk.complaints, desk.strays) == ([], [])
+
+
+def test_the_policy_lets_no_inline_script_run(desk: Desk, suspended: UUID) -> None:
+    answer = desk.page.goto(f"{desk.url}/login/")
+    assert answer is not None
+    policy = answer.headers["content-security-policy"]
+    assert "script-src 'self';" in f"{policy};"
+    assert "style-src 'self';" in f"{policy};"
+    assert "unsafe" not in policy
+
+
+def test_the_decision_bar_leaves_focus_visible(desk: Desk, office: Office, suspended: UUID) -> None:
+    desk.page.set_viewport_size({"width": 390, "height": 700})
+    desk.log_in("bea")
+    desk.open(f"/a/{office.request(suspended).id}/")
+    conversation = desk.page.locator("summary", has_text="Conversation")
+    conversation.focus()
+    bar = desk.page.locator(".decide").bounding_box()
+    focused = conversation.bounding_box()
+    assert bar is not None
+    assert focused is not None
+    assert focused["y"] + focused["height"] <= bar["y"]
