@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from runtime.core.continuation import CallState
+from runtime.core.continuation import CallState, RunStatus
 
 register = template.Library()
 
@@ -36,13 +36,13 @@ _ICONS = {
     CallState.UNKNOWN: "medium",
 }
 
-_STATUS = {
-    "queued": ("dot", "", "Queued"),
-    "running": ("play", "info", "Working"),
-    "suspended": ("pause", "warn", "Waiting for a person"),
-    "completed": ("check", "ok", "Finished"),
-    "failed": ("x", "danger", "Failed"),
-    "quarantined": ("high", "danger", "Stopped: its journal cannot be verified"),
+_STATUS: dict[str, tuple[str, str, str]] = {
+    RunStatus.QUEUED: ("dot", "", "Queued"),
+    RunStatus.RUNNING: ("play", "info", "Working"),
+    RunStatus.SUSPENDED: ("pause", "warn", "Waiting for a person"),
+    RunStatus.COMPLETED: ("check", "ok", "Finished"),
+    RunStatus.FAILED: ("x", "danger", "Failed"),
+    RunStatus.QUARANTINED: ("high", "danger", "Stopped: its journal cannot be verified"),
 }
 
 

@@ -79,7 +79,9 @@ def test_whoever_comes_second_learns_who_was_first(
 
 def test_a_second_thought_is_no_second_click(bea: Client, office: Office, suspended: UUID) -> None:
     _send(bea, office, suspended, "approve")
-    assert _send(bea, office, suspended, "deny", reason="no").status_code == 409
+    answer = _send(bea, office, suspended, "deny", reason="no")
+    assert answer.status_code == 409
+    assert "You decided this already" in answer.content.decode()
 
 
 def test_a_changed_request_is_shown_again_and_not_decided(
