@@ -1,0 +1,77 @@
+"""A bad value in the environment is one line that names its variable."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from config import env
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE_URL", "mysql://localhost/abeyance"),
+        ("DATABASE_URL", "postgres://localhost"),
+        ("DATABASE_URL", "postgres://localhost:port/abeyance"),
+        ("REDIS_URL", "amqp://localhost"),
+        ("SCIM_URL", "directory.example"),
+        ("EMAIL_URL", "pigeon://localhost"),
+        ("ABEYANCE_AGENTS", "agents/flows/hr.py"),
+        ("ABEYANCE_LEASE_SECONDS", "soon"),
+        ("ABEYANCE_LEASE_SECONDS", "0"),
+        ("ABEYANCE_LEASE_SECONDS", "nan"),
+        ("SECRET_KEY_FILE", "/nowhere/secret"),
+        ("PUBLIC_URL", "abeyance.example"),
+        ("ALLOWED_HOSTS", "*"),
+        ("ABEYANCE_INSTANCE", "a b"),
+        ("LOG_LEVEL", "loud"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
+    with pytest.raises(env.BadSetting) as problem:
+        env.read({name: value})
+    assert str(problem.value).startswith(f"{name} ")
+    assert "\n" not in str(problem.value)
+
+
+def test_a_process_with_a_bad_value_ends_with_that_line_alone() -> None:
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        cwd=env.ROOT,
+        env={"ABEYANCE_LEASE_SECONDS": "soon"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    said = "abeyance: ABEYANCE_LEASE_SECONDS must be a number of seconds, not 'soon'\n"
+    assert (done.stdout, done.stderr) == ("", said)
+
+
+def test_a_socket_folder_can_stand_in_the_place_of_the_host() -> None:
+    database = env.read({"DATABASE_URL": "postgres://me:p%40ss@%2Frun%2Fpg/abeyance"}).database
+    assert (database["HOST"], database["PASSWORD"]) == ("/run/pg", "p@ss")
+
+
+def test_a_short_secret_key_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("short\n")
+    with pytest.raises(env.BadSetting, match="SECRET_KEY_FILE must hold at least 50 characters"):
+        env.read({"SECRET_KEY_FILE": str(file)})
+
+
+def test_https_in_the_public_address_is_known_to_every_setting_that_asks() -> None:
+    code = (
+        "from config import settings as s;"
+        "print(s.SESSION_COOKIE_SECURE, s.CSRF_COOKIE_SECURE, s.SECURE_SSL_REDIRECT,"
+        " s.SECURE_HSTS_SECONDS > 0, s.ALLOWED_HOSTS[0], s.DEBUG)"
+    )
+    said = subprocess.check_output(
+        [sys.executable, "-c", code],
+        cwd=env.ROOT,
+        env={"PUBLIC_URL": "https://abeyance.example"},
+        text=True,
+    )
+    assert said.split() == ["True", "True", "True", "True", "abeyance.example", "False"]

@@ -1,0 +1,87 @@
+"""Only what can be proved to be ours is ended: by its mark, or by its id and its time of birth together."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from config.local import accounts, leftovers
+from config.local import home as homes
+from config.local.children import MARK
+from config.local.home import Home
+
+_WAIT = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = homes.open_home(tmp_path / "home", accounts.starter())
+    yield home
+    os.close(home.lock)
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[str]]:
+    """A process that waits, without a mark."""
+    with _waiting({}) as process:
+        yield process
+        process.kill()
+
+
+def _waiting(extra: dict[str, str]) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        _WAIT,
+        env=os.environ | extra,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"  # so that its environment is its own by now
+    return process
+
+
+def test_a_process_with_our_mark_is_ended_though_nobody_noted_it(home: Home) -> None:
+    with _waiting({MARK: home.id}) as process:
+        alive = psutil.Process(process.pid)
+        assert leftovers.clear(home) == 1
+        assert not alive.is_running()
+
+
+def test_a_process_of_another_folder_is_left_alone(
+    home: Home, bystander: subprocess.Popen[str]
+) -> None:
+    with _waiting({MARK: "another"}) as process:
+        assert leftovers.clear(home) == 0
+        assert process.poll() is None
+        process.kill()
+    assert bystander.poll() is None
+
+
+def test_a_noted_process_is_ended(home: Home, bystander: subprocess.Popen[str]) -> None:
+    leftovers.note(home, home.folder, [bystander.pid])
+    alive = psutil.Process(bystander.pid)
+    assert leftovers.clear(home) == 1
+    assert not alive.is_running()
+
+
+def test_somebody_who_has_got_the_id_of_a_dead_process_is_left_alone(
+    home: Home, bystander: subprocess.Popen[str]
+) -> None:
+    born = psutil.Process(bystander.pid).create_time() - 60
+    homes.write(home.processes, {"processes": [{"pid": bystander.pid, "born": born}]})
+    assert leftovers.clear(home) == 0
+    assert bystander.poll() is None
+
+
+def test_only_a_folder_of_sockets_is_removed(home: Home, tmp_path: Path) -> None:
+    for name, stays in (("abeyance-x", False), ("precious", True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        leftovers.note(home, folder, [])
+        leftovers.clear(home)
+        assert folder.exists() == stays

@@ -1,0 +1,139 @@
+"""What dies is started again, what stops is stopped in order, and nothing of a group is left."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from config.local import accounts, children
+from config.local.supervisor import STOP_SIGNALS, Bell, Job, Stop, Supervisor
+
+
+class Record:
+    """What the supervisor told, and to whom it said goodbye in which order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lines: list[str] = []
+        self.pids: Sequence[int] = []
+
+    def job(self, name: str, code: str, *, stage: int = 1, patience: float = 5.0) -> Job:
+        def begin() -> subprocess.Popen[bytes]:
+            with (self.folder / "log").open("ab") as log:
+                return children.start(
+                    [sys.executable, "-c", code],
+                    account=accounts.starter(),
+                    environment=children.plain_environment(),
+                    folder=self.folder,
+                    log=log,
+                )
+
+        return Job(name=name, begin=begin, stage=stage, patience=patience)
+
+    def noted(self, pids: Sequence[int]) -> None:
+        self.pids = pids
+
+
+@pytest.fixture
+def bell() -> Iterator[Bell]:
+    before = {number: signal.getsignal(number) for number in (*STOP_SIGNALS, signal.SIGCHLD)}
+    yield Bell()
+    signal.set_wakeup_fd(-1)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return Record(tmp_path)
+
+
+@pytest.fixture
+def supervisor(bell: Bell, record: Record) -> Iterator[Supervisor]:
+    supervisor = Supervisor(bell, record.lines.append, record.noted)
+    yield supervisor
+    supervisor.stop()
+
+
+SLEEP = "import time; time.sleep(600)"
+# Says in the log who it is when it is told to stop.
+FAREWELL = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"{name} "), sys.exit()))
+os.write(1, b"up ")
+signal.pause()
+"""
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+WITH_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEP!r}])"
+
+
+def _until(bell: Bell, condition: object) -> None:
+    while not condition():  # type: ignore[operator]
+        bell.pause(0.05)
+
+
+def test_a_process_that_dies_is_started_again(
+    bell: Bell, supervisor: Supervisor, record: Record
+) -> None:
+    supervisor.start(record.job("worker", SLEEP))
+    (first,) = record.pids
+    psutil.Process(first).kill()
+
+    def again() -> bool:
+        supervisor.tend()
+        return list(record.pids) not in ([], [first])
+
+    _until(bell, again)
+    assert record.lines == ["worker ended (SIGKILL); again in 0.5 s", "worker is running again"]
+
+
+def test_a_process_that_keeps_dying_is_given_longer_and_longer_pauses(
+    bell: Bell, supervisor: Supervisor, record: Record
+) -> None:
+    supervisor.start(record.job("worker", "raise SystemExit(3)"))
+
+    def thrice() -> bool:
+        supervisor.tend()
+        return supervisor.deaths("worker") == 3
+
+    _until(bell, thrice)
+    ended = [line for line in record.lines if "ended" in line]
+    assert ended == [
+        f"worker ended (exit code 3); again in {pause} s" for pause in ("0.5", "1", "2")
+    ]
+
+
+def test_stages_are_stopped_one_after_the_other(
+    bell: Bell, supervisor: Supervisor, record: Record
+) -> None:
+    for name, stage in (("database", 3), ("broker", 2), ("web", 1)):
+        supervisor.start(record.job(name, FAREWELL.replace("{name}", name), stage=stage))
+    log = record.folder / "log"
+    _until(bell, lambda: log.read_text().count("up ") == 3)
+    supervisor.stop()
+    assert log.read_text().split()[3:] == ["web", "broker", "database"]
+    assert list(record.pids) == []
+
+
+def test_who_does_not_stop_is_killed_with_all_that_it_started(
+    bell: Bell, supervisor: Supervisor, record: Record
+) -> None:
+    supervisor.start(record.job("stubborn", STUBBORN, patience=0.1))
+    supervisor.start(record.job("parent", WITH_CHILD, patience=0.1))
+    parent = psutil.Process(record.pids[1])
+    _until(bell, parent.children)
+    everybody = [psutil.Process(pid) for pid in record.pids] + parent.children()
+    supervisor.stop()
+    _, alive = psutil.wait_procs(everybody, timeout=5)
+    assert alive == []
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_signal_to_stop_is_heard_at_the_next_pause(bell: Bell, number: signal.Signals) -> None:
+    signal.raise_signal(number)
+    with pytest.raises(Stop):
+        bell.pause(600)
