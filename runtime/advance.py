@@ -142,6 +142,8 @@ class Coordinator:
                     self._commit(release)
                 elif release:
                     self._persist(self._let_go)
+                self._ready.extend(self._draft.work)
+                self._draft = self._new_draft()
                 return release
             except MailboxRaised:
                 self._held.mailbox = None
@@ -206,8 +208,6 @@ class Coordinator:
         step = self._step(self._draft, release)
         self._persist(lambda: self._write(step))
         self._now = replace(self._draft.now, position=step.entry.position, head=step.entry.seal.mac)
-        self._ready.extend(self._draft.work)
-        self._draft = self._new_draft()
 
     def _step(self, draft: Draft, release: bool) -> steps.Step:
         position = self._now.position + 1

@@ -36,11 +36,16 @@ class Held:
     renewed_at: float = field(default_factory=time.monotonic)
     mailbox: int | None = None
     lost: threading.Event = field(default_factory=threading.Event)
+    starved: bool = False
 
     def has_budget(self) -> bool:
-        """Whether the lease surely lasts a moment longer, judged by this process's own clock."""
+        """Whether the lease surely lasts a moment longer, judged by this process's own clock.
+
+        After a no the next renewal wakes whoever asked.
+        """
         spent = time.monotonic() - self.renewed_at
-        return not self.lost.is_set() and spent < leases.lease_seconds() * (1 - MARGIN)
+        self.starved = self.lost.is_set() or spent > leases.lease_seconds() * (1 - MARGIN)
+        return not self.starved
 
 
 class Heartbeat:
@@ -85,7 +90,7 @@ class Heartbeat:
 
     def _run(self) -> None:
         connection: database.Connection | None = None
-        while not self._stop.wait(BEAT_SECONDS):
+        while not self._stop.wait(min(BEAT_SECONDS, leases.lease_seconds() / 4)):
             try:
                 if connection is None or connection.closed:
                     connection = database.own()
@@ -107,9 +112,8 @@ class Heartbeat:
                 one.lost.set()
                 one.wake()
                 continue
-            had_budget = one.has_budget()
             one.renewed_at = sent
-            if mailboxes[run] != one.mailbox or not had_budget:
+            if mailboxes[run] != one.mailbox or one.starved:
                 one.mailbox = mailboxes[run]
                 one.wake()
 

@@ -217,6 +217,21 @@ def test_a_write_whose_worker_died_waits_in_doubt(rig: MakeBench) -> None:
     assert [gate.kind for gate in desk.open_gates(run)] == ["in_doubt"]
 
 
+@pytest.mark.usefixtures("short_lease")
+def test_a_model_call_whose_worker_died_is_made_again(rig: MakeBench) -> None:
+    def reply(request: ModelRequest) -> Outcome:
+        if len(desk.effects.models) == 1:
+            desk.heartbeat._held[request.run].lost.set()
+        return say("done")
+
+    desk = rig({"a": reply})
+    run = desk.start("a")
+    assert desk.advance(run).status == "running"
+    Run.objects.filter(id=run).update(lease_until="2020-01-01T00:00:00Z")
+    assert desk.advance(run).status == "completed"
+    assert len(desk.effects.models) == 2
+
+
 def test_nobody_is_robbed_of_a_lease_within_one_lease_of_a_start_of_postgres(
     rig: MakeBench, settings: Settings
 ) -> None:
