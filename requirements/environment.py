@@ -17,8 +17,8 @@ def main(folder, chosen, locks):
     """None, or the one line that says why it cannot be done."""
     version = "%d.%d" % sys.version_info[:2]
     python = os.path.join(folder, "bin", "python")
-    there = _version_of(python)
-    if there is None or (chosen and there != version):
+    base = _base_of(python)
+    if base is None or (chosen and base != _base()):
         if sys.version_info < (3, 11):
             return (
                 "Abeyance needs Python 3.11 or newer, but this is %s: make PYTHON=… chooses another"
@@ -35,7 +35,7 @@ def main(folder, chosen, locks):
 def _install(folder, python, locks):
     names = " and ".join(lock + ".txt" for lock in locks)
     print("Installing %s, about a minute the first time" % names, flush=True)
-    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     command += ["--require-hashes", "--only-binary=:all:"]
     for lock in locks:
         command += ["-r", _path(lock)]
@@ -47,16 +47,20 @@ def _install(folder, python, locks):
     return None
 
 
-def _version_of(python):
-    """Like 3.11; None if there is no such interpreter or it belongs to another place."""
-    question = "import sys; print(sys.prefix); print('%d.%d' % sys.version_info[:2])"
+def _base_of(python):
+    """Which interpreter an environment is of; None if it is broken or belongs to another place."""
+    question = "import sys; print(sys.prefix); print(sys.base_prefix, *sys.version_info[:2])"
     try:
         said = subprocess.check_output([python, "-c", question], stderr=subprocess.DEVNULL)
     except (OSError, subprocess.CalledProcessError):
         return None
-    prefix, version = said.decode().split("\n")[:2]
+    prefix, base = said.decode().split("\n")[:2]
     place = os.path.dirname(os.path.dirname(os.path.abspath(python)))
-    return version if os.path.realpath(prefix) == os.path.realpath(place) else None
+    return base if os.path.realpath(prefix) == os.path.realpath(place) else None
+
+
+def _base():
+    return "%s %d %d" % (sys.base_prefix, sys.version_info[0], sys.version_info[1])
 
 
 def _path(lock):

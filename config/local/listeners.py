@@ -1,6 +1,8 @@
 """Sockets on loopback, bound before anybody is told the port and kept while their server is restarted."""
 
+import errno
 import ipaddress
+import os
 import socket
 
 from config.local.errors import Refused
@@ -51,4 +53,6 @@ def _listen(host: str, port: int) -> socket.socket:
     except OverflowError:
         raise Refused(f"{port} is not a port") from None
     except OSError as error:
-        raise Refused(f"port {port} cannot be had: {error.strerror}") from error
+        if error.errno == errno.EADDRINUSE:
+            raise Refused(f"port {port} is taken") from error
+        raise Refused(f"port {port} cannot be had: {os.strerror(error.errno or 0)}") from error
