@@ -47,11 +47,11 @@ def require_loopback(host: str) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise Refused(f"{port} is not a port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=512)
-    except OverflowError:
-        raise Refused(f"{port} is not a port") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise Refused(f"port {port} is taken") from error

