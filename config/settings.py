@@ -169,7 +169,20 @@ LOGGING = {
     "formatters": {
         "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
     },
+    "filters": {
+        "not_ready": {
+            "()": "django.utils.log.CallbackFilter",
+            # Not being ready yet is an answer, asked for ten times a second at a start.
+            "callback": lambda record: "/readyz" not in record.getMessage(),
+        }
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": ENV.log_level},
-    "loggers": {"django": {"handlers": [], "level": "INFO", "propagate": True}},
+    "loggers": {
+        "django": {"handlers": [], "level": "INFO", "propagate": True},
+        "django.request": {"filters": ["not_ready"]},
+        "httpx2": {
+            "level": "WARNING"
+        },  # every request it makes is an effect in the journal already
+    },
 }

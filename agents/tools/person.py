@@ -23,4 +23,4 @@ EmailAddress = Annotated[
 
 Username = Annotated[str, Field(max_length=128, pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.@+-]*$")]
 
-SecurityLevel = Annotated[int, Field(ge=1, le=5, description="1 is the least, 5 the most")]
+SecurityLevel = Annotated[int, Field(ge=0, le=99, description="the higher, the more")]

@@ -24,9 +24,9 @@ TRIES = 3
 
 # What there is to decide on the first screen: agent and input of the runs that the first start starts.
 FIRST_RUNS = (
-    ("hr_onboarding", "Noor Haddad", "noor.haddad", 2),
-    ("hr_onboarding", "Tomás Rivera", "tomas.rivera", 4),
-    ("hr_onboarding_single", "Mei Tanaka", "mei.tanaka", 1),
+    ("hr_onboarding", "New Hire 1", "newhire1", 2),
+    ("hr_onboarding", "New Hire 2", "newhire2", 4),
+    ("hr_onboarding_single", "New Hire 3", "newhire3", 1),
 )
 
 

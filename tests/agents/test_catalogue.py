@@ -15,7 +15,7 @@ from agents.catalogue import Catalogue, publish
 from agents.models import PublishedAgent
 from agents.registry import Registry
 from runtime.ports import AgentCatalogue, InvalidInput, UnknownAgent
-from tests.agents.test_onboarding import NIA
+from tests.agents.test_onboarding import NEWCOMER
 
 
 def _rows() -> list[dict[str, object]]:
@@ -82,12 +82,12 @@ def test_several_workers_may_publish_at_once(hr: Registry) -> None:
 def test_the_catalogue_checks_input_against_what_was_published(hr: Registry) -> None:
     publish(hr)
     catalogue: AgentCatalogue = Catalogue()
-    catalogue.check_input("hr_onboarding", NIA)
+    catalogue.check_input("hr_onboarding", NEWCOMER)
     with pytest.raises(InvalidInput) as caught:
-        catalogue.check_input("hr_onboarding", {**NIA, "security_level": 9})
+        catalogue.check_input("hr_onboarding", {**NEWCOMER, "security_level": 100})
     assert caught.value.field == "input.security_level"
     with pytest.raises(UnknownAgent, match="no agent named nobody"):
-        catalogue.check_input("nobody", NIA)
+        catalogue.check_input("nobody", NEWCOMER)
 
 
 ASK = """
@@ -111,7 +111,7 @@ def test_a_process_that_only_asks_imports_neither_author_code_nor_models(hr: Reg
     settings = connection.settings_dict
     where = {key: settings[key] for key in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")}
     done = subprocess.run(
-        [sys.executable, "-c", ASK, json.dumps(where), json.dumps(NIA)],
+        [sys.executable, "-c", ASK, json.dumps(where), json.dumps(NEWCOMER)],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"},
         capture_output=True,

@@ -14,7 +14,7 @@ from agents.tools.directory import create_account, set_privileges
 from tests.agents.conftest import Directory, context
 
 USERS = load_default_resource_types()["User"]
-NIA = {"full_name": "Nia Okafor", "email": "nia@example.com", "username": "nia.okafor"}
+NEWCOMER = {"full_name": "New Hire", "email": "new.hire@example.com", "username": "new.hire"}
 
 
 def _roles(directory: Directory) -> list[Any]:
@@ -22,51 +22,51 @@ def _roles(directory: Directory) -> list[Any]:
 
 
 def test_an_account_carries_its_data_and_the_key_of_its_call(directory: Directory) -> None:
-    made = create_account(context("r/0/c1.0"), **NIA)
+    made = create_account(context("r/0/c1.0"), **NEWCOMER)
     (account,) = directory.accounts()
-    assert made == {"id": account.id, "username": "nia.okafor"}
+    assert made == {"id": account.id, "username": "new.hire"}
     assert account.external_id == "r/0/c1.0"
-    assert account.display_name == account.name.formatted == "Nia Okafor"
-    assert [email.value for email in account.emails] == ["nia@example.com"]
+    assert account.display_name == account.name.formatted == "New Hire"
+    assert [email.value for email in account.emails] == ["new.hire@example.com"]
     assert account.active
     assert not account.roles
 
 
 def test_the_same_call_again_finds_its_account(directory: Directory) -> None:
-    made = create_account(context(), **NIA)
-    assert create_account(context(), **NIA) == made
+    made = create_account(context(), **NEWCOMER)
+    assert create_account(context(), **NEWCOMER) == made
     assert len(directory.accounts()) == 1
 
 
 def test_a_key_with_quotes_finds_its_account_and_no_other(directory: Directory) -> None:
-    other = create_account(context("one"), **NIA)
+    other = create_account(context("one"), **NEWCOMER)
     key = 'x" or externalId eq "one'
-    mine = create_account(context(key), **{**NIA, "username": "nia2"})
+    mine = create_account(context(key), **{**NEWCOMER, "username": "nia2"})
     assert mine != other
-    assert create_account(context(key), **{**NIA, "username": "nia2"}) == mine
+    assert create_account(context(key), **{**NEWCOMER, "username": "nia2"}) == mine
 
 
 @pytest.mark.parametrize("external_id", [None, "somebody else's"])
 def test_an_existing_account_is_never_adopted(
     directory: Directory, external_id: str | None
 ) -> None:
-    theirs = create_account(context("theirs"), **NIA)
+    theirs = create_account(context("theirs"), **NEWCOMER)
     (account,) = directory.accounts()
     account.external_id = external_id
     directory.storage.update(USERS, account, expected_version=account.meta.version)
-    with pytest.raises(ToolError, match=r"the username nia\.okafor is taken"):
-        create_account(context("ours"), **NIA)
+    with pytest.raises(ToolError, match=r"the username new\.hire is taken"):
+        create_account(context("ours"), **NEWCOMER)
     assert [one.id for one in directory.accounts()] == [theirs["id"]]
 
 
 def test_privileges_replace_whatever_was_there(directory: Directory) -> None:
-    made = create_account(context(), **NIA)
+    made = create_account(context(), **NEWCOMER)
     for level in (2, 3, 3):
         result = set_privileges(
-            context(), account_id=made["id"], username="nia.okafor", security_level=level
+            context(), account_id=made["id"], username="new.hire", security_level=level
         )
         assert result == {
-            "username": "nia.okafor",
+            "username": "new.hire",
             "roles": [{"value": f"security-level-{level}"}],
         }
         assert json.loads(json.dumps(result)) == result
@@ -74,25 +74,25 @@ def test_privileges_replace_whatever_was_there(directory: Directory) -> None:
 
 
 def test_privileges_go_only_to_the_account_that_was_named(directory: Directory) -> None:
-    made = create_account(context(), **NIA)
+    made = create_account(context(), **NEWCOMER)
     with pytest.raises(ToolError, match="is not the one of bob"):
         set_privileges(context(), account_id=made["id"], username="bob", security_level=3)
     with pytest.raises(ToolError, match=r"the directory refused: .*not found"):
-        set_privileges(context(), account_id="gone", username="nia.okafor", security_level=3)
+        set_privileges(context(), account_id="gone", username="new.hire", security_level=3)
     assert _roles(directory) == [[]]
 
 
 def test_an_id_cannot_lead_elsewhere_in_the_directory(directory: Directory) -> None:
-    create_account(context(), **NIA)
+    create_account(context(), **NEWCOMER)
     with pytest.raises((ToolError, SCIMClientException, ValueError)):
-        set_privileges(context(), account_id="../Users?x=", username="nia.okafor", security_level=3)
+        set_privileges(context(), account_id="../Users?x=", username="new.hire", security_level=3)
     assert _roles(directory) == [[]]
 
 
 def test_a_wrong_token_is_told_to_the_model(directory: Directory, settings: Settings) -> None:
     settings.SCIM_TOKEN = "guess"
     with pytest.raises(ToolError, match="the directory refused"):
-        create_account(context(), **NIA)
+        create_account(context(), **NEWCOMER)
     assert directory.accounts() == []
 
 
@@ -103,7 +103,7 @@ def test_a_directory_that_is_away_leaves_the_call_open_to_another_attempt(
         settings.SCIM_URL = f"http://127.0.0.1:{closed.getsockname()[1]}/v2"
     settings.SCIM_TOKEN = "any"
     with pytest.raises(SCIMClientException):
-        create_account(context(), **NIA)
+        create_account(context(), **NEWCOMER)
 
 
 def test_a_directory_that_does_not_answer_is_given_up_at_the_deadline(settings: Settings) -> None:
@@ -111,4 +111,4 @@ def test_a_directory_that_does_not_answer_is_given_up_at_the_deadline(settings: 
         settings.SCIM_URL = f"http://127.0.0.1:{silent.getsockname()[1]}/v2"
         settings.SCIM_TOKEN = "any"
         with pytest.raises(SCIMClientException):
-            create_account(context(deadline=0.1), **NIA)
+            create_account(context(deadline=0.1), **NEWCOMER)

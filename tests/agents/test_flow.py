@@ -17,7 +17,7 @@ from runtime.heartbeat import Heartbeat
 from runtime.models import Continuation, Gate, Run
 from runtime.ports import Actor
 from tests.agents.conftest import Directory, Sink
-from tests.agents.test_onboarding import NIA
+from tests.agents.test_onboarding import NEWCOMER
 from tests.fakes.ports import FakeGatekeeper
 
 FLOWS = [
@@ -41,7 +41,7 @@ def bench(hr: Registry, transactional_db: None, monkeypatch: pytest.MonkeyPatch)
 
 def _to_the_gate(bench: Bench, agent: str) -> UUID:
     with transaction.atomic():
-        run = engine.start(agent=agent, input=NIA, requester=Actor(person="ada")).run
+        run = engine.start(agent=agent, input=NEWCOMER, requester=Actor(person="ada")).run
     advance(run, bench)
     return run
 
@@ -72,8 +72,8 @@ def test_an_approved_onboarding_gives_one_account_its_role_and_one_mail(
 
     assert done.status == "completed"
     assert json.loads(done.output or "") == (
-        "The account nia.okafor was made with security level 3. "
-        "The welcome mail went to nia@example.com."
+        "The account new.hire was made with security level 3. "
+        "The welcome mail went to new.hire@example.com."
     )
     (account,) = directory.accounts()
     assert [role.value for role in account.roles] == ["security-level-3"]
@@ -103,7 +103,7 @@ def test_a_taken_username_ends_the_onboarding_without_gate_and_mail(
     done = Run.objects.get(id=second)
     assert done.status == "completed"
     assert json.loads(done.output or "") == (
-        "No account was made for nia.okafor: the username nia.okafor is taken."
+        "No account was made for new.hire: the username new.hire is taken."
     )
     assert not Gate.objects.filter(run=second).exists()
     (account,) = directory.accounts()

@@ -12,10 +12,10 @@ from agents.registry import Registry
 from agents.tools.person import EmailAddress, FullName, Username
 from runtime.ports import InvalidInput
 
-NIA: dict[str, Any] = {
-    "full_name": "Nia Okafor",
-    "email": "nia@example.com",
-    "username": "nia.okafor",
+NEWCOMER: dict[str, Any] = {
+    "full_name": "New Hire",
+    "email": "new.hire@example.com",
+    "username": "new.hire",
     "security_level": 3,
 }
 
@@ -27,24 +27,24 @@ def schema(hr: Registry) -> dict[str, Any]:
 
 @pytest.mark.parametrize("level", [1, 5])
 def test_good_input_passes(schema: dict[str, Any], level: int) -> None:
-    inputs.check(schema, {**NIA, "full_name": "Zoë O’Neill-李", "security_level": level})
+    inputs.check(schema, {**NEWCOMER, "full_name": "Ñew O’Hire-李", "security_level": level})
 
 
 @pytest.mark.parametrize(
     ("change", "field", "detail"),
     [
-        ({"security_level": 6}, "input.security_level", "must be at most 5"),
-        ({"security_level": 0}, "input.security_level", "must be at least 1"),
+        ({"security_level": 100}, "input.security_level", "must be at most 99"),
+        ({"security_level": -1}, "input.security_level", "must be at least 0"),
         ({"security_level": "3"}, "input.security_level", "must be of type integer"),
         ({"security_level": 3.0}, "input.security_level", "must be of type integer"),
         ({"security_level": True}, "input.security_level", "must be of type integer"),
-        ({"email": "nia"}, "input.email", "must be a valid email"),
-        ({"email": "nia@example.com\n"}, "input.email", "must be a valid email"),
+        ({"email": "newhire"}, "input.email", "must be a valid email"),
+        ({"email": "new.hire@example.com\n"}, "input.email", "must be a valid email"),
         ({"email": "n@" + "a." * 150 + "a"}, "input.email", "at most 254 characters"),
-        ({"username": "nia okafor"}, "input.username", "must match"),
+        ({"username": "new hire"}, "input.username", "must match"),
         ({"username": "n" * 129}, "input.username", "must have at most 128 characters"),
         ({"full_name": ""}, "input.full_name", "must have at least 1 characters"),
-        ({"full_name": "Nia\r\nBcc: all@example.com"}, "input.full_name", "must match"),
+        ({"full_name": "New\r\nBcc: all@example.com"}, "input.full_name", "must match"),
         ({"full_name": "n" * 201}, "input.full_name", "must have at most 200 characters"),
         ({"admin": True}, "input.admin", "is not expected"),
         ({"full_name": float("nan")}, "input.full_name", "not a finite number"),
@@ -57,14 +57,14 @@ def test_the_field_and_the_limit_are_named(
     schema: dict[str, Any], change: dict[str, Any], field: str, detail: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
-        inputs.check(schema, {**NIA, **change})
+        inputs.check(schema, {**NEWCOMER, **change})
     assert caught.value.field == field
     assert detail in caught.value.detail
 
 
 def test_a_missing_field_is_named(schema: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as caught:
-        inputs.check(schema, {key: NIA[key] for key in NIA if key != "email"})
+        inputs.check(schema, {key: NEWCOMER[key] for key in NEWCOMER if key != "email"})
     assert (caught.value.field, caught.value.detail) == ("input.email", "is missing")
 
 
@@ -80,7 +80,7 @@ def test_input_nested_without_end_is_refused(schema: dict[str, Any]) -> None:
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(InvalidInput, match="nested deeper than 64"):
-        inputs.check(schema, {**NIA, "full_name": deep})
+        inputs.check(schema, {**NEWCOMER, "full_name": deep})
 
 
 @given(

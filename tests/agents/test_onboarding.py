@@ -12,28 +12,28 @@ from runtime.ports import ToolRequest, ToolResult
 from tests.agents.conftest import Directory, Sink
 from tests.agents.frames import RUN, Frame
 
-NIA: dict[str, Any] = {
-    "full_name": "Nia Okafor",
-    "email": "nia@example.com",
-    "username": "nia.okafor",
+NEWCOMER: dict[str, Any] = {
+    "full_name": "New Hire",
+    "email": "new.hire@example.com",
+    "username": "new.hire",
     "security_level": 3,
 }
-ACCOUNT = ("returned", {"id": "a-1", "username": "nia.okafor"})
-PRIVILEGES = ("returned", {"username": "nia.okafor", "roles": [{"value": "security-level-3"}]})
+ACCOUNT = ("returned", {"id": "a-1", "username": "new.hire"})
+PRIVILEGES = ("returned", {"username": "new.hire", "roles": [{"value": "security-level-3"}]})
 MAIL = ("returned", {"message_id": "<m@example.com>"})
 DENIED = ("denied", "level 3 is for after the trial period")
 
 CREATE = Proposal(
     tool="create_account",
-    args={"full_name": "Nia Okafor", "email": "nia@example.com", "username": "nia.okafor"},
+    args={"full_name": "New Hire", "email": "new.hire@example.com", "username": "new.hire"},
 )
 SET = Proposal(
     tool="set_privileges",
-    args={"account_id": "a-1", "username": "nia.okafor", "security_level": 3},
+    args={"account_id": "a-1", "username": "new.hire", "security_level": 3},
 )
 WELCOME = Proposal(
     tool="send_welcome_mail",
-    args={"full_name": "Nia Okafor", "email": "nia@example.com", "username": "nia.okafor"},
+    args={"full_name": "New Hire", "email": "new.hire@example.com", "username": "new.hire"},
 )
 
 
@@ -60,8 +60,8 @@ def _last_words(frame: Frame, *results: tuple[str, Any]) -> str:
 def test_the_account_comes_first_and_its_privileges_with_the_id_it_got(
     handler: Handler, agent: str
 ) -> None:
-    assert _calls(Frame(handler, agent, NIA)) == (CREATE,)
-    assert _calls(Frame(handler, agent, NIA), ACCOUNT) == (SET,)
+    assert _calls(Frame(handler, agent, NEWCOMER)) == (CREATE,)
+    assert _calls(Frame(handler, agent, NEWCOMER), ACCOUNT) == (SET,)
 
 
 def test_the_privileges_wait_for_a_person_and_nothing_else_does(handler: Handler) -> None:
@@ -76,7 +76,7 @@ def test_the_privileges_wait_for_a_person_and_nothing_else_does(handler: Handler
 
 def test_a_reviewer_reads_who_gets_which_level(handler: Handler) -> None:
     facts = handler.describe(agent="account_agent", tool=SET.tool, args=SET.args)
-    assert facts.sentence == "Give nia.okafor security level 3"
+    assert facts.sentence == "Give new.hire security level 3"
 
 
 def test_only_the_mail_may_never_be_repeated(handler: Handler) -> None:
@@ -99,51 +99,51 @@ def test_every_agent_declares_its_steps(handler: Handler) -> None:
 
 
 def test_the_hr_agent_hands_the_account_over_with_its_whole_input(handler: Handler) -> None:
-    (proposal,) = _calls(Frame(handler, "hr_onboarding", NIA))
-    assert proposal == Proposal(tool="account_agent", args=NIA)
+    (proposal,) = _calls(Frame(handler, "hr_onboarding", NEWCOMER))
+    assert proposal == Proposal(tool="account_agent", args=NEWCOMER)
     facts = handler.describe(agent="hr_onboarding", tool=proposal.tool, args=proposal.args)
     assert facts.delegate == "account_agent"
 
 
 def test_both_levels_go_on_after_the_approval(handler: Handler) -> None:
-    said = _last_words(Frame(handler, "account_agent", NIA), ACCOUNT, PRIVILEGES)
-    assert said == "The account nia.okafor was made with security level 3."
-    assert _calls(Frame(handler, "hr_onboarding", NIA), ("returned", said)) == (WELCOME,)
-    last = _last_words(Frame(handler, "hr_onboarding", NIA), ("returned", said), MAIL)
-    assert last == f"{said} The welcome mail went to nia@example.com."
+    said = _last_words(Frame(handler, "account_agent", NEWCOMER), ACCOUNT, PRIVILEGES)
+    assert said == "The account new.hire was made with security level 3."
+    assert _calls(Frame(handler, "hr_onboarding", NEWCOMER), ("returned", said)) == (WELCOME,)
+    last = _last_words(Frame(handler, "hr_onboarding", NEWCOMER), ("returned", said), MAIL)
+    assert last == f"{said} The welcome mail went to new.hire@example.com."
 
 
 def test_denied_privileges_are_not_asked_for_again_and_the_last_words_say_why(
     handler: Handler,
 ) -> None:
-    said = _last_words(Frame(handler, "account_agent", NIA), ACCOUNT, DENIED)
+    said = _last_words(Frame(handler, "account_agent", NEWCOMER), ACCOUNT, DENIED)
     assert "its privileges were denied: level 3 is for after the trial period" in said
-    assert _calls(Frame(handler, "hr_onboarding", NIA), ("returned", said)) == (WELCOME,)
-    assert said in _last_words(Frame(handler, "hr_onboarding", NIA), ("returned", said), MAIL)
+    assert _calls(Frame(handler, "hr_onboarding", NEWCOMER), ("returned", said)) == (WELCOME,)
+    assert said in _last_words(Frame(handler, "hr_onboarding", NEWCOMER), ("returned", said), MAIL)
 
 
 def test_the_single_agent_takes_a_denial_the_same_way(handler: Handler) -> None:
-    assert _calls(Frame(handler, "hr_onboarding_single", NIA), ACCOUNT, DENIED) == (WELCOME,)
-    last = _last_words(Frame(handler, "hr_onboarding_single", NIA), ACCOUNT, DENIED, MAIL)
+    assert _calls(Frame(handler, "hr_onboarding_single", NEWCOMER), ACCOUNT, DENIED) == (WELCOME,)
+    last = _last_words(Frame(handler, "hr_onboarding_single", NEWCOMER), ACCOUNT, DENIED, MAIL)
     assert "denied: level 3 is for after the trial period. The welcome mail went" in last
 
 
 def test_without_an_account_there_are_no_privileges_and_no_mail(handler: Handler) -> None:
-    taken = ("failed", "the username nia.okafor is taken")
-    said = _last_words(Frame(handler, "account_agent", NIA), taken)
-    assert said == "No account was made for nia.okafor: the username nia.okafor is taken."
-    assert _last_words(Frame(handler, "hr_onboarding", NIA), ("returned", said)) == said
-    assert _last_words(Frame(handler, "hr_onboarding_single", NIA), taken) == said
+    taken = ("failed", "the username new.hire is taken")
+    said = _last_words(Frame(handler, "account_agent", NEWCOMER), taken)
+    assert said == "No account was made for new.hire: the username new.hire is taken."
+    assert _last_words(Frame(handler, "hr_onboarding", NEWCOMER), ("returned", said)) == said
+    assert _last_words(Frame(handler, "hr_onboarding_single", NEWCOMER), taken) == said
 
 
 def test_a_sub_agent_that_fails_leaves_no_mail_either(handler: Handler) -> None:
-    said = _last_words(Frame(handler, "hr_onboarding", NIA), ("failed", "the model is away"))
+    said = _last_words(Frame(handler, "hr_onboarding", NEWCOMER), ("failed", "the model is away"))
     assert said == "No account was made: the model is away."
 
 
 def test_privileges_that_cannot_be_set_and_a_mail_that_cannot_go_are_told(handler: Handler) -> None:
     last = _last_words(
-        Frame(handler, "hr_onboarding_single", NIA),
+        Frame(handler, "hr_onboarding_single", NEWCOMER),
         ACCOUNT,
         ("failed", "the directory refused: no"),
         ("failed", "the mail server refused the mail: no"),
@@ -153,13 +153,13 @@ def test_privileges_that_cannot_be_set_and_a_mail_that_cannot_go_are_told(handle
 
 
 def test_a_script_says_the_same_to_the_same_messages(handler: Handler) -> None:
-    one, other = (Frame(handler, "account_agent", NIA) for _ in range(2))
+    one, other = (Frame(handler, "account_agent", NEWCOMER) for _ in range(2))
     assert _calls(one, ACCOUNT, DENIED) == _calls(other, ACCOUNT, DENIED)
     assert one.messages[-1]["text"] == other.messages[-1]["text"]
 
 
 def test_the_whole_way_on_real_servers(handler: Handler, directory: Directory, sink: Sink) -> None:
-    frame = Frame(handler, "hr_onboarding_single", NIA)
+    frame = Frame(handler, "hr_onboarding_single", NEWCOMER)
     for turn, proposal in enumerate((CREATE, None, WELCOME), start=1):
         (wanted,) = frame.ask().calls
         assert proposal in (None, wanted)
@@ -179,10 +179,10 @@ def test_the_whole_way_on_real_servers(handler: Handler, directory: Directory, s
         assert isinstance(outcome, ToolResult), outcome
         frame.settle(("returned", outcome.value))
     assert frame.ask().text == (
-        "The account nia.okafor was made with security level 3. "
-        "The welcome mail went to nia@example.com."
+        "The account new.hire was made with security level 3. "
+        "The welcome mail went to new.hire@example.com."
     )
     (account,) = directory.accounts()
     assert [role.value for role in account.roles] == ["security-level-3"]
     (mail,) = sink.mails
-    assert mail["To"] == "nia@example.com"
+    assert mail["To"] == "new.hire@example.com"

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.browser
 
 def test_bea_reads_and_approves(desk: Desk, office: Office, suspended: UUID) -> None:
     desk.log_in("bea")
-    desk.page.get_by_role("link", name="Set the privileges of grace to 3").click()
+    desk.page.get_by_role("link", name="Set the privileges of newhire to 3").click()
     expect(desk.page.get_by_role("heading", name="What will happen")).to_be_visible()
     expect(desk.page.get_by_text("integer · 1 to 5")).to_be_visible()
     desk.page.get_by_role("button", name="Approve").click()
     expect(desk.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
     assert office.advance(suspended).status == RunStatus.COMPLETED
     desk.page.get_by_role("link", name="See how the run goes on").click()
-    expect(desk.page.get_by_text("Grace is on board.").first).to_be_visible()
+    expect(desk.page.get_by_text("New Hire is on board.").first).to_be_visible()
 
 
 def test_bea_denies_with_a_reason(desk: Desk, office: Office, suspended: UUID) -> None:
@@ -56,7 +56,7 @@ def test_everything_works_with_the_keyboard_alone(
     desk: Desk, office: Office, suspended: UUID
 ) -> None:
     desk.log_in("bea")
-    desk.page.get_by_role("link", name="Set the privileges of grace to 3").focus()
+    desk.page.get_by_role("link", name="Set the privileges of newhire to 3").focus()
     desk.page.keyboard.press("Enter")
     desk.page.get_by_role("button", name="Approve").focus()
     desk.page.keyboard.press("Enter")

@@ -19,7 +19,7 @@ from runtime.models import Run
 from runtime.ports import Actor, AgentFacts, CallFacts, Unknown
 from tests.fakes.ports import FakeEffects, FakeTool, Script, ask, say, turns
 
-NEWCOMER = {"full_name": "Grace Hopper", "username": "grace", "security_level": 3}
+NEWCOMER = {"full_name": "New Hire", "username": "newhire", "security_level": 3}
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -36,13 +36,13 @@ def onboarding(args: Any) -> dict[str, Script]:
     return {
         "hr_onboarding": turns(
             ask(("account_agent", NEWCOMER)),
-            ask(("send_welcome_mail", {"username": "grace"})),
-            say("Grace is on board."),
+            ask(("send_welcome_mail", {"username": "newhire"})),
+            say("New Hire is on board."),
         ),
         "account_agent": turns(
-            ask(("create_account", {"username": "grace"})),
+            ask(("create_account", {"username": "newhire"})),
             ask(("set_privileges", args)),
-            say("The account of grace is ready."),
+            say("The account of newhire is ready."),
         ),
     }
 
@@ -83,7 +83,7 @@ class Office:
 
     def __init__(self) -> None:
         self.effects = OfficeEffects(
-            onboarding({"username": "grace", "security_level": 3}), dict(TOOLS)
+            onboarding({"username": "newhire", "security_level": 3}), dict(TOOLS)
         )
         self.heartbeat = Heartbeat()
         self.heartbeat.start()
@@ -118,7 +118,7 @@ class Office:
 
     def ask_twice(self) -> None:
         """From now on account_agent asks for two gated calls in one turn."""
-        level = ("set_privileges", {"username": "grace", "security_level": 1})
+        level = ("set_privileges", {"username": "newhire", "security_level": 1})
         other = ("set_privileges", {"username": "linus", "security_level": 2})
         self.effects.agents["account_agent"] = turns(ask(level, other), say("Both are ready."))
 

@@ -10,7 +10,7 @@ from runtime.models import Run
 from tests.desk.caller import Caller
 from tests.desk.office import NEWCOMER, Office
 
-BODY = {"agent": "hr_onboarding", "input": NEWCOMER, "business_key": "grace-2026"}
+BODY = {"agent": "hr_onboarding", "input": NEWCOMER, "business_key": "newhire-2026"}
 
 
 def test_starting_a_run(ada_api: Caller, office: Office, published: None) -> None:
@@ -19,7 +19,7 @@ def test_starting_a_run(ada_api: Caller, office: Office, published: None) -> Non
     run = answer.json()
     assert run["input"] == NEWCOMER
     assert (run["agent"], run["status"], run["requester"]) == ("hr_onboarding", "queued", "ada")
-    assert (run["output"], run["business_key"], run["gates"]) == (None, "grace-2026", [])
+    assert (run["output"], run["business_key"], run["gates"]) == (None, "newhire-2026", [])
     assert office.advance(UUID(run["id"])).status == RunStatus.SUSPENDED
 
 
@@ -64,7 +64,7 @@ def test_keys_of_different_people_do_not_meet(
         ({"input": {**NEWCOMER, "username": "\ud800"}}, "input.username"),
         ({"input": {**NEWCOMER, "security_level": 2**60}}, "input.security_level"),
         ({"input": {**NEWCOMER, "security_level": float("nan")}}, "input.security_level"),
-        ({"input": {"username": "grace"}}, "input.full_name"),
+        ({"input": {"username": "newhire"}}, "input.full_name"),
         ({"bussiness_key": "typo"}, "bussiness_key"),
     ],
 )
@@ -107,7 +107,7 @@ def test_a_gate_in_doubt_has_no_approval(ada_api: Caller, office: Office) -> Non
 def test_a_finished_run_has_its_output(ada_api: Caller, office: Office, suspended: UUID) -> None:
     office.approve(suspended)
     run = ada_api.get(f"/runs/{suspended}").json()
-    assert (run["status"], run["output"]) == ("completed", "Grace is on board.")
+    assert (run["status"], run["output"]) == ("completed", "New Hire is on board.")
 
 
 def test_the_list_is_filtered_and_paged(ada_api: Caller, office: Office) -> None:

@@ -17,9 +17,9 @@ def _page(client: Client, request: Request) -> str:
 
 def test_shows_every_argument_whole_with_its_type(bea: Client, office: Office) -> None:
     long = "word " * 2_000 + "end"
-    run = office.start(args={"username": "grace", "security_level": 5, "note": long})
+    run = office.start(args={"username": "newhire", "security_level": 5, "note": long})
     page = _page(bea, office.request(run))
-    assert "Set the privileges of grace to 5" in page
+    assert "Set the privileges of newhire to 5" in page
     assert "integer · 1 to 5" in page
     assert long in page
     assert "Medium risk" in page

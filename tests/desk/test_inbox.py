@@ -22,7 +22,7 @@ def test_each_pending_action_is_a_sentence_with_risk_path_and_requester(
 ) -> None:
     page = bea.get("/inbox/").content.decode()
     assert "1 action waits for your decision" in page
-    assert "Set the privileges of grace to 3" in page
+    assert "Set the privileges of newhire to 3" in page
     assert "Medium risk" in page
     assert "<bdi>hr_onboarding</bdi>" in page
     assert "run started by <bdi>ada</bdi>" in page

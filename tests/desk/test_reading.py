@@ -45,7 +45,7 @@ def test_what_draws_nothing_is_written_as_its_code_point(char: str, text: str) -
         assert f"⟦U+{ord(char):04X}⟧" in shown
 
 
-@pytest.mark.parametrize("text", ["Grace Hopper", "Zoë Müller-Łukasz", "日本語", "שלום", "a\nb"])
+@pytest.mark.parametrize("text", ["New Hire", "Ñëw-Hïrë", "日本語", "שלום", "a\nb"])
 def test_what_people_write_is_left_alone(text: str) -> None:
     assert visible(text) == text
 

@@ -19,10 +19,10 @@ def _text(client: Client, path: str) -> str:
 
 
 def test_the_list_says_what_a_run_waits_for(bea: Client, office: Office) -> None:
-    run = office.start(key="grace-2026")
+    run = office.start(key="newhire-2026")
     page = _text(bea, "/runs/")
     assert f"/runs/{run}/" in page
-    assert "grace-2026" in page
+    assert "newhire-2026" in page
     assert "Waiting for a person" in page
     assert "waits at <bdi>set_privileges</bdi>" in page
 
@@ -69,7 +69,7 @@ def test_a_finished_run_shows_its_answer_and_who_approved(
     office.approve(suspended)
     page = _text(ada, f"/runs/{suspended}/")
     assert "Finished" in page
-    assert '<span class="raw">Grace is on board.</span>' in page
+    assert '<span class="raw">New Hire is on board.</span>' in page
     assert "done · approved by <bdi>bea</bdi>" in page
 
 
