@@ -1,5 +1,6 @@
 """kill -9 of everything while runs move, and again after their approval: all finish, or wait honestly in doubt."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,8 @@ def test_everything_killed_twice_loses_nothing_and_repeats_no_mail(sandbox: Path
     stack.kill_everything()
 
     with stack:
-        ended = [until(lambda run=run: _at_rest(office, run), f"run {run}") for run in runs]  # type: ignore[misc]
-        for name, run in zip(names, ended, strict=True):
+        for name, run_id in zip(names, runs, strict=True):
+            run = until(functools.partial(_at_rest, office, run_id), f"run {run_id}")
             assert len(office.accounts(name)) == 1
             assert office.roles(name) == ["security-level-3"]
             if run["status"] == "completed":
