@@ -40,13 +40,13 @@ def test_everything_killed_twice_loses_nothing_and_repeats_no_mail(sandbox: Path
 
     with stack:
         for name, run_id in zip(names, runs, strict=True):
-            run = until(functools.partial(_at_rest, office, run_id), f"run {run_id}")
+            found = until(functools.partial(_at_rest, office, run_id), f"run {run_id}")
             assert len(office.accounts(name)) == 1
             assert office.roles(name) == ["security-level-3"]
-            if run["status"] == "completed":
+            if found["status"] == "completed":
                 assert office.mails(name) == 1
             else:
-                assert [gate["kind"] for gate in run["gates"]] == ["in_doubt"]
+                assert [gate["kind"] for gate in found["gates"]] == ["in_doubt"]
                 assert office.mails(name) <= 1
 
 
