@@ -52,6 +52,15 @@ class Stack:
 
     def start(self) -> None:
         """Return when the screen is there. Raises AssertionError with what was said if it does not come."""
+        self.begin()
+        with self._heard:
+            self._heard.wait_for(lambda: _SCREEN in self.said or self._ended(), READY_WITHIN)
+        if _SCREEN not in self.said:
+            self.stop(signal.SIGTERM)
+            raise AssertionError("\n".join(["the application did not come up:", *self.said]))
+
+    def begin(self) -> None:
+        """Start, and do not wait."""
         self.said = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "config.local", "up", "--home", str(self.home), *self._port()],
@@ -65,13 +74,6 @@ class Stack:
         )
         self._reader = threading.Thread(target=self._listen, args=[self._process])
         self._reader.start()
-        with self._heard:
-            self._heard.wait_for(lambda: _SCREEN in self.said or self._ended(), READY_WITHIN)
-        if _SCREEN not in self.said:
-            self._process.kill()
-            self._process.wait()
-            self._forget()
-            raise AssertionError("\n".join(["the application did not come up:", *self.said]))
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> float:
         """As Ctrl-C does; how many seconds it took."""

@@ -89,6 +89,7 @@ def _options(broker: Broker) -> list[str]:
         "unixsocketperm": ["700"],
         "dir": [str(broker.data)],
         "daemonize": ["no"],
+        "set-proc-title": ["no"],  # which would write over the mark in its environment
         "appendonly": ["yes"],  # without it a kill -9 loses every waiting message
         "appendfsync": ["everysec"],
         "maxmemory-policy": ["noeviction"],  # a queue must never forget to make room

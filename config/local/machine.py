@@ -78,6 +78,7 @@ class Machine:
         if cluster is None:
             return None
         postgres.initialise(cluster)
+        postgres.unlock(cluster)  # we hold the folder, and leftovers of earlier starts are ended
 
         def begin() -> subprocess.Popen[bytes]:
             with logs.append(self.home.logs, "postgres") as log:

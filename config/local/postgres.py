@@ -65,6 +65,14 @@ def initialise(cluster: Cluster) -> bool:
     return True
 
 
+def unlock(cluster: Cluster) -> None:
+    """Remove the lock file of a dead server, whose process id may be somebody else's by now.
+
+    Only for who has made sure that no process works in the data: Postgres' own guard goes with the file.
+    """
+    (cluster.data / "postmaster.pid").unlink(missing_ok=True)
+
+
 def start(
     cluster: Cluster,
     log: IO[bytes] | int,
@@ -73,9 +81,8 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start the server and wait until it answers, calling `pause` between looks.
 
-    Whoever calls this knows that no server runs on the data, so a lock file there is a dead one's.
+    Raises DidNotStart also while children of a server that was killed are still at the data.
     """
-    (cluster.data / "postmaster.pid").unlink(missing_ok=True)
     options = {
         "listen_addresses": "",
         "unix_socket_directories": str(cluster.socket),

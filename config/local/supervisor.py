@@ -120,19 +120,15 @@ class Supervisor:
         children.signal_group(running.process, signal.SIGKILL)  # whatever it leaves behind
         if time.monotonic() - running.began_at > SETTLED:
             running.deaths = 0
-        pause = min(FIRST_PAUSE * 2**running.deaths, LONGEST_PAUSE)
-        running.deaths += 1
-        self._say(f"{running.job.name} ended ({_how(running.process)}); again in {pause:g} s")
+        how = _how(running.process)
         running.process = None
-        running.again_at = time.monotonic() + pause
+        self._say(f"{running.job.name} ended ({how}); again in {running.put_off():g} s")
 
     def _revive(self, running: "_Running") -> None:
         try:
             self._begin(running)
         except LocalError as error:
-            self._say(str(error))
-            running.deaths += 1
-            running.again_at = time.monotonic() + LONGEST_PAUSE
+            self._say(f"{error}; again in {running.put_off():g} s")
         else:
             self._say(f"{running.job.name} is running again")
 
@@ -148,6 +144,13 @@ class _Running:
     began_at: float = 0.0
     again_at: float = 0.0
     deaths: int = 0
+
+    def put_off(self) -> float:
+        """Have it started again after a pause that doubles each time; how many seconds."""
+        pause = min(FIRST_PAUSE * float(2**self.deaths), LONGEST_PAUSE)
+        self.deaths += 1
+        self.again_at = time.monotonic() + pause
+        return pause
 
 
 def _stop_together(jobs: Sequence[_Running]) -> None:

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.stack import Stack
@@ -114,6 +115,17 @@ def test_a_process_that_dies_is_started_again(stack: Stack) -> None:
     assert [one for one in stack.processes() if "celery" in one.cmdline()]
 
 
+def test_a_server_that_dies_is_started_again(stack: Stack) -> None:
+    for name, program in (("broker", "valkey-server"), ("postgres", "postgres")):
+        oldest = min(
+            (one for one in stack.processes() if one.name() == program),
+            key=psutil.Process.create_time,
+        )
+        oldest.kill()
+        stack.wait_for_line(f"{name} is running again")
+    assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
+
+
 def test_after_a_kill_of_everything_the_next_start_cleans_up_and_goes_on(stack: Stack) -> None:
     stack.kill_everything()
     stack.start()
@@ -130,3 +142,17 @@ def test_what_outlives_a_killed_launcher_is_ended_by_the_next_start(stack: Stack
 def test_a_polite_kill_ends_it_as_well(stack: Stack) -> None:
     assert stack.stop(signal.SIGTERM) < 10
     assert stack.processes() == []
+
+
+def test_a_start_that_is_cut_off_leaves_nothing_and_the_next_one_completes_it(
+    sandbox: Path,
+) -> None:
+    stack = Stack(sandbox / "cut off")
+    for line in ("Starting Postgres", "Preparing the database", "Starting web, worker and sweeper"):
+        stack.begin()
+        stack.wait_for_line(line)
+        assert stack.stop() < 10
+        assert stack.processes() == []
+    with stack:
+        _, runs = stack.ask("ada", "GET", "/api/v1/runs")
+        assert [run["status"] for run in runs["items"]] == ["suspended"] * 3
