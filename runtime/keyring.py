@@ -20,7 +20,8 @@ from runtime.errors import KeyMissing
 
 JOURNAL = "journal"
 CONTINUATION = "continuation"
-PURPOSES = (JOURNAL, CONTINUATION)
+SECRETS = "secrets"
+PURPOSES = (JOURNAL, CONTINUATION, SECRETS)
 
 KEY_BYTES = 32
 
@@ -41,13 +42,24 @@ def seal(purpose: str, *parts: str) -> Seal:
 
 def verify(purpose: str, stored: Seal, *parts: str) -> bool:
     """Whether `stored` was made of exactly these parts. Raises KeyMissing for an unknown key id."""
-    key = _ring(purpose).get(stored.key_id)
-    if key is None:
-        _ring.cache_clear()  # it may have been added since this process started
-        key = _ring(purpose).get(stored.key_id)
-    if key is None:
-        raise KeyMissing(f"key {stored.key_id!r} for {purpose} is not in the ring")
+    key = key_of(purpose, stored.key_id)
     return hmac.compare_digest(_mac(purpose, key, parts), stored.mac)
+
+
+def current_key(purpose: str) -> tuple[str, bytes]:
+    """The id and the key that new documents of `purpose` are made with."""
+    return next(iter(_ring(purpose).items()))
+
+
+def key_of(purpose: str, key_id: str) -> bytes:
+    """The key of that id. Raises KeyMissing."""
+    found = _ring(purpose).get(key_id)
+    if found is None:
+        _ring.cache_clear()  # it may have been added since this process started
+        found = _ring(purpose).get(key_id)
+    if found is None:
+        raise KeyMissing(f"key {key_id!r} for {purpose} is not in the ring")
+    return found
 
 
 def ensure(purpose: str) -> Path:
