@@ -1,13 +1,16 @@
 """What the environment says, read once and checked: a bad value ends the process with one line that names it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
+
+MINUTE = 60.0
+DAY = 24 * 60 * MINUTE
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,7 +34,12 @@ class Environment:
     email: dict[str, Any]
     email_sender: str
     agents: tuple[str, ...]
+    model: str
+    openai_base_url: str
+    openai_api_key: str = field(repr=False)
+    anthropic_api_key: str = field(repr=False)
     lease_seconds: float
+    approval_seconds: float
     keys_dir: Path
     secret_key: str
     public_url: str
@@ -60,7 +68,14 @@ def read(variables: Mapping[str, str]) -> Environment:
         email=_email(variables),
         email_sender=variables.get("EMAIL_SENDER") or "Abeyance <abeyance@localhost>",
         agents=_names(variables, "ABEYANCE_AGENTS", "agents.flows.hr"),
-        lease_seconds=_seconds(variables, "ABEYANCE_LEASE_SECONDS", 10.0),
+        model=_model(variables),
+        openai_base_url=_web_address(variables, "OPENAI_BASE_URL"),
+        openai_api_key=variables.get("OPENAI_API_KEY", ""),
+        anthropic_api_key=variables.get("ANTHROPIC_API_KEY", ""),
+        lease_seconds=_seconds(variables, "ABEYANCE_LEASE_SECONDS", 10.0, 1, 600),
+        approval_seconds=_seconds(
+            variables, "ABEYANCE_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY
+        ),
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
         secret_key=_secret_key(variables),
         public_url=public_url,
@@ -127,14 +142,31 @@ def _names(variables: Mapping[str, str], name: str, default: str) -> tuple[str, 
     return names
 
 
-def _seconds(variables: Mapping[str, str], name: str, default: float) -> float:
+def _model(variables: Mapping[str, str]) -> str:
+    """`scripted`, or a provider and its model, with the provider's key at hand."""
+    name = "ABEYANCE_MODEL"
+    chosen = variables.get(name) or "scripted"
+    if chosen == "scripted":
+        return chosen
+    provider, _, model = chosen.partition(":")
+    key = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(provider)
+    if key is None or not model.strip():
+        raise BadSetting(name, f"must be scripted, openai:… or anthropic:…, not {chosen!r}")
+    if not variables.get(key, "").strip():
+        raise BadSetting(key, f"must be set, because {name} is {chosen}")
+    return chosen
+
+
+def _seconds(
+    variables: Mapping[str, str], name: str, default: float, least: float, most: float
+) -> float:
     text = variables.get(name, "")
     try:
         value = float(text) if text else default
     except ValueError:
         raise BadSetting(name, f"must be a number of seconds, not {text!r}") from None
-    if not 1 <= value <= 600:
-        raise BadSetting(name, f"must be between 1 and 600 seconds, not {text}")
+    if not least <= value <= most:
+        raise BadSetting(name, f"must be between {least:.0f} and {most:.0f} seconds, not {text}")
     return value
 
 

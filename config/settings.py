@@ -84,7 +84,12 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = ENV.redis_url
 KEYS_DIR = ENV.keys_dir
 ABEYANCE_AGENTS = ENV.agents
+ABEYANCE_MODEL = ENV.model
+OPENAI_BASE_URL = ENV.openai_base_url
+OPENAI_API_KEY = ENV.openai_api_key
+ANTHROPIC_API_KEY = ENV.anthropic_api_key
 ABEYANCE_LEASE_SECONDS = ENV.lease_seconds
+ABEYANCE_APPROVAL_SECONDS = ENV.approval_seconds
 
 # Systems that the flows act on
 
@@ -181,8 +186,10 @@ LOGGING = {
     "loggers": {
         "django": {"handlers": [], "level": "INFO", "propagate": True},
         "django.request": {"filters": ["not_ready"]},
-        "httpx2": {
-            "level": "WARNING"
-        },  # every request it makes is an effect in the journal already
+        # Every request these make is an effect in the journal already, where secrets are sealed.
+        **{
+            client: {"level": "WARNING"}
+            for client in ("httpx2", "httpcore2", "openai", "anthropic")
+        },
     },
 }
