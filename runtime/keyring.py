@@ -1,7 +1,11 @@
-"""Keys by purpose and id, kept in files outside the database, and the MACs made with them.
+"""Keys by purpose and id, kept in files outside the database, and the MACs and signatures made with them.
 
 One file per purpose in KEYS_DIR, one `id:hex` per line. The first key signs, all of them verify,
 so a key is rotated by putting a new line on top.
+
+Where whoever checks must not be able to sign, the purpose has two files (Ed25519, RFC 8032): the
+ring of public keys, `<purpose>.public`, is for every process, and the private key that signs,
+`<purpose>.private`, for those alone that sign.
 """
 
 import hashlib
@@ -13,6 +17,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
@@ -21,7 +30,11 @@ from runtime.errors import KeyMissing
 JOURNAL = "journal"
 CONTINUATION = "continuation"
 SECRETS = "secrets"
-PURPOSES = (JOURNAL, CONTINUATION, SECRETS)
+DECISIONS = "decisions"
+PURPOSES = (JOURNAL, CONTINUATION, SECRETS, DECISIONS)
+
+# The purposes whose signers and checkers are not the same processes.
+_SIGNED = frozenset({DECISIONS})
 
 KEY_BYTES = 32
 
@@ -31,6 +44,14 @@ class Seal:
     """A MAC (hex) and the id of the key that made it."""
 
     mac: str
+    key_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """An Ed25519 signature and the id of the key that made it."""
+
+    hex: str
     key_id: str
 
 
@@ -62,37 +83,125 @@ def key_of(purpose: str, key_id: str) -> bytes:
     return found
 
 
+def sign(purpose: str, text: str) -> Signature:
+    """Sign with the private key, read each time: a new one counts at once.
+
+    Raises ImproperlyConfigured in a process that has none, because it may not sign.
+    """
+    path = _private_path(purpose)
+    key_id, secret = next(iter(_read(path, purpose).items()))
+    private = Ed25519PrivateKey.from_private_bytes(secret)
+    return Signature(hex=private.sign(_labelled(purpose, text)).hex(), key_id=key_id)
+
+
+def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
+    """Whether that key signed exactly this text. Raises KeyMissing for an unknown key id."""
+    public = Ed25519PublicKey.from_public_bytes(key_of(purpose, stored.key_id))
+    try:
+        public.verify(bytes.fromhex(stored.hex), _labelled(purpose, text))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
 def ensure(purpose: str) -> Path:
-    """Make the purpose's first key if it has none; the file is 0600 and appears whole or not at all."""
+    """Make the purpose's first key if it has none; files are 0600 and appear whole or not at all.
+
+    Where signing is apart, a folder with public keys alone belongs to a process that only checks.
+    """
     path = _path(purpose)
-    if path.exists():
+    if purpose not in _SIGNED:
+        _create(path, [_new_line()])
         return path
+    private = _private_path(purpose)
+    if not path.exists():
+        _create(private, [_new_line()])
+    if private.exists():
+        _publish(purpose)
+    return path
+
+
+def rotate(purpose: str) -> str:
+    """Put a new key on top and return its id; the ones before only verify. For one person at a time."""
+    line = _new_line()
+    path = _path(purpose)
+    if purpose not in _SIGNED:
+        _replace(path, [line, *_lines(path, purpose)])
+    else:
+        # Known before it signs, and the one before it is nobody's any more.
+        _replace(path, [_public_line(line, path), *_lines(path, purpose)])
+        _replace(_private_path(purpose), [line])
+    _ring.cache_clear()
+    return line.partition(":")[0]
+
+
+def _publish(purpose: str) -> None:
+    """The key that signs is in the ring, also if somebody died between the two files."""
+    path, private = _path(purpose), _private_path(purpose)
+    line = _public_line(_lines(private, purpose)[0], private)
+    _create(path, [line])
+    known = _lines(path, purpose)
+    if line not in known:
+        _replace(path, [line, *known])
+        _ring.cache_clear()
+
+
+def _new_line() -> str:
+    return f"{secrets.token_hex(4)}:{secrets.token_hex(KEY_BYTES)}"
+
+
+def _public_line(private_line: str, path: Path) -> str:
+    key_id, secret = _parse(private_line, path)
+    public = Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+    return f"{key_id}:{public.hex()}"
+
+
+def _create(path: Path, lines: list[str]) -> None:
+    """If another process is first, its keys are the keys."""
+    if path.exists():
+        return
+    draft = _draft(path, lines)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+
+
+def _replace(path: Path, lines: list[str]) -> None:
+    _draft(path, lines).replace(path)
+
+
+def _draft(path: Path, lines: list[str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent)  # 0600 from the start
     with os.fdopen(handle, "w") as file:
-        file.write(f"{secrets.token_hex(4)}:{secrets.token_hex(KEY_BYTES)}\n")
-    try:
-        os.link(name, path)
-    except FileExistsError:
-        pass  # another process was first; its key is the key
-    finally:
-        Path(name).unlink()
-    return path
+        file.writelines(f"{line}\n" for line in lines)
+        file.flush()
+        os.fsync(file.fileno())
+    return Path(name)
 
 
 @lru_cache
 def _ring(purpose: str) -> dict[str, bytes]:
-    path = _path(purpose)
+    return _read(_path(purpose), purpose)
+
+
+def _read(path: Path, purpose: str) -> dict[str, bytes]:
+    ring = dict(_parse(line, path) for line in _lines(path, purpose))
+    if not ring:
+        raise ImproperlyConfigured(f"{path} holds no key")
+    return ring
+
+
+def _lines(path: Path, purpose: str) -> list[str]:
     try:
-        lines = path.read_text().split()
+        return path.read_text().split()
     except OSError as exc:
         raise ImproperlyConfigured(
             f"cannot read the {purpose} key in {path}: {exc.strerror}. `manage.py prepare` makes it."
         ) from exc
-    ring = dict(_parse(line, path) for line in lines)
-    if not ring:
-        raise ImproperlyConfigured(f"{path} holds no key")
-    return ring
 
 
 def _parse(line: str, path: Path) -> tuple[str, bytes]:
@@ -101,7 +210,7 @@ def _parse(line: str, path: Path) -> tuple[str, bytes]:
         key = bytes.fromhex(text)
     except ValueError:
         key = b""
-    if not key_id or len(key) < KEY_BYTES:
+    if not key_id or len(key) != KEY_BYTES:
         raise ImproperlyConfigured(f"{path}: a line is not `id:hex` of {KEY_BYTES} bytes")
     return key_id, key
 
@@ -115,5 +224,14 @@ def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
     return digest.hexdigest()
 
 
+def _labelled(purpose: str, text: str) -> bytes:
+    """What is signed for one purpose is nothing for another."""
+    return f"abeyance.{purpose}.v1\n{text}".encode()
+
+
 def _path(purpose: str) -> Path:
-    return Path(settings.KEYS_DIR) / f"{purpose}.keys"
+    return Path(settings.KEYS_DIR) / f"{purpose}.{'public' if purpose in _SIGNED else 'keys'}"
+
+
+def _private_path(purpose: str) -> Path:
+    return Path(settings.KEYS_DIR) / f"{purpose}.private"
