@@ -1,4 +1,4 @@
-"""Deciding: the one choke point for every door. Nothing else closes an approval request.
+"""Deciding: the one choke point for every door. Nobody else closes a request in a person's name.
 
 The order of refusal is part of the contract: whoever may not read a request learns nothing about
 it, whoever may not decide learns nothing about races or digests. Lock order: run, gate, request,
@@ -6,24 +6,36 @@ signal, audit.
 """
 
 import hmac
+import json
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
-from django.utils import timezone
 
-from approvals import audit, permissions, queries
-from approvals.errors import AlreadyDecided, DigestMismatch, Invalid
+from approvals import audit, clock, permissions, queries, results, statements
+from approvals.errors import (
+    AlreadyDecided,
+    Cancelled,
+    DigestMismatch,
+    Expired,
+    Invalid,
+    TooEarly,
+)
 from approvals.models import Request
 from runtime import engine
-from runtime.core.decisions import Decision, Verdict
-from runtime.errors import GateNotOpen
+from runtime.core.decisions import VERDICTS, Decision, GateKind, Verdict
+from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Run
 from runtime.ports import Actor
 
 MAX_REASON = 2_000
 
-_STATUS = {Verdict.APPROVE: Request.Status.APPROVED, Verdict.DENY: Request.Status.DENIED}
+# What `result` is when none was given: null is a result.
+ABSENT: Final = object()
+
+_NEEDS_REASON = {Verdict.DENY: "deny", Verdict.GIVE_UP: "give up"}
 
 
 def decide(
@@ -32,27 +44,75 @@ def decide(
     """Approve or deny for good. The values come just as they came through the door.
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `not_eligible`);
-    AlreadyDecided with the winner; DigestMismatch; Invalid naming `digest`, `verdict` or
-    `reason`. Nothing is written when it raises.
+    AlreadyDecided with the winner, Cancelled or Expired; DigestMismatch; Invalid naming `digest`,
+    `verdict` or `reason`. Nothing is written when it raises.
     """
-    run = queries.readable(request, permissions.standing_of(actor)).run_id
+
+    def judge(row: Request, at: datetime) -> Decision:
+        _check_digest(row, digest)
+        chosen = _chosen(verdict, "verdict", GateKind.APPROVAL, row)
+        return Decision(verdict=chosen, by=actor.person, reason=_checked_reason(reason, chosen))
+
+    return _decide(lambda standing: queries.readable(request, standing), judge, actor)
+
+
+def settle(
+    *,
+    run: UUID,
+    gate: UUID,
+    outcome: object,
+    result: object = ABSENT,
+    reason: object,
+    actor: Actor,
+) -> queries.Approval:
+    """Say for good what became of a call in doubt: `happened`, `run_again` or `give_up`.
+
+    `result` is a JSON value, given exactly if the call happened; it must fit the schema of what the
+    tool returns. Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired;
+    TooEarly with the time from which it can run again; Invalid naming `outcome`, `reason`, `result`
+    or the place in it. Nothing is written when it raises.
+    """
+
+    def judge(row: Request, at: datetime) -> Decision:
+        if outcome == Verdict.RUN_AGAIN and row.not_before is not None and at < row.not_before:
+            raise TooEarly(row.not_before)
+        chosen = _chosen(outcome, "outcome", GateKind.IN_DOUBT, row)
+        return Decision(
+            verdict=chosen,
+            by=actor.person,
+            reason=_checked_reason(reason, chosen),
+            result=_checked_result(result, chosen, row),
+        )
+
+    return _decide(lambda standing: queries.settleable(run, gate, standing), judge, actor)
+
+
+def _decide(
+    find: Callable[[permissions.Standing | None], Request],
+    judge: Callable[[Request, datetime], Decision],
+    actor: Actor,
+) -> queries.Approval:
+    run = find(permissions.standing_of(actor)).run_id
     with transaction.atomic():
         Run.objects.select_for_update(no_key=True).only("id").get(pk=run)
         standing = permissions.standing_of(actor)  # again, now that nothing of the run can move
-        row = queries.readable(request, standing)
+        row = find(standing)
         _check_right(row, standing)
-        _check_still_open(row)
-        _check_digest(row, digest)
-        decision = _decision(verdict, reason, digest, by=actor.person)
+        at = clock.now()
+        _check_still_open(row, at)
+        decision = judge(row, at)
         _settle(row, decision)
-        at = timezone.now()
         _close(row, decision, at)
         audit.append(
             run=row.run_id,
             actor=actor,
             act=row.status,
             subject=f"request {row.id}",
-            detail={"digest": row.request_digest, "reason": decision.reason},
+            detail={
+                "digest": row.request_digest,
+                "verdict": decision.verdict,
+                "reason": decision.reason,
+            },
             at=at,
         )
     return queries.plain(row, standing)
@@ -64,13 +124,21 @@ def _check_right(row: Request, standing: permissions.Standing | None) -> None:
         raise refusal
 
 
-def _check_still_open(row: Request) -> None:
+def _check_still_open(row: Request, at: datetime) -> None:
+    """Time decides at its moment, also while nobody has written that down."""
+    if row.status == Request.Status.CANCELLED:
+        raise Cancelled(row.decided_by)
+    undecided = row.status in (Request.Status.PENDING, Request.Status.EXPIRED)
+    if undecided and row.expires_at is not None and row.expires_at <= at:
+        raise Expired(row.expires_at)
     if row.status != Request.Status.PENDING:
         raise AlreadyDecided(row.decided_by)
 
 
 def _check_digest(row: Request, digest: object) -> None:
-    if isinstance(digest, str) and not _same(digest, row.request_digest):
+    if not isinstance(digest, str):
+        raise Invalid("digest", "must be the digest of the request you saw")
+    if not _same(digest, row.request_digest):
         raise DigestMismatch
 
 
@@ -80,13 +148,13 @@ def _same(one: str, other: str) -> bool:
     )
 
 
-def _decision(verdict: object, reason: object, digest: object, *, by: str) -> Decision:
-    if not isinstance(digest, str):
-        raise Invalid("digest", "must be the digest of the request you saw")
-    if verdict not in list(Verdict):
-        raise Invalid("verdict", f"must be one of {', '.join(Verdict)}")
-    chosen = Verdict(str(verdict))
-    return Decision(verdict=chosen, by=by, reason=_checked_reason(reason, chosen))
+def _chosen(value: object, field: str, kind: GateKind, row: Request) -> Verdict:
+    if row.kind != kind:
+        door = "settled at its gate" if kind is GateKind.APPROVAL else "approved or denied"
+        raise Invalid(field, f"is not for this request, which is {door}")
+    if value not in list(VERDICTS[kind]):
+        raise Invalid(field, f"must be one of {', '.join(VERDICTS[kind])}")
+    return Verdict(str(value))
 
 
 def _checked_reason(reason: object, verdict: Verdict) -> str:
@@ -99,25 +167,45 @@ def _checked_reason(reason: object, verdict: Verdict) -> str:
         raise Invalid("reason", f"must have at most {MAX_REASON} characters")
     if "\x00" in reason or any("\ud800" <= char <= "\udfff" for char in reason):
         raise Invalid("reason", "contains a character that is not text")
-    if verdict is Verdict.DENY and not reason.strip():
-        raise Invalid("reason", "is required to deny")
+    if verdict in _NEEDS_REASON and not reason.strip():
+        raise Invalid("reason", f"is required to {_NEEDS_REASON[verdict]}")
     return reason
+
+
+def _checked_result(result: Any, verdict: Verdict, row: Request) -> Any:
+    if verdict is not Verdict.HAPPENED:
+        if result is not ABSENT and result is not None:
+            raise Invalid("result", "is only for a call that happened")
+        return None
+    if result is ABSENT:
+        raise Invalid("result", "is required if the call happened")
+    results.check(result, None if row.result_schema is None else json.loads(row.result_schema))
+    return result
 
 
 def _settle(row: Request, decision: Decision) -> None:
     try:
         engine.settle(gate=row.gate, decision=decision)
-    except GateNotOpen as exc:
+    except (GateNotOpen, RunEnded) as exc:
         raise AlreadyDecided(None) from exc
 
 
 def _close(row: Request, decision: Decision, at: datetime) -> None:
     """The compare-and-set that makes one winner even if a door forgot the lock."""
-    row.status = _STATUS[decision.verdict]
+    row.status = statements.STATUS[decision.verdict]
     row.decided_by, row.decided_at, row.reason = decision.by, at, decision.reason
+    statements.sign(row, statements.make(row, decision, at))
     changed = Request.objects.filter(
         pk=row.pk, status=Request.Status.PENDING, request_digest=row.request_digest
-    ).update(status=row.status, decided_by=row.decided_by, decided_at=at, reason=decision.reason)
+    ).update(
+        status=row.status,
+        decided_by=row.decided_by,
+        decided_at=at,
+        reason=row.reason,
+        statement=row.statement,
+        signature=row.signature,
+        key_id=row.key_id,
+    )
     if changed != 1:
         winner = Request.objects.values_list("decided_by", flat=True).get(pk=row.pk)
         raise AlreadyDecided(winner)

@@ -4,6 +4,7 @@ Two refusals are not here: `runtime.ports.Forbidden` (403) is shared with the ru
 `runtime.ports.NotConfirmed` is between the gatekeeper and the engine.
 """
 
+from datetime import UTC, datetime
 from typing import ClassVar
 from uuid import UUID
 
@@ -40,6 +41,47 @@ class AlreadyDecided(ApprovalError):
         who = f"by {decided_by}" if decided_by else "without a decision"
         super().__init__(f"This approval was already closed {who}.", decided_by=decided_by)
         self.decided_by = decided_by
+
+
+class Cancelled(ApprovalError):
+    """The run was cancelled first; `cancelled_by` is who did that, None if the engine closed the gate."""
+
+    status = 409
+    code = "cancelled"
+
+    def __init__(self, cancelled_by: str | None) -> None:
+        who = f" by {cancelled_by}" if cancelled_by else ""
+        super().__init__(f"This approval was already cancelled{who}.", cancelled_by=cancelled_by)
+        self.cancelled_by = cancelled_by
+
+
+class Expired(ApprovalError):
+    """Time has decided: the call never starts."""
+
+    status = 410
+    code = "expired"
+
+    def __init__(self, expires_at: datetime) -> None:
+        super().__init__(
+            f"This approval expired at {expires_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC.",
+            expires_at=expires_at.isoformat(),
+        )
+        self.expires_at = expires_at
+
+
+class TooEarly(ApprovalError):
+    """The first start of a call in doubt may still be under way until `not_before`."""
+
+    status = 409
+    code = "too_early"
+
+    def __init__(self, not_before: datetime) -> None:
+        super().__init__(
+            "The first start may still be under way: it can be run again from"
+            f" {not_before.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC.",
+            not_before=not_before.isoformat(),
+        )
+        self.not_before = not_before
 
 
 class DigestMismatch(ApprovalError):

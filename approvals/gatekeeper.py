@@ -1,27 +1,26 @@
-"""The engine's port for gates: opens requests, and vouches for an approved call before it starts.
+"""The engine's port for gates: opens requests, and vouches for what people decided of them.
 
 Two digests: the engine's action digest says what would be done; the request digest binds it to
 this run, gate and nonce, to what the reviewer is told (risk, sentence, requester, deadline) and
 to the policy that asked. The reviewer names the second, the engine asks with the first, and both
-are recomputed from the stored row.
+are recomputed from the stored row. The signed statement names the second, so that all of it holds
+together or not at all.
 """
 
-import json
-import secrets
 from collections.abc import Sequence
-from uuid import UUID, uuid4
+from datetime import UTC, datetime
+from uuid import UUID
 
 from django.db import transaction
-from django.utils import timezone
 
-from approvals import audit, policy
+from approvals import audit, clock, frozen, permissions, policy, statements
 from approvals.models import Request
-from runtime.core.decisions import EffectClass
-from runtime.core.digest import action_digest as digest_of_action
-from runtime.core.digest import sha256_of
-from runtime.core.errors import NotJson
+from approvals.statements import Statement
+from runtime import engine
+from runtime.core.decisions import Decision, Verdict
+from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Run
-from runtime.ports import ActionPicture, CallFacts, NotConfirmed
+from runtime.ports import ActionPicture, Actor, ApprovalVoid, CallFacts, NotConfirmed
 
 
 class Gatekeeper:
@@ -35,14 +34,8 @@ class Gatekeeper:
         """Write one pending request per picture, inside the caller's transaction on Django's connection."""
         with transaction.atomic():
             # The audit chain of a run grows under its row lock; in one order, should there be several runs.
-            runs = {picture.run for picture in pictures}
-            list(
-                Run.objects.select_for_update(no_key=True)
-                .only("id")
-                .order_by("id")
-                .filter(pk__in=runs)
-            )
-            requests = Request.objects.bulk_create([_request(picture) for picture in pictures])
+            _lock(*{picture.run for picture in pictures})
+            requests = Request.objects.bulk_create([frozen.row(picture) for picture in pictures])
             for request in requests:
                 audit.append(
                     run=request.run_id,
@@ -52,80 +45,161 @@ class Gatekeeper:
                     detail={"digest": request.request_digest, "requester": request.requester},
                 )
 
+    def vouch(self, *, gate: UUID, decision: Decision) -> None:
+        """Raise NotConfirmed unless this is what was decided at the gate. Raises KeyMissing."""
+        request = _asked(gate)
+        _check_digests(request)
+        if decision.verdict is Verdict.EXPIRE:
+            _check_expired(request, decision)
+            return
+        said = _said(request)
+        asked = (said.verdict, said.by, said.reason, said.result)
+        if asked != (
+            decision.verdict,
+            decision.by,
+            decision.reason,
+            statements.result_digest(decision),
+        ):
+            raise NotConfirmed("the decision to take up is not the one that was signed")
+
     def confirm(self, *, gate: UUID, action_digest: str) -> None:
-        """Raise NotConfirmed unless somebody approved exactly this action at this gate."""
-        request = Request.objects.filter(gate=gate).first()
-        if request is None:
-            raise NotConfirmed("nobody was asked")
+        """Raise unless somebody who still may approved exactly this action at this gate.
+
+        Raises NotConfirmed for what was never approved or is not what it was, ApprovalVoid if the
+        right to approve was taken away since, KeyMissing.
+        """
+        request = _asked(gate)
         if request.status != Request.Status.APPROVED:
             raise NotConfirmed(f"the request is {request.status}")
-        if not request.decided_by or request.decided_at is None:
-            raise NotConfirmed("the request is approved by nobody")
-        if request.decided_by == request.requester:
-            raise NotConfirmed("the request is approved by its own requester")
-        if _action_digest(request) != request.action_digest:
-            raise NotConfirmed("the stored action is not the one that was approved")
-        if _request_digest(request) != request.request_digest:
-            raise NotConfirmed("the stored request is not the one that was approved")
+        _check_digests(request)
+        said = _said(request)
         if action_digest != request.action_digest:
             raise NotConfirmed("the action to start is not the one that was approved")
+        _check_rights(request, said)
+
+    def expire(self, gate: UUID) -> None:
+        """Deny by time, in a transaction of its own. Nothing happens before its time or after anybody."""
+        try:
+            with transaction.atomic():
+                _expire(gate)
+        except (GateNotOpen, RunEnded):
+            pass  # the gate closed without a decision
+
+    def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
+        """Cancel what is pending at these gates, inside the caller's transaction."""
+        _lock(run)
+        at = clock.now()
+        pending = Request.objects.filter(
+            run=run, gate__in=gates, status=Request.Status.PENDING
+        ).order_by("created_at", "id")
+        for request in pending:
+            _end(
+                request,
+                Request.Status.CANCELLED,
+                by=None if actor is None else actor.person,
+                at=at,
+                reason=reason,
+            )
+            _audit(request, actor)
+        if actor is not None:
+            audit.append(
+                run=run,
+                actor=actor,
+                act="cancelled",
+                subject=f"run {run}",
+                detail={"reason": reason},
+                at=at,
+            )
 
     def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
-        """The approval request of each gate that has one, by gate."""
+        """The request of each gate that has one, by gate."""
         return dict(Request.objects.filter(gate__in=gates).values_list("gate", "id"))
 
 
-def _request(picture: ActionPicture) -> Request:
-    request = Request(
-        id=uuid4(),
-        run_id=picture.run,
-        gate=picture.gate,
-        frame=picture.frame,
-        call=picture.call,
-        tool=picture.tool,
-        args=json.dumps(picture.args, ensure_ascii=False, allow_nan=False),
-        schema=json.dumps(picture.schema, ensure_ascii=False, allow_nan=False),
-        path=list(picture.path),
-        effect=str(picture.effect),
-        risk=str(picture.risk),
-        sentence=picture.sentence,
-        action_digest=picture.action_digest,
-        nonce=secrets.token_hex(16),
-        policy_version=policy.POLICY_VERSION,
-        requester=picture.requester,
-        created_at=timezone.now(),  # one by one, so that a turn's requests keep the order of its calls
-    )
-    request.request_digest = _request_digest(request)
+def _lock(*runs: UUID) -> None:
+    rows = Run.objects.select_for_update(no_key=True).only("id").order_by("id")
+    list(rows.filter(pk__in=runs))
+
+
+# Checking what was decided
+
+
+def _asked(gate: UUID) -> Request:
+    request = Request.objects.filter(gate=gate).first()
+    if request is None:
+        raise NotConfirmed("nobody was asked")
     return request
 
 
-def _action_digest(request: Request) -> str | None:
-    """The digest of the action as stored, None if what is stored is no action."""
-    try:
-        return digest_of_action(
-            tool=request.tool,
-            schema=sha256_of(json.loads(request.schema)),
-            args=json.loads(request.args),
-            path=tuple(request.path),
-            effect=EffectClass(request.effect),
-        )
-    except (ValueError, TypeError, RecursionError, NotJson):
-        return None
+def _check_digests(request: Request) -> None:
+    if frozen.action_digest(request) != request.action_digest:
+        raise NotConfirmed("the stored action is not the one that was asked about")
+    if frozen.request_digest(request) != request.request_digest:
+        raise NotConfirmed("the stored request is not the one that was asked about")
 
 
-def _request_digest(request: Request) -> str:
-    return sha256_of(
-        {
-            "action": request.action_digest,
-            "run": str(request.run_id),
-            "gate": str(request.gate),
-            "frame": request.frame,
-            "call": request.call,
-            "nonce": request.nonce,
-            "risk": request.risk,
-            "sentence": request.sentence,
-            "policy": request.policy_version,
-            "requester": request.requester,
-            "deadline": None if request.expires_at is None else request.expires_at.isoformat(),
-        }
+def _said(request: Request) -> Statement:
+    """The statement, made in time. Raises NotConfirmed, KeyMissing."""
+    said = statements.read(request)
+    if request.expires_at is not None and said.at >= request.expires_at:
+        raise NotConfirmed("the request had expired when it was decided")
+    again = said.verdict is Verdict.RUN_AGAIN
+    if again and request.not_before is not None and said.at < request.not_before:
+        raise NotConfirmed("the first start may still have been under way")
+    return said
+
+
+def _check_rights(request: Request, said: Statement) -> None:
+    standing = permissions.standing_of(Actor(person=said.by))
+    refusal = permissions.refusal(standing, requester=request.requester, risk=request.risk)
+    if refusal is not None:
+        raise ApprovalVoid(f"{said.by} approved it, but may not any more: {refusal.detail}")
+
+
+def _check_expired(request: Request, decision: Decision) -> None:
+    """Time signs nothing: that it has come everybody can see."""
+    if request.status != Request.Status.EXPIRED:
+        raise NotConfirmed(f"the request is {request.status}")
+    if request.expires_at is None or request.expires_at > clock.now():
+        raise NotConfirmed("the request has not expired")
+    if (decision.by, decision.reason, decision.result) != ("", request.reason, None):
+        raise NotConfirmed("the decision to take up is not the one of time")
+
+
+# Ending a request without a person's decision
+
+
+def _expire(gate: UUID) -> None:
+    run = Request.objects.filter(gate=gate).values_list("run", flat=True).first()
+    if run is None:
+        return
+    _lock(run)
+    request = Request.objects.get(gate=gate)
+    at = clock.now()
+    due = request.expires_at
+    if request.status != Request.Status.PENDING or due is None or due > at:
+        return
+    reason = f"Nobody decided before {due.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC."
+    engine.settle(gate=gate, decision=Decision(verdict=Verdict.EXPIRE, by="", reason=reason))
+    _end(request, Request.Status.EXPIRED, by=None, at=at, reason=reason)
+    _audit(request, None)
+
+
+def _end(
+    request: Request, status: Request.Status, *, by: str | None, at: datetime, reason: str
+) -> None:
+    """The caller holds the run's row, under which nobody else can end it."""
+    request.status, request.decided_by = status, by
+    request.decided_at, request.reason = at, reason
+    request.save(update_fields=["status", "decided_by", "decided_at", "reason"])
+
+
+def _audit(request: Request, actor: Actor | None) -> None:
+    audit.append(
+        run=request.run_id,
+        actor=actor,
+        act=request.status,
+        subject=f"request {request.id}",
+        detail={"digest": request.request_digest, "reason": request.reason},
+        at=request.decided_at,
     )

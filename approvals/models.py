@@ -3,29 +3,36 @@
 from django.conf import settings
 from django.db import models
 
+from runtime.core.decisions import GateKind
 from runtime.models import Run
 
 
 class Request(models.Model):
-    """What reviewers see of an approval gate: a frozen picture, and what became of it.
+    """What reviewers see of a gate: a frozen picture, and what became of it.
 
-    `args` and `schema` are JSON as text, because jsonb would rewrite numbers and drop what it
-    thinks is the same.
+    `args`, `schema`, `result_schema` and `statement` are JSON as text, because jsonb would rewrite
+    numbers and drop what it thinks is the same. The statement is what the web signed of a person's
+    decision; time and cancelling sign nothing.
     """
 
     class Status(models.TextChoices):
         PENDING = "pending"  # nobody has decided
-        APPROVED = "approved"  # the call may start, once
-        DENIED = "denied"  # the call never starts; the model hears the reason
+        APPROVED = "approved"  # the call may start, once; in doubt: once more
+        DENIED = "denied"  # the call never starts; the model hears the reason; in doubt: given up
+        ANSWERED = "answered"  # in doubt: the call happened, and somebody reported its result
+        EXPIRED = "expired"  # nobody decided in time, so the call never starts
+        CANCELLED = "cancelled"  # the gate needs nobody any more
 
     id = models.UUIDField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="requests")
     gate = models.UUIDField(unique=True)
+    kind = models.TextField(choices=[(kind, kind) for kind in GateKind])
     frame = models.TextField()
     call = models.TextField()
     tool = models.TextField()
     args = models.TextField()
     schema = models.TextField()
+    result_schema = models.TextField(null=True)  # of what the tool returns, if it says so
     path = models.JSONField()
     effect = models.TextField()
     risk = models.TextField()
@@ -37,21 +44,44 @@ class Request(models.Model):
     request_digest = models.TextField()
     status = models.TextField(choices=Status.choices, default=Status.PENDING)
     created_at = models.DateTimeField()
-    expires_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField(null=True)  # when time itself decides
+    not_before = models.DateTimeField(null=True)  # when a call in doubt may run again
     decided_by = models.TextField(null=True)
     decided_at = models.DateTimeField(null=True)
     reason = models.TextField(null=True)  # verbatim, as the decider wrote it
+    statement = models.TextField(null=True)
+    signature = models.TextField(null=True)  # hex
+    key_id = models.TextField(null=True)
 
     class Meta:
         constraints = [
             models.CheckConstraint(
                 name="request_decided_by_somebody",
-                condition=models.Q(status="pending", decided_by=None, decided_at=None, reason=None)
+                condition=models.Q(
+                    status="pending",
+                    decided_by=None,
+                    decided_at=None,
+                    reason=None,
+                    statement=None,
+                    signature=None,
+                    key_id=None,
+                )
                 | models.Q(
-                    status__in=["approved", "denied"],
+                    status__in=["approved", "denied", "answered"],
                     decided_by__isnull=False,
                     decided_at__isnull=False,
                     reason__isnull=False,
+                    statement__isnull=False,
+                    signature__isnull=False,
+                    key_id__isnull=False,
+                )
+                | models.Q(
+                    status__in=["expired", "cancelled"],
+                    decided_at__isnull=False,
+                    reason__isnull=False,
+                    statement=None,
+                    signature=None,
+                    key_id=None,
                 ),
             ),
         ]

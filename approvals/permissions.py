@@ -73,6 +73,13 @@ class Access:
         decidable = Request.objects.filter(risk__in=risks).values("run")
         return Q(requester=standing.person) | Q(pk__in=decidable)
 
+    def may_cancel(self, actor: Actor, requester: str) -> bool:
+        """Whether the actor may cancel a run of `requester`: their own, or any as an admin."""
+        standing = standing_of(actor)
+        if standing is None or not standing.has(Scope.RUNS_CANCEL):
+            return False
+        return standing.person == requester or standing.has(Scope.ADMIN)
+
     def reads_continuations(self, actor: Actor) -> bool:
         """Whether the actor may read the continuation of a run that it can read."""
         standing = standing_of(actor)

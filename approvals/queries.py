@@ -13,6 +13,8 @@ from django.db.models import Count, Q, QuerySet
 from approvals import permissions
 from approvals.errors import Invalid, NotFound
 from approvals.models import Request
+from runtime.core.decisions import GateKind
+from runtime.core.ids import turn_of
 from runtime.ports import Actor, Forbidden
 
 LIMIT = 50
@@ -21,9 +23,11 @@ MAX_LIMIT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """One approval request. `path` goes from the root agent to the tool.
+    """One request, for approval or of a call in doubt. `path` goes from the root agent to the tool.
 
-    `args` and `schema` are JSON values. `digest` is the request digest, which a decision must
+    `args` and the schemas are JSON values; `result_schema` is None if the tool does not say what it
+    returns. `expires_at` is when time itself decides; `not_before` is when a call in doubt may run
+    again. `digest` is the request digest, which a decision must
     name; `refusal` says why this actor may not decide it (`scope`, `requester` or
     `not_eligible`), whatever its status, and is None if they may.
     """
@@ -31,11 +35,13 @@ class Approval:
     id: UUID
     run: UUID
     gate: UUID
+    kind: str
     frame: str
     call: str
     tool: str
     args: Any
     schema: Any
+    result_schema: Any
     path: tuple[str, ...]
     effect: str
     risk: str
@@ -45,6 +51,7 @@ class Approval:
     requester: str
     created_at: datetime
     expires_at: datetime | None
+    not_before: datetime | None
     decided_by: str | None
     decided_at: datetime | None
     reason: str | None
@@ -73,10 +80,16 @@ class Inbox:
     for_others: int
 
 
-def inbox(actor: Actor, *, limit: int = LIMIT, cursor: str | None = None) -> Inbox:
-    """The pending approvals that this actor may decide, oldest first. Raises Invalid."""
+def inbox(
+    actor: Actor,
+    *,
+    kind: GateKind = GateKind.APPROVAL,
+    limit: int = LIMIT,
+    cursor: str | None = None,
+) -> Inbox:
+    """What is pending and this actor may decide, oldest first. Raises Invalid."""
     standing = permissions.standing_of(actor)
-    pending = Request.objects.filter(status=Request.Status.PENDING)
+    pending = Request.objects.filter(status=Request.Status.PENDING, kind=kind)
     decidable = permissions.decidable_requests(standing)
     page = _page(pending.filter(decidable), standing, limit=limit, cursor=cursor)
     counts = pending.filter(permissions.readable_requests(standing)).aggregate(
@@ -93,14 +106,20 @@ def inbox(actor: Actor, *, limit: int = LIMIT, cursor: str | None = None) -> Inb
 def approvals(
     actor: Actor,
     *,
+    kind: str = GateKind.APPROVAL,
     status: str | None = None,
     run: UUID | None = None,
     limit: int = LIMIT,
     cursor: str | None = None,
 ) -> Page:
-    """The approvals this actor may read, oldest first. Raises Invalid: status, limit, cursor."""
+    """The requests of a kind that this actor may read, oldest first.
+
+    Raises Invalid: kind, status, limit, cursor.
+    """
     standing = permissions.standing_of(actor)
-    rows = Request.objects.filter(permissions.readable_requests(standing))
+    if kind not in list(GateKind):
+        raise Invalid("kind", f"must be one of {', '.join(GateKind)}")
+    rows = Request.objects.filter(permissions.readable_requests(standing), kind=kind)
     if status is not None:
         if status not in Request.Status.values:
             raise Invalid("status", f"must be one of {', '.join(Request.Status.values)}")
@@ -114,6 +133,28 @@ def approval(request: UUID, *, actor: Actor) -> Approval:
     """One approval. Raises NotFound if there is none or the actor may not read it."""
     standing = permissions.standing_of(actor)
     return plain(readable(request, standing), standing)
+
+
+def of_turn(approval: Approval, *, actor: Actor) -> tuple[Approval, ...]:
+    """The other approvals that were asked for in the same turn and this actor may read, in its order."""
+    standing = permissions.standing_of(actor)
+    rows = Request.objects.filter(
+        permissions.readable_requests(standing),
+        run=approval.run,
+        frame=approval.frame,
+        kind=GateKind.APPROVAL,
+        call__startswith=f"c{turn_of(approval.call)}.",
+    ).exclude(pk=approval.id)
+    return tuple(plain(row, standing) for row in rows.order_by("created_at", "id"))
+
+
+def settleable(run: UUID, gate: UUID, standing: permissions.Standing | None) -> Request:
+    """The row of a gate of a run, for somebody of this standing. Raises NotFound."""
+    readable = permissions.readable_requests(standing)
+    row = Request.objects.filter(readable, run=run, gate=gate).first()
+    if row is None:
+        raise NotFound
+    return row
 
 
 def readable(request: UUID, standing: permissions.Standing | None) -> Request:
@@ -130,11 +171,13 @@ def plain(row: Request, standing: permissions.Standing | None) -> Approval:
         id=row.id,
         run=row.run_id,
         gate=row.gate,
+        kind=row.kind,
         frame=row.frame,
         call=row.call,
         tool=row.tool,
         args=json.loads(row.args),
         schema=json.loads(row.schema),
+        result_schema=None if row.result_schema is None else json.loads(row.result_schema),
         path=tuple(row.path),
         effect=row.effect,
         risk=row.risk,
@@ -144,6 +187,7 @@ def plain(row: Request, standing: permissions.Standing | None) -> Approval:
         requester=row.requester,
         created_at=row.created_at,
         expires_at=row.expires_at,
+        not_before=row.not_before,
         decided_by=row.decided_by,
         decided_at=row.decided_at,
         reason=row.reason,

@@ -1,9 +1,11 @@
 """What these tests start from: people, a suspended run and its approval gates, written as the engine does."""
 
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
+from django.utils import timezone
 
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
@@ -47,11 +49,16 @@ def picture(
     risk: Risk = Risk.HIGH,
     args: Any = None,
     call: str = "c2.0",
+    kind: GateKind = GateKind.APPROVAL,
+    expires_at: datetime | None = None,
+    not_before: datetime | None = None,
+    result_schema: dict[str, Any] | None = None,
 ) -> ActionPicture:
     args = ARGS if args is None else args
     return ActionPicture(
         run=of,
         gate=uuid4(),
+        kind=kind,
         frame="0.c1.0",
         call=call,
         tool=PATH[-1],
@@ -69,6 +76,9 @@ def picture(
             effect=EffectClass.IDEMPOTENT,
         ),
         requester=requester,
+        expires_at=expires_at,
+        not_before=not_before,
+        result_schema=result_schema,
     )
 
 
@@ -80,7 +90,7 @@ def opened(*pictures: ActionPicture) -> list[Request]:
             Gate.objects.create(
                 id=one.gate,
                 run_id=one.run,
-                kind=GateKind.APPROVAL,
+                kind=one.kind,
                 frame=one.frame,
                 call=one.call,
                 tool=one.tool,
@@ -92,7 +102,17 @@ def opened(*pictures: ActionPicture) -> list[Request]:
     return [requests[one.gate] for one in pictures]
 
 
-def pending(*, requester: str = "ada", risk: Risk = Risk.HIGH, args: Any = None) -> Request:
+def pending(*, requester: str = "ada", **given: Any) -> Request:
     """One pending request on a run of its own."""
     of = run(requester)
-    return opened(picture(of, requester=requester, risk=risk, args=args))[0]
+    return opened(picture(of, requester=requester, **given))[0]
+
+
+def in_doubt(*, requester: str = "ada", **given: Any) -> Request:
+    """One call in doubt on a run of its own."""
+    return pending(requester=requester, kind=GateKind.IN_DOUBT, **given)
+
+
+def moment(seconds: float) -> datetime:
+    """So many seconds from now, or ago if negative."""
+    return timezone.now() + timedelta(seconds=seconds)

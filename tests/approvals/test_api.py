@@ -28,6 +28,7 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
         "id": str(request.id),
         "run": str(request.run_id),
         "gate": str(request.gate),
+        "kind": "approval",
         "frame": "0.c1.0",
         "call": "c2.0",
         "tool": "set_privileges",
@@ -38,6 +39,8 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
         "digest": request.request_digest,
         "requester": "ada",
         "expires_at": None,
+        "not_before": None,
+        "result_schema": None,
     }
     assert {name: answer[name] for name in promised} == promised
     assert set(answer) - set(promised) == {

@@ -231,7 +231,13 @@ def test_a_door_that_forgot_the_lock_still_cannot_decide_twice(
     def overtaken(*, gate: UUID, decision: Decision) -> None:
         settle(gate=gate, decision=decision)
         Request.objects.filter(pk=request.pk).update(
-            status="denied", decided_by="ada", decided_at=request.created_at, reason="No."
+            status="denied",
+            decided_by="ada",
+            decided_at=request.created_at,
+            reason="No.",
+            statement="{}",
+            signature="",
+            key_id="",
         )
 
     monkeypatch.setattr(engine, "settle", overtaken)

@@ -1,0 +1,13 @@
+"""The database's clock, by which everything is early or late, whatever this machine's says."""
+
+from datetime import UTC, datetime
+
+from django.db import connection
+
+
+def now() -> datetime:
+    """The moment itself, not the start of the transaction: somebody may have waited for a lock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        moment: datetime = cursor.fetchone()[0]
+    return moment.astimezone(UTC)

@@ -1,0 +1,91 @@
+"""The frozen picture of an action as a row, and the two digests that are made of it, then and later."""
+
+import json
+import secrets
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from django.utils import timezone
+
+from approvals import policy
+from approvals.models import Request
+from runtime.core.decisions import EffectClass
+from runtime.core.digest import action_digest as digest_of_action
+from runtime.core.digest import sha256_of
+from runtime.core.errors import NotJson
+from runtime.ports import ActionPicture
+
+
+def row(picture: ActionPicture) -> Request:
+    """A pending request, not yet written."""
+    request = Request(
+        id=uuid4(),
+        run_id=picture.run,
+        gate=picture.gate,
+        kind=str(picture.kind),
+        frame=picture.frame,
+        call=picture.call,
+        tool=picture.tool,
+        args=_text(picture.args),
+        schema=_text(picture.schema),
+        result_schema=None if picture.result_schema is None else _text(picture.result_schema),
+        path=list(picture.path),
+        effect=str(picture.effect),
+        risk=str(picture.risk),
+        sentence=picture.sentence,
+        action_digest=picture.action_digest,
+        nonce=secrets.token_hex(16),
+        policy_version=policy.POLICY_VERSION,
+        requester=picture.requester,
+        created_at=timezone.now(),  # one by one, so that a turn's requests keep the order of its calls
+        expires_at=picture.expires_at,
+        not_before=picture.not_before,
+    )
+    request.request_digest = request_digest(request)
+    return request
+
+
+def action_digest(request: Request) -> str | None:
+    """The digest of the action as stored, None if what is stored is no action."""
+    try:
+        return digest_of_action(
+            tool=request.tool,
+            schema=sha256_of(json.loads(request.schema)),
+            args=json.loads(request.args),
+            path=tuple(request.path),
+            effect=EffectClass(request.effect),
+        )
+    except (ValueError, TypeError, RecursionError, NotJson):
+        return None
+
+
+def request_digest(request: Request) -> str:
+    """The digest of everything that reviewers are told and that binds it to this one gate."""
+    return sha256_of(
+        {
+            "action": request.action_digest,
+            "run": str(request.run_id),
+            "gate": str(request.gate),
+            "kind": request.kind,
+            "frame": request.frame,
+            "call": request.call,
+            "nonce": request.nonce,
+            "risk": request.risk,
+            "sentence": request.sentence,
+            "policy": request.policy_version,
+            "requester": request.requester,
+            "deadline": _moment(request.expires_at),
+            "not_before": _moment(request.not_before),
+            "result_schema": request.result_schema,
+        }
+    )
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _moment(at: datetime | None) -> str | None:
+    """In UTC, as the database gives it back, whatever zone it was in."""
+    return None if at is None else at.astimezone(UTC).isoformat()

@@ -1,0 +1,51 @@
+"""The result that a person reports of a call in doubt: JSON, small, and what the tool says it returns."""
+
+import json
+from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError
+from referencing import Registry
+
+from approvals.errors import Invalid
+from runtime.core.digest import require_json
+from runtime.core.errors import NotJson
+
+MAX_BYTES = 64 * 1024
+
+
+def check(result: Any, schema: dict[str, Any] | None) -> None:
+    """Raise Invalid, naming `result` or the place in it, unless this may be what the call returned."""
+    try:
+        require_json(result, "result")
+    except NotJson as exc:
+        raise Invalid(exc.where, exc.why) from exc
+    size = len(json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode())
+    if size > MAX_BYTES:
+        raise Invalid("result", f"is {size} bytes of JSON, at most {MAX_BYTES} are allowed")
+    if schema is None:
+        return
+    # A registry of its own, or a reference to an address would be fetched from there.
+    validator = Draft202012Validator(schema, registry=Registry())
+    errors = sorted(validator.iter_errors(result), key=lambda error: len(error.absolute_path))
+    if errors:
+        raise Invalid(_place(errors[0]), _limit(errors[0]))
+
+
+def _place(error: ValidationError) -> str:
+    path = ["result", *(str(step) for step in error.absolute_path)]
+    if error.validator == "required":
+        given: Any = error.instance
+        rule: Any = error.validator_value
+        path.append(next(name for name in rule if name not in given))
+    return ".".join(path)
+
+
+def _limit(error: ValidationError) -> str:
+    """The limit, not the value: a value may be long or secret."""
+    match error.validator:
+        case "required":
+            return "is missing"
+        case "type":
+            return f"must be of type {error.validator_value}"
+        case other:
+            return f"breaks the limit {other}: {json.dumps(error.validator_value)}"

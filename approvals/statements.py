@@ -1,0 +1,123 @@
+"""What the web signs of a person's decision, and what a worker makes of it.
+
+A statement binds a verdict and its reason to the digest of one request, one person and one moment.
+Processes that decide hold the private key; whoever can write to the database alone can neither make
+a statement nor change what it is about. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import rfc8785
+
+from approvals.models import Request
+from runtime import keyring
+from runtime.core.decisions import VERDICTS, Decision, GateKind, Verdict
+from runtime.core.digest import sha256_of
+from runtime.ports import NotConfirmed
+
+STATUS: Mapping[Verdict, Request.Status] = {
+    Verdict.APPROVE: Request.Status.APPROVED,
+    Verdict.RUN_AGAIN: Request.Status.APPROVED,
+    Verdict.DENY: Request.Status.DENIED,
+    Verdict.GIVE_UP: Request.Status.DENIED,
+    Verdict.HAPPENED: Request.Status.ANSWERED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What somebody decided. `result` is the digest of what they reported, None if nothing was."""
+
+    request: UUID
+    digest: str
+    verdict: Verdict
+    by: str
+    reason: str
+    result: str | None
+    at: datetime
+
+
+def make(request: Request, decision: Decision, at: datetime) -> Statement:
+    """The statement about this decision on this request, not yet signed."""
+    return Statement(
+        request=request.id,
+        digest=request.request_digest,
+        verdict=decision.verdict,
+        by=decision.by,
+        reason=decision.reason,
+        result=result_digest(decision),
+        at=at,
+    )
+
+
+def sign(request: Request, statement: Statement) -> None:
+    """Put the signed statement into the row. Raises ImproperlyConfigured without the private key."""
+    text = _text(statement)
+    signature = keyring.sign(keyring.DECISIONS, text)
+    request.statement = text
+    request.signature, request.key_id = signature.hex, signature.key_id
+
+
+def read(request: Request) -> Statement:
+    """What the web signed of this request.
+
+    Raises NotConfirmed if nothing verifies or if it is not what the row says; KeyMissing.
+    """
+    if request.statement is None or request.signature is None or request.key_id is None:
+        raise NotConfirmed("nobody signed a decision")
+    signature = keyring.Signature(hex=request.signature, key_id=request.key_id)
+    if not keyring.verify_signature(keyring.DECISIONS, signature, request.statement):
+        raise NotConfirmed("the statement is not the one that was signed")
+    said = _parse(request.statement)
+    stored = (
+        ("request", said.request, request.id),
+        ("digest", said.digest, request.request_digest),
+        ("decider", said.by, request.decided_by),
+        ("reason", said.reason, request.reason),
+        ("time", said.at, request.decided_at),
+        ("status", STATUS[said.verdict], request.status),
+    )
+    for name, signed, written in stored:
+        if signed != written:
+            raise NotConfirmed(f"the stored {name} is not the one that was signed")
+    if said.verdict not in VERDICTS[GateKind(request.kind)]:
+        raise NotConfirmed(f"nobody can say {said.verdict} to a gate of kind {request.kind}")
+    return said
+
+
+def result_digest(decision: Decision) -> str | None:
+    """The digest of what was reported, which may be null; None if nothing was."""
+    return sha256_of(decision.result) if decision.verdict is Verdict.HAPPENED else None
+
+
+def _text(statement: Statement) -> str:
+    return rfc8785.dumps(
+        {
+            "request": str(statement.request),
+            "digest": statement.digest,
+            "verdict": str(statement.verdict),
+            "by": statement.by,
+            "reason": statement.reason,
+            "result": statement.result,
+            "at": statement.at.astimezone(UTC).isoformat(),
+        }
+    ).decode()
+
+
+def _parse(text: str) -> Statement:
+    """Only of text whose signature holds, so that it is ours."""
+    said: dict[str, Any] = json.loads(text)
+    return Statement(
+        request=UUID(said["request"]),
+        digest=said["digest"],
+        verdict=Verdict(said["verdict"]),
+        by=said["by"],
+        reason=said["reason"],
+        result=said["result"],
+        at=datetime.fromisoformat(said["at"]),
+    )
