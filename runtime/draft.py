@@ -1,13 +1,14 @@
 """What the next commit will say: events added so far, and everything that must be written with them."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import assert_never
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from runtime.core.continuation import CallState, Continuation, FrameState, Pending
-from runtime.core.decisions import GateKind
+from runtime.core.continuation import CallState, Continuation, FrameState, Pending, Phase
 from runtime.core.effects import (
     AskModel,
+    CancelRun,
     CloseFrame,
     Effect,
     EndRun,
@@ -17,20 +18,24 @@ from runtime.core.effects import (
     StartTool,
 )
 from runtime.core.events import (
+    Cancelled,
+    Cancelling,
     Completed,
     Event,
     Failed,
     FrameClosed,
     FrameOpened,
+    GateClosed,
     GateDecided,
     GateOpened,
     ToolStarted,
+    WaitEnded,
 )
 from runtime.core.ids import ROOT
 from runtime.core.reducer import evolve, plan
 from runtime.judging import Judge, Judged
 from runtime.ports import ActionPicture, EffectHandler
-from runtime.signals import GateDecidedSignal
+from runtime.signals import CancelSignal, GateDecidedSignal, Signal
 
 Work = AskModel | StartTool
 
@@ -39,17 +44,24 @@ class Draft:
     """Grows from a committed state. `reserve` is asked for a slot before any work is written down."""
 
     def __init__(
-        self, base: Continuation, handler: EffectHandler, judge: Judge, reserve: Callable[[], bool]
+        self,
+        base: Continuation,
+        handler: EffectHandler,
+        judge: Judge,
+        reserve: Callable[[], bool],
+        clock: Callable[[], datetime],
     ) -> None:
         self.now = base
         self.events: list[Event] = []
         self.work: list[Work] = []
         self.pictures: list[ActionPicture] = []
         self.taken: list[UUID] = []
+        self.closed: list[UUID] = []
         self.signals: list[int] = []
         self._handler = handler
         self._judge = judge
         self._reserve = reserve
+        self._clock = clock
         self._opened: set[UUID] = set()
 
     @property
@@ -60,15 +72,38 @@ class Draft:
         self.now = evolve(self.now, event)
         self.events.append(event)
 
-    def take(self, signal: GateDecidedSignal) -> None:
-        """Take a signal up once; one whose gate is not waited for changes nothing."""
+    def take(self, signal: Signal) -> None:
+        """Take a signal up once; one whose gate is not waited for, or that comes too late, changes nothing.
+
+        Raises Tampered for a decision that nobody made.
+        """
         if signal.id in self.signals:
             return
         self.signals.append(signal.id)
+        match signal:
+            case GateDecidedSignal():
+                self._take_decision(signal)
+            case CancelSignal():
+                self.cancel(by=signal.by, reason=signal.reason)
+            case _ as never:
+                assert_never(never)
+
+    def cancel(self, *, by: str, reason: str) -> None:
+        """Start nothing new, and close every gate of the run."""
+        if self.now.phase is not Phase.STARTED:
+            return
+        self.add(Cancelling(by=by, reason=reason))
         for pending in self.now.pending:
-            if pending.gate == signal.gate:
-                self.taken.append(signal.gate)
-                self.add(_decided(pending, signal))
+            self.closed.append(pending.gate)
+            self.add(
+                GateClosed(gate=pending.gate, frame=pending.frame, call=pending.call, reason=reason)
+            )
+
+    def end_waits(self) -> None:
+        """Let every retry go on whose time has come."""
+        for wait in self.now.waits():
+            if wait.until <= self._clock():
+                self.add(WaitEnded(frame=wait.frame, call=wait.call))
 
     def develop(self, busy: set[str]) -> None:
         """Add what follows without the outside until nothing does. `busy` frames await their model."""
@@ -94,7 +129,9 @@ class Draft:
             case StartTool():
                 self._start(effect)
             case OpenDoubt():
-                self._doubt(effect)
+                self._record(self._judge.doubt(self.now, effect.frame, effect.call))
+            case CancelRun():
+                self.cancel(by="", reason=effect.reason)
             case CloseFrame():
                 self.add(self._close(effect))
             case EndRun():
@@ -135,20 +172,12 @@ class Draft:
         else:
             self._judge.confirm(call)
         if self._reserve():
-            self.add(ToolStarted(frame=effect.frame, call=effect.call, attempt=effect.attempt))
+            self.add(
+                ToolStarted(
+                    frame=effect.frame, call=effect.call, attempt=effect.attempt, at=self._clock()
+                )
+            )
             self.work.append(effect)
-
-    def _doubt(self, effect: OpenDoubt) -> None:
-        terms = self.now.call(effect.frame, effect.call).terms
-        assert terms is not None  # a call is judged before it is started
-        event = GateOpened(
-            gate=uuid4(),
-            kind=GateKind.IN_DOUBT,
-            frame=effect.frame,
-            call=effect.call,
-            terms=terms,
-        )
-        self._record(Judged(event=event))
 
     def _close(self, effect: CloseFrame) -> FrameClosed:
         frame = self.now.frame(effect.frame)
@@ -159,11 +188,21 @@ class Draft:
             content=frame.outcome or "",
         )
 
-    def _end(self) -> Completed | Failed:
+    def _end(self) -> Completed | Failed | Cancelled:
+        if self.now.phase is Phase.CANCELLING:
+            reason = self.now.outcome or ""
+            return Cancelled(reason=reason) if self.now.cancelled_by else Failed(error=reason)
         root = self.now.frame(ROOT)
         if root.state is FrameState.ANSWERED:
             return Completed(output=root.outcome or "")
         return Failed(error=root.outcome or "")
+
+    def _take_decision(self, signal: GateDecidedSignal) -> None:
+        for pending in self.now.pending:
+            if pending.gate == signal.gate:
+                self._judge.vouch(signal)
+                self.taken.append(signal.gate)
+                self.add(_decided(pending, signal))
 
 
 def _decided(pending: Pending, signal: GateDecidedSignal) -> GateDecided:
@@ -174,4 +213,5 @@ def _decided(pending: Pending, signal: GateDecidedSignal) -> GateDecided:
         verdict=signal.decision.verdict,
         by=signal.decision.by,
         reason=signal.decision.reason,
+        result=signal.decision.result,
     )

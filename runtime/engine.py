@@ -1,4 +1,4 @@
-"""What the rooms above may do to runs: start one, settle a gate. Both inside the caller's transaction."""
+"""What the rooms above may do to runs: start, settle a gate, cancel. All inside the caller's transaction."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runtime import database, dispatch, gates, journal, leases, signals
+from runtime import database, dispatch, gates, journal, leases, ports, signals
 from runtime.core.decisions import Decision
 from runtime.core.digest import require_json
 from runtime.core.events import RunStarted
@@ -62,6 +62,19 @@ def settle(*, gate: UUID, decision: Decision) -> None:
     leases.ring(connection, run)
     gates.decide(connection, gate)
     signals.send_decision(connection, run=run, gate=gate, decision=decision)
+    transaction.on_commit(lambda: dispatch.hint(run))
+
+
+def cancel(*, run: UUID, actor: Actor, reason: str) -> None:
+    """End a run: nothing new starts, and what waits for people is closed here and now.
+
+    Raises RunEnded. A gate that somebody decided before keeps its decision, which then takes no effect.
+    """
+    connection = _transaction()
+    leases.ring(connection, run)
+    closed = gates.close_open(connection, run)
+    ports.gatekeeper().close(run=run, gates=closed, actor=actor, reason=reason)
+    signals.send_cancel(connection, run=run, by=actor.person, reason=reason)
     transaction.on_commit(lambda: dispatch.hint(run))
 
 

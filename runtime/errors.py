@@ -15,8 +15,20 @@ class BusinessKeyConflict(RuntimeFault):
     """This business key was already used for another input."""
 
 
+class NoSuchRun(RuntimeFault):
+    """There is no such run."""
+
+
 class GateNotOpen(RuntimeFault):
     """The gate is not open any more."""
+
+
+class RunEnded(RuntimeFault):
+    """The run is over."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"The run is {status} already.")
+        self.status = status
 
 
 # A race that another process won

@@ -1,10 +1,12 @@
 """Performs effects through their port, in threads of their own; the outcome is a value."""
 
+import functools
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import assert_never
 
 from runtime.core.continuation import Continuation
@@ -19,7 +21,7 @@ from runtime.core.events import (
     ToolReturned,
 )
 from runtime.core.ids import idempotency_key
-from runtime.core.retries import after_loss
+from runtime.core.retries import unanswered, uncertain, undone
 from runtime.ports import (
     EffectHandler,
     ModelAnswer,
@@ -31,6 +33,7 @@ from runtime.ports import (
     ToolResult,
     Unknown,
 )
+from runtime.transactional import Handoff, transact
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +75,12 @@ class Executor:
         """Perform in a reserved slot and deliver the outcome from that thread."""
         self._pool.submit(self._perform, request, deliver)
 
+    def launch_transactional(
+        self, request: ToolRequest, deliver: Callable[[Handoff], None]
+    ) -> None:
+        """Perform inside a transaction of that thread; the result is handed over before it commits."""
+        self._pool.submit(self._transact, request, deliver)
+
     def close(self) -> None:
         self._pool.shutdown(wait=True)
 
@@ -83,6 +92,13 @@ class Executor:
         finally:
             self.give_back()
         deliver(outcome)
+
+    def _transact(self, request: ToolRequest, deliver: Callable[[Handoff], None]) -> None:
+        handoff = Handoff(request)
+        try:
+            transact(functools.partial(perform, self._handler), handoff, deliver)
+        finally:
+            self.give_back()
 
 
 def perform(handler: EffectHandler, request: ModelRequest | ToolRequest) -> Outcome:
@@ -129,14 +145,24 @@ def request_for(now: Continuation, work: AskModel | StartTool) -> ModelRequest |
     )
 
 
-def event_of(now: Continuation, request: ModelRequest | ToolRequest, outcome: Outcome) -> Event:
-    """What the outcome means to the run."""
+def event_of(
+    now: Continuation,
+    request: ModelRequest | ToolRequest,
+    outcome: Outcome,
+    *,
+    at: datetime,
+    chance: float,
+) -> Event:
+    """What the outcome means to the run; `chance` in [0, 1) spreads the retries."""
     if isinstance(request, ModelRequest):
-        return _model_event(request, outcome)
-    return _tool_event(now, request, outcome)
+        return _model_event(now, request, outcome, at, chance)
+    return _tool_event(now, request, outcome, at, chance)
 
 
-def _model_event(request: ModelRequest, outcome: Outcome) -> Event:
+def _model_event(
+    now: Continuation, request: ModelRequest, outcome: Outcome, at: datetime, chance: float
+) -> Event:
+    frame = now.frame(request.frame)
     match outcome:
         case ModelAnswer():
             return ModelReplied(
@@ -146,7 +172,16 @@ def _model_event(request: ModelRequest, outcome: Outcome) -> Event:
                 calls=outcome.calls,
                 usage=outcome.usage,
             )
-        case ModelFault() | ToolFault() | Unknown():
+        case ModelFault() | ToolFault():
+            return unanswered(
+                frame,
+                outcome.error,
+                again=outcome.again,
+                after=outcome.after,
+                at=at,
+                chance=chance,
+            )
+        case Unknown():
             return ModelFailed(frame=request.frame, error=outcome.error)
         case ToolResult():
             return ModelFailed(frame=request.frame, error="a tool's result instead of a reply")
@@ -154,28 +189,26 @@ def _model_event(request: ModelRequest, outcome: Outcome) -> Event:
             assert_never(never)
 
 
-def _tool_event(now: Continuation, request: ToolRequest, outcome: Outcome) -> Event:
+def _tool_event(
+    now: Continuation, request: ToolRequest, outcome: Outcome, at: datetime, chance: float
+) -> Event:
+    frame, call = request.frame, now.call(request.frame, request.call)
     match outcome:
         case ToolResult():
             return ToolReturned(
-                frame=request.frame,
-                call=request.call,
-                attempt=request.attempt,
-                result=outcome.value,
+                frame=frame, call=call.id, attempt=request.attempt, result=outcome.value
             )
+        case ToolFault() if outcome.again:
+            return undone(frame, call, outcome.error, after=outcome.after, at=at, chance=chance)
         case ToolFault():
             return ToolFailed(
-                frame=request.frame,
-                call=request.call,
-                attempt=request.attempt,
-                error=outcome.error,
+                frame=frame, call=call.id, attempt=request.attempt, error=outcome.error
             )
         case Unknown() | ModelFault():
-            call = now.call(request.frame, request.call)
-            return after_loss(request.frame, call, "error", outcome.error)
+            return uncertain(frame, call, outcome.error, at=at, chance=chance)
         case ModelAnswer():
-            call = now.call(request.frame, request.call)
-            return after_loss(request.frame, call, "error", "a model's reply instead of a result")
+            error = "a model's reply instead of a result"
+            return uncertain(frame, call, error, at=at, chance=chance)
         case _ as never:
             assert_never(never)
 

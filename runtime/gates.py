@@ -20,6 +20,10 @@ TAKE_EFFECT = """
     UPDATE runtime_gate SET state = 'effective'
     WHERE id = ANY(%(g_taken)s) AND state = 'decided' AND run_id = (SELECT id FROM run)
 """
+CLOSE = """
+    UPDATE runtime_gate SET state = 'closed'
+    WHERE id = ANY(%(g_closed)s) AND state IN ('open', 'decided') AND run_id = (SELECT id FROM run)
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +34,9 @@ class Place:
     run: UUID
 
 
-def parameters(opened: tuple[Pending, ...], taken: tuple[UUID, ...]) -> dict[str, object]:
+def parameters(
+    opened: tuple[Pending, ...], taken: tuple[UUID, ...], closed: tuple[UUID, ...]
+) -> dict[str, object]:
     return {
         "g_ids": [pending.gate for pending in opened],
         "g_kinds": [str(pending.kind) for pending in opened],
@@ -39,6 +45,7 @@ def parameters(opened: tuple[Pending, ...], taken: tuple[UUID, ...]) -> dict[str
         "g_tools": [pending.path[-1] for pending in opened],
         "g_paths": [json.dumps(pending.path) for pending in opened],
         "g_taken": list(taken),
+        "g_closed": list(closed),
     }
 
 
@@ -61,3 +68,12 @@ def decide(connection: Connection, gate: UUID) -> None:
     )
     if done.rowcount != 1:
         raise GateNotOpen
+
+
+def close_open(connection: Connection, run: UUID) -> list[UUID]:
+    """Open → closed for every gate of a run that nobody decided. The caller holds the run's row."""
+    rows = connection.execute(
+        "UPDATE runtime_gate SET state = 'closed' WHERE run_id = %s AND state = 'open' RETURNING id",
+        (run,),
+    )
+    return [row[0] for row in rows.fetchall()]

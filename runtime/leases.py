@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from django.conf import settings
 
 from runtime.database import Connection
+from runtime.errors import RunEnded
 
 RESEND_SECONDS = 5.0
 BACK_OFF_SECONDS = 30.0
@@ -30,7 +31,7 @@ ADVANCE = """
         ended_at = CASE WHEN %(ended)s THEN clock_timestamp() END,
         owner = CASE WHEN %(release)s THEN NULL ELSE owner END,
         lease_until = CASE WHEN %(release)s THEN NULL ELSE lease_until END,
-        due_at = CASE WHEN %(release)s THEN NULL ELSE due_at END
+        due_at = CASE WHEN %(release)s THEN %(due)s::timestamptz ELSE due_at END
     WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s
         AND position = %(position)s - 1
         AND (NOT %(strict)s OR mailbox = %(mailbox)s)
@@ -80,7 +81,8 @@ def claim(connection: Connection, run: UUID) -> Claim | None:
         f"""
         WITH free AS (
             SELECT id, status FROM runtime_run
-            WHERE id = %(run)s AND due_at IS NOT NULL
+            WHERE id = %(run)s
+                AND due_at <= clock_timestamp() + %(resend)s * interval '1 second'
                 AND status <> 'quarantined'
                 AND (lease_until IS NULL OR (lease_until < clock_timestamp()
                     AND pg_postmaster_start_time()
@@ -92,7 +94,7 @@ def claim(connection: Connection, run: UUID) -> Claim | None:
         FROM free WHERE runtime_run.id = free.id
         RETURNING epoch, position, head, free.status, clock_timestamp()
         """,
-        {"run": run, "owner": owner, "lease": lease_seconds()},
+        {"run": run, "owner": owner, "lease": lease_seconds(), "resend": RESEND_SECONDS + 1},
         prepare=True,
     ).fetchone()
     if row is None:
@@ -103,13 +105,18 @@ def claim(connection: Connection, run: UUID) -> Claim | None:
     )
 
 
-def release(connection: Connection, claim: Claim, *, status: str, mailbox: int) -> bool:
-    """Let go of a run that needs nothing, unless a signal came. False if the claim or the mailbox is stale."""
+def release(
+    connection: Connection, claim: Claim, *, status: str, mailbox: int, due: datetime | None
+) -> bool:
+    """Let go of a run that needs nothing before `due`, unless a signal came.
+
+    False if the claim or the mailbox is stale.
+    """
     return _let_go(
         connection,
         claim,
-        "status = %(status)s, due_at = NULL",
-        {"status": status, "mailbox": mailbox},
+        "status = %(status)s, due_at = %(due)s",
+        {"status": status, "mailbox": mailbox, "due": due},
         "AND mailbox = %(mailbox)s",
     )
 
@@ -160,14 +167,23 @@ def insert(connection: Connection, row: dict[str, Any]) -> bool:
 
 
 def ring(connection: Connection, run: UUID) -> None:
-    """Raise the mailbox and make the run due: the first act of whoever signals, since it locks the row."""
-    connection.execute(
+    """Raise the mailbox and make the run due: the first act of whoever signals, since it locks the row.
+
+    Raises RunEnded for a run that takes no signals any more.
+    """
+    row = connection.execute(
         """
-        UPDATE runtime_run SET mailbox = mailbox + 1, due_at = least(due_at, clock_timestamp())
-        WHERE id = %s
+        UPDATE runtime_run SET mailbox = mailbox + 1,
+            due_at = CASE WHEN ended_at IS NULL THEN least(due_at, clock_timestamp()) END
+        WHERE id = %s RETURNING ended_at IS NOT NULL, status
         """,
         (run,),
-    )
+    ).fetchone()
+    if row is None:
+        raise LookupError(f"there is no run {run}")
+    ended, status = row
+    if ended:
+        raise RunEnded(status)
 
 
 def due(connection: Connection) -> list[UUID]:

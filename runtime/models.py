@@ -77,6 +77,7 @@ class Gate(models.Model):
         OPEN = "open"  # nobody has decided
         DECIDED = "decided"  # decided; the coordinator has not taken it up
         EFFECTIVE = "effective"  # the decision is in the journal
+        CLOSED = "closed"  # its run was ended before anybody decided, or before it took effect
 
     id = models.UUIDField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="gates")

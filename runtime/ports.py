@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from django.db.models import Q
 
-from runtime.core.decisions import EffectClass, Risk
-from runtime.core.events import Proposal
+from runtime.core.decisions import Decision, EffectClass, GateKind, Risk
+from runtime.core.events import TOOL_RETRIES, Proposal, RetryPolicy
 
 T = TypeVar("T")
 
@@ -44,6 +45,9 @@ class Access(Protocol):
     def readable_runs(self, actor: Actor) -> Q:
         """The condition on Run that holds for exactly the runs this actor may read."""
 
+    def may_cancel(self, actor: Actor, requester: str) -> bool:
+        """Whether the actor may cancel a run of `requester` that it can read."""
+
     def reads_continuations(self, actor: Actor) -> bool:
         """Whether the actor may read the continuation of a run that it can read."""
 
@@ -67,6 +71,8 @@ class CallFacts:
 
     `schema` is the JSON Schema of the arguments, `schema_digest` its digest; `deadline` is in seconds;
     `delegate` names the sub-agent when the call is a delegation; `gated` asks for a person whatever policy says.
+    `result_schema` is the JSON Schema of what the tool returns, None if it does not say. `expires_in` is how
+    many seconds people have to decide, None for the installation's default.
     """
 
     tool: str
@@ -78,6 +84,9 @@ class CallFacts:
     schema_digest: str
     deadline: float
     delegate: str | None = None
+    result_schema: dict[str, Any] | None = None
+    retry: RetryPolicy = TOOL_RETRIES
+    expires_in: float | None = None
 
 
 class UnknownAgent(Exception):
@@ -114,7 +123,8 @@ class ModelRequest:
     `{"role": "input", "content": <json>}`,
     `{"role": "model", "reply": <opaque>, "text": str, "calls": ["c1.0", …]}` and
     `{"role": "results", "results": [{"call", "tool", "outcome", "content"}, …]}` in proposal order,
-    where outcome is `returned`, `failed`, `denied` or `refused`.
+    where outcome is `returned`, `failed`, `denied` or `refused`; a result that a person reported
+    has `reported_by` as well.
     """
 
     run: UUID
@@ -151,7 +161,11 @@ class ModelAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFault:
+    """`again` says that another attempt can help, `after` how many seconds the provider asked to wait."""
+
     error: str
+    again: bool = False
+    after: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +175,14 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFault:
-    """The tool said no, or certainly did nothing; `error` is told to the model."""
+    """The tool said no, which is told to the model, or (`again`) certainly did nothing and may be tried again.
+
+    `after` is how many seconds the other side asked to wait.
+    """
 
     error: str
+    again: bool = False
+    after: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,13 +213,16 @@ class EffectHandler(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionPicture:
-    """The frozen picture of one call behind an approval gate: exactly what will run if it is approved.
+    """The frozen picture of one call behind a gate: exactly what will run, or what is in doubt.
 
     `path` goes from the root agent over sub-agents to the tool; `action_digest` binds it all.
+    `expires_at` is when time itself decides. `not_before` is when a call in doubt may run again:
+    after its intent, its deadline and a lease, nothing of the first start can be under way.
     """
 
     run: UUID
     gate: UUID
+    kind: GateKind
     frame: str
     call: str
     tool: str
@@ -212,10 +234,17 @@ class ActionPicture:
     sentence: str
     action_digest: str
     requester: str
+    expires_at: datetime | None = None
+    not_before: datetime | None = None
+    result_schema: dict[str, Any] | None = None
 
 
 class NotConfirmed(Exception):
-    """An approved call does not match its approval; it must not start."""
+    """A decision does not match what was decided, or nobody signed it: the run is parked."""
+
+
+class ApprovalVoid(Exception):
+    """The approval is genuine, but does not hold any more (rights were taken away): people are asked again."""
 
 
 class Gatekeeper(Protocol):
@@ -227,8 +256,26 @@ class Gatekeeper(Protocol):
     def open(self, pictures: Sequence[ActionPicture]) -> None:
         """Write one approval request per picture, inside the transaction that opens the gates."""
 
+    def vouch(self, *, gate: UUID, decision: Decision) -> None:
+        """When a decision is taken up: raise NotConfirmed unless the web signed exactly this one.
+
+        A decision by time itself (`expire`) has no signature. Raises KeyMissing.
+        """
+
     def confirm(self, *, gate: UUID, action_digest: str) -> None:
-        """Just before an approved call starts: raise NotConfirmed unless exactly this action was approved."""
+        """Just before an approved call starts: return if exactly this action was approved, and still is.
+
+        Raises NotConfirmed, ApprovalVoid, or KeyMissing.
+        """
+
+    def expire(self, gate: UUID) -> None:
+        """Settle the gate by time, in a transaction of its own, unless somebody was faster."""
+
+    def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
+        """Cancel what is still pending at these gates, inside the caller's transaction.
+
+        `actor` cancels the run and is audited, also if it waits at no gate; None is the engine itself.
+        """
 
     def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """The approval request of each gate that has one, by gate, for whoever shows the gates."""

@@ -5,6 +5,7 @@ only for the epoch, owner and position of the claim. No row, no step.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from runtime import continuations, gates, leases, signals
@@ -21,6 +22,7 @@ STATEMENT = f"""
     dropped AS ({continuations.DROP}),
     opened AS ({gates.OPEN}),
     taken AS ({gates.TAKE_EFFECT}),
+    closed AS ({gates.CLOSE}),
     consumed AS ({signals.CONSUME})
     SELECT count(*) FROM run
 """
@@ -28,7 +30,7 @@ STATEMENT = f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One commit. `continuation` is written when the run suspends; `release` lets go of the lease."""
+    """One commit. `continuation` is written when the run suspends; `release` lets go of the lease until `due`."""
 
     claim: Claim
     entry: Sealed
@@ -37,10 +39,12 @@ class Step:
     reason: str | None
     ended: bool
     release: bool
+    due: datetime | None
     mailbox: int
     continuation: Continuation | None
     opened: tuple[Pending, ...]
     taken: tuple[UUID, ...]
+    closed: tuple[UUID, ...]
     signals: tuple[int, ...]
 
 
@@ -74,10 +78,11 @@ def _parameters(step: Step) -> dict[str, object]:
         "reason": step.reason,
         "ended": step.ended,
         "release": step.release,
+        "due": step.due,
         "strict": step.release or bool(step.signals),
         "mailbox": step.mailbox,
         "signals": list(step.signals),
         **step.entry.parameters(),
         **continuations.parameters(step.continuation),
-        **gates.parameters(step.opened, step.taken),
+        **gates.parameters(step.opened, step.taken, step.closed),
     }

@@ -6,7 +6,8 @@ from uuid import UUID
 from celery import shared_task
 
 from runtime import database, ports
-from runtime.advance import Bench, advance
+from runtime.advance import advance
+from runtime.coordinator import Bench
 from runtime.dispatch import ADVANCE
 from runtime.executor import Executor
 from runtime.heartbeat import Heartbeat

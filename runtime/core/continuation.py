@@ -1,6 +1,7 @@
 """Everything a run needs to go on, as plain immutable data: frames, their calls, and the gates it waits at."""
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, assert_never
 from uuid import UUID
@@ -11,6 +12,7 @@ from runtime.core.events import Terms
 from runtime.core.ids import ROOT, turn_of
 
 MAX_DEPTH = 16
+MAX_REFUSALS = 5
 
 
 class Phase(StrEnum):
@@ -20,6 +22,8 @@ class Phase(StrEnum):
     STARTED = "started"  # agents are at work, or wait
     COMPLETED = "completed"  # the root agent answered
     FAILED = "failed"  # the root agent could not answer
+    CANCELLING = "cancelling"  # nothing new starts; what is under way is waited for
+    CANCELLED = "cancelled"  # somebody ended it
 
 
 class RunStatus(StrEnum):
@@ -27,9 +31,12 @@ class RunStatus(StrEnum):
 
     QUEUED = "queued"  # started, no worker has had it yet
     RUNNING = "running"  # a worker holds its lease, or held it when it died
+    WAITING = "waiting"  # waits for a time only, and holds nothing
     SUSPENDED = "suspended"  # waits at a gate and holds nothing
+    CANCELLING = "cancelling"  # somebody ended it, and what is under way is waited for
     COMPLETED = "completed"  # its root agent answered
     FAILED = "failed"  # its root agent could not answer
+    CANCELLED = "cancelled"  # somebody ended it
     QUARANTINED = "quarantined"  # set on the row alone: its journal cannot be verified
 
 
@@ -37,6 +44,7 @@ class FrameState(StrEnum):
     """What a frame waits for."""
 
     ASKING = "asking"  # its model
+    RETRYING = "retrying"  # the time of the next attempt at its model call
     ACTING = "acting"  # the calls of its turn
     ANSWERED = "answered"  # to be closed with its answer
     FAILED = "failed"  # to be closed with its error
@@ -57,6 +65,7 @@ class CallState(StrEnum):
     RETURNED = "returned"  # it has a result
     FAILED = "failed"  # it has an error
     UNKNOWN = "unknown"  # nobody knows whether it happened
+    CLOSED = "closed"  # its gate was closed and it is over without a result
 
 
 SETTLED = frozenset({CallState.REFUSED, CallState.DENIED, CallState.RETURNED, CallState.FAILED})
@@ -64,7 +73,11 @@ SETTLED = frozenset({CallState.REFUSED, CallState.DENIED, CallState.RETURNED, Ca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call. `gate` is the last gate opened for it; `result` is what the model hears once settled."""
+    """One call. `gate` is the last gate opened for it; `result` is what the model hears once settled.
+
+    `failures` counts attempts that ended in an error, not those whose worker died. `reported_by` names
+    the person whose word the result is.
+    """
 
     id: str
     tool: str
@@ -75,7 +88,10 @@ class Call:
     frame: str | None = None
     attempt: int = 0
     failures: int = 0
+    started_at: datetime | None = None
+    until: datetime | None = None
     result: Any = None
+    reported_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +107,8 @@ class Frame:
     plan: tuple[str, ...] | None = None
     state: FrameState = FrameState.ASKING
     turn: int = 0
+    attempt: int = 1
+    until: datetime | None = None
     messages: tuple[dict[str, Any], ...] = ()
     calls: tuple[Call, ...] = ()
     outcome: str | None = None
@@ -115,6 +133,16 @@ class Pending:
     frame: str
     call: str
     path: tuple[str, ...]
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """A retry and its time; `call` is None for the frame's model call."""
+
+    frame: str
+    call: str | None
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +161,8 @@ class Continuation:
     frames: dict[str, Frame] = field(default_factory=dict)
     pending: tuple[Pending, ...] = ()
     usage: dict[str, int] = field(default_factory=dict)
+    refusals: int = 0
+    cancelled_by: str = ""
     outcome: str | None = None
 
     def frame(self, frame: str) -> Frame:
@@ -163,7 +193,19 @@ class Continuation:
 
     @property
     def ended(self) -> bool:
-        return self.phase in (Phase.COMPLETED, Phase.FAILED)
+        return self.phase in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
+
+    def waits(self) -> tuple["Wait", ...]:
+        """Every retry that waits for its time."""
+        return tuple(
+            Wait(frame=frame.id, call=call, until=until)
+            for frame in self.frames.values()
+            for call, until in (
+                (None, frame.until),
+                *((call.id, call.until) for call in frame.of_turn()),
+            )
+            if until is not None
+        )
 
 
 def status_of(now: Continuation, *, held: bool) -> RunStatus:
@@ -173,9 +215,15 @@ def status_of(now: Continuation, *, held: bool) -> RunStatus:
             return RunStatus.COMPLETED
         case Phase.FAILED:
             return RunStatus.FAILED
+        case Phase.CANCELLED:
+            return RunStatus.CANCELLED
+        case Phase.CANCELLING:
+            return RunStatus.CANCELLING
         case Phase.NEW | Phase.STARTED if held:
             return RunStatus.RUNNING
+        case Phase.NEW | Phase.STARTED if now.pending:
+            return RunStatus.SUSPENDED
         case Phase.NEW | Phase.STARTED:
-            return RunStatus.SUSPENDED if now.pending else RunStatus.QUEUED
+            return RunStatus.WAITING if now.waits() else RunStatus.QUEUED
         case _ as never:
             assert_never(never)

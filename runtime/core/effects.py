@@ -55,8 +55,15 @@ class CloseFrame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRun:
+    """The run cannot go on: start nothing new, and fail it when nothing is under way."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndRun:
-    """The root agent is done: complete or fail the run."""
+    """The root agent is done, or the run was ended: complete, fail or cancel it."""
 
 
-Effect = OpenFrame | AskModel | JudgeCall | StartTool | OpenDoubt | CloseFrame | EndRun
+Effect = OpenFrame | AskModel | JudgeCall | StartTool | OpenDoubt | CloseFrame | CancelRun | EndRun

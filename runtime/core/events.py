@@ -4,6 +4,7 @@ Times, ids and verdicts enter here, so that replay asks no clock, no code and no
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
@@ -21,6 +22,19 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often something is attempted, and how long to wait in between (seconds, before jitter)."""
+
+    attempts: int
+    base: float
+    ceiling: float
+
+
+TOOL_RETRIES = RetryPolicy(attempts=3, base=0.5, ceiling=10.0)
+MODEL_RETRIES = RetryPolicy(attempts=6, base=1.0, ceiling=60.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What was true of a call when it was judged; later code or policy does not change it.
 
@@ -31,6 +45,7 @@ class Terms:
     digest: str
     deadline: float
     delegate: str | None = None
+    retry: RetryPolicy = TOOL_RETRIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,23 +112,40 @@ class CallRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOpened:
+    """`expires_at` is when time itself decides, None for never."""
+
     gate: UUID
     kind: GateKind
     frame: str
     call: str
     terms: Terms
+    expires_at: datetime | None = None
     type: Literal["GateOpened"] = "GateOpened"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDecided:
+    """`result` is reported by a person, and only where an uncertain call is said to have happened."""
+
     gate: UUID
     frame: str
     call: str
     verdict: Verdict
     by: str
     reason: str
+    result: Any = None
     type: Literal["GateDecided"] = "GateDecided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateClosed:
+    """The gate needs nobody any more, and its call is over without a result."""
+
+    gate: UUID
+    frame: str
+    call: str
+    reason: str
+    type: Literal["GateClosed"] = "GateClosed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +155,7 @@ class ToolStarted:
     frame: str
     call: str
     attempt: int
+    at: datetime
     type: Literal["ToolStarted"] = "ToolStarted"
 
 
@@ -159,14 +192,28 @@ class OutcomeUnknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryScheduled:
-    """The attempt is over without an outcome and the call will be attempted again."""
+    """The attempt is over without a result and another will follow: not before `until`, or at once.
+
+    `call` is None for an attempt at the frame's model call. A worker's death (`lost`) is nobody's
+    failure and does not count.
+    """
 
     frame: str
-    call: str
+    call: str | None
     attempt: int
     cause: Literal["error", "lost"]
     error: str
+    until: datetime | None = None
     type: Literal["RetryScheduled"] = "RetryScheduled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitEnded:
+    """What was waited for has come: the retry of a call, or of the frame's model call, may go on."""
+
+    frame: str
+    call: str | None
+    type: Literal["WaitEnded"] = "WaitEnded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,20 +238,36 @@ class Failed:
     type: Literal["Failed"] = "Failed"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelling:
+    """Somebody asked for the end of the run, or it must end: nothing new starts from here on."""
+
+    by: str
+    reason: str
+    type: Literal["Cancelling"] = "Cancelling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    reason: str
+    type: Literal["Cancelled"] = "Cancelled"
+
+
 FrameEvent = ModelReplied | ModelFailed | FrameClosed
 CallEvent = (
     CallAdmitted
     | CallRefused
     | GateOpened
     | GateDecided
+    | GateClosed
     | ToolStarted
     | ToolReturned
     | ToolFailed
     | OutcomeUnknown
-    | RetryScheduled
 )
-RunEvent = RunStarted | Completed | Failed
-Event = RunEvent | FrameOpened | FrameEvent | CallEvent
+WaitEvent = RetryScheduled | WaitEnded
+RunEvent = RunStarted | Completed | Failed | Cancelling | Cancelled
+Event = RunEvent | FrameOpened | FrameEvent | CallEvent | WaitEvent
 
 TaggedEvent = Annotated[Event, Field(discriminator="type")]
 EVENT_TYPES: tuple[type, ...] = get_args(Event)

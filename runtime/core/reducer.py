@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from runtime.core.continuation import (
+    MAX_REFUSALS,
     SETTLED,
     Call,
     CallState,
@@ -22,6 +23,7 @@ from runtime.core.continuation import (
 from runtime.core.decisions import Verdict
 from runtime.core.effects import (
     AskModel,
+    CancelRun,
     CloseFrame,
     Effect,
     EndRun,
@@ -35,11 +37,14 @@ from runtime.core.events import (
     CallAdmitted,
     CallEvent,
     CallRefused,
+    Cancelled,
+    Cancelling,
     Completed,
     Event,
     Failed,
     FrameClosed,
     FrameOpened,
+    GateClosed,
     GateDecided,
     GateOpened,
     ModelFailed,
@@ -50,6 +55,7 @@ from runtime.core.events import (
     ToolFailed,
     ToolReturned,
     ToolStarted,
+    WaitEnded,
 )
 from runtime.core.ids import ROOT, call_id, child_frame
 from runtime.core.transitions import CALLS, FRAMES, RUNS, next_state
@@ -60,8 +66,18 @@ def evolve(now: Continuation, event: Event) -> Continuation:
     match event:
         case RunStarted():
             return _start_run(now, event)
-        case Completed() | Failed():
+        case Completed() | Failed() | Cancelled():
             return _end_run(now, event)
+        case Cancelling():
+            phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+            return replace(now, phase=phase, outcome=event.reason, cancelled_by=event.by)
+        case RetryScheduled(call=None):
+            return _schedule_model(now, event)
+        case WaitEnded(call=None):
+            frame = _move_frame(now.frame(event.frame), event.type)
+            return now.with_frame(replace(frame, attempt=frame.attempt + 1, until=None))
+        case RetryScheduled() | WaitEnded():
+            return _change_wait(now, event)
         case FrameOpened():
             return _open_frame(now, event)
         case ModelReplied():
@@ -76,11 +92,11 @@ def evolve(now: Continuation, event: Event) -> Continuation:
             | CallRefused()
             | GateOpened()
             | GateDecided()
+            | GateClosed()
             | ToolStarted()
             | ToolReturned()
             | ToolFailed()
             | OutcomeUnknown()
-            | RetryScheduled()
         ):
             return _change_call(now, event)
         case _ as never:
@@ -88,12 +104,25 @@ def evolve(now: Continuation, event: Event) -> Continuation:
 
 
 def plan(now: Continuation) -> tuple[Effect, ...]:
-    """Everything this state asks for, oldest frame first. A started call asks for nothing: it is under way."""
+    """Everything this state asks for, oldest frame first. A started call asks for nothing: it is under way.
+
+    A run that is being cancelled only asks for its end, once nothing is under way.
+    """
+    if now.phase is Phase.CANCELLING:
+        return () if _under_way(now) else (EndRun(),)
     if now.phase is not Phase.STARTED:
         return ()
+    if now.refusals >= MAX_REFUSALS:
+        return (CancelRun(reason=f"{now.refusals} calls that could not be made"),)
     if not now.frames:
         return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
     return tuple(effect for frame in now.frames.values() for effect in _plan_frame(frame))
+
+
+def _under_way(now: Continuation) -> bool:
+    return any(
+        call.state is CallState.STARTED for frame in now.frames.values() for call in frame.calls
+    )
 
 
 def _plan_frame(frame: Frame) -> tuple[Effect, ...]:
@@ -105,7 +134,7 @@ def _plan_frame(frame: Frame) -> tuple[Effect, ...]:
             return tuple(effect for effect in effects if effect is not None)
         case FrameState.ANSWERED | FrameState.FAILED:
             return (EndRun(),) if frame.id == ROOT else (CloseFrame(frame=frame.id),)
-        case FrameState.CLOSED:
+        case FrameState.RETRYING | FrameState.CLOSED:
             return ()
         case _ as never:
             assert_never(never)
@@ -123,6 +152,8 @@ def _plan_call(frame: Frame, call: Call) -> Effect | None:
                 parent=frame.id,
                 call=call.id,
             )
+        case CallState.RETRYING if call.until is not None:
+            return None
         case CallState.ADMITTED | CallState.RETRYING:
             return StartTool(frame=frame.id, call=call.id, attempt=call.attempt + 1)
         case CallState.UNKNOWN if call.gate is None:
@@ -144,11 +175,21 @@ def _start_run(now: Continuation, event: RunStarted) -> Continuation:
     )
 
 
-def _end_run(now: Continuation, event: Completed | Failed) -> Continuation:
+def _end_run(now: Continuation, event: Completed | Failed | Cancelled) -> Continuation:
     phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
-    _move_frame(now.frame(ROOT), event.type)
-    outcome = event.output if isinstance(event, Completed) else event.error
-    return replace(now, phase=phase, frames={}, pending=(), outcome=outcome)
+    if now.phase is not Phase.CANCELLING:
+        _move_frame(now.frame(ROOT), event.type)
+    return replace(now, phase=phase, frames={}, pending=(), outcome=_outcome(event))
+
+
+def _outcome(event: Completed | Failed | Cancelled) -> str:
+    match event:
+        case Completed():
+            return event.output
+        case Failed():
+            return event.error
+        case Cancelled():
+            return event.reason
 
 
 # Frames
@@ -195,6 +236,7 @@ def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
     frame = replace(
         frame,
         turn=turn,
+        attempt=1,
         messages=(*frame.messages, message),
         calls=(*frame.calls, *calls),
         outcome=None if calls else event.text,
@@ -233,16 +275,18 @@ def _change_call(now: Continuation, event: CallEvent) -> Continuation:
             call = replace(call, terms=event.terms)
         case CallRefused():
             call = replace(call, result=event.reason)
+            now = replace(now, refusals=now.refusals + 1)
         case GateOpened():
             call = replace(call, terms=event.terms, gate=event.gate)
             now = _add_pending(now, event, call)
         case GateDecided():
             now = _drop_pending(now, event)
-            if event.verdict is Verdict.DENY:
-                call = replace(call, result=event.reason)
+            call = _decided(call, event)
+        case GateClosed():
+            now = _drop_pending(now, event)
         case ToolStarted():
             _require_attempt(call, event.attempt, call.attempt + 1)
-            call = replace(call, attempt=event.attempt)
+            call = replace(call, attempt=event.attempt, started_at=event.at)
         case ToolReturned():
             _require_attempt(call, event.attempt, call.attempt)
             call = replace(call, result=event.result)
@@ -252,13 +296,40 @@ def _change_call(now: Continuation, event: CallEvent) -> Continuation:
         case OutcomeUnknown():
             _require_attempt(call, event.attempt, call.attempt)
             call = replace(call, gate=None)  # the gate of its approval is spent
-        case RetryScheduled():
-            _require_attempt(call, event.attempt, call.attempt)
-            if event.cause == "error":
-                call = replace(call, failures=call.failures + 1)
         case _ as never:
             assert_never(never)
     return _settle_turn(_with_call(now, event.frame, call), event.frame)
+
+
+def _decided(call: Call, event: GateDecided) -> Call:
+    match event.verdict:
+        case Verdict.HAPPENED:
+            return replace(call, result=event.result, reported_by=event.by)
+        case Verdict.DENY | Verdict.EXPIRE | Verdict.GIVE_UP:
+            return replace(call, result=event.reason)
+        case Verdict.APPROVE | Verdict.RUN_AGAIN:
+            return call
+        case _ as never:
+            assert_never(never)
+
+
+def _change_wait(now: Continuation, event: RetryScheduled | WaitEnded) -> Continuation:
+    assert event.call is not None  # those without are the frame's
+    call = _move_call(now, event.frame, event.call, event.type)
+    match event:
+        case RetryScheduled():
+            _require_attempt(call, event.attempt, call.attempt)
+            failures = call.failures + (event.cause == "error")
+            call = replace(call, failures=failures, until=event.until)
+        case WaitEnded():
+            call = replace(call, until=None)
+    return _with_call(now, event.frame, call)
+
+
+def _schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
+    frame = _move_frame(now.frame(event.frame), event.type)
+    _require_attempt(frame, event.attempt, frame.attempt)
+    return now.with_frame(replace(frame, until=event.until))
 
 
 def _trigger(event: CallEvent) -> str:
@@ -277,7 +348,7 @@ def _move_call(now: Continuation, frame: str, call: str, trigger: str) -> Call:
     return replace(found, state=state)
 
 
-def _require_attempt(call: Call, attempt: int, expected: int) -> None:
+def _require_attempt(call: Call | Frame, attempt: int, expected: int) -> None:
     """An outcome counts only for the attempt that is under way."""
     if attempt != expected:
         raise IllegalTransition(
@@ -300,11 +371,12 @@ def _add_pending(now: Continuation, event: GateOpened, call: Call) -> Continuati
         frame=event.frame,
         call=event.call,
         path=now.path(event.frame, call.tool),
+        expires_at=event.expires_at,
     )
     return replace(now, pending=(*now.pending, pending))
 
 
-def _drop_pending(now: Continuation, event: GateDecided) -> Continuation:
+def _drop_pending(now: Continuation, event: GateDecided | GateClosed) -> Continuation:
     rest = tuple(
         pending
         for pending in now.pending
@@ -330,9 +402,10 @@ def _settle_turn(now: Continuation, frame: str) -> Continuation:
 
 
 def _result(call: Call) -> dict[str, Any]:
-    return {
+    result = {
         "call": call.id,
         "tool": call.tool,
         "outcome": str(call.state),
         "content": call.result,
     }
+    return result if call.reported_by is None else {**result, "reported_by": call.reported_by}

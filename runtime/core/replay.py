@@ -6,9 +6,9 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core.continuation import CallState, Continuation
-from runtime.core.events import Event, OutcomeUnknown, RetryScheduled, ToolFailed
+from runtime.core.events import Event, OutcomeUnknown, RetryScheduled
 from runtime.core.reducer import evolve
-from runtime.core.retries import after_loss
+from runtime.core.retries import lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +36,10 @@ def step(now: Continuation, events: Iterable[Event], *, head: str) -> Continuati
     return replace(fold(now, events), position=now.position + 1, head=head)
 
 
-def recover(now: Continuation) -> tuple[RetryScheduled | OutcomeUnknown | ToolFailed, ...]:
+def recover(now: Continuation) -> tuple[RetryScheduled | OutcomeUnknown, ...]:
     """The events of a worker that takes over: every started call has lost the worker that ran it."""
     return tuple(
-        after_loss(frame.id, call, "lost", "the worker that ran it was lost")
+        lost(frame.id, call)
         for frame in now.frames.values()
         for call in frame.calls
         if call.state is CallState.STARTED

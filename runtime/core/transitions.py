@@ -16,12 +16,17 @@ RUNS: dict[tuple[Phase, str], Phase] = {
     (Phase.NEW, "RunStarted"): Phase.STARTED,
     (Phase.STARTED, "Completed"): Phase.COMPLETED,
     (Phase.STARTED, "Failed"): Phase.FAILED,
+    (Phase.STARTED, "Cancelling"): Phase.CANCELLING,
+    (Phase.CANCELLING, "Cancelled"): Phase.CANCELLED,
+    (Phase.CANCELLING, "Failed"): Phase.FAILED,
 }
 
 FRAMES: dict[tuple[FrameState, str], FrameState] = {
     (FrameState.ASKING, "ModelReplied:calls"): FrameState.ACTING,
     (FrameState.ASKING, "ModelReplied:answer"): FrameState.ANSWERED,
     (FrameState.ASKING, "ModelFailed"): FrameState.FAILED,
+    (FrameState.ASKING, "RetryScheduled"): FrameState.RETRYING,
+    (FrameState.RETRYING, "WaitEnded"): FrameState.ASKING,
     (FrameState.ACTING, "TurnSettled"): FrameState.ASKING,
     (FrameState.ANSWERED, "FrameClosed:answered"): FrameState.CLOSED,
     (FrameState.FAILED, "FrameClosed:failed"): FrameState.CLOSED,
@@ -35,6 +40,8 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.PROPOSED, "GateOpened:approval"): CallState.GATED,
     (CallState.GATED, "GateDecided:approve"): CallState.ADMITTED,
     (CallState.GATED, "GateDecided:deny"): CallState.DENIED,
+    (CallState.GATED, "GateDecided:expire"): CallState.DENIED,
+    (CallState.GATED, "GateClosed"): CallState.CLOSED,
     # What was approved is no longer what would run: people are asked again.
     (CallState.ADMITTED, "GateOpened:approval"): CallState.GATED,
     # What was approved can no longer be made at all.
@@ -45,8 +52,13 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.STARTED, "ToolFailed"): CallState.FAILED,
     (CallState.STARTED, "RetryScheduled"): CallState.RETRYING,
     (CallState.STARTED, "OutcomeUnknown"): CallState.UNKNOWN,
+    (CallState.RETRYING, "WaitEnded"): CallState.RETRYING,
     (CallState.RETRYING, "ToolStarted"): CallState.STARTED,
     (CallState.UNKNOWN, "GateOpened:in_doubt"): CallState.UNKNOWN,
+    (CallState.UNKNOWN, "GateDecided:happened"): CallState.RETURNED,
+    (CallState.UNKNOWN, "GateDecided:run_again"): CallState.ADMITTED,
+    (CallState.UNKNOWN, "GateDecided:give_up"): CallState.FAILED,
+    (CallState.UNKNOWN, "GateClosed"): CallState.CLOSED,
     (CallState.DELEGATED, "FrameClosed:answered"): CallState.RETURNED,
     (CallState.DELEGATED, "FrameClosed:failed"): CallState.FAILED,
 }

@@ -10,7 +10,8 @@ from django.db import transaction
 from agents.handlers import Handler
 from agents.registry import Registry
 from runtime import dispatch, engine
-from runtime.advance import Bench, advance
+from runtime.advance import advance
+from runtime.coordinator import Bench
 from runtime.core.decisions import Decision, Verdict
 from runtime.executor import Executor
 from runtime.heartbeat import Heartbeat

@@ -1,5 +1,6 @@
 """The tables: absent keys are errors that name everything, attempts count, schemas are refused."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,13 +25,14 @@ from runtime.core.reducer import evolve
 from runtime.core.replay import fold, initial
 from runtime.core.transitions import CALLS
 
+AT = datetime(2026, 1, 1, tzinfo=UTC)
 TERMS = Terms(effect=EffectClass.WRITE, digest="sha256:d", deadline=30.0)
 STARTED: list[Event] = [
     RunStarted(agent="a", input={}, requester="ada"),
     FrameOpened(frame="0", agent="a", fingerprint="f", prompt="p", plan=None, input={}),
     ModelReplied(frame="0", reply={}, text="", calls=(Proposal(tool="t", args={}),), usage={}),
     CallAdmitted(frame="0", call="c1.0", terms=TERMS),
-    ToolStarted(frame="0", call="c1.0", attempt=1),
+    ToolStarted(frame="0", call="c1.0", attempt=1, at=AT),
 ]
 
 
@@ -52,15 +54,15 @@ def test_an_outcome_of_another_attempt_is_refused() -> None:
 def test_an_attempt_cannot_be_skipped() -> None:
     now = fold(initial(uuid4()), STARTED[:-1])
     with pytest.raises(IllegalTransition):
-        evolve(now, ToolStarted(frame="0", call="c1.0", attempt=2))
+        evolve(now, ToolStarted(frame="0", call="c1.0", attempt=2, at=AT))
 
 
 def test_a_frame_or_call_that_does_not_exist_is_named() -> None:
     now = fold(initial(uuid4()), STARTED)
     with pytest.raises(UnknownSubject, match="frame 7"):
-        evolve(now, ToolStarted(frame="7", call="c1.0", attempt=1))
+        evolve(now, ToolStarted(frame="7", call="c1.0", attempt=1, at=AT))
     with pytest.raises(UnknownSubject, match=r"call 0/c1\.9"):
-        evolve(now, ToolStarted(frame="0", call="c1.9", attempt=1))
+        evolve(now, ToolStarted(frame="0", call="c1.9", attempt=1, at=AT))
 
 
 @pytest.mark.parametrize("read", [decode_entry, decode_continuation])

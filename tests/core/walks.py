@@ -1,12 +1,14 @@
 """Seeded walks through the core: a world that answers every planned effect at random, and keeps the history."""
 
 import random
+from datetime import UTC, datetime
 from uuid import UUID
 
-from runtime.core.continuation import CallState, Continuation, FrameState
-from runtime.core.decisions import EffectClass, GateKind, Verdict
+from runtime.core.continuation import CallState, Continuation, FrameState, Phase
+from runtime.core.decisions import VERDICTS, EffectClass, GateKind, Verdict
 from runtime.core.effects import (
     AskModel,
+    CancelRun,
     CloseFrame,
     Effect,
     EndRun,
@@ -18,11 +20,14 @@ from runtime.core.effects import (
 from runtime.core.events import (
     CallAdmitted,
     CallRefused,
+    Cancelled,
+    Cancelling,
     Completed,
     Event,
     Failed,
     FrameClosed,
     FrameOpened,
+    GateClosed,
     GateDecided,
     GateOpened,
     ModelFailed,
@@ -33,13 +38,15 @@ from runtime.core.events import (
     ToolFailed,
     ToolReturned,
     ToolStarted,
+    WaitEnded,
 )
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.reducer import evolve, plan
 from runtime.core.replay import initial, recover
-from runtime.core.retries import after_loss
+from runtime.core.retries import lost, unanswered, uncertain, undone
 
 MAX_EVENTS = 400
+AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Walk:
@@ -72,9 +79,11 @@ class Walk:
                             frame=frame.id, call=call.id, attempt=call.attempt, result={"ok": True}
                         ),
                         ToolFailed(frame=frame.id, call=call.id, attempt=call.attempt, error="no"),
-                        after_loss(frame.id, call, "error", "it raised"),
-                        after_loss(frame.id, call, "lost", "its worker died"),
+                        uncertain(frame.id, call, "it raised", at=AT, chance=0.5),
+                        undone(frame.id, call, "busy", after=None, at=AT, chance=0.5),
+                        lost(frame.id, call),
                     ]
+        options += [WaitEnded(frame=wait.frame, call=wait.call) for wait in self.now.waits()]
         options += [
             GateDecided(
                 gate=pending.gate,
@@ -85,11 +94,18 @@ class Walk:
                 reason="because",
             )
             for pending in self.now.pending
-            if pending.kind is GateKind.APPROVAL
-            for verdict in Verdict
+            for verdict in (*VERDICTS[pending.kind], Verdict.EXPIRE)
+            if pending.kind is GateKind.APPROVAL or verdict is not Verdict.EXPIRE
         ]
         if self.random.random() < 0.05:
             options += recover(self.now)
+        if self.now.phase is Phase.CANCELLING:
+            options += [
+                GateClosed(gate=one.gate, frame=one.frame, call=one.call, reason="over")
+                for one in self.now.pending
+            ]
+        elif self.now.phase is Phase.STARTED and self.random.random() < 0.003:
+            options = [Cancelling(by="ada", reason="enough")]
         return options
 
     def _answers(self, effect: Effect) -> list[Event]:
@@ -112,7 +128,7 @@ class Walk:
             case JudgeCall():
                 return self._judgements(effect)
             case StartTool():
-                return [ToolStarted(frame=effect.frame, call=effect.call, attempt=effect.attempt)]
+                return self._starts(effect)
             case OpenDoubt():
                 terms = self.now.call(effect.frame, effect.call).terms
                 assert terms is not None
@@ -127,19 +143,39 @@ class Walk:
                         content=frame.outcome or "",
                     )
                 ]
+            case CancelRun():
+                return [Cancelling(by="", reason=effect.reason)]
+            case EndRun() if self.now.phase is Phase.CANCELLING:
+                return [Cancelled(reason="enough") if self.now.cancelled_by else Failed(error="no")]
             case EndRun():
                 root = self.now.frame(ROOT)
                 if root.state is FrameState.ANSWERED:
                     return [Completed(output=root.outcome or "")]
                 return [Failed(error=root.outcome or "")]
 
+    def _starts(self, effect: StartTool) -> list[Event]:
+        """Mostly its start; now and then what was approved is not what would run any more."""
+        call = self.now.call(effect.frame, effect.call)
+        if call.state is CallState.ADMITTED and call.gate and self.random.random() < 0.1:
+            assert call.terms is not None
+            return [
+                self._gate(GateKind.APPROVAL, effect.frame, effect.call, call.terms),
+                CallRefused(frame=effect.frame, call=effect.call, reason="gone"),
+            ]
+        return [ToolStarted(frame=effect.frame, call=effect.call, attempt=effect.attempt, at=AT)]
+
     def _replies(self, frame: str) -> list[Event]:
         turn = self.now.frame(frame).turn
         if turn >= 4:
             return [self._reply(frame, 0)]
         if self.random.random() < 0.05:
-            return [ModelFailed(frame=frame, error="overloaded")]
-        return [self._reply(frame, self.random.choice([0, 1, 1, 2, 3]))]
+            holder = self.now.frame(frame)
+            again = self.random.random() < 0.5
+            return [
+                unanswered(holder, "overloaded", again=again, after=1.0, at=AT, chance=0.5),
+                ModelFailed(frame=frame, error="no"),
+            ]
+        return [self._reply(frame, self.random.choice([0, 1, 2, 2, 3]))]
 
     def _reply(self, frame: str, calls: int) -> ModelReplied:
         return ModelReplied(
@@ -165,7 +201,7 @@ class Walk:
             self._gate(GateKind.APPROVAL, effect.frame, effect.call, terms),
             CallRefused(frame=effect.frame, call=effect.call, reason="no such tool"),
         ]
-        return judgements[: 3 if self.random.random() < 0.2 else 2]
+        return judgements[: 3 if self.random.random() < 0.1 else 2]
 
     def _gate(self, kind: GateKind, frame: str, call: str, terms: Terms) -> GateOpened:
         gate = UUID(int=self.random.getrandbits(128))

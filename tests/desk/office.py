@@ -10,7 +10,8 @@ from approvals.actions import decide
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from runtime import engine
-from runtime.advance import Bench, advance
+from runtime.advance import advance
+from runtime.coordinator import Bench
 from runtime.core.decisions import EffectClass, Risk, Verdict
 from runtime.core.digest import sha256_of
 from runtime.executor import Executor

@@ -2,15 +2,22 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from runtime.core.decisions import EffectClass, Risk
-from runtime.core.events import Proposal
+from django.db import transaction
+
+from runtime import engine
+from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
+from runtime.core.events import Proposal, RetryPolicy
+from runtime.errors import GateNotOpen
 from runtime.ports import (
     ActionPicture,
+    Actor,
     AgentFacts,
+    ApprovalVoid,
     CallFacts,
     CallRejected,
     ModelAnswer,
@@ -21,6 +28,8 @@ from runtime.ports import (
     ToolResult,
     UnknownAgent,
 )
+
+AT_ONCE = RetryPolicy(attempts=3, base=0.0, ceiling=0.0)
 
 Script = Callable[[ModelRequest], Outcome]
 ToolBody = Callable[[ToolRequest], Outcome]
@@ -49,6 +58,8 @@ def turns(*replies: Outcome) -> Script:
 class FakeTool:
     effect: EffectClass = EffectClass.WRITE
     gated: bool = False
+    retry: RetryPolicy = AT_ONCE
+    expires_in: float | None = None
     body: ToolBody = field(default=lambda request: ToolResult(value={"done": request.args}))
 
 
@@ -92,6 +103,8 @@ class FakeEffects:
             schema_digest="sha256:schema",
             deadline=30.0,
             delegate=delegate,
+            retry=tool.retry,
+            expires_in=tool.expires_in,
         )
 
 
@@ -100,7 +113,9 @@ class FakeGatekeeper:
 
     def __init__(self) -> None:
         self.pictures: list[ActionPicture] = []
+        self.closed: list[UUID] = []
         self.forged = False
+        self.void = False
 
     def gates(self, facts: CallFacts) -> bool:
         return facts.gated
@@ -112,6 +127,20 @@ class FakeGatekeeper:
         shown = [picture for picture in self.pictures if picture.gate == gate]
         if self.forged or [picture.action_digest for picture in shown] != [action_digest]:
             raise NotConfirmed("it is not what was approved")
+        if self.void:
+            raise ApprovalVoid("the decider lost the right")
+
+    def vouch(self, *, gate: UUID, decision: Decision) -> None:
+        if self.forged:
+            raise NotConfirmed("nobody signed it")
+
+    def expire(self, gate: UUID) -> None:
+        with suppress(GateNotOpen), transaction.atomic():
+            decision = Decision(verdict=Verdict.EXPIRE, by="", reason="nobody decided in time")
+            engine.settle(gate=gate, decision=decision)
+
+    def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
+        self.closed += gates
 
     def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         return {}

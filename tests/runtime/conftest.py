@@ -6,8 +6,9 @@ from uuid import UUID
 import pytest
 from django.db import transaction
 
-from runtime import dispatch, engine
-from runtime.advance import Bench, advance
+from runtime import dispatch, engine, ports
+from runtime.advance import advance
+from runtime.coordinator import Bench
 from runtime.core.decisions import Decision, Verdict
 from runtime.executor import Executor
 from runtime.heartbeat import Heartbeat
@@ -25,6 +26,7 @@ class Rig:
     def __init__(self, agents: dict[str, Script], tools: dict[str, FakeTool]) -> None:
         self.effects = FakeEffects(agents, tools)
         self.gatekeeper = FakeGatekeeper()
+        ports.plug(gatekeeper=self.gatekeeper)
         self.heartbeat = Heartbeat()
         self.heartbeat.start()
         self.bench = Bench(
@@ -42,9 +44,10 @@ class Rig:
         advance(run, self.bench)
         return Run.objects.get(id=run)
 
-    def decide(self, gate: UUID, verdict: Verdict, reason: str = "") -> None:
+    def decide(self, gate: UUID, verdict: Verdict, reason: str = "", result: object = None) -> None:
+        decision = Decision(verdict=verdict, by="bea", reason=reason, result=result)
         with transaction.atomic():
-            engine.settle(gate=gate, decision=Decision(verdict=verdict, by="bea", reason=reason))
+            engine.settle(gate=gate, decision=decision)
 
     def open_gates(self, run: UUID) -> list[Gate]:
         return list(Gate.objects.filter(run=run, state="open").order_by("opened_at", "call"))
@@ -58,6 +61,7 @@ class Rig:
 def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
     """Make rigs; hints go nowhere, since these tests advance by hand."""
     monkeypatch.setattr(dispatch, "hint", lambda run: None)
+    real = ports.gatekeeper()
     rigs: list[Rig] = []
 
     def make(agents: dict[str, Script], **tools: FakeTool) -> Rig:
@@ -65,5 +69,6 @@ def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
         return rigs[-1]
 
     yield make
+    ports.plug(gatekeeper=real)
     for one in rigs:
         one.close()

@@ -54,7 +54,7 @@ def test_a_run_without_gates_completes_in_one_go(rig: MakeBench) -> None:
 def test_a_gated_call_suspends_and_starts_only_after_approval(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
     run = desk.advance(desk.start("a"))
-    assert (run.status, run.owner, run.lease_until, run.due_at) == ("suspended", None, None, None)
+    assert (run.status, run.owner, run.lease_until) == ("suspended", None, None)
     assert desk.effects.calls == []
     stored = json.loads(Continuation.objects.get(run=run).body)
     assert stored["position"] == run.position
@@ -330,6 +330,8 @@ def test_a_worker_without_the_agent_leaves_the_run_untouched(rig: MakeBench) -> 
     left = stranger.advance(run)
     assert (left.status, left.position, left.owner) == ("queued", 1, None)
     assert left.due_at is not None
+    assert desk.advance(run).status == "queued"  # nobody has it before the back-off is over
+    Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
     assert desk.advance(run).status == "completed"
 
 

@@ -50,7 +50,7 @@ def test_a_replaced_owner_can_neither_release_nor_quarantine(desk: Rig) -> None:
         claim = leases.claim(pooled, run)
         assert claim is not None
         Run.objects.filter(id=run).update(epoch=claim.epoch + 1, owner=uuid4())
-        assert not leases.release(pooled, claim, status="suspended", mailbox=0)
+        assert not leases.release(pooled, claim, status="suspended", mailbox=0, due=None)
         assert not leases.back_off(pooled, claim)
         assert not leases.quarantine(pooled, claim, "because")
     assert Run.objects.get(id=run).status == "running"

@@ -1,0 +1,111 @@
+"""Calls of `transactional` tools: what they write through Django commits with the journal entry, or not at all.
+
+The tool runs in its thread inside one transaction, without any lock on the run. Its result is handed
+to the coordinator, which stays the only appender: it answers with the step to write, and the step is
+the last statement of the tool's own transaction.
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+from django.db import Error, close_old_connections, connection, transaction
+
+from runtime import database, steps
+from runtime.errors import RuntimeFault
+from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
+
+log = logging.getLogger(__name__)
+
+
+class Handoff:
+    """One result on its way into the journal. The tool's thread waits while the coordinator decides."""
+
+    def __init__(self, request: ToolRequest) -> None:
+        self.request = request
+        self.outcome: Outcome = Unknown(error="it did not end")
+        self._step: queue.SimpleQueue[steps.Step | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    @property
+    def waits_for_step(self) -> bool:
+        """Whether there is a result to commit; anything else was rolled back already."""
+        return isinstance(self.outcome, ToolResult)
+
+    def write(self, step: steps.Step) -> BaseException | None:
+        """Coordinator: commit the tool's writes with this step. What went wrong, if anything."""
+        self._step.put(step)
+        return self._done.get()
+
+    def drop(self) -> None:
+        """Coordinator: roll the tool's writes back."""
+        self._step.put(None)
+
+    def wait_for_step(self) -> "steps.Step | None":
+        return self._step.get()
+
+    def finish(self, problem: BaseException | None) -> None:
+        self._done.put(problem)
+
+
+class _RollBack(Exception):
+    """Leaves the transaction without a commit."""
+
+
+def transact(
+    perform: Callable[[ToolRequest], Outcome],
+    handoff: Handoff,
+    deliver: Callable[[Handoff], None],
+) -> None:
+    """Perform the call in a transaction of this thread and commit it with the step that comes back."""
+    close_old_connections()
+    handed = False
+    problem: BaseException | None = None
+    try:
+        with transaction.atomic(), _cut_off(handoff.request.deadline):
+            handoff.outcome = _undone(perform(handoff.request))
+            if not handoff.waits_for_step:
+                raise _RollBack
+            handed = True
+            deliver(handoff)
+            step = handoff.wait_for_step()
+            if step is None:
+                raise _RollBack
+            steps.commit(database.djangos(), step, prepare=False)
+    except _RollBack:
+        pass
+    except (Error, psycopg.Error, RuntimeFault) as exc:
+        problem = exc
+    except Exception as exc:
+        log.exception("a transactional call ended badly: %s", handoff.request.key)
+        problem = exc
+    finally:
+        connection.close()
+    if handed:
+        handoff.finish(problem)
+        return
+    if problem is not None:
+        handoff.outcome = ToolFault(error=f"{type(problem).__name__}: {problem}", again=True)
+    deliver(handoff)
+
+
+def _undone(outcome: Outcome) -> Outcome:
+    """Whatever is not a result was rolled back, so nothing is uncertain about it."""
+    if isinstance(outcome, Unknown):
+        return ToolFault(error=outcome.error, again=True)
+    return outcome
+
+
+@contextmanager
+def _cut_off(seconds: float) -> Iterator[None]:
+    """Cancel what the transaction's backend is doing when the deadline has passed."""
+    timer = threading.Timer(seconds, database.djangos().cancel_safe)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,391 @@
+"""Retries with waits, expiry, cancelling and settling what is in doubt, on real Postgres."""
+
+import json
+import threading
+from datetime import datetime
+from uuid import UUID
+
+import pytest
+from django.db import connection, transaction
+from pytest_django import Settings
+
+from runtime import engine
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.events import RetryPolicy
+from runtime.errors import GateNotOpen, RunEnded
+from runtime.models import Gate, Run
+from runtime.ports import (
+    ModelFault,
+    ModelRequest,
+    Outcome,
+    ToolFault,
+    ToolRequest,
+    ToolResult,
+    Unknown,
+)
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import ADA, MakeBench, Rig
+from tests.runtime.test_advance import events, types
+
+LONG = RetryPolicy(attempts=3, base=3600.0, ceiling=3600.0)
+
+
+def later(run: UUID) -> None:
+    """An hour passes for one run: all that it waits for has come."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE runtime_run SET due_at = clock_timestamp() WHERE id = %s", [run])
+
+
+def cancel(run: UUID, reason: str = "enough") -> None:
+    with transaction.atomic():
+        engine.cancel(run=run, actor=ADA, reason=reason)
+
+
+def failing(times: int, outcome: Outcome) -> FakeTool:
+    """Fails so often, then works."""
+
+    def body(request: ToolRequest) -> Outcome:
+        return outcome if request.attempt <= times else ToolResult(value=request.attempt)
+
+    return FakeTool(body=body)
+
+
+# Retries
+
+
+def test_what_certainly_did_not_happen_is_tried_again_whatever_its_class(rig: MakeBench) -> None:
+    tool = failing(2, ToolFault(error="refused", again=True))
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    assert desk.advance(desk.start("a")).status == "completed"
+    assert [call.attempt for call in desk.effects.calls] == [1, 2, 3]
+
+
+def test_attempts_are_bounded_and_the_model_hears_the_last_error(rig: MakeBench) -> None:
+    tool = failing(9, ToolFault(error="refused", again=True))
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    assert desk.advance(desk.start("a")).status == "completed"
+    assert len(desk.effects.calls) == 3
+    assert desk.effects.models[-1].messages[-1]["results"][0]["content"] == "refused"
+
+
+def test_a_long_wait_frees_the_worker_and_goes_on_when_its_time_has_come(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.9)
+    tool = failing(1, Unknown(error="cut off"))
+    waiting = FakeTool(effect=EffectClass.READ, body=tool.body, retry=LONG)
+    desk = rig(
+        {"a": turns(ask(("t", {}), ("u", {})), say("done"))},
+        t=waiting,
+        u=FakeTool(effect=EffectClass.IDEMPOTENT),
+    )
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.owner) == ("waiting", None)
+    assert sorted(call.tool for call in desk.effects.calls) == ["t", "u"]
+    (wait,) = [event for event in events(run.id) if event["type"] == "RetryScheduled"]
+    assert run.due_at == datetime.fromisoformat(str(wait["until"]))
+    assert desk.advance(run.id).status == "waiting"
+    assert len(desk.effects.calls) == 2
+    monkeypatch.setattr("runtime.coordinator.Coordinator._clock", lambda self: run.due_at)
+    later(run.id)
+    assert desk.advance(run.id).status == "completed"
+    assert [call.attempt for call in desk.effects.calls if call.tool == "t"] == [1, 2]
+
+
+def test_a_model_that_is_busy_is_asked_again_after_the_time_it_named(rig: MakeBench) -> None:
+    def reply(request: ModelRequest) -> Outcome:
+        busy = len(desk.effects.models) < 3
+        return ModelFault(error="429", again=True, after=0.01) if busy else say("done")
+
+    desk = rig({"a": reply})
+    run = desk.advance(desk.start("a"))
+    assert run.status == "completed"
+    assert types(run.id).count("RetryScheduled") == 2
+    assert types(run.id).count("WaitEnded") == 2
+
+
+def test_a_model_fault_that_trying_again_cannot_mend_fails_at_once(rig: MakeBench) -> None:
+    desk = rig({"a": lambda request: ModelFault(error="the key is wrong")})
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.reason, len(desk.effects.models)) == ("failed", "the key is wrong", 1)
+
+
+def test_after_five_calls_that_cannot_be_made_the_run_fails(rig: MakeBench) -> None:
+    def reply(request: ModelRequest) -> Outcome:
+        return ask(("nope", {"n": len(desk.effects.models)}))
+
+    desk = rig({"a": reply})
+    run = desk.advance(desk.start("a"))
+    assert run.status == "failed"
+    assert "5 calls" in str(run.reason)
+    assert len(desk.effects.models) == 5
+
+
+def test_the_same_call_twice_in_one_turn_is_made_once(rig: MakeBench) -> None:
+    desk = rig(
+        {"a": turns(ask(("t", {"x": 1}), ("t", {"x": 1}), ("t", {"x": 2})), say("done"))},
+        t=FakeTool(gated=True),
+    )
+    run = desk.advance(desk.start("a"))
+    assert [gate.call for gate in desk.open_gates(run.id)] == ["c1.0", "c1.2"]
+
+
+# Expiry
+
+
+def test_a_gate_that_nobody_decides_in_time_denies_its_call(rig: MakeBench) -> None:
+    tool = FakeTool(gated=True, expires_in=3600.0)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    run = desk.advance(desk.start("a"))
+    (gate,) = desk.open_gates(run.id)
+    assert run.due_at == desk.gatekeeper.pictures[0].expires_at
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runtime.coordinator.Coordinator._clock", lambda self: run.due_at)
+        later(run.id)
+        assert desk.advance(run.id).status == "completed"
+    assert desk.effects.calls == []
+    result = desk.effects.models[-1].messages[-1]["results"][0]
+    assert (result["outcome"], result["content"]) == ("denied", "nobody decided in time")
+    with pytest.raises((GateNotOpen, RunEnded)):
+        desk.decide(gate.id, Verdict.APPROVE)
+
+
+def test_the_installations_default_expiry_holds_where_a_tool_names_none(
+    rig: MakeBench, settings: Settings
+) -> None:
+    settings.ABEYANCE_APPROVAL_SECONDS = 100.0
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.advance(desk.start("a"))
+    expires_at = desk.gatekeeper.pictures[0].expires_at
+    assert expires_at is not None
+    assert 90 < (expires_at - run.created_at).total_seconds() < 110
+
+
+# Cancelling
+
+
+def test_a_cancelled_run_closes_its_gates_and_never_starts_what_waited(rig: MakeBench) -> None:
+    desk = rig(
+        {"a": turns(ask(("t", {"x": 1}), ("t", {"x": 2})), say("done"))}, t=FakeTool(gated=True)
+    )
+    run = desk.advance(desk.start("a"))
+    gates = {gate.id for gate in desk.open_gates(run.id)}
+    cancel(run.id, "wrong person")
+    assert set(Gate.objects.filter(state="closed").values_list("id", flat=True)) == gates
+    assert set(desk.gatekeeper.closed) == gates
+    ended = desk.advance(run.id)
+    assert (ended.status, ended.reason) == ("cancelled", "wrong person")
+    assert types(run.id)[-4:] == ["Cancelling", "GateClosed", "GateClosed", "Cancelled"]
+    assert desk.effects.calls == []
+    with pytest.raises(RunEnded):
+        cancel(run.id)
+    with pytest.raises((GateNotOpen, RunEnded)):
+        desk.decide(gates.pop(), Verdict.APPROVE)
+
+
+def test_a_run_that_no_worker_had_yet_is_cancelled(rig: MakeBench) -> None:
+    desk = rig({"a": turns(say("done"))})
+    run = desk.start("a")
+    cancel(run)
+    assert desk.advance(run).status == "cancelled"
+    assert desk.effects.models == []
+
+
+def test_what_is_under_way_when_a_run_is_cancelled_is_still_journaled(rig: MakeBench) -> None:
+    def slow(request: ToolRequest) -> Outcome:
+        _in_a_thread(lambda: cancel(request.run))
+        desk.heartbeat.poke(request.run)
+        return ToolResult(value="done after all")
+
+    desk = rig({"a": turns(ask(("t", {})), say("never said"))}, t=FakeTool(body=slow))
+    run = desk.advance(desk.start("a"))
+    assert run.status == "cancelled"
+    assert "ToolReturned" in types(run.id)
+    assert len(desk.effects.models) == 1
+
+
+def test_an_approval_before_the_cancellation_takes_no_effect(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.advance(desk.start("a"))
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+    cancel(run.id)
+    assert desk.advance(run.id).status == "cancelled"
+    assert desk.effects.calls == []
+
+
+# In doubt
+
+
+@pytest.fixture
+def doubtful(rig: MakeBench) -> tuple[Rig, UUID, UUID]:
+    """A write that was started and lost; its run and gate."""
+    tool = failing(1, Unknown(error="read timed out"))
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    run = desk.advance(desk.start("a")).id
+    (gate,) = desk.open_gates(run)
+    return desk, run, gate.id
+
+
+def test_an_in_doubt_gate_comes_with_a_picture_and_the_time_it_may_run_again(
+    doubtful: tuple[Rig, UUID, UUID],
+) -> None:
+    desk, run, gate = doubtful
+    (picture,) = desk.gatekeeper.pictures
+    assert (picture.gate, picture.kind) == (gate, "in_doubt")
+    (started,) = [event for event in events(run) if event["type"] == "ToolStarted"]
+    waited = picture.not_before
+    assert waited is not None
+    assert (waited - datetime.fromisoformat(str(started["at"]))).total_seconds() == 40.0
+
+
+def test_it_happened_gives_the_model_the_reported_result(
+    doubtful: tuple[Rig, UUID, UUID],
+) -> None:
+    desk, run, gate = doubtful
+    desk.decide(gate, Verdict.HAPPENED, result={"message_id": "<x>"})
+    assert desk.advance(run).status == "completed"
+    assert len(desk.effects.calls) == 1
+    assert desk.effects.models[-1].messages[-1]["results"][0] == {
+        "call": "c1.0",
+        "tool": "t",
+        "outcome": "returned",
+        "content": {"message_id": "<x>"},
+        "reported_by": "bea",
+    }
+
+
+def test_run_it_again_starts_it_exactly_once_more(doubtful: tuple[Rig, UUID, UUID]) -> None:
+    desk, run, gate = doubtful
+    desk.decide(gate, Verdict.RUN_AGAIN)
+    assert desk.advance(run).status == "completed"
+    assert [call.attempt for call in desk.effects.calls] == [1, 2]
+
+
+def test_give_up_fails_the_call_with_the_reason(doubtful: tuple[Rig, UUID, UUID]) -> None:
+    desk, run, gate = doubtful
+    desk.decide(gate, Verdict.GIVE_UP, "the server's log has nothing")
+    assert desk.advance(run).status == "completed"
+    result = desk.effects.models[-1].messages[-1]["results"][0]
+    assert (result["outcome"], result["content"]) == ("failed", "the server's log has nothing")
+
+
+# Genuine decisions
+
+
+def test_a_decision_that_nobody_signed_parks_the_run(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.advance(desk.start("a"))
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.DENY, "no")
+    desk.gatekeeper.forged = True
+    assert desk.advance(run.id).status == "quarantined"
+
+
+def test_an_approval_whose_decider_lost_the_right_is_asked_for_again(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.advance(desk.start("a"))
+    (first,) = desk.open_gates(run.id)
+    desk.decide(first.id, Verdict.APPROVE)
+    desk.gatekeeper.void = True
+    assert desk.advance(run.id).status == "suspended"
+    (second,) = desk.open_gates(run.id)
+    assert second.id != first.id
+    desk.gatekeeper.void = False
+    desk.decide(second.id, Verdict.APPROVE)
+    assert desk.advance(run.id).status == "completed"
+    assert len(desk.effects.calls) == 1
+
+
+# Transactional tools
+
+
+def _insert(request: ToolRequest) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO desk_ledger VALUES (%s, %s)", [request.key, request.attempt])
+
+
+@pytest.fixture
+def ledger(rig: MakeBench) -> object:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE desk_ledger (key text, attempt integer)")
+    yield None
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE desk_ledger")
+
+
+def _rows() -> list[int]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT attempt FROM desk_ledger ORDER BY attempt")
+        return [row[0] for row in cursor.fetchall()]
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_transactional_tools_writes_commit_with_its_result(rig: MakeBench) -> None:
+    def body(request: ToolRequest) -> Outcome:
+        _insert(request)
+        return ToolResult(value="kept")
+
+    tool = FakeTool(effect=EffectClass.TRANSACTIONAL, body=body)
+    desk = rig({"a": turns(ask(("t", {"n": 1}), ("t", {"n": 2})), say("done"))}, t=tool)
+    run = desk.advance(desk.start("a"))
+    assert run.status == "completed"
+    assert _rows() == [1, 1]
+    assert types(run.id).count("ToolReturned") == 2
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_transactional_tool_that_raises_leaves_nothing_and_is_tried_again(rig: MakeBench) -> None:
+    def body(request: ToolRequest) -> Outcome:
+        _insert(request)
+        return Unknown(error="broke") if request.attempt == 1 else ToolResult(value="kept")
+
+    tool = FakeTool(effect=EffectClass.TRANSACTIONAL, body=body)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    assert desk.advance(desk.start("a")).status == "completed"
+    assert _rows() == [2]
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_transactional_tool_of_a_worker_that_was_replaced_leaves_nothing(
+    rig: MakeBench, settings: Settings
+) -> None:
+    def body(request: ToolRequest) -> Outcome:
+        _insert(request)
+        if request.attempt == 1:
+            _in_a_thread(lambda: Run.objects.filter(id=request.run).update(epoch=99))
+        return ToolResult(value="kept")
+
+    tool = FakeTool(effect=EffectClass.TRANSACTIONAL, body=body)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    run = desk.start("a")
+    assert desk.advance(run).status == "running"
+    assert _rows() == []
+    settings.ABEYANCE_LEASE_SECONDS = 1.0
+    Run.objects.filter(id=run).update(
+        lease_until="2020-01-01T00:00:00Z", due_at="2020-01-01T00:00:00Z"
+    )
+    assert desk.advance(run).status == "completed"
+    assert _rows() == [2]
+
+
+def _in_a_thread(act: object) -> None:
+    """Somebody else does it, on a connection of their own."""
+
+    def run() -> None:
+        act()  # type: ignore[operator]
+        connection.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+
+def test_signals_that_nobody_of_ours_wrote_park_the_run(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.advance(desk.start("a"))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO runtime_signal (run_id, kind, body) VALUES (%s, 'gate_decided', %s)",
+            [run.id, json.dumps({"gate": "x"})],
+        )
+        cursor.execute("UPDATE runtime_run SET mailbox = 9, due_at = clock_timestamp()")
+    assert desk.advance(run.id).status == "quarantined"
