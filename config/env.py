@@ -70,8 +70,8 @@ def read(variables: Mapping[str, str]) -> Environment:
         agents=_names(variables, "ABEYANCE_AGENTS", "agents.flows.hr"),
         model=_model(variables),
         openai_base_url=_web_address(variables, "OPENAI_BASE_URL"),
-        openai_api_key=variables.get("OPENAI_API_KEY", ""),
-        anthropic_api_key=variables.get("ANTHROPIC_API_KEY", ""),
+        openai_api_key=variables.get("OPENAI_API_KEY", "").strip(),
+        anthropic_api_key=variables.get("ANTHROPIC_API_KEY", "").strip(),
         lease_seconds=_seconds(variables, "ABEYANCE_LEASE_SECONDS", 10.0, 1, 600),
         approval_seconds=_seconds(
             variables, "ABEYANCE_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY
