@@ -20,11 +20,12 @@ from uuid import UUID
 import psycopg
 from django.db import OperationalError, close_old_connections, transaction
 
-from runtime import database, journal, leases, signals, steps
+from runtime import database, journal, killpoints, leases, signals, steps
 from runtime.core.continuation import Continuation, Phase, status_of
 from runtime.core.decisions import EffectClass
 from runtime.core.effects import AskModel, StartTool
 from runtime.core.events import ToolFailed
+from runtime.core.ids import ROOT, depth_of
 from runtime.core.reducer import plan
 from runtime.core.replay import Entry, recover
 from runtime.draft import Draft, Work
@@ -293,6 +294,7 @@ class Coordinator:
         self._committed(step)
 
     def _committed(self, step: steps.Step) -> None:
+        killpoints.pass_by("committed", step.kind, step.depth)
         self._now = replace(self._draft.now, position=step.entry.position, head=step.entry.seal.mac)
 
     def _step(self, draft: Draft, release: bool) -> steps.Step:
@@ -302,6 +304,8 @@ class Coordinator:
         now = replace(draft.now, position=position, head=entry.seal.mac)
         return steps.Step(
             claim=self._held.claim,
+            kind=draft.events[-1].type,
+            depth=depth_of(getattr(draft.events[-1], "frame", ROOT)),
             entry=entry,
             status=status_of(now, held=not release),
             output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import assert_never
 
+from runtime import killpoints
 from runtime.core.continuation import Continuation
 from runtime.core.digest import require_json
 from runtime.core.effects import AskModel, StartTool
@@ -20,7 +21,7 @@ from runtime.core.events import (
     ToolFailed,
     ToolReturned,
 )
-from runtime.core.ids import idempotency_key
+from runtime.core.ids import depth_of, idempotency_key
 from runtime.core.retries import unanswered, uncertain, undone
 from runtime.ports import (
     EffectHandler,
@@ -103,9 +104,12 @@ class Executor:
 
 def perform(handler: EffectHandler, request: ModelRequest | ToolRequest) -> Outcome:
     """The one call of the port. What is not JSON, or raises after all, becomes an outcome that says so."""
+    kind = request.effect if isinstance(request, ToolRequest) else "model"
+    killpoints.pass_by("starting", kind, depth_of(request.frame))
     try:
         outcome = handler.perform(request)
         _require_json(outcome)
+        killpoints.pass_by("performed", kind, depth_of(request.frame))
         return outcome
     except NotJson as exc:
         problem = f"what it returned is not JSON: {exc}"
@@ -142,6 +146,7 @@ def request_for(now: Continuation, work: AskModel | StartTool) -> ModelRequest |
         args=call.args,
         key=idempotency_key(now.run, frame.id, call.id),
         deadline=call.terms.deadline,
+        effect=call.terms.effect,
     )
 
 

@@ -136,7 +136,10 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRequest:
-    """One attempt at one tool call; `key` is the idempotency key, the same for every attempt."""
+    """One attempt at one tool call; `key` is the idempotency key, the same for every attempt.
+
+    `effect` is the class frozen when the call was judged.
+    """
 
     run: UUID
     frame: str
@@ -147,6 +150,7 @@ class ToolRequest:
     args: dict[str, Any]
     key: str
     deadline: float
+    effect: EffectClass = EffectClass.WRITE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from runtime import continuations, gates, leases, signals
+from runtime import continuations, gates, killpoints, leases, signals
 from runtime.core.continuation import Continuation, Pending
 from runtime.database import Connection
 from runtime.errors import LeaseLost, MailboxRaised
@@ -30,9 +30,11 @@ STATEMENT = f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One commit. `continuation` is written when the run suspends; `release` lets go of the lease until `due`."""
+    """One commit, of the `kind` of its last event. `continuation` is written when the run suspends; `release` lets go of the lease until `due`."""
 
     claim: Claim
+    kind: str
+    depth: int
     entry: Sealed
     status: str
     output: str | None
@@ -53,8 +55,10 @@ def commit(connection: Connection, step: Step, *, prepare: bool) -> None:
 
     Raises psycopg.OperationalError when the connection is cut; `written` then tells what became of it.
     """
+    killpoints.pass_by("before", step.kind, step.depth)
     row = connection.execute(STATEMENT, _parameters(step), prepare=prepare).fetchone()
     if row == (1,) or written(connection, step):
+        killpoints.pass_by("written", step.kind, step.depth)
         return
     now = leases.read(connection, step.claim.run)
     ours = (step.claim.epoch, step.claim.owner, step.entry.position - 1)

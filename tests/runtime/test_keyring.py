@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
@@ -74,3 +75,76 @@ def test_a_broken_key_file_is_named(folder: Path, text: str) -> None:
 def test_a_missing_key_file_says_how_to_make_it(folder: Path) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"manage\.py prepare"):
         keyring.seal("journal", "x")
+
+
+# Where whoever checks must not be able to sign
+
+
+def test_the_pair_is_two_files_readable_by_their_owner_only(folder: Path) -> None:
+    path = keyring.ensure("decisions")
+    assert path == folder / "decisions.public"
+    files = sorted(folder.iterdir())
+    assert [file.name for file in files] == ["decisions.private", "decisions.public"]
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
+    before = [file.read_text() for file in files]
+    keyring.ensure("decisions")
+    assert [file.read_text() for file in files] == before
+
+
+def test_a_signature_is_of_exactly_this_text_for_this_purpose(folder: Path) -> None:
+    keyring.ensure("decisions")
+    signature = keyring.sign("decisions", "text")
+    assert keyring.verify_signature("decisions", signature, "text")
+    assert not keyring.verify_signature("decisions", signature, "text ")
+    public = Ed25519PublicKey.from_public_bytes(keyring.key_of("decisions", signature.key_id))
+    public.verify(bytes.fromhex(signature.hex), b"abeyance.decisions.v1\ntext")
+
+
+def test_a_start_that_died_between_the_two_files_is_finished(folder: Path) -> None:
+    keyring.ensure("decisions")
+    signature = keyring.sign("decisions", "x")
+    (folder / "decisions.public").unlink()
+    keyring.ensure("decisions")
+    keyring._ring.cache_clear()
+    assert keyring.verify_signature("decisions", signature, "x")
+
+
+def test_a_key_that_signs_is_put_into_the_ring(folder: Path) -> None:
+    path = keyring.ensure("decisions")
+    old = keyring.sign("decisions", "x")
+    (folder / "decisions.private").write_text(f"new:{'ab' * 32}\n")
+    keyring.ensure("decisions")
+    new = keyring.sign("decisions", "x")
+    assert (new.key_id, len(path.read_text().split())) == ("new", 2)
+    assert keyring.verify_signature("decisions", new, "x")
+    assert keyring.verify_signature("decisions", old, "x")
+
+
+def test_a_folder_with_public_keys_alone_gets_no_private_one(folder: Path) -> None:
+    keyring.ensure("decisions")
+    (folder / "decisions.private").unlink()
+    keyring.ensure("decisions")
+    assert [child.name for child in folder.iterdir()] == ["decisions.public"]
+    with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
+        keyring.sign("decisions", "x")
+
+
+@pytest.mark.parametrize("purpose", ["journal", "decisions"])
+def test_a_rotated_key_signs_and_the_ones_before_verify(folder: Path, purpose: str) -> None:
+    path = keyring.ensure(purpose)
+    ids = [path.read_text().partition(":")[0]] + [keyring.rotate(purpose) for _ in range(2)]
+    assert [line.partition(":")[0] for line in path.read_text().split()] == ids[::-1]
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+    if purpose == "journal":
+        assert keyring.seal(purpose, "x").key_id == ids[-1]
+    else:
+        assert keyring.sign(purpose, "x").key_id == ids[-1]
+        assert len((folder / "decisions.private").read_text().split()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "id:abcd", f"id:{'ab' * 33}", "id:xyz"])
+def test_a_broken_private_key_is_named(folder: Path, text: str) -> None:
+    keyring.ensure("decisions")
+    (folder / "decisions.private").write_text(text)
+    with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
+        keyring.sign("decisions", "x")
