@@ -71,4 +71,6 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         "approval": tool.approval,
         "sentence": tool.sentence,
         "deadline": tool.deadline,
+        "secret_args": sorted(tool.secret_args),
+        "secret_result": tool.secret_result,
     }

@@ -18,4 +18,15 @@ class ToolError(AgentsError):
 
 
 class NotDone(AgentsError):
-    """Certainly nothing happened outside: the call may be made again without harm."""
+    """Certainly nothing happened outside: the call may be made again without harm.
+
+    `after` is how many seconds the other side asked to be left alone.
+    """
+
+    def __init__(self, message: str = "", *, after: float | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class NotSealed(AgentsError):
+    """A stored secret does not open: it was changed, or moved here from another place."""

@@ -5,12 +5,13 @@ import logging
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from django.db import close_old_connections
+from django.db import close_old_connections, transaction
 from pydantic import ValidationError
 
-from agents import inputs
-from agents.errors import NotDone, ToolError
-from agents.gateway.request import ask
+from agents import inputs, secrets
+from agents.errors import NotDone, NotSealed, ToolError
+from agents.gateway.messages import REPEATED
+from agents.gateway.request import KEY_WAIT, ask
 from agents.limits import MAX_JSON_BYTES, json_size
 from agents.registry import Registry
 from agents.sdk import ToolContext
@@ -19,6 +20,7 @@ from agents.wording import describe_exception, plain, sentence_of
 from runtime.core.decisions import EffectClass, Risk
 from runtime.core.digest import require_json, sha256_of
 from runtime.core.errors import NotJson
+from runtime.errors import KeyMissing
 from runtime.ports import (
     AgentFacts,
     CallFacts,
@@ -51,14 +53,14 @@ class Handler:
         )
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
-        """Raise CallRejected, with a text for the model, if the call cannot be made."""
+        """Raise CallRejected, with a text for the model, if the call cannot be made, or KeyMissing."""
         caller = self.registry.get(agent)
         if (spec := caller.tool(tool)) is not None:
-            return _tool_facts(spec, args)
+            return _tool_facts(caller, spec, args)
         if (child := caller.subagent(tool)) is not None:
-            return _delegation_facts(child, args)
+            return _delegation_facts(caller, child, args)
         known = ", ".join([*(t.name for t in caller.tools), *(a.name for a in caller.subagents)])
-        raise CallRejected(f"there is no tool named {tool}; there are: {known or 'none'}")
+        raise CallRejected(plain(f"there is no tool named {tool}; there are: {known or 'none'}"))
 
     def perform(self, request: ModelRequest | ToolRequest) -> Outcome:
         """Never raises: whatever happens is an outcome."""
@@ -83,30 +85,39 @@ class Handler:
             tool = self.registry.get(request.agent).tool(request.tool)
             if tool is None:
                 return ToolFault(error=f"this worker's {request.agent} has no tool {request.tool}")
-            arguments = _arguments(tool, request.args)
+            opened = _opened(tool, request.args)
+            arguments = _arguments(tool, opened)
         except (UnknownAgent, CallRejected) as exc:
             return ToolFault(error=str(exc))
+        except KeyMissing as exc:
+            log.error("%s waits: %s", request.key, exc)
+            return ToolFault(error=str(exc), again=True, after=KEY_WAIT)
         try:
-            return _call(tool, arguments, request)
+            return _call(tool, arguments, opened, request)
         finally:
             close_old_connections()
 
 
-def _tool_facts(tool: ToolSpec, args: Any) -> CallFacts:
-    _arguments(tool, args)
+def _tool_facts(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallFacts:
+    opened = _opened(tool, args)
+    _arguments(tool, opened)
     return CallFacts(
         tool=tool.name,
         effect=tool.effect,
         risk=tool.risk,
-        gated=tool.approval,
-        sentence=sentence_of(tool, args),
+        gated=caller.gates(tool.risk, asked=tool.approval),
+        sentence=sentence_of(tool, opened),
         schema=tool.schema,
         schema_digest=tool.schema_digest,
         deadline=tool.deadline,
+        result_schema=tool.result_schema,
+        retry=tool.retry,
+        expires_in=tool.expires_in,
     )
 
 
-def _delegation_facts(child: AgentSpec, args: Any) -> CallFacts:
+def _delegation_facts(caller: AgentSpec, child: AgentSpec, args: Any) -> CallFacts:
+    _require_object(args)
     try:
         inputs.check(child.input_schema, args, where="arguments")
     except InvalidInput as exc:
@@ -115,7 +126,7 @@ def _delegation_facts(child: AgentSpec, args: Any) -> CallFacts:
         tool=child.name,
         effect=EffectClass.IDEMPOTENT,
         risk=Risk.LOW,
-        gated=False,
+        gated=caller.gates(Risk.LOW, asked=False),
         sentence=f"Hand over to {child.name}",
         schema=child.input_schema,
         schema_digest=sha256_of(child.input_schema),
@@ -124,11 +135,27 @@ def _delegation_facts(child: AgentSpec, args: Any) -> CallFacts:
     )
 
 
+def _opened(tool: ToolSpec, args: Any) -> Any:
+    try:
+        return secrets.open_args(tool, args)
+    except NotSealed as exc:
+        raise CallRejected(str(exc)) from exc
+
+
+def _require_object(args: Any) -> None:
+    """Raise CallRejected with words of ours for the two ways in which there are no arguments at all."""
+    if isinstance(args, dict) and REPEATED in args:
+        raise CallRejected("this call is in the same reply already, and is made once")
+    if isinstance(args, str):
+        raise CallRejected("the arguments are not a JSON object; send the call again with one")
+
+
 def _arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
     """The arguments as the function's types.
 
     Strict, and read from JSON: what runs is what was approved, "3" never becomes 3 on the way.
     """
+    _require_object(args)
     try:
         require_json(args, "arguments")
         return tool.arguments.validate_json(json.dumps(args), strict=True)
@@ -136,23 +163,56 @@ def _arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
         raise CallRejected(plain(str(exc))) from exc
     except ValidationError as exc:
         problems = [_problem(error["loc"], error["msg"]) for error in exc.errors()]
-        raise CallRejected(plain("; ".join(problems))) from exc
+        raise CallRejected(plain(secrets.redact(tool, args, "; ".join(problems)))) from None
 
 
 def _problem(location: tuple[int | str, ...], message: str) -> str:
     return ".".join(["arguments", *(str(step) for step in location)]) + f": {message}"
 
 
-def _call(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> Outcome:
-    before = [_context(request)] if tool.wants_context else []
+def _call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRequest) -> Outcome:
+    """What a tool says of its secret arguments is taken out of every error."""
+
+    def told(text: str) -> str:
+        return plain(secrets.redact(tool, opened, text))
+
     try:
-        value = tool.function(*before, **arguments)
-    except (ToolError, NotDone) as exc:
-        return ToolFault(error=plain(str(exc)) or type(exc).__name__)
+        return _run(tool, arguments, request)
+    except (ToolError, _NotKept) as exc:
+        return ToolFault(error=told(str(exc)) or type(exc).__name__)
+    except NotDone as exc:
+        return ToolFault(
+            error=told(str(exc)) or type(exc).__name__, again=True, after=_wait(exc.after)
+        )
     except (Exception, SystemExit) as exc:
-        log.exception("%s did not say what became of %s", tool.name, request.key)
-        return Unknown(error=describe_exception(exc))
-    return _result(tool, value)
+        error = told(describe_exception(exc))
+        # A traceback quotes what was raised: where there are secrets, the redacted text has to do.
+        traceback = None if tool.secret_args or tool.secret_result else exc
+        log.error(
+            "%s did not say what became of %s: %s",
+            tool.name,
+            request.key,
+            error,
+            exc_info=traceback,
+        )
+        return Unknown(error=error)
+
+
+class _NotKept(Exception):
+    """The tool has run, but what it returned cannot be kept: it failed, and is not lost."""
+
+
+def _run(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> ToolResult:
+    """A transactional tool leaves nothing behind unless it has a result that can be kept."""
+    before = [_context(request)] if tool.wants_context else []
+    if tool.effect is not EffectClass.TRANSACTIONAL:
+        return _result(tool, tool.function(*before, **arguments))
+    with transaction.atomic():
+        return _result(tool, tool.function(*before, **arguments))
+
+
+def _wait(seconds: float | None) -> float | None:
+    return None if seconds is None or not 0 <= seconds < float("inf") else seconds
 
 
 def _context(request: ToolRequest) -> ToolContext:
@@ -166,14 +226,15 @@ def _context(request: ToolRequest) -> ToolContext:
     )
 
 
-def _result(tool: ToolSpec, value: Any) -> Outcome:
-    """The tool has run: a result that cannot be kept is a failed tool, not a lost one."""
+def _result(tool: ToolSpec, value: Any) -> ToolResult:
+    """Raise _NotKept for what no journal takes."""
     try:
         require_json(value, "result")
     except NotJson as exc:
-        return ToolFault(error=plain(f"{tool.name} ran, but its result is not JSON: {exc}"))
+        why = "" if tool.secret_result else f": {exc}"
+        raise _NotKept(f"{tool.name} ran, but its result is not JSON{why}") from exc
     size = json_size(value)
     if size > MAX_JSON_BYTES:
         limit = f"{size} bytes of JSON, at most {MAX_JSON_BYTES} are kept"
-        return ToolFault(error=f"{tool.name} ran, but its result is {limit}")
-    return ToolResult(value=value)
+        raise _NotKept(f"{tool.name} ran, but its result is {limit}")
+    return ToolResult(value=secrets.seal_result(tool, value))

@@ -12,12 +12,16 @@ from pydantic import BaseModel, TypeAdapter
 
 from agents.errors import DefinitionError, NotDone, ToolError
 from agents.signature import Signature, json_schema_of, read_signature
-from agents.spec import DEFAULT_DEADLINE, AgentSpec, ToolSpec, placeholders
+from agents.spec import DEFAULT_DEADLINE, AgentSpec, Approvals, ToolSpec, placeholders
 from runtime.core.decisions import EffectClass, Risk
+from runtime.core.events import TOOL_RETRIES, RetryPolicy
 
-__all__ = ["NotDone", "ToolContext", "ToolError", "agent", "tool"]
+__all__ = ["NotDone", "RetryPolicy", "ToolContext", "ToolError", "agent", "tool"]
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+# What a person may report of a call whose result is secret: that it happened, and nothing else.
+_NOTHING = {"type": "null"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +52,19 @@ def tool(
     risk: Risk | str = Risk.LOW,
     sentence: str | None = None,
     deadline: float = DEFAULT_DEADLINE,
+    retry: RetryPolicy = TOOL_RETRIES,
+    expires_in: float | None = None,
+    secret_args: Sequence[str] = (),
+    secret_result: bool = False,
 ) -> Callable[[Callable[..., Any]], ToolSpec]:
     """Make a tool of a typed function: its name, docstring and types are what the model is shown.
 
     `effect` says what a lost call means, `approval` that a person must allow each call, `sentence` how
-    to put one call in words, with arguments in braces. Raises DefinitionError when that cannot work.
+    to put one call in words, with arguments in braces. `retry` is for calls that certainly did nothing
+    or may be repeated; `expires_in` is how many seconds people have to decide. What `secret_args` and
+    `secret_result` name is stored encrypted and shown to nobody; only the model and the function see it.
+    A transactional tool writes through Django; it must not commit. Raises DefinitionError when that
+    cannot work.
     """
 
     def decorate(function: Callable[..., Any]) -> ToolSpec:
@@ -64,13 +76,18 @@ def tool(
             function=function,
             arguments=signature.arguments,
             schema=signature.schema,
+            result_schema=_NOTHING if secret_result else signature.result_schema,
             defaults=signature.defaults,
             effect=_member(EffectClass, effect, where),
             risk=_member(Risk, risk, where),
             approval=approval,
             sentence=_sentence(sentence, function.__name__, signature, where),
-            deadline=deadline,
+            deadline=_positive(deadline, "deadline", where),
             wants_context=signature.wants_context,
+            retry=_retry(retry, where),
+            expires_in=None if expires_in is None else _positive(expires_in, "expires_in", where),
+            secret_args=_secret_args(secret_args, signature, where),
+            secret_result=secret_result,
         )
 
     return decorate
@@ -86,12 +103,15 @@ def agent(
     tools: Sequence[ToolSpec] = (),
     subagents: Sequence[AgentSpec] = (),
     steps: Sequence[str] | None = None,
+    approvals: Approvals | Risk | str = Approvals.BY_TOOL,
 ) -> AgentSpec:
     """Define an agent; assign it to a name of the module, or the registry does not find it.
 
     `input` is what starts it; its JSON Schema is what is checked, so say limits as types, not as validators.
     To a model a sub-agent is one more tool, named like the agent, whose arguments are the agent's input.
-    `steps` tell reviewers what the agent means to do. Raises DefinitionError when that cannot work.
+    `steps` tell reviewers what the agent means to do. `approvals` says which calls wait for a person:
+    `by_tool`, `every_call`, or a risk for all calls from that risk up; a tool that asks for a person gets
+    one in any case. Raises DefinitionError when that cannot work.
     """
     where = f"agent {name}"
     _refuse_duplicates([*(tool.name for tool in tools), *(one.name for one in subagents)], where)
@@ -105,6 +125,7 @@ def agent(
         tools=tuple(tools),
         subagents=tuple(subagents),
         steps=None if steps is None else tuple(steps),
+        approvals=_approvals(approvals, where),
     )
 
 
@@ -126,6 +147,36 @@ def _member(kind: Any, value: Any, where: str) -> Any:
     except ValueError:
         allowed = ", ".join(kind)
         raise DefinitionError(f"{where}: {value!r} is not one of {allowed}") from None
+
+
+def _approvals(value: Any, where: str) -> Approvals | Risk:
+    if value in tuple(Risk):
+        return Risk(value)
+    if value in tuple(Approvals):
+        return Approvals(value)
+    allowed = ", ".join([*Approvals, *Risk])
+    raise DefinitionError(f"{where}: {value!r} is not one of {allowed}")
+
+
+def _positive(seconds: float, name: str, where: str) -> float:
+    if not 0 < seconds < float("inf"):
+        raise DefinitionError(f"{where}: {name} must be a number of seconds, more than 0")
+    return seconds
+
+
+def _retry(policy: RetryPolicy, where: str) -> RetryPolicy:
+    if policy.attempts < 1 or not 0 <= policy.base <= policy.ceiling < float("inf"):
+        raise DefinitionError(
+            f"{where}: retry needs at least one attempt, and 0 <= base <= ceiling seconds"
+        )
+    return policy
+
+
+def _secret_args(names: Sequence[str], signature: Signature, where: str) -> frozenset[str]:
+    unknown = sorted(set(names) - set(signature.schema["properties"]))
+    if isinstance(names, str) or unknown:
+        raise DefinitionError(f"{where}: secret_args must be names of its arguments")
+    return frozenset(names)
 
 
 def _sentence(sentence: str | None, name: str, signature: Signature, where: str) -> str:

@@ -21,6 +21,7 @@ JSON_SCALARS = (str, int, float, bool, NoneType)
 class Signature:
     arguments: TypeAdapter[dict[str, Any]]
     schema: dict[str, Any]
+    result_schema: dict[str, Any] | None
     defaults: dict[str, Any]
     wants_context: bool
 
@@ -46,7 +47,11 @@ def read_signature(function: Callable[..., Any], where: str, *, context: type) -
     for name, value in defaults.items():
         schema["properties"][name]["default"] = value
     return Signature(
-        arguments=adapter, schema=schema, defaults=defaults, wants_context=wants_context
+        arguments=adapter,
+        schema=schema,
+        result_schema=_result_schema(hints, where),
+        defaults=defaults,
+        wants_context=wants_context,
     )
 
 
@@ -93,6 +98,16 @@ def _require_json_result(annotation: Any, where: str) -> None:
     """A result is journaled as it is, so its type must be JSON already: better told now than after the effect."""
     if not _is_json_type(annotation):
         raise DefinitionError(f"{where} returns {annotation}, which is not JSON")
+
+
+def _result_schema(hints: dict[str, Any], where: str) -> dict[str, Any] | None:
+    """None if the function does not say what it returns."""
+    annotation = hints.get("return", Any)
+    if annotation is Any:
+        return None
+    schema = _build(annotation, f"{where}: its result").json_schema()
+    require_json(schema, "schema")
+    return schema
 
 
 def _is_json_type(annotation: Any) -> bool:

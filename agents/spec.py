@@ -2,15 +2,27 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from string import Formatter
-from typing import Any
+from typing import Any, assert_never
 
 from pydantic import TypeAdapter
 
 from runtime.core.decisions import EffectClass, Risk
 from runtime.core.digest import sha256_of
+from runtime.core.events import RetryPolicy
 
 DEFAULT_DEADLINE = 30.0
+
+
+class Approvals(StrEnum):
+    """Which calls of an agent wait for a person; a Risk in its place means: from that risk up."""
+
+    BY_TOOL = "by_tool"  # those whose tool asks for it
+    EVERY_CALL = "every_call"  # all of them, hand-overs to sub-agents too
+
+
+RISKS = tuple(Risk)  # from the least to the greatest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -19,7 +31,9 @@ class ToolSpec:
 
     `schema` is the JSON Schema of the arguments and `arguments` checks them; `defaults` are the values
     of arguments that may be left out. `deadline` is in seconds. `approval` asks for a person each time.
-    `wants_context` says that the function takes a ToolContext before its arguments.
+    `wants_context` says that the function takes a ToolContext before its arguments. `expires_in` is how
+    many seconds people have to decide. `secret_args` are the names of arguments that nobody but the model
+    and the function may see; `secret_result` says the same of what the function returns.
     """
 
     name: str
@@ -27,6 +41,7 @@ class ToolSpec:
     function: Callable[..., Any]
     arguments: TypeAdapter[dict[str, Any]]
     schema: dict[str, Any]
+    result_schema: dict[str, Any] | None
     defaults: dict[str, Any]
     effect: EffectClass
     risk: Risk
@@ -34,6 +49,10 @@ class ToolSpec:
     sentence: str
     deadline: float
     wants_context: bool
+    retry: RetryPolicy
+    expires_in: float | None
+    secret_args: frozenset[str]
+    secret_result: bool
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as its author wrote it."""
@@ -49,7 +68,8 @@ class AgentSpec:
     """One agent. `input_schema` is the JSON Schema of what starts it.
 
     `model` is the script that plays the model: a function of the messages, in the gateway's types.
-    `steps` are the short phrases the agent declares as its plan, None if it declares none.
+    `steps` are the short phrases the agent declares as its plan, None if it declares none. `approvals`
+    can only ask for more than its tools do.
     """
 
     name: str
@@ -60,6 +80,19 @@ class AgentSpec:
     tools: tuple[ToolSpec, ...]
     subagents: tuple["AgentSpec", ...]
     steps: tuple[str, ...] | None
+    approvals: Approvals | Risk = Approvals.BY_TOOL
+
+    def gates(self, risk: Risk, *, asked: bool) -> bool:
+        """Whether a call of that risk waits for a person; `asked` is what its tool says."""
+        match self.approvals:
+            case Approvals.BY_TOOL:
+                return asked
+            case Approvals.EVERY_CALL:
+                return True
+            case Risk() as least:
+                return asked or RISKS.index(risk) >= RISKS.index(least)
+            case _ as never:
+                assert_never(never)
 
     def tool(self, name: str) -> ToolSpec | None:
         return next((tool for tool in self.tools if tool.name == name), None)
@@ -86,6 +119,7 @@ class AgentSpec:
                 "model": self.model_name,
                 "tools": [_identity(tool) for tool in self.tools],
                 "subagents": [agent.name for agent in self.subagents],
+                "approvals": self.approvals,
             }
         )
 
@@ -110,4 +144,5 @@ def _identity(tool: ToolSpec) -> dict[str, Any]:
         "effect": tool.effect,
         "risk": tool.risk,
         "approval": tool.approval,
+        "secret": [*sorted(tool.secret_args), tool.secret_result],
     }

@@ -6,11 +6,13 @@ from typing import Any
 from agents.spec import ToolSpec
 
 MAX_ERROR = 2000
+MASK = "••••"  # what is shown of a secret
 
 
 def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
-    """The tool's sentence with these arguments, none of them shortened."""
+    """The tool's sentence with these arguments, none of them shortened, and none that is secret."""
     words = {name: _visible(value) for name, value in {**tool.defaults, **args}.items()}
+    words |= dict.fromkeys(tool.secret_args, MASK)
     return tool.sentence.format_map(words)
 
 

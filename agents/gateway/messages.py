@@ -1,10 +1,12 @@
 """Translates between a frame's messages and the provider-neutral ones of pydantic-ai, both ways.
 
-A reply is stored as the provider gave it and goes back untouched. Our ids of its calls are positions:
-`c3.1` is the second call of the reply of turn 3, whatever id the provider gave it.
+A reply is stored as the provider gave it, except that secret arguments are sealed, and goes back untouched,
+except for what a provider would choke on: arguments that are no JSON object, and ids that repeat. Our ids of
+its calls are positions: `c3.1` is the second call of the reply of turn 3, whatever id the provider gave it.
 """
 
 import json
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic_ai.messages import (
@@ -19,7 +21,8 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
-from agents.spec import AgentSpec
+from agents import secrets
+from agents.spec import AgentSpec, ToolSpec
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
@@ -27,6 +30,11 @@ from runtime.ports import ModelAnswer
 
 DENIED = "A person denied this call, it was not made. The reason given: "
 REFUSED = "This call could not be made: "
+
+# Instead of arguments: the call repeats an earlier one of its reply, whose position this is.
+REPEATED = "$repeated"
+# What other clients of this layer tell a model of arguments of its own that cannot be read.
+INVALID_JSON = "INVALID_JSON"
 
 Outcome = Literal["success", "failed", "denied"]
 
@@ -41,10 +49,10 @@ def to_provider(agent: AgentSpec, messages: tuple[dict[str, Any], ...]) -> list[
                 text = json.dumps(message["content"], ensure_ascii=False)
                 conversation.append(_request(agent, [UserPromptPart(content=text)]))
             case "model":
-                reply = _reply(message["reply"])
+                reply = _reply(agent, message["reply"])
                 conversation.append(reply)
             case "results":
-                parts = [_result(reply, result) for result in message["results"]]
+                parts = [_result(agent, reply, result) for result in message["results"]]
                 conversation.append(_request(agent, parts))
             case role:
                 raise ValueError(f"a frame has no messages of role {role}")
@@ -70,14 +78,16 @@ def tools_of(agent: AgentSpec) -> ModelRequestParameters:
     return ModelRequestParameters(function_tools=[*tools, *delegations], allow_text_output=True)
 
 
-def from_provider(response: ModelResponse) -> ModelAnswer:
+def from_provider(agent: AgentSpec, response: ModelResponse) -> ModelAnswer:
     """The reply as JSON and the facts the core needs of it. Raises NotJson for what cannot be journaled."""
-    reply = ModelMessagesTypeAdapter.dump_python([response], mode="json")[0]
+    proposals = _proposals(agent, response)
+    kept = replace(response, parts=[_sealed(agent, part) for part in response.parts])
+    reply = ModelMessagesTypeAdapter.dump_python([kept], mode="json")[0]
     require_json(reply, "the model's reply")
     return ModelAnswer(
         reply=reply,
         text=response.text or "",
-        calls=tuple(Proposal(tool=part.tool_name, args=_args(part)) for part in _calls(response)),
+        calls=proposals,
         usage={
             "input_tokens": response.usage.input_tokens,
             "output_tokens": response.usage.output_tokens,
@@ -85,23 +95,83 @@ def from_provider(response: ModelResponse) -> ModelAnswer:
     )
 
 
+def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...]:
+    """The calls in order. One whose id was there before, or whose sealed twin was, is proposed as a repetition.
+
+    Equal arguments that are not sealed are the engine's to find; sealed ones never look equal.
+    """
+    proposals: list[Proposal] = []
+    seen: list[tuple[str, str, Any]] = []
+    for part in _calls(response):
+        tool, args = agent.tool(part.tool_name), _args(part)
+        twin = next(
+            (
+                index
+                for index, (call_id, name, other) in enumerate(seen)
+                if call_id == part.tool_call_id
+                or (_has_secrets(tool) and (name, other) == (part.tool_name, args))
+            ),
+            None,
+        )
+        seen.append((part.tool_call_id, part.tool_name, args))
+        if twin is not None:
+            args = {REPEATED: twin}
+        elif tool is not None:
+            args = secrets.seal_args(tool, args)
+        proposals.append(Proposal(tool=part.tool_name, args=args))
+    return tuple(proposals)
+
+
 def _request(agent: AgentSpec, parts: list[Any]) -> ModelRequest:
     return ModelRequest(parts=parts, instructions=agent.instructions)
 
 
-def _reply(opaque: Any) -> ModelResponse:
+def _has_secrets(tool: ToolSpec | None) -> bool:
+    return tool is not None and bool(tool.secret_args)
+
+
+def _sealed(agent: AgentSpec, part: Any) -> Any:
+    """A call of a tool with secrets, all of its arguments sealed exactly as they came."""
+    tool = agent.tool(part.tool_name) if isinstance(part, ToolCallPart) else None
+    if tool is None or not _has_secrets(tool):
+        return part
+    return replace(part, args=secrets.seal_reply(tool, part.args))
+
+
+def _reply(agent: AgentSpec, opaque: Any) -> ModelResponse:
+    """As the provider gave it, but so that any provider takes it back. Raises as secrets.open_reply."""
     (message,) = ModelMessagesTypeAdapter.validate_python([opaque])
     if not isinstance(message, ModelResponse):
         raise TypeError("a stored reply is not a model's")
-    return message
+    taken: set[str] = set()
+    return replace(message, parts=[_given_back(agent, part, taken) for part in message.parts])
 
 
-def _result(reply: ModelResponse, result: dict[str, Any]) -> ToolReturnPart:
+def _given_back(agent: AgentSpec, part: Any, taken: set[str]) -> Any:
+    if not isinstance(part, ToolCallPart):
+        return part
+    if (tool := agent.tool(part.tool_name)) is not None:
+        part = replace(part, args=secrets.open_reply(tool, part.args))
+    args = _args(part)
+    if not isinstance(args, dict):
+        part = replace(part, args={INVALID_JSON: args})
+    call_id, number = part.tool_call_id, 1
+    while call_id in taken or not call_id:
+        number += 1
+        call_id = f"{part.tool_call_id or 'call'}-{number}"
+    taken.add(call_id)
+    return part if call_id == part.tool_call_id else replace(part, tool_call_id=call_id)
+
+
+def _result(agent: AgentSpec, reply: ModelResponse, result: dict[str, Any]) -> ToolReturnPart:
     index = int(result["call"].rsplit(".", 1)[1])
-    outcome, content = _told(result["outcome"], result["content"])
+    tool = agent.tool(result["tool"])
+    kept = result["content"]
+    content = kept if tool is None else secrets.open_result(tool, kept)
+    outcome, told = _told(result["outcome"], content)
     return ToolReturnPart(
         tool_name=result["tool"],
-        content=content,
+        content=told,
         tool_call_id=_calls(reply)[index].tool_call_id,
         outcome=outcome,
     )

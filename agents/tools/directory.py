@@ -7,10 +7,12 @@ repeated call finds what the first one did, and why an account made by anybody e
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from httpx2 import Client
+from httpx2 import Client, ConnectError, ConnectTimeout, Request, Response
+from scim2_client import SCIMClientException
 from scim2_client.engines.httpx2 import SyncSCIMClient
 from scim2_models import (
     ConflictException,
@@ -24,13 +26,14 @@ from scim2_models import (
     User,
 )
 
-from agents.sdk import ToolContext, ToolError, tool
-from agents.tools.person import EmailAddress, FullName, SecurityLevel, Username
+from agents.sdk import NotDone, ToolContext, ToolError, tool
+from agents.tools.person import Application, EmailAddress, FullName, SecurityLevel, Username
+from agents.tools.waiting import seconds_of
 
 Account = User[Any]
 
-# The server's fault or a matter of time: trying again may help, telling the model does not.
-PASSING = {408, 425, 429}
+# A matter of time, or of somebody who was faster: trying again may help, telling the model does not.
+PASSING = {408, 412, 425, 429}
 
 
 @tool(effect="idempotent", risk="medium", sentence="Create the account {username} for {full_name}")
@@ -68,9 +71,7 @@ def set_privileges(
     """
     roles = [{"value": f"security-level-{security_level}"}]
     with _directory(context) as scim:
-        account = scim.query(User, account_id)
-        if not isinstance(account, User) or not _same(account.user_name, username):
-            raise ToolError(f"the account {account_id} is not the one of {username}")
+        _account(scim, account_id, username)
         replace: PatchOperation[Any] = PatchOperation(
             op=PatchOperation.Op.replace_, path="roles", value=roles
         )
@@ -78,20 +79,87 @@ def set_privileges(
     return {"username": username, "roles": roles}
 
 
+@tool(
+    effect="idempotent",
+    approval=True,
+    risk="medium",
+    sentence="Give {username} access to {application}",
+)
+def grant_application_access(
+    context: ToolContext, account_id: str, username: Username, application: Application
+) -> dict[str, Any]:
+    """Give an account access to one more application; its privileges stay as they are.
+
+    The account id and the username must belong together. Returns the application.
+    """
+    entitlement = f"application-{application}"
+    with _directory(context) as scim:
+        account = _account(scim, account_id, username)
+        if entitlement not in [one.value for one in account.entitlements or []]:
+            add: PatchOperation[Any] = PatchOperation(
+                op=PatchOperation.Op.add, path="entitlements", value=[{"value": entitlement}]
+            )
+            scim.modify(User, account_id, PatchOp[Account](operations=[add]))
+    return {"username": username, "application": application}
+
+
+@dataclass(slots=True)
+class _Wire:
+    """What went over the wire: the last answer, and whether a write may have been done."""
+
+    status: int | None = None
+    after: float | None = None
+    wrote: bool = False
+
+    def request(self, request: Request) -> None:
+        self.status = self.after = None
+        self.wrote |= request.method != "GET"
+
+    def response(self, response: Response) -> None:
+        self.status = response.status_code
+        self.after = seconds_of(response.headers.get("Retry-After"))
+        if 400 <= self.status < 500:
+            self.wrote = False  # each tool writes once, and this one was not taken
+
+    @property
+    def refused(self) -> bool:
+        return self.status is not None and 400 <= self.status < 500 and self.status not in PASSING
+
+    def certainly_undone(self, exc: Exception) -> bool:
+        """Whether trying again may help, and cannot repeat anything."""
+        passing = self.status is None or self.status in PASSING or self.status >= 500
+        never_left = isinstance(exc.__cause__, ConnectError | ConnectTimeout)
+        return passing and (never_left or not self.wrote)
+
+
 @contextmanager
 def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
-    """A client whose requests end with the attempt; what the directory refuses is told to the model."""
+    """A client whose requests end with the attempt; what the directory refuses is told to the model.
+
+    Raises NotDone where nothing can have happened; what may have happened is left to the effect class.
+    """
+    wire = _Wire()
     with Client(
         base_url=settings.SCIM_URL,
         headers={"Authorization": f"Bearer {settings.SCIM_TOKEN}"},
         timeout=context.remaining(),
+        event_hooks={"request": [wire.request], "response": [wire.response]},
     ) as http:
         try:
             yield SyncSCIMClient(http, provider=ScimProvider(models=[User]))
-        except SCIMException as exc:
-            if 400 <= int(exc.status) < 500 and int(exc.status) not in PASSING:
+        except (SCIMException, SCIMClientException) as exc:
+            if wire.refused:
                 raise ToolError(f"the directory refused: {exc}") from exc
+            if wire.certainly_undone(exc):
+                raise NotDone(f"the directory did nothing: {exc}", after=wire.after) from exc
             raise
+
+
+def _account(scim: SyncSCIMClient, account_id: str, username: str) -> Account:
+    account = scim.query(User, account_id)
+    if not isinstance(account, User) or not _same(account.user_name, username):
+        raise ToolError(f"the account {account_id} is not the one of {username}")
+    return account
 
 
 def _made_by(scim: SyncSCIMClient, key: str) -> Account | None:

@@ -44,13 +44,21 @@ def _send(message: EmailMessage, connection: BaseEmailBackend) -> None:
     try:
         connection.send_messages([message])
     except smtplib.SMTPRecipientsRefused as exc:
-        raise ToolError(f"the mail server refused the recipient: {exc.recipients}") from exc
+        codes = [code for code, _ in exc.recipients.values()]
+        raise _refusal(codes, f"the recipient: {exc.recipients}") from exc
     except (smtplib.SMTPSenderRefused, smtplib.SMTPDataError) as exc:
-        raise ToolError(f"the mail server refused the mail: {exc}") from exc
+        raise _refusal([exc.smtp_code], f"the mail: {exc}") from exc
     finally:
         # Whatever QUIT is answered says nothing about the mail.
         with suppress(OSError, smtplib.SMTPException):
             connection.close()
+
+
+def _refusal(codes: list[int], what: str) -> NotDone | ToolError:
+    """A refusal is certain; one in the 400s is for now only (RFC 5321, section 4.2.1)."""
+    if all(400 <= code < 500 for code in codes):
+        return NotDone(f"the mail server does not take it now: it refused {what}")
+    return ToolError(f"the mail server refused {what}")
 
 
 def _message_id(key: str) -> str:

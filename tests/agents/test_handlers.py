@@ -204,7 +204,7 @@ def test_a_tool_may_know_its_call(handler: Handler) -> None:
     ("how", "outcome"),
     [
         ("tool error", ToolFault(error="there is no such person")),
-        ("not done", ToolFault(error="the line is dead")),
+        ("not done", ToolFault(error="the line is dead", again=True)),
         ("surprise", Unknown(error="KeyError: 'surprise'")),
         ("exit", Unknown(error="SystemExit: 3")),
         ("nul", Unknown(error="ValueError: a\\0b\\ud800")),

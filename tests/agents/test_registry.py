@@ -32,11 +32,16 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_module_gives_its_agents_and_their_sub_agents() -> None:
     registry = load(["agents.flows.hr"])
-    assert set(registry.agents) == {"hr_onboarding", "hr_onboarding_single", "account_agent"}
+    assert set(registry.agents) == {
+        "account_agent",
+        "hr_access_bundle",
+        "hr_onboarding",
+        "hr_onboarding_single",
+    }
 
 
 def test_the_same_module_twice_gives_the_same_agents() -> None:
-    assert len(load(["agents.flows.hr", "agents.flows.hr.onboarding"]).agents) == 3
+    assert len(load(["agents.flows.hr", "agents.flows.hr.onboarding"]).agents) == 4
 
 
 def test_an_agent_nobody_loaded_is_unknown() -> None:

@@ -8,25 +8,11 @@ mail is still sent, because the account is there to be used, and the last senten
 Without an account there are no privileges and no mail.
 """
 
-from pydantic import BaseModel
-
-from agents.gateway.scripted import Reply, Result, Turn, call, say, script
+from agents.flows.hr.newcomer import NO_ACCOUNT, Newcomer, ask_for_account, no_account, why
+from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.sdk import agent
 from agents.tools.directory import create_account, set_privileges
 from agents.tools.mail import send_welcome_mail
-from agents.tools.person import EmailAddress, FullName, SecurityLevel, Username
-
-
-class Newcomer(BaseModel):
-    """The person who joins."""
-
-    full_name: FullName
-    email: EmailAddress
-    username: Username
-    security_level: SecurityLevel
-
-
-NO_ACCOUNT = "No account was made"
 
 
 @script
@@ -43,7 +29,7 @@ def onboard_by_delegation(turn: Turn) -> Reply:
         return call("account_agent", **turn.input)
     sentence = str(account.content)
     if not account.ok:
-        return say(f"{NO_ACCOUNT}: {_why(account)}")
+        return say(f"{NO_ACCOUNT}: {why(account)}")
     if sentence.startswith(NO_ACCOUNT):
         return say(sentence)
     return _mail_step(turn) or say(f"{sentence} {_mail_sentence(turn)}")
@@ -115,12 +101,7 @@ def _account_step(turn: Turn) -> Reply | None:
     """The next call it takes to have the account, None when there is nothing left to call."""
     person, account = turn.input, turn.result("create_account")
     if account is None:
-        return call(
-            "create_account",
-            full_name=person["full_name"],
-            email=person["email"],
-            username=person["username"],
-        )
+        return ask_for_account(turn)
     if account.ok and turn.result("set_privileges") is None:
         return call(
             "set_privileges",
@@ -152,21 +133,15 @@ def _account_sentence(turn: Turn) -> str:
     username, level = turn.input["username"], turn.input["security_level"]
     account, privileges = turn.result("create_account"), turn.result("set_privileges")
     if account is None or not account.ok:
-        return f"{NO_ACCOUNT} for {username}: {_why(account)}"
+        return no_account(turn, account)
     if privileges is not None and privileges.ok:
         return f"The account {username} was made with security level {level}."
     verb = "were denied" if privileges is not None and privileges.denied else "could not be set"
-    return f"The account {username} was made, but its privileges {verb}: {_why(privileges)}"
+    return f"The account {username} was made, but its privileges {verb}: {why(privileges)}"
 
 
 def _mail_sentence(turn: Turn) -> str:
     mail = turn.result("send_welcome_mail")
     if mail is not None and mail.ok:
         return f"The welcome mail went to {turn.input['email']}."
-    return f"The welcome mail was not sent: {_why(mail)}"
-
-
-def _why(result: Result | None) -> str:
-    """The reason as it was given, as the end of a sentence."""
-    reason = "it was never tried" if result is None else result.why
-    return reason if reason.endswith((".", "!", "?")) else f"{reason}."
+    return f"The welcome mail was not sent: {why(mail)}"

@@ -1,0 +1,79 @@
+"""Everything a new colleague may do, asked for at once: two calls behind gates in one turn.
+
+Reviewers see both together and decide each for itself; a denial of one says nothing of the other.
+"""
+
+from agents.flows.hr.newcomer import Newcomer, ask_for_account, no_account, why
+from agents.gateway.scripted import Reply, Turn, call, say, script, together
+from agents.sdk import agent
+from agents.tools.directory import create_account, grant_application_access, set_privileges
+
+APPLICATION = "intranet"
+
+
+@script
+def bundle(turn: Turn) -> Reply:
+    """Plays hr_access_bundle: the account, then both rights in one breath, then what became of each."""
+    account = turn.result("create_account")
+    if account is None:
+        return ask_for_account(turn)
+    if not account.ok:
+        return say(no_account(turn, account))
+    if turn.result("set_privileges") is None:
+        return _both(turn, account.content["id"])
+    return say(" ".join([f"The account {turn.input['username']} was made.", *_sentences(turn)]))
+
+
+hr_access_bundle = agent(
+    name="hr_access_bundle",
+    description="Makes an account and asks for its privileges and its application at once.",
+    instructions=f"""
+        You give new colleagues what they need to work. Create the account first. Then, with the id you
+        got, set its privileges and grant access to the application {APPLICATION}: both calls in the same
+        reply, because people decide them together. If the account cannot be created, stop and say why.
+        If a person denies one of them, do not ask for it again; the other stands for itself.
+        End by saying of each whether it was granted, and quote the reason of a denial.
+    """,
+    input=Newcomer,
+    model=bundle,
+    tools=[create_account, set_privileges, grant_application_access],
+    steps=(
+        "Create the account",
+        "Set its privileges and grant the application",
+        "Say what was granted and what was not",
+    ),
+)
+
+
+def _both(turn: Turn, account_id: str) -> Reply:
+    username = turn.input["username"]
+    return together(
+        call(
+            "set_privileges",
+            account_id=account_id,
+            username=username,
+            security_level=turn.input["security_level"],
+        ),
+        call(
+            "grant_application_access",
+            account_id=account_id,
+            username=username,
+            application=APPLICATION,
+        ),
+    )
+
+
+def _sentences(turn: Turn) -> list[str]:
+    wanted = {
+        "set_privileges": f"Security level {turn.input['security_level']}",
+        "grant_application_access": f"Access to {APPLICATION}",
+    }
+    return [_sentence(turn, tool, right) for tool, right in wanted.items()]
+
+
+def _sentence(turn: Turn, tool: str, right: str) -> str:
+    result = turn.result(tool)
+    if result is not None and result.ok:
+        return f"{right} was granted."
+    verb = "was denied" if result is not None and result.denied else "could not be granted"
+    return f"{right} {verb}: {why(result)}"

@@ -1,0 +1,37 @@
+"""What the agents of this department are started with, and the words they share."""
+
+from pydantic import BaseModel
+
+from agents.gateway.scripted import Reply, Result, Turn, call
+from agents.tools.person import EmailAddress, FullName, SecurityLevel, Username
+
+NO_ACCOUNT = "No account was made"
+
+
+class Newcomer(BaseModel):
+    """The person who joins."""
+
+    full_name: FullName
+    email: EmailAddress
+    username: Username
+    security_level: SecurityLevel
+
+
+def ask_for_account(turn: Turn) -> Reply:
+    person = turn.input
+    return call(
+        "create_account",
+        full_name=person["full_name"],
+        email=person["email"],
+        username=person["username"],
+    )
+
+
+def no_account(turn: Turn, account: Result | None) -> str:
+    return f"{NO_ACCOUNT} for {turn.input['username']}: {why(account)}"
+
+
+def why(result: Result | None) -> str:
+    """The reason as it was given, as the end of a sentence."""
+    reason = "it was never tried" if result is None else result.why
+    return reason if reason.endswith((".", "!", "?")) else f"{reason}."
