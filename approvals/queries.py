@@ -16,6 +16,7 @@ from approvals.models import Request
 from runtime.core.decisions import GateKind
 from runtime.core.ids import turn_of
 from runtime.ports import Actor, Forbidden
+from runtime.queries import masked
 
 LIMIT = 50
 MAX_LIMIT = 200
@@ -175,7 +176,7 @@ def plain(row: Request, standing: permissions.Standing | None) -> Approval:
         frame=row.frame,
         call=row.call,
         tool=row.tool,
-        args=json.loads(row.args),
+        args=masked(json.loads(row.args)),
         schema=json.loads(row.schema),
         result_schema=None if row.result_schema is None else json.loads(row.result_schema),
         path=tuple(row.path),

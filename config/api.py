@@ -21,7 +21,7 @@ from approvals.api import router as approvals_router
 from approvals.errors import ApprovalError
 from runtime.api import router as runtime_router
 from runtime.core.errors import NotJson
-from runtime.errors import BusinessKeyConflict
+from runtime.errors import BusinessKeyConflict, NoSuchRun, RunEnded
 from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
 
 
@@ -82,8 +82,8 @@ def missing(request: HttpRequest) -> HttpResponse:
     return error(404, "not_found", "There is no such address.")
 
 
-def error(status: int, code: str, detail: str, **extra: str | None) -> HttpResponse:
-    """The one shape. `extra` is `field` for what is wrong in the request, `decided_by` for a winner."""
+def error(status: int, code: str, detail: str, /, **extra: str | None) -> HttpResponse:
+    """The one shape. `extra` is what the code is about: `field` of what is wrong, `decided_by` of a winner."""
     return JsonResponse({"code": code, "detail": detail, **extra}, status=status)
 
 
@@ -150,6 +150,16 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
 @api.exception_handler(BusinessKeyConflict)
 def _business_key(request: HttpRequest, exc: BusinessKeyConflict) -> HttpResponse:
     return error(409, "business_key", str(exc))
+
+
+@api.exception_handler(NoSuchRun)
+def _no_such_run(request: HttpRequest, exc: NoSuchRun) -> HttpResponse:
+    return error(404, "not_found", str(exc))
+
+
+@api.exception_handler(RunEnded)
+def _run_ended(request: HttpRequest, exc: RunEnded) -> HttpResponse:
+    return error(409, "run_ended", str(exc), status=exc.status)
 
 
 @api.exception_handler(RequestDataTooBig)

@@ -7,9 +7,9 @@ from uuid import UUID
 from django.db import transaction
 from django.http import Http404, HttpRequest
 from ninja import Query, Router, Schema, Status
-from pydantic import AfterValidator, ConfigDict, StringConstraints
+from pydantic import AfterValidator, ConfigDict, StringConstraints, WithJsonSchema
 
-from runtime import engine, ports, queries
+from runtime import actions, engine, ports, queries
 from runtime.core.digest import require_json
 from runtime.ports import Actor, Forbidden
 
@@ -42,6 +42,12 @@ class RunIn(Schema):
     business_key: Text | None = None
 
 
+class CancelIn(Schema):
+    """Why. Any value gets in: who may not read the run hears 404, not 422."""
+
+    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": actions.MAX_REASON})] = ""
+
+
 class GateOut(Schema):
     """A gate whose decision the run has not taken up; `approval` is the id of its approval request."""
 
@@ -57,7 +63,7 @@ class GateOut(Schema):
 
 
 class RunOut(Schema):
-    """A run. `reason` says why it failed or was quarantined."""
+    """A run. `reason` says why it failed, or was quarantined or cancelled."""
 
     id: UUID
     agent: str
@@ -107,7 +113,7 @@ def start_run(request: Authenticated, body: RunIn) -> Status[queries.RunDetail]:
             requester=request.auth,
             business_key=body.business_key,
         )
-    return Status(201 if started.created else 200, _run(request, started.run))
+    return Status(201 if started.created else 200, actions.readable(started.run, request.auth))
 
 
 @router.get("/runs", response=RunPage)
@@ -129,7 +135,14 @@ def list_runs(
 def read_run(request: Authenticated, run: UUID) -> queries.RunDetail:
     """One run."""
     ports.access().require(request.auth, "runs:read")
-    return _run(request, run)
+    return actions.readable(run, request.auth)
+
+
+@router.post("/runs/{uuid:run}/cancel", response=RunOut)
+def cancel_run(request: Authenticated, run: UUID, body: CancelIn) -> queries.RunDetail:
+    """End a run, with a reason: what waits for people is closed, what is under way is waited for."""
+    ports.access().require(request.auth, "runs:cancel")
+    return actions.cancel(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.get("/runs/{uuid:run}/journal", response=JournalPage)
@@ -138,7 +151,7 @@ def read_journal(
 ) -> queries.Page[queries.JournalItem]:
     """What happened, entry by entry, in order."""
     ports.access().require(request.auth, "runs:read")
-    _run(request, run)
+    actions.readable(run, request.auth)
     return queries.journal_page(run, limit=limit, cursor=cursor)
 
 
@@ -147,17 +160,10 @@ def read_continuation(request: Authenticated, run: UUID) -> Any:
     """Everything a suspended run needs to go on, as stored; for admins."""
     access = ports.access()
     access.require(request.auth, "runs:read")
-    _run(request, run)
+    actions.readable(run, request.auth)
     if not access.reads_continuations(request.auth):
         raise Forbidden("not_eligible", "Continuations are for admins.")
     document = queries.continuation(run)
     if document is None:
         raise Http404("This run has no continuation: it is not suspended.")
     return document
-
-
-def _run(request: Authenticated, run: UUID) -> queries.RunDetail:
-    found = queries.run_detail(ports.access().readable_runs(request.auth), run)
-    if found is None:
-        raise Http404("There is no such run.")
-    return found

@@ -19,14 +19,18 @@ def inbox(request: HttpRequest) -> HttpResponse:
         waiting = queries.inbox(actor, cursor=request.GET.get("cursor"))
     except Invalid as exc:
         raise Http404(exc.detail) from exc
-    readable = permissions.Access().readable_runs(actor)
+    doubts = queries.inbox(actor, kind=GateKind.IN_DOUBT, limit=queries.MAX_LIMIT)
+    access = permissions.Access()
+    is_admin = access.reads_continuations(actor)
     return render(
         request,
         "inbox.html",
         {
             "place": "inbox",
             "inbox": waiting,
-            "doubts": runs.open_gates(readable, kind=GateKind.IN_DOUBT),
+            "doubts": doubts,
+            "waiting": waiting.for_you + doubts.for_you,
+            "alarms": runs.quarantined(access.readable_runs(actor)) if is_admin else 0,
             "first_page": "cursor" not in request.GET,
         },
     )

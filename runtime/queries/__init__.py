@@ -8,18 +8,22 @@ from runtime.queries.runs import (
     Page,
     RunDetail,
     RunRow,
+    cancel_asked,
     continuation,
     journal_page,
-    open_gates,
+    quarantined,
     run_detail,
     run_details,
     runs_page,
 )
-from runtime.queries.tree import CallView, FrameView, Message, Progress
+from runtime.queries.secrets import PLACEHOLDER, masked
+from runtime.queries.tree import CallView, Ending, FrameView, Message, Progress, Retry
 from runtime.queries.workers import worker_beats
 
 __all__ = [
+    "PLACEHOLDER",
     "CallView",
+    "Ending",
     "FrameView",
     "GateView",
     "JournalItem",
@@ -28,14 +32,17 @@ __all__ = [
     "Page",
     "Plan",
     "Progress",
+    "Retry",
     "RunDetail",
     "RunRow",
     "Step",
+    "cancel_asked",
     "continuation",
     "journal_page",
-    "open_gates",
+    "masked",
     "outlook",
     "progress",
+    "quarantined",
     "run_detail",
     "run_details",
     "runs_page",

@@ -5,7 +5,7 @@ understand. A page must show whatever is there, above all when a run is quaranti
 cannot be read are named, events that fit nothing are left out, and nothing is verified.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, assert_never
 from uuid import UUID
@@ -13,11 +13,12 @@ from uuid import UUID
 from runtime.core import events as e
 from runtime.core.codec import decode_entry
 from runtime.core.continuation import MAX_DEPTH, CallState
-from runtime.core.decisions import GateKind, Verdict
+from runtime.core.decisions import EffectClass, GateKind, Verdict
 from runtime.core.errors import CoreError
 from runtime.core.ids import call_id, child_frame, depth_of
 from runtime.models import JournalEntry
-from runtime.queries.tree import CallView, FrameView, Kind, Message, Progress
+from runtime.queries.secrets import masked
+from runtime.queries.tree import CallView, Ending, FrameView, Kind, Message, Progress, Retry
 
 
 def progress(run: UUID) -> Progress:
@@ -38,7 +39,12 @@ class _Call:
     args: Any
     state: CallState = CallState.PROPOSED
     note: str = ""
+    effect: EffectClass | None = None
+    verdict: Verdict | None = None
     decided_by: str = ""
+    attempt: int = 0
+    started_at: datetime | None = None
+    until: datetime | None = None
     result: Any = None
     child: str | None = None
 
@@ -52,6 +58,7 @@ class _Frame:
     call: str | None
     turn: int = 0
     outcome: str | None = None
+    retry: Retry | None = None
     calls: dict[str, _Call] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
 
@@ -63,6 +70,7 @@ class _Fold:
         self.frames: dict[str, _Frame] = {}
         self.unreadable: list[int] = []
         self.requester = ""
+        self.ending: Ending | None = None
         self.at = datetime.min.replace(tzinfo=UTC)
 
     def take(self, position: int, body: str) -> None:
@@ -80,6 +88,7 @@ class _Fold:
         return Progress(
             roots=tuple(self._frame_view(frame) for frame in roots),
             unreadable=tuple(self.unreadable),
+            ending=self.ending,
         )
 
     def _event(self, event: e.Event) -> None:
@@ -88,19 +97,18 @@ class _Fold:
                 self.requester = event.requester
             case e.FrameOpened():
                 self._opened(event)
-            case e.ModelReplied() | e.ModelFailed() | e.FrameClosed():
-                frame = self.frames.get(event.frame)
-                if frame is not None:
-                    self._frame_event(frame, event)
             case e.Completed():
                 self._root_ended("answered")
             case e.Failed():
                 self._root_ended("failed")
+            case e.Cancelling():
+                self._cancelling(event)
+            case e.Cancelled():
+                self._root_ended("cancelled")
             case _:
                 frame = self.frames.get(event.frame)
-                call = frame.calls.get(event.call) if frame else None
-                if frame is not None and call is not None:
-                    self._call_event(frame, call, event)
+                if frame is not None:
+                    self._frame_event(frame, event)
 
     def _opened(self, event: e.FrameOpened) -> None:
         parent = self.frames.get(event.parent or "")
@@ -117,20 +125,32 @@ class _Fold:
         if call is not None:
             call.state, call.child = CallState.DELEGATED, frame.id
 
-    def _frame_event(self, frame: _Frame, event: e.FrameEvent) -> None:
+    def _frame_event(self, frame: _Frame, event: e.FrameEvent | e.CallEvent | e.WaitEvent) -> None:
         match event:
             case e.ModelReplied():
                 self._replied(frame, event)
             case e.ModelFailed():
+                frame.retry = None
                 self._say(frame, "fault", frame.agent, event.error)
             case e.FrameClosed():
                 frame.outcome = event.outcome
                 self._close_call(frame, event)
+            case e.RetryScheduled(call=None):
+                frame.retry = Retry(
+                    error=masked(event.error), attempt=event.attempt, until=event.until
+                )
+                self._retried(frame, f"the model of {frame.agent}", event)
+            case e.WaitEnded(call=None):
+                if frame.retry is not None:
+                    frame.retry = replace(frame.retry, until=None)
             case _:
-                assert_never(event)
+                call = frame.calls.get(event.call or "")
+                if call is not None:
+                    self._call_event(frame, call, event)
 
     def _replied(self, frame: _Frame, event: e.ModelReplied) -> None:
         frame.turn += 1
+        frame.retry = None
         if event.text:
             self._say(frame, "text", frame.agent, event.text)
         for index, proposal in enumerate(event.calls):
@@ -146,7 +166,7 @@ class _Fold:
 
     def _close_call(self, frame: _Frame, event: e.FrameClosed) -> None:
         call = self._caller(frame)
-        if call is None:
+        if call is None or call.state is CallState.CLOSED:
             return
         parent = self.frames[call.frame]
         if event.outcome == "answered":
@@ -156,16 +176,19 @@ class _Fold:
             call.state, call.note = CallState.FAILED, event.content
             self._say(parent, "fault", call.tool, event.content)
 
-    def _call_event(self, frame: _Frame, call: _Call, event: e.CallEvent) -> None:
+    def _call_event(self, frame: _Frame, call: _Call, event: e.CallEvent | e.WaitEvent) -> None:
         match event:
             case e.CallAdmitted():
-                call.state = CallState.ADMITTED
+                call.state, call.effect = CallState.ADMITTED, event.terms.effect
             case e.GateOpened():
                 self._gated(call, event)
             case e.GateDecided():
                 self._decided(frame, call, event)
+            case e.GateClosed():
+                call.state, call.note = CallState.CLOSED, event.reason
             case e.ToolStarted():
-                call.state, call.note = CallState.STARTED, ""
+                call.state, call.note, call.until = CallState.STARTED, "", None
+                call.attempt, call.started_at = event.attempt, event.at
             case e.ToolReturned():
                 call.state, call.result = CallState.RETURNED, event.result
                 self._say(frame, "result", call.tool, event.result)
@@ -176,29 +199,64 @@ class _Fold:
             case e.OutcomeUnknown():
                 self._fault(frame, call, CallState.UNKNOWN, event.error)
             case e.RetryScheduled():
-                call.state, call.note = CallState.RETRYING, event.error
+                call.state, call.note, call.until = CallState.RETRYING, event.error, event.until
+                self._retried(frame, call.tool, event)
+            case e.WaitEnded():
+                call.until = None
             case _:
                 assert_never(event)
 
     def _gated(self, call: _Call, event: e.GateOpened) -> None:
+        call.effect = event.terms.effect
         if event.kind is GateKind.IN_DOUBT:
             call.state = CallState.UNKNOWN
         else:  # for the first time, or again because what was approved changed
             call.state, call.note, call.decided_by = CallState.GATED, "", ""
+            call.verdict = None
 
     def _decided(self, frame: _Frame, call: _Call, event: e.GateDecided) -> None:
-        call.decided_by, call.note = event.by, event.reason
-        denied = event.verdict is Verdict.DENY
-        call.state = CallState.DENIED if denied else CallState.ADMITTED
-        said = f"Denied {call.tool}: {event.reason}" if denied else f"Approved {call.tool}"
-        self._say(frame, "decision", event.by, said)
+        call.verdict, call.decided_by, call.note = event.verdict, event.by, event.reason
+        call.state, said = _after(event.verdict)
+        why = f": {event.reason}" if event.reason else ""
+        self._say(frame, "decision", event.by or "the deadline", f"{said} {call.tool}{why}")
+        if event.verdict is Verdict.HAPPENED:
+            call.result = event.result
+            self._say(frame, "result", call.tool, event.result, reported_by=event.by)
+
+    def _retried(self, frame: _Frame, what: str, event: e.RetryScheduled) -> None:
+        self._say(frame, "retry", what, event.error, until=event.until)
+
+    def _cancelling(self, event: e.Cancelling) -> None:
+        self.ending = Ending(by=event.by, reason=masked(event.reason), at=self.at)
+        for frame in self.frames.values():
+            if frame.parent is None:
+                by = event.by or "the engine"
+                self._say(frame, "decision", by, f"Ended the run: {event.reason}")
 
     def _fault(self, frame: _Frame, call: _Call, state: CallState, error: str) -> None:
         call.state, call.note = state, error
         self._say(frame, "fault", call.tool, error)
 
-    def _say(self, frame: _Frame, kind: Kind, by: str, value: Any) -> None:
-        frame.messages.append(Message(kind=kind, by=by, value=value, at=self.at))
+    def _say(
+        self,
+        frame: _Frame,
+        kind: Kind,
+        by: str,
+        value: Any,
+        *,
+        until: datetime | None = None,
+        reported_by: str = "",
+    ) -> None:
+        frame.messages.append(
+            Message(
+                kind=kind,
+                by=by,
+                value=masked(value),
+                at=self.at,
+                until=until,
+                reported_by=reported_by,
+            )
+        )
 
     def _root_ended(self, outcome: str) -> None:
         for frame in self.frames.values():
@@ -220,6 +278,7 @@ class _Fold:
             depth=depth_of(frame.id),
             plan=frame.plan,
             outcome=frame.outcome,
+            retry=frame.retry if frame.outcome is None else None,
             calls=tuple(self._call_view(call) for call in frame.calls.values()),
             messages=tuple(frame.messages),
         )
@@ -231,10 +290,34 @@ class _Fold:
             frame=call.frame,
             agent=call.agent,
             tool=call.tool,
-            args=call.args,
+            args=masked(call.args),
             state=call.state,
-            note=call.note,
+            note=masked(call.note),
+            effect=call.effect,
+            verdict=call.verdict,
             decided_by=call.decided_by,
-            result=call.result,
+            attempt=call.attempt,
+            started_at=call.started_at,
+            until=call.until,
+            result=masked(call.result),
             child=self._frame_view(child) if child else None,
         )
+
+
+def _after(verdict: Verdict) -> tuple[CallState, str]:
+    """The state of a call after a decision about it, and the decision in a word or two."""
+    match verdict:
+        case Verdict.APPROVE:
+            return CallState.ADMITTED, "Approved"
+        case Verdict.DENY:
+            return CallState.DENIED, "Denied"
+        case Verdict.EXPIRE:
+            return CallState.DENIED, "Nobody decided in time on"
+        case Verdict.HAPPENED:
+            return CallState.RETURNED, "Reported what became of"
+        case Verdict.RUN_AGAIN:
+            return CallState.ADMITTED, "Approved to run again"
+        case Verdict.GIVE_UP:
+            return CallState.FAILED, "Gave up"
+        case _:
+            assert_never(verdict)

@@ -10,8 +10,10 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from runtime import ports
-from runtime.core.decisions import GateKind
-from runtime.models import Continuation, Gate, JournalEntry, Run
+from runtime.core.continuation import RunStatus
+from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
+from runtime.queries.secrets import masked
+from runtime.signals import CANCEL
 
 T = TypeVar("T")
 R = TypeVar("R", bound="RunRow")
@@ -57,12 +59,16 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail(RunRow):
-    """A whole run; `reason` says why it failed or was quarantined."""
+    """A whole run; `reason` says why it failed, was quarantined or cancelled."""
 
     input: Any
     output: Any
     reason: str | None
     position: int
+
+    @property
+    def ended(self) -> bool:
+        return self.ended_at is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +81,11 @@ class JournalItem:
 
 
 def runs_page(
-    where: Q, *, business_key: str | None = None, limit: int = 50, cursor: UUID | None = None
+    where: Q, *, status: str | None = None, limit: int = 50, cursor: UUID | None = None
 ) -> Page[RunRow]:
     """The runs that meet `where`, newest first, without their documents."""
-    rows = _some_runs(where, business_key, limit, cursor).defer("input", "output", "reason", "head")
+    where = where if status is None else where & Q(status=status)
+    rows = _some_runs(where, None, limit, cursor).defer("input", "output", "reason", "head")
     return _page(rows, limit, _row)
 
 
@@ -95,9 +102,14 @@ def run_detail(where: Q, run: UUID) -> RunDetail | None:
     return None if row is None else _detail(row, _gates(Q(run=row)))
 
 
-def open_gates(where: Q, *, kind: GateKind, limit: int = 50) -> tuple[GateView, ...]:
-    """The gates of that kind nobody has decided, oldest first; `where` is a condition on runs."""
-    return _gates(Q(run__in=Run.objects.filter(where), kind=kind, state=Gate.State.OPEN))[:limit]
+def quarantined(where: Q) -> int:
+    """How many runs of those that meet `where` are parked because they could not be verified."""
+    return Run.objects.filter(where, status=RunStatus.QUARANTINED).count()
+
+
+def cancel_asked(run: UUID) -> bool:
+    """Whether somebody has ended the run and no worker has taken that up yet."""
+    return Signal.objects.filter(run_id=run, kind=CANCEL).exists()
 
 
 def journal_page(run: UUID, *, limit: int = 50, cursor: int | None = None) -> Page[JournalItem]:
@@ -142,8 +154,7 @@ def _page(rows: Iterable[Run], limit: int, make: Callable[[Run, Sequence[GateVie
 def _gates(where: Q) -> tuple[GateView, ...]:
     pending = Q(state__in=[Gate.State.OPEN, Gate.State.DECIDED])
     rows = list(Gate.objects.filter(where & pending).order_by("opened_at", "id"))
-    asked = [row.id for row in rows if row.kind == GateKind.APPROVAL]
-    approvals = ports.gatekeeper().approvals_of(asked) if asked else {}
+    approvals = ports.gatekeeper().approvals_of([row.id for row in rows]) if rows else {}
     return tuple(_gate(row, approvals.get(row.id)) for row in rows)
 
 
@@ -187,7 +198,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         gates=tuple(gates),
         input=_json(run.input),
         output=None if run.output is None else _json(run.output),
-        reason=run.reason,
+        reason=None if run.reason is None else masked(run.reason),
         position=run.position,
     )
 
@@ -205,8 +216,8 @@ def _item(position: int, body: str) -> JournalItem:
 
 
 def _json(text: str) -> Any:
-    """A stored document as data; one that is damaged is shown as the text it is."""
+    """A stored document as data, without secrets; one that is damaged is shown as the text it is."""
     try:
-        return json.loads(text)
+        return masked(json.loads(text))
     except (ValueError, RecursionError):
-        return text
+        return masked(text)

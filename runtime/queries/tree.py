@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 from runtime.core.continuation import SETTLED, CallState
+from runtime.core.decisions import EffectClass, Verdict
 
-Kind = Literal["input", "text", "call", "decision", "result", "fault"]
+Kind = Literal["input", "text", "call", "decision", "result", "fault", "retry"]
 
 _TITLES: dict[Kind, str] = {
     "input": "given by",
@@ -16,6 +17,7 @@ _TITLES: dict[Kind, str] = {
     "decision": "decided by",
     "result": "result of",
     "fault": "error of",
+    "retry": "no result from",
 }
 
 _WORDS = {
@@ -30,17 +32,36 @@ _WORDS = {
     CallState.RETURNED: "done",
     CallState.FAILED: "failed",
     CallState.UNKNOWN: "in doubt: it was started and nobody knows what became of it",
+    CallState.CLOSED: "never started: the run was ended first",
 }
+
+_DECIDED: dict[Verdict, str] = {
+    Verdict.APPROVE: "approved by",
+    Verdict.DENY: "denied by",
+    Verdict.EXPIRE: "nobody decided in time",
+    Verdict.HAPPENED: "reported by",
+    Verdict.RUN_AGAIN: "to run again, approved by",
+    Verdict.GIVE_UP: "given up by",
+}
+
+# Those that nobody has to settle any more, or that may have had their effect, whatever happens now.
+_OVER = SETTLED | {CallState.CLOSED}
+_MAY_HAVE_HAPPENED = frozenset({CallState.STARTED, CallState.RETURNED, CallState.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One thing said in a frame. `by` is a person, an agent or a tool; `value` is JSON or plain text."""
+    """One thing said in a frame. `by` is a person, an agent or a tool; `value` is JSON or plain text.
+
+    `until` is when it is tried again; `reported_by` is the person whose word a result is.
+    """
 
     kind: Kind
     by: str
     value: Any
     at: datetime
+    until: datetime | None = None
+    reported_by: str = ""
 
     @property
     def title(self) -> str:
@@ -50,7 +71,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallView:
-    """One call. `note` is the reason or error that goes with its state; `child` works on it."""
+    """One call. `note` is the reason or error that goes with its state; `child` works on it.
+
+    `verdict` is the last decision about it and `decided_by` who took it, empty for time itself;
+    `attempt` and `started_at` are those of its last start, `until` is when it is tried again.
+    """
 
     id: str
     frame: str
@@ -59,19 +84,54 @@ class CallView:
     args: Any
     state: CallState
     note: str
+    effect: EffectClass | None
+    verdict: Verdict | None
     decided_by: str
+    attempt: int
+    started_at: datetime | None
+    until: datetime | None
     result: Any
     child: "FrameView | None"
 
     @property
     def words(self) -> str:
-        if self.state is CallState.ADMITTED and self.decided_by:
-            return "approved, about to start"
-        return _WORDS[self.state]
+        match self.state, self.verdict:
+            case CallState.ADMITTED, Verdict.APPROVE | Verdict.RUN_AGAIN:
+                return "approved, about to start"
+            case CallState.DENIED, Verdict.EXPIRE:
+                return "expired, never started"
+            case CallState.CLOSED, _ if self.attempt:
+                return "in doubt for good: the run was ended before anybody said what became of it"
+            case CallState.RETRYING, _ if self.until:
+                return "tries again at"
+            case _:
+                return _WORDS[self.state]
+
+    @property
+    def decision(self) -> str:
+        """The last decision in words; the name of whoever took it follows, if anybody did."""
+        return "" if self.verdict is None else _DECIDED[self.verdict]
 
     @property
     def is_settled(self) -> bool:
-        return self.state in SETTLED
+        return self.state in _OVER
+
+    @property
+    def leaves_traces(self) -> bool:
+        """Whether it changed something outside, or may have: what ending the run does not undo."""
+        if self.child is not None or self.effect is EffectClass.READ:
+            return False
+        lost = self.state in (CallState.CLOSED, CallState.RETRYING) and self.attempt > 0
+        return lost or self.state in _MAY_HAVE_HAPPENED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """A model call that brought no reply and is made again at `until`."""
+
+    error: str
+    attempt: int
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +143,18 @@ class FrameView:
     depth: int
     plan: tuple[str, ...] | None
     outcome: str | None
+    retry: Retry | None
     calls: tuple[CallView, ...]
     messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Who asked for the end of the run, and why; `by` is empty for the engine itself."""
+
+    by: str
+    reason: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +163,7 @@ class Progress:
 
     roots: tuple[FrameView, ...]
     unreadable: tuple[int, ...]
+    ending: Ending | None = None
 
     def frames(self) -> Iterator[FrameView]:
         """Every frame, a parent before its children."""
@@ -101,6 +172,17 @@ class Progress:
             frame = stack.pop()
             yield frame
             stack.extend(call.child for call in reversed(frame.calls) if call.child)
+
+    def calls(self) -> Iterator[CallView]:
+        """Every call that is not a delegation, in tree order."""
+        return (call for frame in self.frames() for call in frame.calls if call.child is None)
+
+    @property
+    def next_try(self) -> datetime | None:
+        """When the first of what is tried again has its time, None if nothing waits."""
+        waits = [call.until for frame in self.frames() for call in frame.calls]
+        waits += [frame.retry.until for frame in self.frames() if frame.retry]
+        return min((until for until in waits if until is not None), default=None)
 
     def call(self, frame: str, call: str) -> CallView | None:
         """One call, None if the journal does not say anything of it."""

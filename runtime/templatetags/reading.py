@@ -29,19 +29,23 @@ _ICONS = {
     CallState.REFUSED: "x",
     CallState.DENIED: "nope",
     CallState.STARTED: "play",
-    CallState.RETRYING: "play",
+    CallState.RETRYING: "clock",
     CallState.DELEGATED: "agent",
     CallState.RETURNED: "check",
     CallState.FAILED: "x",
     CallState.UNKNOWN: "medium",
+    CallState.CLOSED: "nope",
 }
 
 _STATUS: dict[str, tuple[str, str, str]] = {
     RunStatus.QUEUED: ("dot", "", "Queued"),
     RunStatus.RUNNING: ("play", "info", "Working"),
+    RunStatus.WAITING: ("clock", "info", "Waiting to try again"),
     RunStatus.SUSPENDED: ("pause", "warn", "Waiting for a person"),
+    RunStatus.CANCELLING: ("nope", "warn", "Being cancelled"),
     RunStatus.COMPLETED: ("check", "ok", "Finished"),
     RunStatus.FAILED: ("x", "danger", "Failed"),
+    RunStatus.CANCELLED: ("nope", "", "Cancelled"),
     RunStatus.QUARANTINED: ("high", "danger", "Stopped: its journal cannot be verified"),
 }
 
@@ -81,10 +85,22 @@ def is_text(value: Any) -> bool:
 def ago(moment: datetime) -> str:
     """How long ago, in the largest unit that fits."""
     seconds = int((timezone.now() - moment).total_seconds())
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {unit} ago"
-    return "just now"
+    words = _largest(seconds)
+    return f"{words} ago" if words else "just now"
+
+
+@register.filter
+def ahead(moment: datetime) -> str:
+    """How far ahead, in the largest unit that fits."""
+    seconds = int((moment - timezone.now()).total_seconds())
+    words = _largest(seconds)
+    return f"in {words}" if words else "in less than a minute" if seconds > 0 else "now"
+
+
+@register.filter
+def is_past(moment: datetime | None) -> bool:
+    """Whether it has come; what has no moment need not wait for it."""
+    return moment is None or moment <= timezone.now()
 
 
 @register.simple_tag
@@ -133,6 +149,13 @@ def _marks(text: str) -> tuple[list[tuple[str, str]], str]:
         found.append((text[start:index], char))
         start = index + 1
     return found, text[start:]
+
+
+def _largest(seconds: int) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return ""
 
 
 def _code(char: str) -> str:

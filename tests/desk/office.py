@@ -12,7 +12,7 @@ from approvals.models import Request
 from runtime import engine
 from runtime.advance import advance
 from runtime.coordinator import Bench
-from runtime.core.decisions import EffectClass, Risk, Verdict
+from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.digest import sha256_of
 from runtime.executor import Executor
 from runtime.heartbeat import Heartbeat
@@ -148,7 +148,11 @@ class Office:
 
     def request(self, run: UUID) -> Request:
         """The one approval request of a run."""
-        return Request.objects.get(run=run)
+        return Request.objects.get(run=run, kind=GateKind.APPROVAL)
+
+    def doubt(self, run: UUID) -> Request:
+        """The one request of a run about a call in doubt."""
+        return Request.objects.get(run=run, kind=GateKind.IN_DOUBT)
 
     def close(self) -> None:
         self.heartbeat.stop()

@@ -99,9 +99,11 @@ def test_a_suspended_run_names_its_gate_and_its_approval(
     assert gate["path"] == ["hr_onboarding", "account_agent", "set_privileges"]
 
 
-def test_a_gate_in_doubt_has_no_approval(ada_api: Caller, office: Office) -> None:
-    (gate,) = ada_api.get(f"/runs/{office.in_doubt()}").json()["gates"]
-    assert (gate["kind"], gate["tool"], gate["approval"]) == ("in_doubt", "send_welcome_mail", None)
+def test_a_gate_in_doubt_names_its_request(ada_api: Caller, office: Office) -> None:
+    run = office.in_doubt()
+    (gate,) = ada_api.get(f"/runs/{run}").json()["gates"]
+    assert (gate["kind"], gate["tool"]) == ("in_doubt", "send_welcome_mail")
+    assert gate["approval"] == str(office.doubt(run).id)
 
 
 def test_a_finished_run_has_its_output(ada_api: Caller, office: Office, suspended: UUID) -> None:

@@ -54,7 +54,9 @@ def test_gates_in_doubt_are_listed_for_those_who_may_see_them(
 ) -> None:
     run = office.in_doubt()
     assert "In doubt" in (page := bea.get("/inbox/").content.decode())
-    assert f"/runs/{run}/" in page
+    assert f"/a/{office.doubt(run).id}/" in page
+    assert "Nothing needs you" not in page
+    assert "<title>Inbox (1)" in page
     assert "In doubt" not in cyril.get("/inbox/").content.decode()
 
 

@@ -13,6 +13,7 @@ from runtime.core.continuation import CallState
 
 pytestmark = pytest.mark.django_db
 
+AT = "2026-11-21T22:00:00+00:00"
 OPENED: dict[str, Any] = {
     "type": "FrameOpened",
     "frame": "0",
@@ -70,7 +71,7 @@ def test_an_entry_that_cannot_be_read_is_named(body: str) -> None:
 
 
 def test_events_that_fit_nothing_are_left_out() -> None:
-    started = {"type": "ToolStarted", "frame": "9", "call": "c1.0", "attempt": 1}
+    started = {"type": "ToolStarted", "frame": "9", "call": "c1.0", "attempt": 1, "at": AT}
     found = queries.progress(_journal([started, _replied("7", "t"), OPENED]))
     assert [frame.id for frame in found.frames()] == ["0"]
 

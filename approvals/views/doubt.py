@@ -1,0 +1,92 @@
+"""The page of a call in doubt: what was started, and the three ways to settle what became of it."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from approvals import actions, permissions, queries
+from approvals.errors import (
+    AlreadyDecided,
+    Cancelled,
+    Expired,
+    Invalid,
+    NotFound,
+    TooEarly,
+)
+from approvals.views.picture import picture, readable, status_of, too_late, typed
+from runtime.core.decisions import Verdict
+from runtime.ports import Forbidden
+
+
+@require_POST
+@login_required
+def happened(request: HttpRequest, approval: UUID) -> HttpResponse:
+    return _settle(request, approval, Verdict.HAPPENED)
+
+
+@require_POST
+@login_required
+def run_again(request: HttpRequest, approval: UUID) -> HttpResponse:
+    return _settle(request, approval, Verdict.RUN_AGAIN)
+
+
+@require_POST
+@login_required
+def give_up(request: HttpRequest, approval: UUID) -> HttpResponse:
+    return _settle(request, approval, Verdict.GIVE_UP)
+
+
+def page(
+    request: HttpRequest,
+    shown: queries.Approval,
+    *,
+    outcome: Verdict | None = None,
+    problem: Forbidden | TooEarly | Invalid | None = None,
+) -> HttpResponse:
+    """`outcome` is the form that was sent, `problem` what was wrong with it."""
+    context = {
+        **picture(shown, problem),
+        "outcome": outcome,
+        "reason": typed(request, "reason"),
+        "result": typed(request, "result"),
+        "wrong_result": isinstance(problem, Invalid) and problem.field.startswith("result"),
+    }
+    return render(request, "doubt.html", context, status=status_of(problem))
+
+
+def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpResponse:
+    actor = permissions.actor_of(request.user)
+    shown = readable(approval, actor)
+    try:
+        actions.settle(
+            run=shown.run,
+            gate=shown.gate,
+            outcome=outcome,
+            result=_result(request, shown) if outcome is Verdict.HAPPENED else actions.ABSENT,
+            reason=typed(request, "reason"),
+            actor=actor,
+        )
+    except NotFound as exc:
+        raise Http404 from exc
+    except (AlreadyDecided, Cancelled, Expired) as exc:
+        return too_late(request, readable(approval, actor), outcome, exc)
+    except (Forbidden, TooEarly, Invalid) as exc:
+        return page(request, readable(approval, actor), outcome=outcome, problem=exc)
+    return redirect("approval", approval=approval)
+
+
+def _result(request: HttpRequest, shown: queries.Approval) -> Any:
+    """The result as JSON; what is no JSON is refused only for somebody who may settle at all."""
+    text = typed(request, "result")
+    if shown.refusal is not None or shown.status != "pending" or not text.strip():
+        return actions.ABSENT
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        where = f" (line {exc.lineno})" if isinstance(exc, json.JSONDecodeError) else ""
+        raise Invalid("result", f"is not JSON{where}") from exc

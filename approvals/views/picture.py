@@ -1,0 +1,104 @@
+"""What the two pages of a request share: finding it, showing what surrounds it, and being too late."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+
+from approvals import actions, queries, statements
+from approvals.errors import AlreadyDecided, ApprovalError, Cancelled, Expired, NotFound
+from approvals.views.arguments import arguments
+from runtime import queries as runs
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.ports import Actor, Forbidden
+
+# Somebody or something else was faster.
+TooLate = AlreadyDecided | Cancelled | Expired
+
+_EFFECTS: dict[str, str] = {
+    EffectClass.READ: "Only reads: if a worker dies in the middle, the call is simply made again.",
+    EffectClass.IDEMPOTENT: "Can be repeated without harm: if a worker dies in the middle, the call"
+    " is made again with the same idempotency key, so it takes effect once.",
+    EffectClass.TRANSACTIONAL: "Takes effect together with the run's journal or not at all: if a"
+    " worker dies in the middle, nothing of it has happened, and the call is made again.",
+    EffectClass.WRITE: "Happens once: if a worker dies in the middle, the call is never repeated on"
+    " its own, and people are asked what became of it.",
+}
+
+_VERBS: dict[Verdict, str] = {
+    Verdict.APPROVE: "approve it",
+    Verdict.DENY: "deny it",
+    Verdict.HAPPENED: "report what became of it",
+    Verdict.RUN_AGAIN: "let it run again",
+    Verdict.GIVE_UP: "give it up",
+}
+
+
+def readable(approval: UUID, actor: Actor) -> queries.Approval:
+    """Raises Http404 for one that is not there or not this actor's to read."""
+    try:
+        return queries.approval(approval, actor=actor)
+    except NotFound as exc:
+        raise Http404 from exc
+
+
+def picture(
+    shown: queries.Approval, problem: Forbidden | ApprovalError | None = None
+) -> dict[str, Any]:
+    """The context of either page; `problem` is what was wrong with the decision just sent."""
+    progress = runs.progress(shown.run)
+    return {
+        "place": "inbox",
+        "approval": shown,
+        "status": _status(shown),
+        "agent": shown.path[-2] if len(shown.path) > 1 else "The agent",
+        "arguments": arguments(shown.args, shown.schema),
+        "effect": _EFFECTS.get(shown.effect, shown.effect),
+        "outlook": runs.outlook(progress, frame=shown.frame, call=shown.call),
+        "call": progress.call(shown.frame, shown.call),
+        "progress": progress,
+        "problem": problem,
+        "max_reason": actions.MAX_REASON,
+    }
+
+
+def typed(request: HttpRequest, field: str) -> str:
+    """What somebody typed. Browsers send line breaks as CRLF whatever was typed."""
+    return request.POST.get(field, "").replace("\r\n", "\n")
+
+
+def too_late(
+    request: HttpRequest, seen: queries.Approval, verdict: Verdict, exc: TooLate
+) -> HttpResponse:
+    """The second of two clicks arrives where the first one led; anybody else is told what was first."""
+    mine = seen.decided_by == request.user.get_username()
+    if mine and seen.status == statements.STATUS[verdict]:
+        return redirect("approval", approval=seen.id)
+    context = {
+        "place": "inbox",
+        "approval": seen,
+        "status": _status(seen),
+        "verb": _VERBS[verdict],
+        "reason": typed(request, "reason"),
+        "result": typed(request, "result"),
+    }
+    return render(request, "conflict.html", context, status=exc.status)
+
+
+def status_of(problem: Forbidden | ApprovalError | None) -> int:
+    """The HTTP status of a page that says what was wrong."""
+    match problem:
+        case None:
+            return 200
+        case Forbidden():
+            return 403
+        case _:
+            return problem.status
+
+
+def _status(shown: queries.Approval) -> str:
+    """Time decides at its moment, also while nobody has written that down."""
+    due = shown.expires_at is not None and shown.expires_at <= timezone.now()
+    return "expired" if shown.status == "pending" and due else shown.status

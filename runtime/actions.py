@@ -1,0 +1,54 @@
+"""What people do to runs: the one choke point of every door, with the order in which it refuses.
+
+Whoever may not read a run learns nothing about it; whoever may not cancel it learns nothing of how
+the race for its end came out.
+"""
+
+from uuid import UUID
+
+from django.db import transaction
+
+from runtime import engine, ports, queries
+from runtime.core.digest import require_json
+from runtime.core.errors import NotJson
+from runtime.errors import NoSuchRun
+from runtime.ports import Actor, Forbidden, InvalidInput
+
+MAX_REASON = 2_000
+
+
+def cancel(*, run: UUID, reason: object, actor: Actor) -> queries.RunDetail:
+    """End a run: nothing new starts, and what is under way is waited for.
+
+    `reason` comes just as it came through the door. Raises, in this order: NoSuchRun; Forbidden
+    (`not_eligible`); InvalidInput naming `reason`; RunEnded with the run's status.
+    """
+    found = readable(run, actor)
+    if not ports.access().may_cancel(actor, found.requester):
+        raise Forbidden("not_eligible", f"{actor.person} may not cancel runs of {found.requester}.")
+    with transaction.atomic():
+        engine.cancel(run=run, actor=actor, reason=_checked(reason))
+    return readable(run, actor)
+
+
+def readable(run: UUID, actor: Actor) -> queries.RunDetail:
+    """A run as this actor may read it. Raises NoSuchRun."""
+    found = queries.run_detail(ports.access().readable_runs(actor), run)
+    if found is None:
+        raise NoSuchRun
+    return found
+
+
+def _checked(reason: object) -> str:
+    """The reason verbatim: what the audit keeps is what was written."""
+    if not isinstance(reason, str):
+        raise InvalidInput("reason", "must be text")
+    if not reason.strip():
+        raise InvalidInput("reason", "is required to cancel")
+    if len(reason) > MAX_REASON:
+        raise InvalidInput("reason", f"must have at most {MAX_REASON} characters")
+    try:
+        require_json(reason)
+    except NotJson as exc:
+        raise InvalidInput("reason", "contains a character that is not text") from exc
+    return reason
