@@ -10,6 +10,7 @@ import json
 import logging
 import queue
 import random
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from typing import TypeVar
 from uuid import UUID
 
 import psycopg
-from django.db import OperationalError, close_old_connections, transaction
+from django.db import InterfaceError, OperationalError, close_old_connections, transaction
 
 from runtime import database, journal, killpoints, leases, signals, steps
 from runtime.core.continuation import Continuation, Phase, status_of
@@ -47,6 +48,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+OUT_OF_REACH = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    OperationalError,
+    InterfaceError,
+)
 RETRY_SECONDS = 0.5
 HOLD = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
 GRACE = timedelta(seconds=10)  # for what is under way when a run is cancelled
@@ -90,6 +97,7 @@ class Coordinator:
         self._running: set[tuple[str, str | None]] = set()
         self._ready: list[Work] = []
         self._handed: list[Handoff] = []
+        self._over = threading.Event()
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
         self._mailbox = -1
@@ -107,8 +115,7 @@ class Coordinator:
         finally:
             for _ in (*self._draft.work, *self._ready):
                 self._bench.executor.give_back()
-            for handoff in self._handed:
-                handoff.drop()
+            self._drop_handed()
 
     def _advance(self) -> bool:
         """Commit what there is to say. True when the run was let go of."""
@@ -170,6 +177,25 @@ class Coordinator:
         except queue.Empty:
             return
 
+    def _hand_in(self, handoff: Handoff) -> None:
+        """From a tool's thread: a result that comes when nobody takes it any more is rolled back."""
+        self._inbox.put(handoff)
+        if self._over.is_set():
+            handoff.drop()
+
+    def _drop_handed(self) -> None:
+        self._over.set()
+        while True:
+            for handoff in self._handed:
+                handoff.drop()
+            self._handed.clear()
+            try:
+                item = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(item, Handoff):
+                self._handed.append(item)
+
     def _take(self, item: News) -> None:
         match item:
             case None:
@@ -195,8 +221,13 @@ class Coordinator:
         self._draft.add(event)
 
     def _patience(self) -> float | None:
-        """Seconds until a wait is over or a cancelled run's grace ends; None without either."""
+        """Seconds until a wait is over, a gate expires or a cancelled run's grace ends; None without any."""
         moments = [wait.until for wait in self._draft.now.waits()]
+        moments += [
+            pending.expires_at
+            for pending in self._draft.now.pending
+            if pending.expires_at is not None and pending.gate not in self._expired
+        ]
         if self._grace_ends is not None:
             moments.append(self._grace_ends)
         if not moments:
@@ -255,14 +286,10 @@ class Coordinator:
             work = self._ready.pop(0)
             request = request_for(self._now, work)
             self._running.add(_place(request))
-            if isinstance(request, ToolRequest) and self._is_transactional(request):
-                self._bench.executor.launch_transactional(request, self._inbox.put)
+            if isinstance(request, ToolRequest) and request.effect is EffectClass.TRANSACTIONAL:
+                self._bench.executor.launch_transactional(request, self._hand_in)
             else:
                 self._bench.executor.launch(request, self._deliver(request))
-
-    def _is_transactional(self, request: ToolRequest) -> bool:
-        terms = self._now.call(request.frame, request.call).terms
-        return terms is not None and terms.effect is EffectClass.TRANSACTIONAL
 
     def _deliver(self, request: ModelRequest | ToolRequest) -> Callable[[Outcome], None]:
         return lambda outcome: self._inbox.put(Arrived(request=request, outcome=outcome))
@@ -363,7 +390,7 @@ class Coordinator:
         while True:
             try:
                 return act()
-            except (psycopg.OperationalError, OperationalError) as exc:
+            except OUT_OF_REACH as exc:
                 log.warning("run %s: Postgres is out of reach: %s", self._now.run, exc)
                 if self._held.lost.wait(RETRY_SECONDS):
                     raise LeaseLost from exc

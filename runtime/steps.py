@@ -30,7 +30,10 @@ STATEMENT = f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One commit, of the `kind` of its last event. `continuation` is written when the run suspends; `release` lets go of the lease until `due`."""
+    """One commit, of the `kind` of its last event.
+
+    `continuation` is written when the run suspends; `release` lets go of the lease until `due`.
+    """
 
     claim: Claim
     kind: str

@@ -367,6 +367,28 @@ def test_a_transactional_tool_of_a_worker_that_was_replaced_leaves_nothing(
     assert _rows() == [2]
 
 
+@pytest.mark.usefixtures("ledger")
+def test_a_result_that_comes_after_its_run_was_let_go_of_is_rolled_back(rig: MakeBench) -> None:
+    left, ended = threading.Event(), threading.Event()
+
+    def body(request: ToolRequest) -> Outcome:
+        _insert(request)
+        held = desk.heartbeat._held[request.run]
+        held.lost.set()
+        held.wake()
+        left.wait(10)
+        ended.set()
+        return ToolResult(value="too late")
+
+    tool = FakeTool(effect=EffectClass.TRANSACTIONAL, body=body)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    assert desk.advance(desk.start("a")).status == "running"
+    left.set()
+    desk.bench.executor.close()  # waits for the tool's thread, which must not wait for ever
+    assert ended.is_set()
+    assert _rows() == []
+
+
 def _in_a_thread(act: object) -> None:
     """Somebody else does it, on a connection of their own."""
 
