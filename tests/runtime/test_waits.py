@@ -86,7 +86,7 @@ def test_a_long_wait_frees_the_worker_and_goes_on_when_its_time_has_come(
     assert run.due_at == datetime.fromisoformat(str(wait["until"]))
     assert desk.advance(run.id).status == "waiting"
     assert len(desk.effects.calls) == 2
-    monkeypatch.setattr("runtime.coordinator.Coordinator._clock", lambda self: run.due_at)
+    monkeypatch.setattr("runtime.scribe.Scribe.clock", lambda self: run.due_at)
     later(run.id)
     assert desk.advance(run.id).status == "completed"
     assert [call.attempt for call in desk.effects.calls if call.tool == "t"] == [1, 2]
@@ -140,7 +140,7 @@ def test_a_gate_that_nobody_decides_in_time_denies_its_call(rig: MakeBench) -> N
     (gate,) = desk.open_gates(run.id)
     assert run.due_at == desk.gatekeeper.pictures[0].expires_at
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runtime.coordinator.Coordinator._clock", lambda self: run.due_at)
+        patch.setattr("runtime.scribe.Scribe.clock", lambda self: run.due_at)
         later(run.id)
         assert desk.advance(run.id).status == "completed"
     assert desk.effects.calls == []

@@ -1,0 +1,184 @@
+"""The scribe: everything that is written of one claimed run, tried until Postgres is back.
+
+It knows the committed state and the mailbox count it was read with. What it writes is a step, or the
+release of the run; what it reads is the run's signals. Times are the database's at the claim plus
+what has passed since by this process's steady clock.
+"""
+
+import functools
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import psycopg
+from django.db import InterfaceError, OperationalError, close_old_connections, transaction
+
+from runtime import database, journal, killpoints, leases, signals, steps
+from runtime.core.continuation import Continuation, Phase, status_of
+from runtime.core.ids import ROOT, depth_of
+from runtime.core.replay import Entry
+from runtime.draft import Draft
+from runtime.errors import LeaseLost, MailboxRaised
+from runtime.heartbeat import Held
+from runtime.ports import Gatekeeper
+from runtime.transactional import Handoff
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+OUT_OF_REACH = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    OperationalError,
+    InterfaceError,
+)
+RETRY_SECONDS = 0.5
+
+
+class Scribe:
+    """Writes one run for as long as its claim holds. `now` is the state as committed."""
+
+    def __init__(self, held: Held, gatekeeper: Gatekeeper, now: Continuation) -> None:
+        self.now = now
+        self._held = held
+        self._gatekeeper = gatekeeper
+        self._mailbox = -1
+        self._started = time.monotonic()
+
+    def clock(self) -> datetime:
+        return self._held.claim.at + timedelta(seconds=time.monotonic() - self._started)
+
+    def persist(self, act: Callable[[], T]) -> T:
+        """Try until Postgres is back: what this worker knows must not be lost with a connection.
+
+        Raises LeaseLost once another worker has the run.
+        """
+        while True:
+            try:
+                return act()
+            except OUT_OF_REACH as exc:
+                log.warning("run %s: Postgres is out of reach: %s", self.now.run, exc)
+                if self._held.lost.wait(RETRY_SECONDS):
+                    raise LeaseLost from exc
+                close_old_connections()
+
+    def read_signals(self) -> tuple[signals.Signal, ...]:
+        """The signals, if the mailbox is not as last read. A step that counts on them requires that count."""
+        if self._held.mailbox is not None and self._held.mailbox == self._mailbox:
+            return ()
+        self._mailbox, found = self.persist(self._signals)
+        self._held.mailbox = self._mailbox
+        return found
+
+    def look_again(self) -> None:
+        """Have the mailbox read again, whatever its count was."""
+        self._held.mailbox = None
+
+    def commit(self, draft: Draft, *, release: bool) -> None:
+        """Write the draft as one step. Raises MailboxRaised or LeaseLost, with nothing written."""
+        step = self._step(draft, release)
+        self.persist(functools.partial(self._write, draft, step))
+        self._committed(draft, step)
+
+    def commit_handed(self, draft: Draft, handoff: Handoff) -> BaseException | None:
+        """Write the draft as the last statement of a tool's own transaction.
+
+        What went wrong, if the tool's writes were rolled back. Raises LeaseLost.
+        """
+        step = self._step(draft, release=False)
+        problem = handoff.write(step)
+        if isinstance(problem, LeaseLost):
+            raise problem
+        if problem is not None and not self.persist(functools.partial(_written, step)):
+            return problem
+        self._committed(draft, step)
+        return None
+
+    def let_go(self) -> None:
+        """Release a run that needs nothing now. Raises MailboxRaised or LeaseLost, with nothing written."""
+        self.persist(self._let_go)
+
+    def _signals(self) -> tuple[int, tuple[signals.Signal, ...]]:
+        with database.pooled() as connection:
+            return signals.read(connection, self.now.run)
+
+    def _committed(self, draft: Draft, step: steps.Step) -> None:
+        killpoints.pass_by("committed", step.kind, step.depth)
+        self.now = replace(draft.now, position=step.entry.position, head=step.entry.seal.mac)
+
+    def _step(self, draft: Draft, release: bool) -> steps.Step:
+        position = self.now.position + 1
+        written = Entry(at=self.clock(), events=tuple(draft.events))
+        entry = journal.seal(self.now.run, position, self.now.head, written)
+        now = replace(draft.now, position=position, head=entry.seal.mac)
+        return steps.Step(
+            claim=self._held.claim,
+            kind=draft.events[-1].type,
+            depth=depth_of(getattr(draft.events[-1], "frame", ROOT)),
+            entry=entry,
+            status=status_of(now, held=not release),
+            output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,
+            reason=now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None,
+            ended=now.ended,
+            release=release,
+            due=_due(now),
+            mailbox=self._mailbox,
+            continuation=now if release and not now.ended else None,
+            opened=draft.opened,
+            taken=tuple(draft.taken),
+            closed=tuple(draft.closed),
+            signals=tuple(draft.signals),
+        )
+
+    def _write(self, draft: Draft, step: steps.Step) -> None:
+        if not (draft.pictures or draft.closed):
+            with database.pooled() as connection:
+                steps.commit(connection, step, prepare=True)
+            return
+        close_old_connections()
+        with transaction.atomic():
+            if steps.written(database.djangos(), step):
+                return
+            if draft.pictures:
+                self._gatekeeper.open(draft.pictures)
+            if draft.closed:
+                self._gatekeeper.close(
+                    run=draft.now.run,
+                    gates=draft.closed,
+                    actor=None,
+                    reason=draft.now.outcome or "",
+                )
+            steps.commit(database.djangos(), step, prepare=False)
+
+    def _let_go(self) -> None:
+        with database.pooled() as connection:
+            done = leases.release(
+                connection,
+                self._held.claim,
+                status=status_of(self.now, held=False),
+                mailbox=self._mailbox,
+                due=_due(self.now),
+            )
+            if done:
+                return
+            now = leases.read(connection, self.now.run)
+        if (now.epoch, now.owner) == (self._held.claim.epoch, self._held.claim.owner):
+            raise MailboxRaised
+        raise LeaseLost
+
+
+def _due(now: Continuation) -> datetime | None:
+    """When a run that is let go of needs a worker again without anybody's signal."""
+    moments = [wait.until for wait in now.waits()]
+    moments += [pending.expires_at for pending in now.pending if pending.expires_at is not None]
+    return None if now.ended else min(moments, default=None)
+
+
+def _written(step: steps.Step) -> bool:
+    with database.pooled() as connection:
+        return steps.written(connection, step)
