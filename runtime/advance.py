@@ -23,6 +23,7 @@ def advance(run: UUID, bench: Bench) -> bool:
     with database.pooled() as connection:
         claim = leases.claim(connection, run)
     if claim is None:
+        log.debug("run %s is not to be had: nothing is due, or another worker has it", run)
         bench.heartbeat.poke(run)
         return False
     inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
@@ -45,7 +46,7 @@ def advance(run: UUID, bench: Bench) -> bool:
 def _load(claim: Claim, handler: EffectHandler) -> Continuation:
     """The verified state at the claim's position, of agents that this process has."""
     with database.pooled() as connection:
-        base = continuations.load(connection, claim.run)
+        base = continuations.load(connection, claim.run, claim.base)
         now = journal.replay(connection, base, position=claim.position, head=claim.head)
     for agent in {now.agent, *(frame.agent for frame in now.frames.values())}:
         handler.agent(agent)

@@ -33,16 +33,18 @@ def parameters(continuation: Continuation | None) -> dict[str, object]:
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
 
-def load(connection: Connection, run: UUID) -> Continuation:
-    """The verified continuation of a run, or the initial one if it has none yet.
+def load(connection: Connection, run: UUID, base: int) -> Continuation:
+    """The verified continuation at position `base`, or the initial one at 0.
 
     Raises Tampered, KeyMissing, or NewerSchema.
     """
     row = connection.execute(
         "SELECT position, body, mac, key_id FROM runtime_continuation WHERE run_id = %s", (run,)
     ).fetchone()
-    if row is None:
+    if row is None and base == 0:
         return initial(run)
+    if row is None:
+        raise Tampered("the continuation is missing")
     position, body, mac, key_id = row
     if not keyring.verify(keyring.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)):
         raise Tampered("the continuation does not verify")
@@ -52,6 +54,8 @@ def load(connection: Connection, run: UUID) -> Continuation:
         raise Tampered(f"the continuation: {exc}") from exc
     if (continuation.run, continuation.position) != (run, position):
         raise Tampered("the continuation belongs elsewhere")
+    if position != base:
+        raise Tampered(f"the continuation is of position {position}, the last one was of {base}")
     return continuation
 
 

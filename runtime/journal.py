@@ -69,25 +69,20 @@ def append_first(connection: Connection, sealed: Sealed) -> None:
 
 
 def replay(connection: Connection, base: Continuation, *, position: int, head: str) -> Continuation:
-    """Fold the verified entries after `base` up to exactly `position`, whose MAC must be `head`.
+    """Verify every entry, and fold those after `base` up to exactly `position`, whose MAC must be `head`.
 
+    Entries before `base` change nothing any more, but people read them and decide on what they read.
     Raises Tampered, KeyMissing, or NewerSchema.
     """
-    now = base
-    for sealed in _after(connection, base.run, base.position):
-        if sealed.position != now.position + 1:
-            raise Tampered(f"journal entry {now.position + 1} is missing")
-        parts = (str(base.run), str(sealed.position), now.head, sealed.body)
-        if not keyring.verify(keyring.JOURNAL, sealed.seal, *parts):
-            raise Tampered(f"journal entry {sealed.position} does not verify")
-        try:
-            now = step(now, codec.decode_entry(sealed.body).events, head=sealed.seal.mac)
-        except NewerSchema:
-            raise
-        except CoreError as exc:
-            raise Tampered(f"journal entry {sealed.position}: {exc}") from exc
-    if (now.position, now.head) != (position, head):
-        raise Tampered(f"the journal ends at entry {now.position}, the run at {position}")
+    now, last = base, 0
+    for sealed in _verified(connection, base.run):
+        if sealed.position == base.position and sealed.seal.mac != base.head:
+            raise Tampered(f"journal entry {sealed.position} is not that of the continuation")
+        if sealed.position > base.position:
+            now = _fold(now, sealed)
+        last = sealed.position
+    if (last, now.position, now.head) != (position, position, head):
+        raise Tampered(f"the journal ends at entry {last}, the run at {position}")
     return now
 
 
@@ -105,13 +100,36 @@ def make_partitions(connection: Connection) -> None:
     connection.execute("SELECT abeyance_make_partitions(2)")
 
 
-def _after(connection: Connection, run: UUID, position: int) -> Iterator[Sealed]:
+def _fold(now: Continuation, sealed: Sealed) -> Continuation:
+    try:
+        return step(now, codec.decode_entry(sealed.body).events, head=sealed.seal.mac)
+    except NewerSchema:
+        raise
+    except CoreError as exc:
+        raise Tampered(f"journal entry {sealed.position}: {exc}") from exc
+
+
+def _verified(connection: Connection, run: UUID) -> Iterator[Sealed]:
+    """Every entry, from the first on, as long as each follows the one before."""
+    count, previous = 0, ""
+    for sealed in _all(connection, run):
+        count += 1
+        if sealed.position != count:
+            raise Tampered(f"journal entry {count} is missing")
+        parts = (str(run), str(count), previous, sealed.body)
+        if not keyring.verify(keyring.JOURNAL, sealed.seal, *parts):
+            raise Tampered(f"journal entry {count} does not verify")
+        previous = sealed.seal.mac
+        yield sealed
+
+
+def _all(connection: Connection, run: UUID) -> Iterator[Sealed]:
     rows = connection.execute(
         """
         SELECT position, body, mac, key_id, commit_id FROM runtime_journalentry
-        WHERE run_id = %s AND position > %s ORDER BY position
+        WHERE run_id = %s ORDER BY position
         """,
-        (run, position),
+        (run,),
     )
     for place, body, mac, key_id, commit_id in rows:
         yield Sealed(

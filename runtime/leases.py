@@ -27,6 +27,7 @@ _LEASE_END = "clock_timestamp() + %(lease)s * interval '1 second'"
 ADVANCE = """
     UPDATE runtime_run SET
         position = %(position)s, head = %(mac)s, status = %(status)s,
+        base = CASE WHEN %(suspends)s THEN %(position)s ELSE base END,
         output = %(output)s, reason = %(reason)s,
         ended_at = CASE WHEN %(ended)s THEN clock_timestamp() END,
         owner = CASE WHEN %(release)s THEN NULL ELSE owner END,
@@ -49,13 +50,17 @@ RENEW = f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to advance a run. `previous` is the status it had; `at` is database time."""
+    """The right to advance a run. `base` is the position of its continuation, 0 without one.
+
+    `previous` is the status it had; `at` is database time.
+    """
 
     run: UUID
     epoch: int
     owner: UUID
     position: int
     head: str
+    base: int
     previous: str
     at: datetime
 
@@ -92,16 +97,23 @@ def claim(connection: Connection, run: UUID) -> Claim | None:
         UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s, status = 'running',
             lease_until = {_LEASE_END}, due_at = {_LEASE_END}
         FROM free WHERE runtime_run.id = free.id
-        RETURNING epoch, position, head, free.status, clock_timestamp()
+        RETURNING epoch, position, head, base, free.status, clock_timestamp()
         """,
         {"run": run, "owner": owner, "lease": lease_seconds(), "resend": RESEND_SECONDS + 1},
         prepare=True,
     ).fetchone()
     if row is None:
         return None
-    epoch, position, head, previous, at = row
+    epoch, position, head, base, previous, at = row
     return Claim(
-        run=run, epoch=epoch, owner=owner, position=position, head=head, previous=previous, at=at
+        run=run,
+        epoch=epoch,
+        owner=owner,
+        position=position,
+        head=head,
+        base=base,
+        previous=previous,
+        at=at,
     )
 
 

@@ -24,6 +24,7 @@ class Run(models.Model):
     ended_at = models.DateTimeField(null=True)
     position = models.BigIntegerField(db_default=0)
     head = models.TextField(db_default="")
+    base = models.BigIntegerField(db_default=0)  # the position of its continuation, 0 without one
     due_at = models.DateTimeField(null=True)
     epoch = models.BigIntegerField(db_default=0)
     owner = models.UUIDField(null=True)

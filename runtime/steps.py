@@ -85,6 +85,7 @@ def _parameters(step: Step) -> dict[str, object]:
         "reason": step.reason,
         "ended": step.ended,
         "release": step.release,
+        "suspends": step.continuation is not None,
         "due": step.due,
         "strict": step.release or bool(step.signals),
         "mailbox": step.mailbox,
