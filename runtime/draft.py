@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import assert_never
 from uuid import UUID
 
-from runtime.core.continuation import CallState, Continuation, FrameState, Pending, Phase
+from runtime.core.continuation import Continuation, FrameState, Pending, Phase
 from runtime.core.effects import (
     AskModel,
     CancelRun,
@@ -163,14 +163,10 @@ class Draft:
 
     def _start(self, effect: StartTool) -> None:
         """Look once more, then write the intent down if it can be acted on at once."""
-        call = self.now.call(effect.frame, effect.call)
-        if call.state is CallState.ADMITTED:
-            changed = self._judge.second_look(self.now, effect.frame, effect.call)
-            if changed is not None:
-                self._record(changed)
-                return
-        else:
-            self._judge.confirm(call)
+        changed = self._judge.second_look(self.now, effect.frame, effect.call)
+        if changed is not None:
+            self._record(changed)
+            return
         if self._reserve():
             self.add(
                 ToolStarted(

@@ -61,7 +61,7 @@ class Judge:
         return Judged(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
     def second_look(self, now: Continuation, frame: str, call: str) -> Judged | None:
-        """Just before an approved call starts: None if it still is what was approved.
+        """Just before an attempt at an approved call: None if it still is what was approved.
 
         If it changed, or the approval does not hold any more, people are asked again. Raises Tampered if
         its approval is not what was written.
@@ -77,10 +77,6 @@ class Judge:
         if terms.digest != found.terms.digest or not self._confirmed(found):
             return self._gated(now, frame, found, facts, terms)
         return None
-
-    def confirm(self, call: Call) -> None:
-        """Before another attempt at a call. Raises Tampered unless its approval is genuine."""
-        self._confirmed(call)
 
     def vouch(self, signal: GateDecidedSignal) -> None:
         """Raises Tampered unless somebody with the right to decide signed this decision."""

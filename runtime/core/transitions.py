@@ -54,6 +54,8 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.STARTED, "OutcomeUnknown"): CallState.UNKNOWN,
     (CallState.RETRYING, "WaitEnded"): CallState.RETRYING,
     (CallState.RETRYING, "ToolStarted"): CallState.STARTED,
+    (CallState.RETRYING, "GateOpened:approval"): CallState.GATED,
+    (CallState.RETRYING, "CallRefused"): CallState.REFUSED,
     (CallState.UNKNOWN, "GateOpened:in_doubt"): CallState.UNKNOWN,
     (CallState.UNKNOWN, "GateDecided:happened"): CallState.RETURNED,
     (CallState.UNKNOWN, "GateDecided:run_again"): CallState.ADMITTED,

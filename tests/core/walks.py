@@ -156,7 +156,7 @@ class Walk:
     def _starts(self, effect: StartTool) -> list[Event]:
         """Mostly its start; now and then what was approved is not what would run any more."""
         call = self.now.call(effect.frame, effect.call)
-        if call.state is CallState.ADMITTED and call.gate and self.random.random() < 0.1:
+        if call.gate and self.random.random() < 0.1:
             assert call.terms is not None
             return [
                 self._gate(GateKind.APPROVAL, effect.frame, effect.call, call.terms),

@@ -295,6 +295,19 @@ def test_an_approval_whose_decider_lost_the_right_is_asked_for_again(rig: MakeBe
     assert len(desk.effects.calls) == 1
 
 
+def test_another_attempt_needs_an_approval_that_still_holds(rig: MakeBench) -> None:
+    def body(request: ToolRequest) -> Outcome:
+        desk.gatekeeper.void = True
+        return ToolFault(error="refused", again=True)
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True, body=body))
+    run = desk.advance(desk.start("a"))
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+    assert desk.advance(run.id).status == "suspended"
+    assert len(desk.effects.calls) == 1
+    assert len(desk.open_gates(run.id)) == 1
+
+
 # Transactional tools
 
 
