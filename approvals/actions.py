@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals import audit, clock, permissions, queries, results, statements
+from approvals import audit, clock, endings, permissions, queries, results, statements
 from approvals.errors import (
     AlreadyDecided,
     Cancelled,
@@ -45,7 +45,7 @@ def decide(
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `not_eligible`);
     AlreadyDecided with the winner, Cancelled or Expired; DigestMismatch; Invalid naming `digest`,
-    `verdict` or `reason`. Nothing is written when it raises.
+    `verdict` or `reason`. Nothing is written when it raises, but that time was faster.
     """
 
     def judge(row: Request, at: datetime) -> Decision:
@@ -98,23 +98,18 @@ def _decide(
         standing = permissions.standing_of(actor)  # again, now that nothing of the run can move
         row = find(standing)
         _check_right(row, standing)
+        _check_still_open(row)
         at = clock.now()
-        _check_still_open(row, at)
-        decision = judge(row, at)
-        _settle(row, decision)
-        _close(row, decision, at)
-        audit.append(
-            run=row.run_id,
-            actor=actor,
-            act=row.status,
-            subject=f"request {row.id}",
-            detail={
-                "digest": row.request_digest,
-                "verdict": decision.verdict,
-                "reason": decision.reason,
-            },
-            at=at,
-        )
+        due = row.expires_at if endings.is_due(row, at) else None
+        if due is None:
+            decision = judge(row, at)
+            _settle(row, decision)
+            _close(row, decision, at)
+            _audit(row, decision, actor)
+        else:
+            _expire(row, at)
+    if due is not None:
+        raise Expired(due)  # after it was written, so that nothing else can become of it
     return queries.plain(row, standing)
 
 
@@ -124,12 +119,10 @@ def _check_right(row: Request, standing: permissions.Standing | None) -> None:
         raise refusal
 
 
-def _check_still_open(row: Request, at: datetime) -> None:
-    """Time decides at its moment, also while nobody has written that down."""
+def _check_still_open(row: Request) -> None:
     if row.status == Request.Status.CANCELLED:
         raise Cancelled(row.decided_by)
-    undecided = row.status in (Request.Status.PENDING, Request.Status.EXPIRED)
-    if undecided and row.expires_at is not None and row.expires_at <= at:
+    if row.status == Request.Status.EXPIRED and row.expires_at is not None:
         raise Expired(row.expires_at)
     if row.status != Request.Status.PENDING:
         raise AlreadyDecided(row.decided_by)
@@ -190,6 +183,13 @@ def _settle(row: Request, decision: Decision) -> None:
         raise AlreadyDecided(None) from exc
 
 
+def _expire(row: Request, at: datetime) -> None:
+    try:
+        endings.expire(row, at)
+    except (GateNotOpen, RunEnded) as exc:
+        raise AlreadyDecided(None) from exc
+
+
 def _close(row: Request, decision: Decision, at: datetime) -> None:
     """The compare-and-set that makes one winner even if a door forgot the lock."""
     row.status = statements.STATUS[decision.verdict]
@@ -209,3 +209,18 @@ def _close(row: Request, decision: Decision, at: datetime) -> None:
     if changed != 1:
         winner = Request.objects.values_list("decided_by", flat=True).get(pk=row.pk)
         raise AlreadyDecided(winner)
+
+
+def _audit(row: Request, decision: Decision, actor: Actor) -> None:
+    audit.append(
+        run=row.run_id,
+        actor=actor,
+        act=row.status,
+        subject=f"request {row.id}",
+        detail={
+            "digest": row.request_digest,
+            "verdict": decision.verdict,
+            "reason": decision.reason,
+        },
+        at=row.decided_at,
+    )

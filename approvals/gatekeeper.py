@@ -8,16 +8,14 @@ together or not at all.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from uuid import UUID
 
 from django.db import transaction
 
-from approvals import audit, clock, frozen, permissions, policy, statements
+from approvals import audit, clock, endings, frozen, permissions, policy, statements
 from approvals.models import Request
 from approvals.statements import Statement
-from runtime import engine
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Run
 from runtime.ports import ActionPicture, Actor, ApprovalVoid, CallFacts, NotConfirmed
@@ -79,9 +77,15 @@ class Gatekeeper:
 
     def expire(self, gate: UUID) -> None:
         """Deny by time, in a transaction of its own. Nothing happens before its time or after anybody."""
+        run = Request.objects.filter(gate=gate).values_list("run", flat=True).first()
+        if run is None:
+            return
         try:
             with transaction.atomic():
-                _expire(gate)
+                _lock(run)
+                request, at = Request.objects.get(gate=gate), clock.now()
+                if endings.is_due(request, at):
+                    endings.expire(request, at)
         except (GateNotOpen, RunEnded):
             pass  # the gate closed without a decision
 
@@ -93,14 +97,7 @@ class Gatekeeper:
             run=run, gate__in=gates, status=Request.Status.PENDING
         ).order_by("created_at", "id")
         for request in pending:
-            _end(
-                request,
-                Request.Status.CANCELLED,
-                by=None if actor is None else actor.person,
-                at=at,
-                reason=reason,
-            )
-            _audit(request, actor)
+            endings.cancel(request, actor=actor, at=at, reason=reason)
         if actor is not None:
             audit.append(
                 run=run,
@@ -158,48 +155,9 @@ def _check_rights(request: Request, said: Statement) -> None:
 
 def _check_expired(request: Request, decision: Decision) -> None:
     """Time signs nothing: that it has come everybody can see."""
-    if request.status != Request.Status.EXPIRED:
-        raise NotConfirmed(f"the request is {request.status}")
+    if request.status != Request.Status.EXPIRED or request.kind != GateKind.APPROVAL:
+        raise NotConfirmed(f"the request of kind {request.kind} is {request.status}")
     if request.expires_at is None or request.expires_at > clock.now():
         raise NotConfirmed("the request has not expired")
     if (decision.by, decision.reason, decision.result) != ("", request.reason, None):
         raise NotConfirmed("the decision to take up is not the one of time")
-
-
-# Ending a request without a person's decision
-
-
-def _expire(gate: UUID) -> None:
-    run = Request.objects.filter(gate=gate).values_list("run", flat=True).first()
-    if run is None:
-        return
-    _lock(run)
-    request = Request.objects.get(gate=gate)
-    at = clock.now()
-    due = request.expires_at
-    if request.status != Request.Status.PENDING or due is None or due > at:
-        return
-    reason = f"Nobody decided before {due.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC."
-    engine.settle(gate=gate, decision=Decision(verdict=Verdict.EXPIRE, by="", reason=reason))
-    _end(request, Request.Status.EXPIRED, by=None, at=at, reason=reason)
-    _audit(request, None)
-
-
-def _end(
-    request: Request, status: Request.Status, *, by: str | None, at: datetime, reason: str
-) -> None:
-    """The caller holds the run's row, under which nobody else can end it."""
-    request.status, request.decided_by = status, by
-    request.decided_at, request.reason = at, reason
-    request.save(update_fields=["status", "decided_by", "decided_at", "reason"])
-
-
-def _audit(request: Request, actor: Actor | None) -> None:
-    audit.append(
-        run=request.run_id,
-        actor=actor,
-        act=request.status,
-        subject=f"request {request.id}",
-        detail={"digest": request.request_digest, "reason": request.reason},
-        at=request.decided_at,
-    )

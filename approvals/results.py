@@ -5,6 +5,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
 from referencing import Registry
+from referencing.exceptions import Unresolvable
 
 from approvals.errors import Invalid
 from runtime.core.digest import require_json
@@ -26,7 +27,10 @@ def check(result: Any, schema: dict[str, Any] | None) -> None:
         return
     # A registry of its own, or a reference to an address would be fetched from there.
     validator = Draft202012Validator(schema, registry=Registry())
-    errors = sorted(validator.iter_errors(result), key=lambda error: len(error.absolute_path))
+    try:
+        errors = sorted(validator.iter_errors(result), key=lambda error: len(error.absolute_path))
+    except Unresolvable as exc:
+        raise Invalid("result", f"cannot be checked: {exc}") from exc
     if errors:
         raise Invalid(_place(errors[0]), _limit(errors[0]))
 

@@ -92,7 +92,8 @@ def read(request: Request) -> Statement:
 
 def result_digest(decision: Decision) -> str | None:
     """The digest of what was reported, which may be null; None if nothing was."""
-    return sha256_of(decision.result) if decision.verdict is Verdict.HAPPENED else None
+    nothing = decision.result is None and decision.verdict is not Verdict.HAPPENED
+    return None if nothing else sha256_of(decision.result)
 
 
 def _text(statement: Statement) -> str:

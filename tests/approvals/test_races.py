@@ -1,8 +1,12 @@
 """Several at once, on real connections: one decision, one winner, and rights that end while somebody waits."""
 
+import json
+import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -10,18 +14,23 @@ from django.contrib.auth.models import User
 from django.db import connection, connections, transaction
 from django.utils import timezone
 
-from approvals import actions, audit, tokens
-from approvals.errors import AlreadyDecided, NotFound
+from approvals import actions, audit, clock, tokens
+from approvals.errors import AlreadyDecided, Cancelled, Expired, NotFound
+from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request, Token
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
+from runtime import engine
+from runtime.core.decisions import Decision, Verdict
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor
+from runtime.signals import GATE_DECIDED
 from tests.approvals import seeds
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ROUNDS = 50
+MIXED_ROUNDS = 200
 DECIDERS = 8
 
 
@@ -47,6 +56,46 @@ def test_of_eight_who_decide_at_once_one_wins_and_the_rest_hear_the_name() -> No
         _check_one_decision(request, won[0])
         winners.add(won[0])
     assert len(winners) > 1, "the same person won every round: this was no race"
+
+
+def test_of_eight_who_approve_deny_cancel_and_expire_at_once_one_ends_it() -> None:
+    people = [seeds.person(f"reviewer-{n}", Group.REVIEWERS) for n in range(4)]
+    requests: list[Request] = []
+    heard: list[list[str]] = []
+    spread = random.Random(3)
+
+    def new_round() -> None:
+        """Its deadline falls into the race, so that time wins some rounds and is late in others."""
+        due = clock.now() + timedelta(milliseconds=spread.uniform(-1, 30))
+        requests.append(seeds.pending(requester="cyril", expires_at=due))
+        heard.append([])
+
+    barrier = threading.Barrier(8, timeout=30, action=new_round)
+    racers: list[Callable[[Request], str]] = [
+        partial(_attempt, actor=people[0], verdict="approve", reason=""),
+        partial(_attempt, actor=people[1], verdict="approve", reason=""),
+        partial(_attempt, actor=people[2], verdict="deny", reason="No, says 2."),
+        partial(_attempt, actor=people[3], verdict="deny", reason="No, says 3."),
+        partial(_cancel, by="cyril"),
+        partial(_cancel, by="admin"),
+        _expire,
+        _expire,
+    ]
+
+    def play(n: int) -> None:
+        chance = random.Random(n)
+        for _ in range(MIXED_ROUNDS):
+            barrier.wait()
+            time.sleep(chance.uniform(0, 0.02))  # or whoever is scheduled first would win them all
+            heard[-1].append(racers[n](requests[-1]))
+            barrier_end.wait()
+
+    barrier_end = threading.Barrier(8, timeout=30)
+    _together([partial(play, n) for n in range(8)])
+
+    ends = Counter(_check_one_end(*one) for one in zip(requests, heard, strict=True))
+    assert sum(ends.values()) == MIXED_ROUNDS
+    assert set(ends) == {"approved", "denied", "cancelled", "expired"}, "somebody never won"
 
 
 def test_two_clicks_of_one_person_are_one_decision() -> None:
@@ -124,6 +173,7 @@ def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
 
 
 def _attempt(request: Request, actor: Actor, verdict: str, reason: str) -> str:
+    """What the actor hears."""
     try:
         actions.decide(
             request=request.id,
@@ -134,9 +184,51 @@ def _attempt(request: Request, actor: Actor, verdict: str, reason: str) -> str:
         )
     except AlreadyDecided as late:
         return f"lost to {late.decided_by}"
+    except Cancelled as late:
+        return f"lost to the cancelling by {late.cancelled_by}"
+    except Expired:
+        return "lost to time"
     except NotFound:
         return "not found"
     return f"won {actor.person}"
+
+
+def _cancel(request: Request, *, by: str) -> str:
+    with transaction.atomic():
+        engine.cancel(run=request.run_id, actor=Actor(person=by), reason="Not needed.")
+    return f"cancelled by {by}"
+
+
+def _expire(request: Request) -> str:
+    Gatekeeper().expire(request.gate)
+    return "time was asked"
+
+
+def _check_one_end(request: Request, heard: list[str]) -> str:
+    """One outcome in request, gate, audit and signals, and every loser among the people knows it."""
+    request.refresh_from_db()
+    status, by = request.status, request.decided_by
+    ended = AuditEntry.objects.filter(subject=f"request {request.id}").exclude(act="requested")
+    assert [(row.act, row.actor) for row in ended] == [(status, by)]
+    gate = Gate.objects.get(pk=request.gate)
+    assert gate.state == ("closed" if status == "cancelled" else "decided")
+    decisions = [
+        json.loads(one.body) for one in Signal.objects.filter(run=request.run_id, kind=GATE_DECIDED)
+    ]
+    verdicts = {"approved": ["approve"], "denied": ["deny"], "expired": ["expire"], "cancelled": []}
+    assert [one["verdict"] for one in decisions] == verdicts[status]
+    assert [one["by"] for one in decisions] == ([] if status == "cancelled" else [by or ""])
+    lost_to = {"cancelled": f"the cancelling by {by}", "expired": "time"}.get(status, str(by))
+    people = [one for one in heard if one.startswith(("won", "lost"))]
+    won = [f"won {by}"] if status in ("approved", "denied") else []
+    assert sorted(people) == sorted(won + [f"lost to {lost_to}"] * (4 - len(won)))
+    runs = AuditEntry.objects.filter(subject=f"run {request.run_id}")
+    assert {row.actor for row in runs} == {"cyril", "admin"}
+    audit.verify(request.run_id)
+    for one in decisions:
+        decision = Decision(verdict=Verdict(one["verdict"]), by=one["by"], reason=one["reason"])
+        Gatekeeper().vouch(gate=request.gate, decision=decision)
+    return status
 
 
 def _check_one_decision(request: Request, winner: str) -> None:

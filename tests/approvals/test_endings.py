@@ -1,0 +1,337 @@
+"""What ends without a person's decision: time denies, cancelling closes, and both are told to whoever is late."""
+
+import json
+from datetime import datetime, timedelta, timezone
+from uuid import UUID
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from pytest_django import DjangoCaptureOnCommitCallbacks
+
+from approvals import actions, audit, clock, tokens
+from approvals.errors import AlreadyDecided, Cancelled, Expired
+from approvals.gatekeeper import Gatekeeper
+from approvals.models import AuditEntry, Request
+from approvals.permissions import ALL_SCOPES, Access, Scope
+from runtime.core.decisions import Decision, Verdict
+from runtime.models import Gate, Run, Signal
+from runtime.ports import Access as AccessPort
+from runtime.ports import Actor, Forbidden, NotConfirmed
+from runtime.ports import Gatekeeper as GatekeeperPort
+from tests.approvals import seeds
+
+pytestmark = pytest.mark.django_db
+
+keeper: GatekeeperPort = Gatekeeper()
+access: AccessPort = Access()
+
+
+def decide(request: Request, actor: Actor, verdict: str = "approve", digest: str = "") -> None:
+    actions.decide(
+        request=request.id,
+        verdict=verdict,
+        digest=digest or request.request_digest,
+        reason="",
+        actor=actor,
+    )
+
+
+def heard(request: Request) -> Decision:
+    body = json.loads(Signal.objects.get(run=request.run_id).body)
+    return Decision(verdict=Verdict(body["verdict"]), by=body["by"], reason=body["reason"])
+
+
+# Time
+
+
+def test_time_denies_and_says_so_to_run_request_and_audit(
+    hints: list[UUID], django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    due = seeds.moment(-1)
+    request = seeds.pending(expires_at=due)
+    with django_capture_on_commit_callbacks(execute=True):
+        keeper.expire(request.gate)
+
+    request.refresh_from_db()
+    assert (request.status, request.decided_by, request.statement) == ("expired", None, None)
+    assert request.reason == f"Nobody decided before {due:%Y-%m-%d %H:%M:%S} UTC."
+    assert Gate.objects.get(pk=request.gate).state == Gate.State.DECIDED
+    assert heard(request) == Decision(verdict=Verdict.EXPIRE, by="", reason=request.reason)
+    keeper.vouch(gate=request.gate, decision=heard(request))
+    entry = AuditEntry.objects.get(run=request.run_id, act="expired")
+    assert (entry.actor, entry.at) == (None, request.decided_at)
+    assert audit.verify(request.run_id) == 2
+    assert hints == [request.run_id]
+
+
+def test_time_decides_once_and_not_before_its_time(bea: Actor) -> None:
+    late, early, never = (
+        seeds.pending(expires_at=at) for at in (seeds.moment(-1), seeds.moment(60), None)
+    )
+    for request in (late, late, early, never):
+        keeper.expire(request.gate)
+    for request, status, count in (
+        (late, "expired", 2),
+        (early, "pending", 1),
+        (never, "pending", 1),
+    ):
+        request.refresh_from_db()
+        assert (request.status, audit.verify(request.run_id)) == (status, count)
+    decide(early, bea)
+    Request.objects.filter(pk=early.pk).update(expires_at=seeds.moment(-1))
+    keeper.expire(early.gate)
+    early.refresh_from_db()
+    assert early.status == "approved"
+
+
+def test_a_gate_that_closed_without_its_request_is_left_alone() -> None:
+    request = seeds.pending(expires_at=seeds.moment(-1))
+    Gate.objects.filter(pk=request.gate).update(state=Gate.State.DECIDED)
+    keeper.expire(request.gate)
+    request.refresh_from_db()
+    assert (request.status, audit.verify(request.run_id)) == ("pending", 1)
+    assert Run.objects.get(pk=request.run_id).mailbox == 0  # all of it was rolled back
+
+
+@pytest.mark.parametrize("written_down", [True, False])
+def test_whoever_decides_after_the_deadline_is_told_it(bea: Actor, written_down: bool) -> None:
+    due = seeds.moment(-1)
+    request = seeds.pending(expires_at=due)
+    if written_down:
+        keeper.expire(request.gate)
+    with pytest.raises(Expired) as caught:
+        decide(request, bea, "maybe", digest="sha256:other")  # before the values are looked at
+    assert (caught.value.status, caught.value.code) == (410, "expired")
+    assert caught.value.extra == {"expires_at": due.isoformat()}
+    assert f"{due:%Y-%m-%d %H:%M:%S}" in caught.value.detail
+    request.refresh_from_db()
+    assert request.status == "expired"  # what somebody was told is what is written
+    keeper.vouch(gate=request.gate, decision=heard(request))
+    assert audit.verify(request.run_id) == 2
+
+
+def test_rights_are_refused_before_the_deadline(admin: Actor) -> None:
+    request = seeds.pending(expires_at=seeds.moment(-1))
+    with pytest.raises(Forbidden):
+        decide(request, admin)
+    request.refresh_from_db()
+    assert request.status == "pending"
+
+
+def test_a_late_decision_on_a_gate_that_closed_by_itself_writes_nothing(bea: Actor) -> None:
+    request = seeds.pending(expires_at=seeds.moment(-1))
+    Gate.objects.filter(pk=request.gate).update(state=Gate.State.CLOSED)
+    with pytest.raises(AlreadyDecided):
+        decide(request, bea)
+    request.refresh_from_db()
+    assert (request.status, Run.objects.get(pk=request.run_id).mailbox) == ("pending", 0)
+
+
+def test_somebody_who_was_in_time_stays_the_winner(bea: Actor, ada: Actor) -> None:
+    request = seeds.pending(requester="cyril", expires_at=seeds.moment(60))
+    decide(request, bea)
+    Request.objects.filter(pk=request.pk).update(expires_at=seeds.moment(-1))
+    with pytest.raises(AlreadyDecided) as caught:
+        decide(request, ada)
+    assert caught.value.decided_by == "bea"
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "decision", "why"),
+    [
+        (-1, Decision(verdict=Verdict.EXPIRE, by="bea", reason="x"), "not the one of time"),
+        (-1, Decision(verdict=Verdict.EXPIRE, by="", reason="y"), "not the one of time"),
+        (-1, Decision(verdict=Verdict.EXPIRE, by="", reason="x", result=1), "not the one of time"),
+        (-1, Decision(verdict=Verdict.DENY, by="", reason="x"), "nobody signed"),
+        (60, Decision(verdict=Verdict.EXPIRE, by="", reason="x"), "has not expired"),
+        (None, Decision(verdict=Verdict.EXPIRE, by="", reason="x"), "has not expired"),
+    ],
+)
+def test_time_cannot_be_impersonated(
+    expires_at: float | None, decision: Decision, why: str
+) -> None:
+    at = None if expires_at is None else seeds.moment(expires_at)
+    request = seeds.pending(expires_at=at)
+    Request.objects.filter(pk=request.pk).update(
+        status="expired", decided_at=seeds.moment(0), reason="x"
+    )
+    with pytest.raises(NotConfirmed, match=why):
+        keeper.vouch(gate=request.gate, decision=decision)
+
+
+def test_a_request_that_is_not_expired_or_a_call_in_doubt_is_not_ended_by_time() -> None:
+    decision = Decision(verdict=Verdict.EXPIRE, by="", reason="x")
+    with pytest.raises(NotConfirmed, match="is pending"):
+        keeper.vouch(
+            gate=seeds.pending(expires_at=seeds.moment(-1)).gate,
+            decision=decision,
+        )
+    doubt = seeds.in_doubt(expires_at=seeds.moment(-1))
+    Request.objects.update(status="expired", decided_at=seeds.moment(0), reason="x")
+    with pytest.raises(NotConfirmed, match="in_doubt"):
+        keeper.vouch(gate=doubt.gate, decision=decision)
+
+
+def test_a_deadline_that_was_moved_is_found() -> None:
+    request = seeds.pending(expires_at=seeds.moment(600))
+    Request.objects.filter(pk=request.pk).update(
+        status="expired", expires_at=seeds.moment(-1), decided_at=seeds.moment(0), reason="x"
+    )
+    with pytest.raises(NotConfirmed, match="stored request"):
+        keeper.vouch(
+            gate=request.gate, decision=Decision(verdict=Verdict.EXPIRE, by="", reason="x")
+        )
+
+
+def test_the_zone_a_deadline_was_given_in_does_not_matter(bea: Actor) -> None:
+    east = timezone(timedelta(hours=5, minutes=30))
+    request = seeds.pending(expires_at=seeds.moment(60).astimezone(east))
+    decide(request, bea)
+    keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+def test_the_clock_is_the_moment_and_not_the_start_of_the_transaction() -> None:
+    with transaction.atomic():
+        moments = [clock.now() for _ in range(3)]
+    assert moments[0] < moments[1] < moments[2]
+    assert all(moment.utcoffset() == timedelta(0) for moment in moments)
+
+
+# Cancelling
+
+
+def close(
+    of: UUID, *requests: Request, actor: Actor | None = None, reason: str = "Not needed."
+) -> None:
+    with transaction.atomic():
+        keeper.close(run=of, gates=[one.gate for one in requests], actor=actor, reason=reason)
+
+
+def test_cancelling_closes_what_is_pending_and_is_audited_for_each_and_for_the_run(
+    ada: Actor, bea: Actor
+) -> None:
+    of = seeds.run()
+    first, second, third = seeds.opened(*(seeds.picture(of, call=f"c2.{n}") for n in range(3)))
+    decide(second, bea)
+    close(of, first, second, third, actor=ada)
+
+    for request, status, by in (
+        (first, "cancelled", "ada"),
+        (second, "approved", "bea"),
+        (third, "cancelled", "ada"),
+    ):
+        request.refresh_from_db()
+        assert (request.status, request.decided_by) == (status, by)
+    entries = AuditEntry.objects.filter(run=of, act="cancelled").order_by("seq")
+    assert [(entry.actor, entry.subject) for entry in entries] == [
+        ("ada", f"request {first.id}"),
+        ("ada", f"request {third.id}"),
+        ("ada", f"run {of}"),
+    ]
+    assert all(json.loads(entry.detail)["reason"] == "Not needed." for entry in entries)
+    assert audit.verify(of) == 3 + 1 + 3
+
+
+def test_a_run_that_waits_for_nobody_is_cancelled_in_one_row(ada: Actor) -> None:
+    of = seeds.run()
+    close(of, actor=ada)
+    [entry] = AuditEntry.objects.filter(run=of)
+    assert (entry.act, entry.actor, entry.subject) == ("cancelled", "ada", f"run {of}")
+
+
+def test_the_engine_closes_gates_in_nobodys_name() -> None:
+    request = seeds.pending()
+    close(request.run_id, request, reason="The run failed.")
+    request.refresh_from_db()
+    assert (request.status, request.decided_by) == ("cancelled", None)
+    assert request.reason == "The run failed."
+    assert audit.verify(request.run_id) == 2
+
+
+def test_only_gates_of_the_run_are_closed(ada: Actor) -> None:
+    request, other = seeds.pending(), seeds.pending()
+    close(request.run_id, request, other, actor=ada)
+    other.refresh_from_db()
+    assert other.status == "pending"
+
+
+@pytest.mark.parametrize("by_somebody", [True, False])
+def test_whoever_decides_what_was_cancelled_is_told_who_did(
+    ada: Actor, bea: Actor, by_somebody: bool
+) -> None:
+    request = seeds.pending(expires_at=seeds.moment(-1))  # the cancelling was first
+    close(request.run_id, request, actor=ada if by_somebody else None)
+    with pytest.raises(Cancelled) as caught:
+        decide(request, bea, "maybe")
+    assert (caught.value.status, caught.value.code) == (409, "cancelled")
+    assert caught.value.extra == {"cancelled_by": "ada" if by_somebody else None}
+
+
+def test_what_was_cancelled_neither_expires_nor_starts(ada: Actor) -> None:
+    request = seeds.pending(expires_at=seeds.moment(-1))
+    close(request.run_id, request, actor=ada)
+    keeper.expire(request.gate)
+    request.refresh_from_db()
+    assert request.status == "cancelled"
+    with pytest.raises(NotConfirmed, match="cancelled"):
+        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+    with pytest.raises(NotConfirmed):
+        keeper.vouch(gate=request.gate, decision=Decision(verdict=Verdict.APPROVE, by="ada"))
+
+
+@pytest.mark.parametrize("status", ["expired", "cancelled"])
+def test_what_nobody_decided_has_no_statement(status: str) -> None:
+    request = seeds.pending()
+    with pytest.raises(IntegrityError, match="request_decided_by_somebody"), transaction.atomic():
+        Request.objects.filter(pk=request.pk).update(
+            status=status, decided_at=datetime.now().astimezone(), reason="", statement="{}"
+        )
+
+
+@pytest.mark.parametrize("status", ["approved", "denied", "answered"])
+def test_what_somebody_decided_has_one(status: str) -> None:
+    request = seeds.pending()
+    with pytest.raises(IntegrityError, match="request_decided_by_somebody"), transaction.atomic():
+        Request.objects.filter(pk=request.pk).update(
+            status=status, decided_by="bea", decided_at=seeds.moment(0), reason=""
+        )
+
+
+# Who may cancel
+
+
+def test_requesters_cancel_their_own_runs_and_admins_any(
+    ada: Actor, bea: Actor, cyril: Actor, admin: Actor
+) -> None:
+    may = {
+        (actor.person, requester)
+        for actor in (ada, bea, cyril, admin)
+        for requester in ("ada", "cyril")
+        if access.may_cancel(actor, requester)
+    }
+    assert may == {("ada", "ada"), ("cyril", "cyril"), ("admin", "ada"), ("admin", "cyril")}
+
+
+@pytest.mark.parametrize(
+    ("scopes", "person", "expected"),
+    [
+        (ALL_SCOPES, "ada", True),
+        (ALL_SCOPES, "admin", True),
+        ({Scope.RUNS_CANCEL}, "ada", True),
+        (ALL_SCOPES - {Scope.RUNS_CANCEL}, "ada", False),
+        (ALL_SCOPES - {Scope.RUNS_CANCEL}, "admin", False),
+        (ALL_SCOPES - {Scope.ADMIN}, "admin", False),
+    ],
+)
+def test_a_token_cancels_as_far_as_its_scopes_go(
+    ada: Actor, admin: Actor, scopes: set[str], person: str, expected: bool
+) -> None:
+    owner = User.objects.get(username=person)
+    token = Actor(person=person, token=tokens.create(owner, scopes)[0].public_id)
+    assert access.may_cancel(token, "ada") is expected
+
+
+def test_somebody_who_was_disabled_cancels_nothing(ada: Actor) -> None:
+    User.objects.filter(username="ada").update(is_active=False)
+    assert not access.may_cancel(ada, "ada")

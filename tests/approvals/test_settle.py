@@ -1,0 +1,347 @@
+"""Calls in doubt: who may say what became of them, what a result must be, and every refusal in its order."""
+
+import json
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.contrib.auth.models import User
+from ninja.testing import TestClient
+
+from approvals import actions, audit, queries, tokens
+from approvals.api import router
+from approvals.errors import (
+    AlreadyDecided,
+    ApprovalError,
+    Cancelled,
+    Invalid,
+    NotFound,
+    TooEarly,
+)
+from approvals.models import AuditEntry, Request
+from approvals.permissions import ALL_SCOPES, Scope
+from approvals.queries import Approval
+from runtime.core.decisions import GateKind
+from runtime.models import Gate, Run, Signal
+from runtime.ports import Actor, Forbidden
+from tests.approvals import seeds
+
+pytestmark = pytest.mark.django_db
+
+RESULT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "username": {"type": "string"},
+        "roles": {"type": "array", "items": {"type": "integer", "maximum": 9}},
+    },
+    "required": ["username"],
+}
+RESULT = {"username": "new.hire", "roles": [3]}
+
+
+def settle(request: Request, actor: Actor, outcome: object = "give_up", **given: Any) -> Approval:
+    return actions.settle(
+        run=given.pop("run", request.run_id),
+        gate=given.pop("gate", request.gate),
+        outcome=outcome,
+        reason=given.pop("reason", "As seen in the directory."),
+        actor=actor,
+        **given,
+    )
+
+
+def bearer(actor: Actor, *scopes: str) -> Actor:
+    owner = User.objects.get(username=actor.person)
+    return Actor(person=actor.person, token=tokens.create(owner, scopes)[0].public_id)
+
+
+def untouched(request: Request) -> bool:
+    request.refresh_from_db()
+    return (
+        request.status == Request.Status.PENDING
+        and request.statement is None
+        and Gate.objects.get(pk=request.gate).state == Gate.State.OPEN
+        and not Signal.objects.filter(run=request.run_id).exists()
+        and AuditEntry.objects.filter(run=request.run_id).count() == 1
+    )
+
+
+# What settling does
+
+
+@pytest.mark.parametrize(
+    ("outcome", "given", "status"),
+    [
+        ("happened", {"result": RESULT}, "answered"),
+        ("run_again", {}, "approved"),
+        ("give_up", {}, "denied"),
+    ],
+)
+def test_settling_closes_the_gate_wakes_the_run_and_is_audited(
+    bea: Actor, hints: list[UUID], outcome: str, given: dict[str, Any], status: str
+) -> None:
+    request = seeds.in_doubt(result_schema=RESULT_SCHEMA, not_before=seeds.moment(-1))
+    answer = settle(request, bea, outcome, **given)
+
+    assert (answer.kind, answer.status, answer.decided_by) == ("in_doubt", status, "bea")
+    request.refresh_from_db()
+    assert (request.status, request.reason) == (status, "As seen in the directory.")
+    assert Gate.objects.get(pk=request.gate).state == Gate.State.DECIDED
+    assert Run.objects.get(pk=request.run_id).mailbox == 1
+    body = json.loads(Signal.objects.get(run=request.run_id).body)
+    assert (body["verdict"], body["by"], body["result"]) == (outcome, "bea", given.get("result"))
+    entry = AuditEntry.objects.get(run=request.run_id, act=status)
+    assert (entry.actor, entry.at) == ("bea", request.decided_at)
+    assert json.loads(entry.detail)["verdict"] == outcome
+    assert audit.verify(request.run_id) == 2
+
+
+def test_null_is_a_result(bea: Actor) -> None:
+    request = seeds.in_doubt()
+    assert settle(request, bea, "happened", result=None).status == "answered"
+
+
+def test_a_call_may_run_again_from_the_very_moment_on(bea: Actor) -> None:
+    request = seeds.in_doubt(not_before=seeds.moment(0))
+    assert settle(request, bea, "run_again").status == "approved"
+
+
+# 404, 403
+
+
+def test_who_may_not_read_cannot_tell_a_gate_from_none(cyril: Actor) -> None:
+    request = seeds.in_doubt()
+    for given in ({}, {"outcome": "maybe"}, {"outcome": "happened", "result": ...}):
+        with pytest.raises(NotFound):
+            settle(request, cyril, **given)
+    assert untouched(request)
+
+
+def test_a_gate_of_another_run_is_not_found(bea: Actor) -> None:
+    request, other = seeds.in_doubt(), seeds.in_doubt()
+    for given in ({"run": other.run_id}, {"gate": uuid4()}, {"run": uuid4()}):
+        with pytest.raises(NotFound):
+            settle(request, bea, **given)
+    assert untouched(request)
+
+
+@pytest.mark.parametrize("outcome", ["happened", "run_again", "give_up", "maybe"])
+def test_a_requester_who_reviews_says_nothing_about_their_own_call(
+    ada: Actor, outcome: str
+) -> None:
+    request = seeds.in_doubt(requester="ada", not_before=seeds.moment(60))
+    for actor in (ada, bearer(ada, *ALL_SCOPES)):
+        with pytest.raises(Forbidden) as caught:
+            settle(request, actor, outcome)
+        assert caught.value.code == "requester"
+    assert untouched(request)
+
+
+def test_an_admin_reads_but_does_not_settle(admin: Actor) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(Forbidden) as caught:
+        settle(request, admin)
+    assert caught.value.code == "not_eligible"
+
+
+def test_a_token_needs_the_scope_to_decide(bea: Actor) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(Forbidden) as caught:
+        settle(request, bearer(bea, *(ALL_SCOPES - {Scope.APPROVALS_DECIDE})))
+    assert caught.value.code == "scope"
+    assert untouched(request)
+
+
+# 409
+
+
+def test_a_second_settlement_names_the_winner(ada: Actor, bea: Actor) -> None:
+    request = seeds.in_doubt(requester="cyril")
+    settle(request, ada)
+    with pytest.raises(AlreadyDecided) as caught:
+        settle(request, bea, "maybe")
+    assert caught.value.extra == {"decided_by": "ada"}
+
+
+def test_running_again_waits_until_the_first_start_is_certainly_over(bea: Actor) -> None:
+    at = seeds.moment(60)
+    request = seeds.in_doubt(not_before=at)
+    with pytest.raises(TooEarly) as caught:
+        settle(request, bea, "run_again", reason=5)  # before the values are looked at
+    assert (caught.value.status, caught.value.code) == (409, "too_early")
+    assert caught.value.extra == {"not_before": at.isoformat()}
+    assert untouched(request)
+    assert settle(request, bea, "give_up").status == "denied"  # which needs no waiting
+
+
+# 422
+
+
+@pytest.mark.parametrize(
+    "outcome", ["approve", "deny", "expire", "", None, ["happened"], "Happened"]
+)
+def test_an_outcome_is_one_of_three(bea: Actor, outcome: object) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(Invalid) as caught:
+        settle(request, bea, outcome)
+    assert caught.value.field == "outcome"
+    assert untouched(request)
+
+
+def test_an_approval_is_not_settled_and_a_call_in_doubt_not_approved(bea: Actor) -> None:
+    waiting, doubt = seeds.pending(), seeds.in_doubt()
+    for outcome in ("approve", "give_up"):
+        with pytest.raises(Invalid) as caught:
+            settle(waiting, bea, outcome)
+        assert caught.value.field == "outcome"
+    for verdict in ("approve", "give_up", "happened"):
+        with pytest.raises(Invalid) as caught:
+            actions.decide(
+                request=doubt.id,
+                verdict=verdict,
+                digest=doubt.request_digest,
+                reason="x",
+                actor=bea,
+            )
+        assert caught.value.field == "verdict"
+    assert untouched(waiting)
+    assert untouched(doubt)
+
+
+@pytest.mark.parametrize("reason", [None, "", " \n"])
+def test_giving_up_needs_a_reason_and_the_others_do_not(bea: Actor, reason: object) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(Invalid) as caught:
+        settle(request, bea, "give_up", reason=reason)
+    assert caught.value.field == "reason"
+    assert untouched(request)
+    assert settle(request, bea, "run_again", reason=reason).reason == (reason or "")
+
+
+@pytest.mark.parametrize("outcome", ["run_again", "give_up"])
+def test_a_result_is_for_what_happened(bea: Actor, outcome: str) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(Invalid) as caught:
+        settle(request, bea, outcome, result={})
+    assert caught.value.field == "result"
+    assert untouched(request)
+
+
+def test_what_happened_has_a_result(bea: Actor) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(Invalid) as caught:
+        settle(request, bea, "happened")
+    assert (caught.value.field, str(caught.value)) == (
+        "result",
+        "is required if the call happened",
+    )
+    assert untouched(request)
+
+
+@pytest.mark.parametrize(
+    ("result", "field"),
+    [
+        ("text", "result"),
+        (None, "result"),
+        ({}, "result.username"),
+        ({"username": 5}, "result.username"),
+        ({"username": "new.hire", "roles": [3, 12]}, "result.roles.1"),
+        ({"username": "a\x00b"}, "result.username"),
+        ({"username": "\ud83d"}, "result.username"),
+        ({"username": "new.hire", "more": float("nan")}, "result.more"),
+        ({"username": "new.hire", "more": 2**53}, "result.more"),
+        ({"username": "x" * 64 * 1024}, "result"),
+    ],
+    ids=range(10),
+)
+def test_a_result_fits_what_the_tool_returns(bea: Actor, result: Any, field: str) -> None:
+    request = seeds.in_doubt(result_schema=RESULT_SCHEMA)
+    with pytest.raises(Invalid) as caught:
+        settle(request, bea, "happened", result=result)
+    assert caught.value.field == field
+    assert untouched(request)
+
+
+def test_a_result_has_at_most_64_kilobytes_of_json(bea: Actor) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(Invalid, match="65537 bytes"):
+        settle(request, bea, "happened", result="é" * 32_767 + "x")
+    assert settle(request, bea, "happened", result="é" * 32_767).status == "answered"
+
+
+def test_a_schema_fetches_nothing_from_elsewhere(bea: Actor) -> None:
+    request = seeds.in_doubt(result_schema={"$ref": "http://127.0.0.1:9/schema"})
+    with pytest.raises(Invalid) as caught:
+        settle(request, bea, "happened", result={})
+    assert caught.value.field == "result"
+    assert untouched(request)
+
+
+# The door
+
+
+@pytest.fixture(scope="module")
+def client() -> TestClient:
+    return TestClient(router)
+
+
+def path(request: Request) -> str:
+    return f"/runs/{request.run_id}/gates/{request.gate}/settle"
+
+
+def test_the_api_settles_and_answers_with_the_request(client: TestClient, bea: Actor) -> None:
+    request = seeds.in_doubt(result_schema=RESULT_SCHEMA)
+    body = {"outcome": "happened", "result": RESULT, "reason": "It is there."}
+    answer = client.post(path(request), json=body, auth=bea)
+    assert answer.status_code == 200
+    found = answer.json()
+    assert (found["gate"], found["kind"]) == (str(request.gate), "in_doubt")
+    assert (found["status"], found["decided_by"]) == ("answered", "bea")
+
+
+def test_the_api_tells_null_from_nothing(client: TestClient, bea: Actor) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(Invalid):
+        client.post(path(request), json={"outcome": "happened"}, auth=bea)
+    body = {"outcome": "happened", "result": None}
+    assert client.post(path(request), json=body, auth=bea).json()["status"] == "answered"
+
+
+@pytest.mark.parametrize("address", ["/runs/1/gates/2/settle", f"/runs/{uuid4()}/gates/x/settle"])
+def test_an_address_of_nothing_is_not_found(client: TestClient, bea: Actor, address: str) -> None:
+    with pytest.raises(NotFound):
+        client.post(address, json={}, auth=bea)
+
+
+def test_calls_in_doubt_are_listed_apart_and_read_alike(client: TestClient, bea: Actor) -> None:
+    waiting, doubt = seeds.pending(), seeds.in_doubt(not_before=seeds.moment(5))
+
+    def listed(query: str) -> list[str]:
+        return [item["id"] for item in client.get(f"/approvals{query}", auth=bea).json()["items"]]
+
+    assert listed("") == listed("?kind=approval") == [str(waiting.id)]
+    assert listed("?kind=in_doubt&status=pending") == [str(doubt.id)]
+    found = client.get(f"/approvals/{doubt.id}", auth=bea).json()
+    assert found["kind"] == "in_doubt"
+    assert found["not_before"]
+    with pytest.raises(Invalid) as caught:
+        client.get("/approvals?kind=limit", auth=bea)
+    assert caught.value.field == "kind"
+
+
+def test_the_inbox_is_of_one_kind(bea: Actor) -> None:
+    waiting, doubt = seeds.pending(), seeds.in_doubt()
+    approvals, doubts = queries.inbox(bea), queries.inbox(bea, kind=GateKind.IN_DOUBT)
+    assert ([one.id for one in approvals.items], approvals.for_you) == ([waiting.id], 1)
+    assert ([one.id for one in doubts.items], doubts.for_you) == ([doubt.id], 1)
+
+
+def test_every_refusal_has_what_a_door_needs() -> None:
+    at = seeds.moment(0)
+    refusals: list[ApprovalError] = [TooEarly(at), Cancelled("ada"), Cancelled(None)]
+    assert [(one.status, one.code) for one in refusals] == [
+        (409, "too_early"),
+        (409, "cancelled"),
+        (409, "cancelled"),
+    ]
+    assert "by ada" in refusals[1].detail

@@ -1,0 +1,356 @@
+"""Signed decisions: what is taken up is what the web signed, with a key that only the web has."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from pytest_django import Settings
+
+from approvals import actions, statements
+from approvals.gatekeeper import Gatekeeper
+from approvals.models import Request
+from approvals.policy import Group
+from runtime import keyring
+from runtime.core.decisions import Decision, Verdict
+from runtime.errors import KeyMissing
+from runtime.models import Gate, Signal
+from runtime.ports import Actor, ApprovalVoid, NotConfirmed
+from runtime.ports import Gatekeeper as GatekeeperPort
+from tests.approvals import seeds
+
+pytestmark = pytest.mark.django_db
+
+keeper: GatekeeperPort = Gatekeeper()
+
+
+@pytest.fixture(autouse=True)
+def keys(tmp_path: Path, settings: Settings) -> Iterator[Path]:
+    """A folder of keys of this test's own."""
+    settings.KEYS_DIR = tmp_path / "keys"
+    keyring._ring.cache_clear()
+    keyring.ensure(keyring.DECISIONS)
+    yield tmp_path / "keys"
+    keyring._ring.cache_clear()
+
+
+def decided(actor: Actor, verdict: Verdict = Verdict.APPROVE) -> Request:
+    request = seeds.pending()
+    actions.decide(
+        request=request.id,
+        verdict=verdict,
+        digest=request.request_digest,
+        reason="As agreed.",
+        actor=actor,
+    )
+    request.refresh_from_db()
+    return request
+
+
+def settled(actor: Actor, outcome: Verdict, **given: Any) -> Request:
+    request = seeds.in_doubt()
+    actions.settle(
+        run=request.run_id,
+        gate=request.gate,
+        outcome=outcome,
+        reason="As seen.",
+        actor=actor,
+        **given,
+    )
+    request.refresh_from_db()
+    return request
+
+
+def decision_of(request: Request, **changed: Any) -> Decision:
+    """The decision as the run hears it."""
+    body = json.loads(Signal.objects.get(run=request.run_id).body)
+    heard = Decision(
+        verdict=Verdict(body["verdict"]),
+        by=body["by"],
+        reason=body["reason"],
+        result=body.get("result"),
+    )
+    return replace(heard, **changed)
+
+
+def check(request: Request) -> None:
+    keeper.vouch(gate=request.gate, decision=decision_of(request))
+    keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+def refused(request: Request, decision: Decision | None = None) -> str:
+    with pytest.raises(NotConfirmed) as caught:
+        keeper.vouch(gate=request.gate, decision=decision or decision_of(request))
+    return str(caught.value)
+
+
+# What holds
+
+
+@pytest.mark.parametrize("verdict", [Verdict.APPROVE, Verdict.DENY])
+def test_what_was_decided_is_vouched_for(bea: Actor, verdict: Verdict) -> None:
+    request = decided(bea, verdict)
+    keeper.vouch(gate=request.gate, decision=decision_of(request))
+    said = statements.read(request)
+    assert (said.verdict, said.by, said.at) == (verdict, "bea", request.decided_at)
+    assert (said.digest, said.result) == (request.request_digest, None)
+
+
+@pytest.mark.parametrize(
+    "result", [None, {}, {"level": 3.0, "text": "é\u202e\U0001f642"}, [1, "2"]]
+)
+def test_a_reported_result_is_vouched_for(bea: Actor, result: Any) -> None:
+    request = settled(bea, Verdict.HAPPENED, result=result)
+    keeper.vouch(gate=request.gate, decision=decision_of(request, result=result))
+    other = {"level": 4}
+    assert "to take up" in refused(request, decision_of(request, result=other))
+
+
+def test_a_call_that_runs_again_is_confirmed_by_that_decision(bea: Actor) -> None:
+    check(settled(bea, Verdict.RUN_AGAIN))
+
+
+@pytest.mark.parametrize("outcome", [Verdict.HAPPENED, Verdict.GIVE_UP])
+def test_no_other_outcome_lets_a_call_run_again(bea: Actor, outcome: Verdict) -> None:
+    given: dict[str, Any] = {"result": {}} if outcome is Verdict.HAPPENED else {}
+    request = settled(bea, outcome, **given)
+    with pytest.raises(NotConfirmed):
+        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+# What does not
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"verdict": Verdict.DENY}, {"by": "ada"}, {"by": ""}, {"reason": ""}, {"reason": "As agreed"}],
+)
+def test_a_decision_that_is_not_the_signed_one_is_not_taken_up(
+    bea: Actor, changed: dict[str, Any]
+) -> None:
+    request = decided(bea)
+    assert "to take up" in refused(request, decision_of(request, **changed))
+
+
+def test_a_result_beside_a_decision_without_one_is_not_taken_up(bea: Actor) -> None:
+    request = settled(bea, Verdict.RUN_AGAIN)
+    assert refused(request, decision_of(request, result={"role": "root"}))
+
+
+def test_nobody_vouches_for_a_gate_that_nobody_was_asked_about(bea: Actor) -> None:
+    request = decided(bea)
+    with pytest.raises(NotConfirmed, match="nobody was asked"):
+        keeper.vouch(gate=uuid4(), decision=decision_of(request))
+
+
+def test_nobody_vouches_for_what_is_pending(bea: Actor) -> None:
+    request = seeds.pending()
+    assert refused(request, Decision(verdict=Verdict.APPROVE, by="bea")) == (
+        "nobody signed a decision"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("request", str(uuid4())),
+        ("digest", "sha256:other"),
+        ("verdict", "approve"),
+        ("by", "ada"),
+        ("reason", "Go ahead."),
+        ("result", "sha256:other"),
+        ("at", "2026-01-01T00:00:00+00:00"),
+        ("more", 1),
+    ],
+)
+def test_a_changed_statement_is_not_the_signed_one(bea: Actor, field: str, value: Any) -> None:
+    request = decided(bea, Verdict.DENY)
+    assert request.statement is not None
+    text = json.dumps({**json.loads(request.statement), field: value})
+    Request.objects.filter(pk=request.pk).update(statement=text)
+    assert "the statement is not the one" in refused(request)
+
+
+def test_every_byte_of_the_statement_counts(bea: Actor) -> None:
+    request = decided(bea)
+    assert request.statement is not None
+    text = request.statement
+    for place in range(len(text)):
+        other = chr(ord(text[place]) ^ 1)
+        request.statement = text[:place] + other + text[place + 1 :]
+        with pytest.raises(NotConfirmed):
+            statements.read(request)
+
+
+@pytest.mark.parametrize("changed", ["", "00", "zz", "00" * 64, None])
+def test_another_signature_signs_nothing(bea: Actor, changed: str | None) -> None:
+    request = decided(bea)
+    request.signature = changed
+    with pytest.raises(NotConfirmed):
+        statements.read(request)
+
+
+def test_a_statement_about_another_request_says_nothing_about_this_one(bea: Actor) -> None:
+    request, other = decided(bea), decided(bea)
+    Request.objects.filter(pk=request.pk).update(
+        statement=other.statement,
+        signature=other.signature,
+        key_id=other.key_id,
+        decided_at=other.decided_at,
+    )
+    assert "stored request" in refused(request)
+
+
+def test_a_denial_rewritten_as_an_approval_is_found_everywhere(bea: Actor) -> None:
+    request = decided(bea, Verdict.DENY)
+    Request.objects.filter(pk=request.pk).update(status=Request.Status.APPROVED)
+    assert "stored status" in refused(request, decision_of(request, verdict=Verdict.APPROVE))
+    with pytest.raises(NotConfirmed, match="stored status"):
+        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+def test_whoever_writes_every_table_but_has_no_key_decides_nothing() -> None:
+    request = seeds.pending()
+    forger = Request.objects.get(pk=request.pk)
+    at = seeds.moment(0)
+    forger.decided_by, forger.decided_at, forger.reason = "bea", at, ""
+    forger.status = Request.Status.APPROVED
+    decision = Decision(verdict=Verdict.APPROVE, by="bea")
+    forger.statement = statements._text(statements.make(forger, decision, at))
+    forger.signature, forger.key_id = "00" * 64, keyring.sign(keyring.DECISIONS, "x").key_id
+    forger.save()
+    Gate.objects.filter(pk=request.gate).update(state=Gate.State.DECIDED)
+    assert "the statement is not the one" in refused(request, decision)
+    with pytest.raises(NotConfirmed):
+        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+# Time, which the signed moment is held against
+
+
+def test_a_decision_that_was_signed_after_the_deadline_does_not_count(bea: Actor) -> None:
+    request = seeds.pending(expires_at=seeds.moment(-1))
+    sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
+    assert "had expired" in refused(request, Decision(verdict=Verdict.APPROVE, by="bea"))
+
+
+def test_running_again_too_early_does_not_count_even_if_it_was_signed(bea: Actor) -> None:
+    request = seeds.in_doubt(not_before=seeds.moment(60))
+    sign(request, Verdict.RUN_AGAIN, status=Request.Status.APPROVED)
+    assert "under way" in refused(request, Decision(verdict=Verdict.RUN_AGAIN, by="bea"))
+
+
+def test_a_verdict_of_the_other_kind_does_not_count_even_if_it_was_signed(bea: Actor) -> None:
+    request = seeds.in_doubt()
+    sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
+    assert "nobody can say" in refused(request, Decision(verdict=Verdict.APPROVE, by="bea"))
+
+
+def sign(request: Request, verdict: Verdict, *, status: Request.Status) -> None:
+    """What a web that forgot its checks would write."""
+    at = seeds.moment(0)
+    request.decided_by, request.decided_at, request.reason = "bea", at, ""
+    request.status = status
+    statements.sign(request, statements.make(request, Decision(verdict=verdict, by="bea"), at))
+    request.save()
+
+
+# Rights, at the moment the call starts
+
+
+def test_an_approval_of_somebody_who_was_disabled_since_is_void(bea: Actor) -> None:
+    request = decided(bea)
+    User.objects.filter(username="bea").update(is_active=False)
+    keeper.vouch(gate=request.gate, decision=decision_of(request))  # it was a decision
+    with pytest.raises(ApprovalVoid, match="bea approved it"):
+        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+def test_an_approval_of_somebody_who_left_the_reviewers_is_void(bea: Actor) -> None:
+    request = decided(bea)
+    User.objects.get(username="bea").groups.clear()
+    with pytest.raises(ApprovalVoid, match="risk"):
+        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+def test_an_approval_of_the_requester_is_void_even_if_it_was_signed() -> None:
+    request = seeds.pending(requester="bea")
+    seeds.person("bea", Group.REVIEWERS)
+    sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
+    with pytest.raises(ApprovalVoid, match="themselves"):
+        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+def test_a_forgery_is_no_approval_that_lost_its_rights(bea: Actor) -> None:
+    request = decided(bea)
+    User.objects.filter(username="bea").update(is_active=False)
+    Request.objects.filter(pk=request.pk).update(reason="Other.")
+    with pytest.raises(NotConfirmed):
+        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+# Keys
+
+
+def test_a_worker_without_the_private_key_checks_but_cannot_sign(
+    bea: Actor, keys: Path, tmp_path: Path, settings: Settings
+) -> None:
+    request, waiting = decided(bea), seeds.pending()
+    worker = tmp_path / "worker"
+    worker.mkdir()
+    shutil.copy(keys / "decisions.public", worker)
+    settings.KEYS_DIR = worker
+    keyring._ring.cache_clear()
+
+    check(request)
+    keyring.ensure(keyring.DECISIONS)  # its start makes no key of its own
+    assert [file.name for file in worker.iterdir()] == ["decisions.public"]
+    with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
+        actions.decide(
+            request=waiting.id,
+            verdict="approve",
+            digest=waiting.request_digest,
+            reason="",
+            actor=bea,
+        )
+    waiting.refresh_from_db()
+    assert waiting.status == Request.Status.PENDING
+    assert Gate.objects.get(pk=waiting.gate).state == Gate.State.OPEN
+
+
+def test_after_a_rotation_old_decisions_still_hold_and_new_ones_name_the_new_key(
+    bea: Actor, keys: Path
+) -> None:
+    before = decided(bea)
+    new = keyring.rotate(keyring.DECISIONS)
+    after = decided(bea)
+    assert (before.key_id != new, after.key_id) == (True, new)
+    check(before)
+    check(after)
+    assert str(before.key_id) not in (keys / "decisions.private").read_text()
+
+
+def test_the_key_of_a_statement_cannot_be_chosen(bea: Actor) -> None:
+    request = decided(bea)
+    new = keyring.rotate(keyring.DECISIONS)
+    Request.objects.filter(pk=request.pk).update(key_id=new)
+    assert "the statement is not the one" in refused(request)
+
+
+def test_a_key_that_is_not_in_the_ring_is_missing_and_nothing_worse(bea: Actor, keys: Path) -> None:
+    request = decided(bea)
+    ring = keys / "decisions.public"
+    known = ring.read_text()
+    ring.write_text(f"other:{'ab' * 32}\n")
+    keyring._ring.cache_clear()
+    for ask in (check, lambda one: keeper.confirm(gate=one.gate, action_digest=one.action_digest)):
+        with pytest.raises(KeyMissing, match=str(request.key_id)):
+            ask(request)
+    ring.write_text(known)  # it is brought in while the worker runs
+    check(request)
