@@ -22,7 +22,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from agents import secrets
-from agents.spec import AgentSpec, ToolSpec
+from agents.spec import AgentSpec
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
@@ -96,28 +96,17 @@ def from_provider(agent: AgentSpec, response: ModelResponse) -> ModelAnswer:
 
 
 def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...]:
-    """The calls in order. One whose id was there before, or whose sealed twin was, is proposed as a repetition.
-
-    Equal arguments that are not sealed are the engine's to find; sealed ones never look equal.
-    """
+    """The calls in order, whatever their ids: some providers give every call of a reply the same one."""
     proposals: list[Proposal] = []
-    seen: list[tuple[str, str, Any]] = []
+    seen: list[tuple[str, Any]] = []
     for part in _calls(response):
         tool, args = agent.tool(part.tool_name), _args(part)
-        twin = next(
-            (
-                index
-                for index, (call_id, name, other) in enumerate(seen)
-                if call_id == part.tool_call_id
-                or (_has_secrets(tool) and (name, other) == (part.tool_name, args))
-            ),
-            None,
-        )
-        seen.append((part.tool_call_id, part.tool_name, args))
-        if twin is not None:
-            args = {REPEATED: twin}
-        elif tool is not None:
-            args = secrets.seal_args(tool, args)
+        this = (part.tool_name, args)
+        if tool is not None and tool.secret_args:
+            # The engine finds calls that repeat each other, but sealed arguments never look equal.
+            twin = seen.index(this) if this in seen else None
+            args = secrets.seal_args(tool, args) if twin is None else {REPEATED: twin}
+        seen.append(this)
         proposals.append(Proposal(tool=part.tool_name, args=args))
     return tuple(proposals)
 
@@ -126,14 +115,10 @@ def _request(agent: AgentSpec, parts: list[Any]) -> ModelRequest:
     return ModelRequest(parts=parts, instructions=agent.instructions)
 
 
-def _has_secrets(tool: ToolSpec | None) -> bool:
-    return tool is not None and bool(tool.secret_args)
-
-
 def _sealed(agent: AgentSpec, part: Any) -> Any:
     """A call of a tool with secrets, all of its arguments sealed exactly as they came."""
     tool = agent.tool(part.tool_name) if isinstance(part, ToolCallPart) else None
-    if tool is None or not _has_secrets(tool):
+    if tool is None:
         return part
     return replace(part, args=secrets.seal_reply(tool, part.args))
 

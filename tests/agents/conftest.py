@@ -25,6 +25,8 @@ from scim2_server.utils import (
 
 from agents.registry import Registry, load
 from agents.sdk import ToolContext
+from runtime import dispatch
+from tests.agents.engine import Engine, engine_of
 
 RUN = UUID("0192f1c2-0000-7000-8000-000000000001")
 TOKEN = "let me in"
@@ -102,6 +104,16 @@ def sink(settings: Settings) -> Iterator[Sink]:
 @pytest.fixture(scope="session")
 def hr() -> Registry:
     return load(["agents.flows.hr"])
+
+
+@pytest.fixture
+def engine(
+    hr: Registry, transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Engine]:
+    """The HR agents on the real engine."""
+    monkeypatch.setattr(dispatch, "hint", lambda run: None)  # these tests advance by hand
+    with engine_of(hr) as one:
+        yield one
 
 
 def context(key: str = "run/0/c1.0", deadline: float = 5.0) -> ToolContext:

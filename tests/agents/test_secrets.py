@@ -1,0 +1,299 @@
+"""Secret arguments and results: sealed before the engine sees them, opened for the tool and the model only."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo
+from pytest_django import Settings
+
+from agents import secrets
+from agents.errors import DefinitionError, NotSealed
+from agents.gateway.scripted import Reply, Turn, call, say, script, together
+from agents.handlers import Handler
+from agents.registry import Registry
+from agents.sdk import ToolError, agent, tool
+from runtime import dispatch, keyring
+from runtime.core.decisions import Verdict
+from runtime.core.digest import require_json
+from runtime.errors import KeyMissing
+from runtime.models import Continuation, JournalEntry, Run
+from runtime.ports import CallRejected, ModelFault, ToolFault, ToolRequest, ToolResult, Unknown
+from tests.agents.engine import engine_of
+from tests.agents.frames import RUN, Frame
+
+CANARY = "canary-Tr0ub4dor&3"
+ANSWER = "canary-answer"
+
+
+class Task(BaseModel):
+    text: str
+
+
+heard: list[Any] = []
+
+
+@tool(
+    effect="idempotent",
+    approval=True,
+    secret_args=["password"],
+    secret_result=True,
+    sentence="Lock {door} with {password}",
+)
+def lock(door: str, password: str, how: str = "") -> dict[str, str]:
+    """Locks a door."""
+    heard.append(password)
+    match how:
+        case "told":
+            raise ToolError(f"the door does not take {password}")
+        case "raised":
+            raise ValueError(f"bad password {password!r}")
+        case _:
+            return {"code": ANSWER}
+
+
+@tool()
+def note(text: str) -> str:
+    """Takes a note."""
+    return text
+
+
+@script
+def locksmith(turn: Turn) -> Reply:
+    """Locks, uses the code it got to lock again, and says no word of it."""
+    locked = [result for result in turn.results if result.tool == "lock"]
+    if not locked:
+        return call("lock", door="front", password=CANARY)
+    if len(locked) == 1:
+        return call("lock", door="back", password=locked[0].content["code"])
+    return say("Both doors are locked.")
+
+
+def _registry(model: Any = locksmith) -> Registry:
+    smith = agent(
+        name="smith",
+        description="Locks.",
+        instructions="Lock.",
+        input=Task,
+        model=model,
+        tools=[lock, note],
+    )
+    return Registry(agents={"smith": smith})
+
+
+def _perform(args: Any, name: str = "lock") -> Any:
+    request = ToolRequest(
+        run=RUN,
+        frame="0",
+        call="c1.0",
+        attempt=1,
+        agent="smith",
+        tool=name,
+        args=args,
+        key=f"{RUN}/0/c1.0",
+        deadline=5.0,
+    )
+    return Handler(_registry()).perform(request)
+
+
+def _sealed(**args: Any) -> dict[str, Any]:
+    sealed: dict[str, Any] = secrets.seal_args(lock, {"door": "front", "password": CANARY, **args})
+    return sealed
+
+
+@pytest.fixture
+def keys(settings: Settings, tmp_path: Path) -> Path:
+    """A key folder of this test's own; the file of the purpose in it."""
+    settings.KEYS_DIR = tmp_path
+    keyring._ring.cache_clear()
+    return keyring.ensure(keyring.SECRETS)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_ring() -> Any:
+    yield
+    keyring._ring.cache_clear()
+
+
+def test_what_is_sealed_is_json_and_shows_its_key_and_nothing_else(keys: Path) -> None:
+    args = _sealed()
+    require_json(args)
+    assert args["door"] == "front"
+    (mark,) = args["password"]
+    key_id, _, token = args["password"][mark].partition(":")
+    assert (mark, key_id) == ("$secret", keys.read_text().partition(":")[0])
+    assert CANARY not in json.dumps(args)
+    assert token != _sealed()["password"][mark].partition(":")[2]
+    assert secrets.open_args(lock, args) == {"door": "front", "password": CANARY}
+
+
+def test_a_new_key_seals_and_the_old_one_still_opens(keys: Path) -> None:
+    before = _sealed()
+    keys.write_text(f"new:{'ab' * 32}\n{keys.read_text()}")
+    keyring._ring.cache_clear()
+    assert _sealed()["password"]["$secret"].startswith("new:")
+    assert secrets.open_args(lock, before)["password"] == CANARY
+
+
+@pytest.mark.parametrize("args", ['{"door": "front", "password": "x', [CANARY], CANARY, None])
+def test_what_is_no_object_is_sealed_whole(keys: Path, args: Any) -> None:
+    sealed = secrets.seal_args(lock, args)
+    assert secrets.is_sealed(sealed)
+    assert secrets.open_args(lock, sealed) == args
+
+
+def test_a_misspelt_argument_may_be_the_secret_and_is_sealed_too(keys: Path) -> None:
+    sealed = secrets.seal_args(lock, {"door": "front", "pasword": CANARY})
+    assert CANARY not in json.dumps(sealed)
+    with pytest.raises(CallRejected) as caught:
+        Handler(_registry()).describe(agent="smith", tool="lock", args=sealed)
+    assert "arguments.pasword: Extra inputs" in str(caught.value)
+
+
+def test_a_token_opens_only_where_it_belongs(keys: Path) -> None:
+    token = _sealed()["password"]
+    with pytest.raises(NotSealed):
+        secrets.open_result(lock, token)
+    with pytest.raises(NotSealed):
+        secrets.open_reply(lock, token)
+    changed = {"$secret": token["$secret"][:-6] + "AAAA=="}
+    with pytest.raises(NotSealed):
+        secrets.open_args(lock, {"password": changed})
+    # Of a tool without secrets it is what it looks like: an object with a strange key.
+    assert secrets.open_args(note, {"text": token}) == {"text": token}
+
+
+def test_a_token_that_the_model_proposes_is_a_value_like_any_other(keys: Path) -> None:
+    forged = _sealed()["password"]
+    sealed = secrets.seal_args(lock, {"door": "front", "password": forged})
+    assert secrets.open_args(lock, sealed)["password"] == forged
+    with pytest.raises(CallRejected, match=r"arguments\.password"):
+        Handler(_registry()).describe(agent="smith", tool="lock", args=sealed)
+
+
+def test_the_schema_is_checked_on_the_opened_value_and_the_sentence_hides_it(keys: Path) -> None:
+    facts = Handler(_registry()).describe(agent="smith", tool="lock", args=_sealed())
+    assert facts.sentence == "Lock front with ••••"
+    assert facts.schema["properties"]["password"]["type"] == "string"
+    assert facts.result_schema == {"type": "null"}  # nobody reports a secret
+    with pytest.raises(CallRejected, match=r"arguments\.password: Input should be a valid string"):
+        Handler(_registry()).describe(agent="smith", tool="lock", args=_sealed(password=7))
+
+
+def test_a_result_is_sealed_and_an_error_is_without_the_secret(
+    keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = _perform(_sealed())
+    assert isinstance(done, ToolResult)
+    assert secrets.is_sealed(done.value)
+    assert secrets.open_result(lock, done.value) == {"code": ANSWER}
+    assert heard[-1] == CANARY
+    assert _perform(_sealed(how="told")) == ToolFault(error="the door does not take ••••")
+    assert _perform(_sealed(how="raised")) == Unknown(error="ValueError: bad password '••••'")
+    assert "bad password" in caplog.text
+    assert CANARY not in caplog.text
+
+
+def test_a_missing_key_is_raised_when_describing_and_waited_for_when_performing(
+    keys: Path,
+) -> None:
+    args = _sealed()
+    keys.write_text(f"other:{'ab' * 32}\n")
+    keyring._ring.cache_clear()
+    with pytest.raises(KeyMissing):
+        Handler(_registry()).describe(agent="smith", tool="lock", args=args)
+    before = len(heard)
+    outcome = _perform(args)
+    assert isinstance(outcome, ToolFault)
+    assert (outcome.again, outcome.after) == (True, 60.0)
+    assert "is not in the ring" in outcome.error
+    assert len(heard) == before
+
+
+def test_a_model_call_waits_for_a_missing_key_too(keys: Path) -> None:
+    frame = Frame(Handler(_registry()), "smith", {"text": "go"})
+    frame.ask()
+    frame.settle(("denied", "no"))
+    keys.write_text(f"other:{'ab' * 32}\n")
+    keyring._ring.cache_clear()
+    outcome = frame.handler.perform(frame.request())
+    assert isinstance(outcome, ModelFault)
+    assert (outcome.again, outcome.after) == (True, 60.0)
+
+
+@pytest.mark.parametrize(
+    "args", [{"door": "a", "password": CANARY}, f'{{"door": "a",  "password": "{CANARY}"}}']
+)
+def test_a_reply_goes_back_with_its_arguments_exactly_as_they_came(keys: Path, args: Any) -> None:
+    seen: list[ModelMessage] = []
+    replies = [
+        ModelResponse(parts=[ToolCallPart(tool_name="lock", args=args, tool_call_id="p-1")]),
+        say("done"),
+    ]
+
+    def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        seen[:] = messages
+        return replies.pop(0)
+
+    frame = Frame(Handler(_registry(model)), "smith", {"text": "go"})
+    (proposal,) = frame.ask().calls
+    assert CANARY not in json.dumps([proposal.args, frame.messages])
+    frame.settle(("returned", secrets.seal_result(lock, {"code": ANSWER})))
+    frame.messages = json.loads(json.dumps(frame.messages))
+    frame.ask()
+    _, back, results = seen
+    assert isinstance(back, ModelResponse)
+    assert isinstance(back.parts[0], ToolCallPart)
+    assert back.parts[0].args == args
+    assert isinstance(results, ModelRequest)
+    (part,) = results.parts
+    assert isinstance(part, ToolReturnPart)
+    assert part.content == {"code": ANSWER}
+
+
+def test_equal_calls_with_secrets_are_found_before_they_are_sealed(keys: Path) -> None:
+    twice = [call("lock", door="a", password=CANARY) for _ in range(2)]
+    frame = Frame(Handler(_registry(lambda *_: together(*twice))), "smith", {"text": "go"})
+    first, second = frame.ask().calls
+    assert frame.handler.describe(agent="smith", tool="lock", args=first.args).gated
+    with pytest.raises(CallRejected, match="in the same reply already"):
+        frame.handler.describe(agent="smith", tool="lock", args=second.args)
+
+
+@pytest.mark.parametrize("names", [["nothing"], "door"])
+def test_only_arguments_can_be_secret(names: Any) -> None:
+    with pytest.raises(DefinitionError, match="names of its arguments"):
+        tool(secret_args=names)(lock.function)
+
+
+def test_no_secret_is_found_anywhere_on_the_engine(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dispatch, "hint", lambda run: None)
+    caplog.set_level(logging.DEBUG)
+    stored: list[str] = []
+    with engine_of(_registry()) as engine:
+        run = engine.begin("smith", {"text": "go"})
+        stored.append(Continuation.objects.get(run=run.id).body)
+        stored.append(repr(engine.pictures))
+        run = engine.decide(run, Verdict.APPROVE)
+        stored.append(Continuation.objects.get(run=run.id).body)
+        stored.append(repr(engine.pictures))
+        run = engine.decide(run, Verdict.APPROVE)
+    assert run.status == "completed"
+    assert heard[-2:] == [CANARY, ANSWER]  # the second password is the first result
+    stored += JournalEntry.objects.filter(run_id=run.id).values_list("body", flat=True)
+    stored += [repr(row) for row in Run.objects.filter(id=run.id).values()]
+    everything = "\n".join([*stored, caplog.text])
+    assert everything.count("$secret") >= 6
+    assert "canary" not in everything

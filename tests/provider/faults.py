@@ -1,0 +1,52 @@
+"""What a provider may do wrong, each once, and the replies that go with it."""
+
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+Message = dict[str, Any]
+
+
+class Fault(StrEnum):
+    """What happens to one request."""
+
+    RATE_LIMIT = "rate_limit"  # 429 with Retry-After
+    SERVER_ERROR = "server_error"  # 500
+    CUT = "cut"  # the connection ends in the middle of the body
+    TRICKLE = "trickle"  # a byte now and then, without end
+    MALFORMED_JSON = "malformed_json"  # 200, and half a document
+    UNKNOWN_TOOL = "unknown_tool"  # a call of a tool that nobody offered
+    DUPLICATE_CALLS = "duplicate_calls"  # every call twice, under the same id
+    ONE_ID = "one_id"  # every call of the reply under the same id
+    MALFORMED_ARGUMENTS = "malformed_arguments"  # arguments that end in the middle
+
+
+def _unknown_tool(message: Message) -> Message:
+    function = {"name": "delete_everything", "arguments": "{}"}
+    call = {"id": "call_unknown", "type": "function", "function": function}
+    return {**message, "content": None, "tool_calls": [call]}
+
+
+def _duplicate_calls(message: Message) -> Message:
+    return {**message, "tool_calls": [call for call in message["tool_calls"] for _ in range(2)]}
+
+
+def _one_id(message: Message) -> Message:
+    return {**message, "tool_calls": [{**call, "id": "call_0"} for call in message["tool_calls"]]}
+
+
+def _malformed_arguments(message: Message) -> Message:
+    broken = json.loads(json.dumps(message["tool_calls"]))
+    for call in broken:
+        call["function"]["arguments"] = call["function"]["arguments"][:-3]
+    return {**message, "tool_calls": broken}
+
+
+# Those that only change the reply. They wait for a reply that has calls.
+SPOILERS: dict[Fault, Callable[[Message], Message]] = {
+    Fault.UNKNOWN_TOOL: _unknown_tool,
+    Fault.DUPLICATE_CALLS: _duplicate_calls,
+    Fault.ONE_ID: _one_id,
+    Fault.MALFORMED_ARGUMENTS: _malformed_arguments,
+}

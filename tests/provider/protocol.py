@@ -1,0 +1,121 @@
+"""The chat-completions protocol as a strict provider takes it, to and from the types that scripts know.
+
+A call that could not be made is left out of what a script sees: it asks again, as a model would.
+"""
+
+import json
+import uuid
+from typing import Any
+
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+from agents.gateway.messages import DENIED, REFUSED
+
+
+class BadRequest(Exception):
+    """A provider would answer 400."""
+
+
+def instructions_of(body: dict[str, Any]) -> str:
+    system = [one["content"] for one in body["messages"] if one["role"] in ("system", "developer")]
+    if len(system) != 1:
+        raise BadRequest("there must be one system message")
+    return str(system[0])
+
+
+def conversation_of(body: dict[str, Any]) -> list[ModelMessage]:
+    """Raises BadRequest for what a strict provider chokes on."""
+    conversation: list[ModelMessage] = []
+    waiting: dict[str, str] = {}
+    for message in body["messages"]:
+        if waiting and message["role"] != "tool":
+            raise BadRequest(f"no result follows the calls {', '.join(waiting)}")
+        match message["role"]:
+            case "user":
+                conversation.append(ModelRequest(parts=[UserPromptPart(message["content"])]))
+            case "assistant":
+                waiting = _calls_of(message)
+                conversation.append(ModelResponse(parts=[]))
+            case "tool":
+                result = _result_of(message, waiting)
+                conversation += [ModelRequest(parts=[result])] if result else []
+    if waiting:
+        raise BadRequest(f"no result follows the calls {', '.join(waiting)}")
+    return conversation
+
+
+def message_of(reply: ModelResponse) -> dict[str, Any]:
+    calls = [
+        {
+            "id": f"call_{uuid.uuid4().hex}",
+            "type": "function",
+            "function": {"name": part.tool_name, "arguments": json.dumps(part.args)},
+        }
+        for part in reply.parts
+        if isinstance(part, ToolCallPart)
+    ]
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def completion_of(message: dict[str, Any], model: str) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": "chat.completion",
+        "created": 1_795_000_000,
+        "model": model,
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+    }
+
+
+def _calls_of(message: dict[str, Any]) -> dict[str, str]:
+    """The tool behind each id."""
+    calls: dict[str, str] = {}
+    for call in message.get("tool_calls") or []:
+        if call["id"] in calls:
+            raise BadRequest(f"the id {call['id']} is there twice")
+        if not isinstance(_parsed(call["function"]["arguments"]), dict):
+            raise BadRequest("the arguments of a call are no JSON object")
+        calls[call["id"]] = call["function"]["name"]
+    return calls
+
+
+def _result_of(message: dict[str, Any], waiting: dict[str, str]) -> ToolReturnPart | None:
+    call, text = message["tool_call_id"], message["content"]
+    if call not in waiting:
+        raise BadRequest(f"no call has the id {call}")
+    content = _parsed(text)
+    failed = isinstance(content, dict) and set(content) == {"error"}
+    denied = text.startswith(DENIED)
+    content = content["error"] if failed else content
+    tool = waiting.pop(call)
+    if failed and str(content).startswith(REFUSED):
+        return None
+    return ToolReturnPart(
+        tool_name=tool,
+        content=content,
+        tool_call_id=call,
+        outcome="failed" if failed else "denied" if denied else "success",
+    )
+
+
+def _parsed(text: str) -> Any:
+    """What the text is as JSON, or the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

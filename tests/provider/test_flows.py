@@ -1,0 +1,142 @@
+"""Every HR flow through the real client of a provider, which makes every mistake it can, once each."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from runtime import executor
+from runtime.core.decisions import Verdict
+from runtime.models import Run
+from tests.agents.conftest import Directory, Sink
+from tests.agents.engine import Engine, events_of
+from tests.agents.test_onboarding import NEWCOMER
+from tests.provider.faults import SPOILERS, Fault
+from tests.provider.server import Provider
+
+FLOWS = {"hr_onboarding": 1, "hr_onboarding_single": 1, "hr_access_bundle": 2}
+ROLE, APPLICATION = ["security-level-3"], ["application-intranet"]
+
+
+def _through(engine: Engine, agent: str) -> Run:
+    """A run whose every gate Bea approves."""
+    run = engine.begin(agent, NEWCOMER)
+    for tool in sorted(engine.tool_at(gate) for gate in engine.gates(run)):
+        run = engine.decide(run, Verdict.APPROVE, tool=tool)
+    return run
+
+
+def _require_once(run: Run, directory: Directory, sink: Sink) -> None:
+    """Everything that was to happen did, once, whatever the provider did in between."""
+    assert run.status == "completed", run.output
+    events = events_of(run)
+    started = Counter((e["frame"], e["call"]) for e in events if e["type"] == "ToolStarted")
+    assert set(started.values()) == {1}
+    lines = Counter(line.split()[0] for line in directory.requests)
+    (account,) = directory.accounts()
+    assert [role.value for role in account.roles] == ROLE
+    if run.agent == "hr_access_bundle":
+        assert [one.value for one in account.entitlements] == APPLICATION
+        assert (lines["POST"], lines["PATCH"], len(sink.mails)) == (1, 2, 0)
+    else:
+        assert (lines["POST"], lines["PATCH"], len(sink.mails)) == (1, 1, 1)
+    gates = [event for event in events if event["type"] == "GateOpened"]
+    assert len(gates) == FLOWS[run.agent]
+
+
+@pytest.mark.parametrize("agent", FLOWS)
+def test_a_flow_says_and_does_the_same_as_with_its_script(
+    engine: Engine, provider: Provider, directory: Directory, sink: Sink, agent: str
+) -> None:
+    run = _through(engine, agent)
+    _require_once(run, directory, sink)
+    said = json.loads(run.output or "")
+    assert "The account new.hire was made" in said
+    assert provider.bodies[0]["model"] == "loopback"
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("agent", FLOWS)
+def test_a_provider_may_fail_without_anything_happening_twice(
+    engine: Engine,
+    provider: Provider,
+    directory: Directory,
+    sink: Sink,
+    monkeypatch: pytest.MonkeyPatch,
+    agent: str,
+    fault: Fault,
+) -> None:
+    if fault is Fault.TRICKLE:
+        monkeypatch.setattr(executor, "MODEL_DEADLINE_SECONDS", 1.0)
+    provider.faults.append(fault)
+    run = _through(engine, agent)
+    _require_once(run, directory, sink)
+    assert provider.happened == [fault]
+    events = events_of(run)
+    if fault in SPOILERS:
+        assert not [event for event in events if event["type"] == "RetryScheduled"]
+    else:
+        (retry,) = [event for event in events if event["type"] == "RetryScheduled"]
+        assert (retry["call"], retry["cause"]) == (None, "error")
+
+
+@pytest.mark.parametrize("agent", FLOWS)
+def test_a_provider_may_make_every_mistake_in_one_run(
+    engine: Engine, provider: Provider, directory: Directory, sink: Sink, agent: str
+) -> None:
+    # Those after which the model asks again come first: the shortest flow has two turns with calls.
+    again = [Fault.RATE_LIMIT, Fault.UNKNOWN_TOOL, Fault.MALFORMED_ARGUMENTS]
+    provider.faults.extend([*again, Fault.DUPLICATE_CALLS, Fault.ONE_ID, Fault.CUT])
+    _require_once(_through(engine, agent), directory, sink)
+    assert not provider.faults
+
+
+@pytest.mark.parametrize(
+    ("fault", "complaint"),
+    [
+        (Fault.UNKNOWN_TOOL, "there is no tool named delete_everything"),
+        (Fault.DUPLICATE_CALLS, "repeats c1.0"),
+        (Fault.MALFORMED_ARGUMENTS, "the arguments are not a JSON object"),
+    ],
+)
+def test_a_call_that_cannot_be_made_is_an_error_result_and_no_gate(
+    engine: Engine,
+    provider: Provider,
+    directory: Directory,
+    sink: Sink,
+    fault: Fault,
+    complaint: str,
+) -> None:
+    provider.faults.append(fault)
+    run = engine.begin("hr_access_bundle", NEWCOMER)
+    (refused,) = [event for event in events_of(run) if event["type"] == "CallRefused"]
+    assert complaint in refused["reason"]
+    told = [one for one in provider.bodies[1]["messages"] if one["role"] == "tool"]
+    assert complaint in told[-1]["content"]
+    assert len(engine.gates(run)) == 2
+
+
+def test_calls_under_one_id_are_told_apart_on_the_way_back(
+    engine: Engine, provider: Provider, directory: Directory, sink: Sink
+) -> None:
+    provider.faults.append(Fault.ONE_ID)
+    run = engine.begin("hr_access_bundle", NEWCOMER)
+    provider.faults.append(Fault.ONE_ID)  # never comes: no more calls
+    run = engine.decide(run, Verdict.DENY, "no ticket", tool="set_privileges")
+    run = engine.decide(run, Verdict.APPROVE)
+    said = json.loads(run.output or "")
+    assert "Security level 3 was denied: no ticket." in said
+    assert "Access to intranet was granted." in said
+
+
+def test_a_wrong_key_ends_the_run_at_once_and_is_never_quoted(
+    engine: Engine, provider: Provider, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.OPENAI_API_KEY = "sk-canary-1234567890"
+    run = engine.begin("hr_onboarding_single", NEWCOMER)
+    assert run.status == "failed"
+    text = json.dumps(events_of(run))
+    assert "the key for openai:loopback was refused (status 401)" in text
+    assert "canary" not in text + caplog.text
+    assert provider.bodies == []
