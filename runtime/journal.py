@@ -111,9 +111,8 @@ def _fold(now: Continuation, sealed: Sealed) -> Continuation:
 
 def _verified(connection: Connection, run: UUID) -> Iterator[Sealed]:
     """Every entry, from the first on, as long as each follows the one before."""
-    count, previous = 0, ""
-    for sealed in _all(connection, run):
-        count += 1
+    previous = ""
+    for count, sealed in enumerate(_all(connection, run), start=1):
         if sealed.position != count:
             raise Tampered(f"journal entry {count} is missing")
         parts = (str(run), str(count), previous, sealed.body)

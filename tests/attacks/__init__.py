@@ -1,0 +1,1 @@
+"""Whoever can write to the database tries to have something done that nobody approved."""

@@ -1,0 +1,96 @@
+"""The office of the desk's tests, its worker advanced by hand, and a thief who takes runs away from it."""
+
+from collections.abc import Iterator
+from uuid import UUID, uuid4
+
+import pytest
+
+from approvals.actions import decide
+from approvals.models import Request
+from runtime import database, dispatch
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.models import Continuation, JournalEntry, Run
+from runtime.ports import Actor, ToolRequest, ToolResult
+from tests.cast import Cast
+from tests.desk.office import Office
+from tests.fakes.ports import FakeTool
+
+BEA = Actor(person="bea")
+
+
+class Target(Office):
+    """Runs with a gated call, stored states to tamper with, and what came of it."""
+
+    def decide(self, run: UUID, verdict: Verdict = Verdict.APPROVE, reason: str = "") -> Request:
+        """As Bea, of what was asked first; no worker has looked at the run since."""
+        asked = Request.objects.filter(run=run, status="pending").earliest("created_at", "id")
+        decide(
+            request=asked.id,
+            verdict=verdict,
+            digest=asked.request_digest,
+            reason=reason,
+            actor=BEA,
+        )
+        return Request.objects.get(id=asked.id)
+
+    def abandoned(self) -> UUID:
+        """An approved run whose worker was replaced in the middle: it has entries after its continuation."""
+        self.effects.tools["send_welcome_mail"] = FakeTool(
+            effect=EffectClass.IDEMPOTENT, body=_robbed
+        )
+        run = self.start()
+        self.decide(run)
+        self.advance(run)
+        self.effects.tools["send_welcome_mail"] = FakeTool(effect=EffectClass.IDEMPOTENT)
+        with database.own() as own:
+            own.execute(
+                "UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now()"
+                " WHERE id = %s",
+                (run,),
+            )
+        assert Run.objects.get(id=run).position > Continuation.objects.get(run=run).position
+        return run
+
+    def started(self, run: UUID, tool: str = "set_privileges") -> int:
+        """How often the tool was started for this run."""
+        return sum(call.run == run and call.tool == tool for call in self.effects.calls)
+
+    def touch(self, table: str, run: UUID, change: str, *values: object) -> None:
+        """UPDATE what is stored of a run, as nobody here does."""
+        column = "id" if table == "runtime_run" else "run_id"
+        with database.own() as own:
+            own.execute(f"UPDATE {table} SET {change} WHERE {column} = %s", (*values, run))  # type: ignore[arg-type]
+
+    def assert_parked(self, run: UUID, reason: str) -> None:
+        """Advancing it starts nothing, writes nothing, and parks it with this reason."""
+        before = (len(self.effects.calls), len(self.effects.models), _entries(run))
+        after = self.advance(run)
+        assert after.status == "quarantined", after.status
+        assert reason in (after.reason or ""), after.reason
+        assert (after.due_at, after.owner) == (None, None)
+        assert (len(self.effects.calls), len(self.effects.models), _entries(run)) == before
+        Run.objects.filter(id=run).update(due_at="2000-01-01T00:00:00Z")
+        assert self.advance(run).status == "quarantined"  # also if somebody hints at it
+        assert (len(self.effects.calls), len(self.effects.models), _entries(run)) == before
+
+
+@pytest.fixture
+def target(transactional_db: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
+    monkeypatch.setattr(dispatch, "hint", lambda run: None)
+    target = Target()
+    yield target
+    target.close()
+
+
+def _entries(run: UUID) -> int:
+    return JournalEntry.objects.filter(run_id=run).count()
+
+
+def _robbed(request: ToolRequest) -> ToolResult:
+    """Another worker took the run while the tool was under way."""
+    with database.own() as own:
+        own.execute(
+            "UPDATE runtime_run SET epoch = epoch + 1, owner = %s WHERE id = %s",
+            (uuid4(), request.run),
+        )
+    return ToolResult(value={"sent": True})

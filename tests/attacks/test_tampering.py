@@ -1,0 +1,233 @@
+"""What is stored of a suspended run is changed behind the engine's back: nothing of it is acted on."""
+
+import logging
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from runtime import continuations, database, journal
+from runtime.errors import Tampered
+from runtime.models import Continuation, JournalEntry, Run
+from tests.attacks.conftest import Target
+
+CONTINUATION = "runtime_continuation"
+RUN = "runtime_run"
+
+
+def test_an_untouched_run_goes_on(target: Target) -> None:
+    run = target.start()
+    target.decide(run)
+    assert target.advance(run).status == "completed"
+    assert target.started(run) == 1
+    assert target.advance(target.abandoned()).status == "completed"
+
+
+# Continuations
+
+
+def test_every_byte_of_a_continuation_counts(target: Target) -> None:
+    run = target.start()
+    target.decide(run)
+    body = Continuation.objects.get(run=run).body
+    accepted = [at for at in range(len(body)) if _loads(run, _flipped(body, at))]
+    assert len(body) > 1000
+    assert accepted == []
+    assert _loads(run, body)
+
+
+def test_every_digit_of_its_mac_counts(target: Target) -> None:
+    run = target.start()
+    stored = Continuation.objects.get(run=run)
+    accepted = [
+        at for at in range(len(stored.mac)) if _loads(run, stored.body, _flipped(stored.mac, at))
+    ]
+    assert accepted == []
+
+
+def test_a_worker_parks_a_run_with_a_flipped_byte(
+    target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = target.start()
+    target.decide(run)
+    body = Continuation.objects.get(run=run).body
+    for at in range(0, len(body), len(body) // 10):
+        target.touch(CONTINUATION, run, "body = %s", _flipped(body, at))
+        caplog.clear()
+        target.assert_parked(run, "the continuation does not verify")
+        alarms = [one for one in caplog.records if one.levelno == logging.CRITICAL]
+        assert [str(run) in one.getMessage() for one in alarms] == [True]
+        target.touch(RUN, run, "status = 'suspended', reason = NULL, due_at = now()")
+    target.touch(CONTINUATION, run, "body = %s", body)
+    assert target.advance(run).status == "completed"
+
+
+def test_swapped_continuations_park_both_runs(target: Target) -> None:
+    one, other = target.start(), target.start()
+    for run in (one, other):
+        target.decide(run)
+    first, second = _kept(one), _kept(other)
+    _put(one, second)
+    _put(other, first)
+    for run in (one, other):
+        target.assert_parked(run, "the continuation does not verify")
+
+
+def test_an_older_continuation_does_not_take_the_place_of_the_last(target: Target) -> None:
+    target.ask_twice()
+    run = target.start()
+    older = _kept(run)
+    target.decide(run)
+    assert target.advance(run).status == "suspended"
+    assert _kept(run)["position"] > older["position"]
+    _put(run, older)
+    target.decide(run)
+    target.assert_parked(run, "the last one was of")
+
+
+def test_an_older_continuation_with_its_row_put_back_leaves_entries_behind(target: Target) -> None:
+    target.ask_twice()
+    run = target.start()
+    older = _kept(run)
+    row = Run.objects.values("position", "head", "base").get(id=run)
+    target.decide(run)
+    assert target.advance(run).status == "suspended"
+    _put(run, older)
+    Run.objects.filter(id=run).update(**row)
+    target.decide(run)
+    target.assert_parked(run, "the journal ends at entry")
+
+
+def test_a_continuation_that_is_gone_parks_the_run(target: Target) -> None:
+    run = target.start()
+    target.decide(run)
+    Continuation.objects.filter(run=run).delete()
+    target.assert_parked(run, "the continuation is missing")
+
+
+# The journal, before the continuation and after it
+
+
+@pytest.mark.parametrize("place", [1, 2, -1], ids=["first", "second", "last"])
+@pytest.mark.parametrize("kind", ["suspended", "abandoned"])
+def test_an_edited_entry_parks_the_run(target: Target, kind: str, place: int) -> None:
+    run = _run(target, kind)
+    position = _positions(run)[place - 1 if place > 0 else place]
+    entry = JournalEntry.objects.get(run_id=run, position=position)
+    _set_entry(run, position, body=entry.body.replace('"schema":1', '"schema": 1'))
+    target.assert_parked(run, f"journal entry {position} does not verify")
+
+
+@pytest.mark.parametrize("kind", ["suspended", "abandoned"])
+def test_a_dropped_entry_parks_the_run(target: Target, kind: str) -> None:
+    for where in (0, 1, -1):
+        run = _run(target, kind)
+        position = _positions(run)[where]
+        JournalEntry.objects.filter(run_id=run, position=position).delete()
+        what = "the journal ends" if where == -1 else f"journal entry {position} is missing"
+        target.assert_parked(run, what)
+
+
+@pytest.mark.parametrize("kind", ["suspended", "abandoned"])
+def test_an_inserted_entry_parks_the_run(target: Target, kind: str) -> None:
+    run = _run(target, kind)
+    last = _positions(run)[-1]
+    _copy(run, last, run, last + 1)
+    target.assert_parked(run, f"journal entry {last + 1} does not verify")
+
+
+def test_an_entry_of_another_run_parks_the_run(target: Target) -> None:
+    one, other = target.abandoned(), target.abandoned()
+    last = _positions(one)[-1]
+    JournalEntry.objects.filter(run_id=one, position=last).delete()
+    _copy(other, last, one, last)
+    target.assert_parked(one, f"journal entry {last} does not verify")
+
+
+@pytest.mark.parametrize("kind", ["suspended", "abandoned"])
+def test_swapped_entries_park_the_run(target: Target, kind: str) -> None:
+    run = _run(target, kind)
+    *_, one, other = _positions(run)
+    for position, place in ((one, -1), (other, one), (-1, other)):
+        JournalEntry.objects.filter(run_id=run, position=position).update(position=place)
+    target.assert_parked(run, f"journal entry {one} does not verify")
+
+
+@pytest.mark.parametrize(
+    "change", ["position = position - 1", "position = position + 1", "head = repeat('0', 64)"]
+)
+def test_a_changed_end_parks_the_run(target: Target, change: str) -> None:
+    run = target.start()
+    target.decide(run)
+    target.touch(RUN, run, change)
+    target.assert_parked(run, "")
+
+
+def test_parking_is_for_the_run_alone(target: Target) -> None:
+    parked, other = target.start(), target.start()
+    for run in (parked, other):
+        target.decide(run)
+    target.touch(CONTINUATION, parked, "mac = repeat('0', 64)")
+    target.assert_parked(parked, "the continuation does not verify")
+    assert target.advance(other).status == "completed"
+
+
+def _run(target: Target, kind: str) -> UUID:
+    """An approved run that nobody has resumed, or one whose worker was replaced in the middle."""
+    if kind == "abandoned":
+        return target.abandoned()
+    run = target.start()
+    target.decide(run)
+    return run
+
+
+def _flipped(text: str, at: int) -> str:
+    return text[:at] + chr(ord(text[at]) ^ 1) + text[at + 1 :]
+
+
+def _loads(run: UUID, body: str, mac: str | None = None) -> bool:
+    """Whether a worker would go on from this, with the row really holding it; rolled back."""
+    row = Run.objects.get(id=run)
+    with database.own() as own, own.transaction(force_rollback=True):
+        own.execute(
+            "UPDATE runtime_continuation SET body = %s, mac = coalesce(%s, mac) WHERE run_id = %s",
+            (body, mac, run),
+        )
+        try:
+            base = continuations.load(own, run, row.base)
+            journal.replay(own, base, position=row.position, head=row.head)
+        except Tampered:
+            return False
+    return True
+
+
+def _kept(run: UUID) -> dict[str, Any]:
+    return dict(Continuation.objects.values("position", "body", "mac", "key_id").get(run=run))
+
+
+def _put(run: UUID, values: dict[str, Any]) -> None:
+    Continuation.objects.filter(run=run).update(**values)
+
+
+def _positions(run: UUID) -> list[int]:
+    found = JournalEntry.objects.filter(run_id=run).order_by("position")
+    return list(found.values_list("position", flat=True))
+
+
+def _set_entry(run: UUID, position: int, **values: Any) -> None:
+    assert JournalEntry.objects.filter(run_id=run, position=position).update(**values) == 1
+
+
+def _copy(source: UUID, position: int, run: UUID, place: int) -> None:
+    with database.own() as own:
+        own.execute(
+            """
+            INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id)
+            SELECT %s, %s, body, mac, key_id, commit_id FROM runtime_journalentry
+            WHERE run_id = %s AND position = %s
+            """,
+            (run, place, source, position),
+        )
+        own.execute(
+            "UPDATE runtime_run SET position = greatest(position, %s) WHERE id = %s", (place, run)
+        )
