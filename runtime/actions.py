@@ -9,9 +9,10 @@ from uuid import UUID
 from django.db import transaction
 
 from runtime import engine, ports, queries
+from runtime.core.continuation import RunStatus
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
-from runtime.errors import NoSuchRun
+from runtime.errors import NoSuchRun, RunEnded
 from runtime.ports import Actor, Forbidden, InvalidInput
 
 MAX_REASON = 2_000
@@ -20,14 +21,19 @@ MAX_REASON = 2_000
 def cancel(*, run: UUID, reason: object, actor: Actor) -> queries.RunDetail:
     """End a run: nothing new starts, and what is under way is waited for.
 
-    `reason` comes just as it came through the door. Raises, in this order: NoSuchRun; Forbidden
-    (`not_eligible`); InvalidInput naming `reason`; RunEnded with the run's status.
+    Whoever asks for what is asked for already changes nothing. `reason` comes just as it came through
+    the door. Raises, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming
+    `reason`; RunEnded with the run's status, also for one that is quarantined.
     """
     found = readable(run, actor)
     if not ports.access().may_cancel(actor, found.requester):
         raise Forbidden("not_eligible", f"{actor.person} may not cancel runs of {found.requester}.")
-    with transaction.atomic():
-        engine.cancel(run=run, actor=actor, reason=_checked(reason))
+    reason = _checked(reason)
+    if found.status == RunStatus.QUARANTINED:  # nobody could write its end into its journal
+        raise RunEnded(found.status)
+    if found.status != RunStatus.CANCELLING and not queries.cancel_asked(run):
+        with transaction.atomic():
+            engine.cancel(run=run, actor=actor, reason=reason)
     return readable(run, actor)
 
 

@@ -43,7 +43,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "progress": queries.progress(run),
         "is_admin": access.reads_continuations(actor),
         "cancel_asked": not found.ended and queries.cancel_asked(run),
-        "may_cancel": not found.ended and access.may_cancel(actor, found.requester),
+        "may_cancel": _can_end(found) and access.may_cancel(actor, found.requester),
     }
     return render(request, "run.html", context)
 
@@ -66,8 +66,15 @@ def cancel(request: HttpRequest, run: UUID) -> HttpResponse:
     except InvalidInput as exc:
         return _cancel_page(request, _readable(run, actor), exc, reason, status=422)
     except RunEnded:
+        if _ended_by(actor, run):  # the second of two clicks arrives where the first one led
+            return redirect("run", run=run)
         return _cancel_page(request, _readable(run, actor), reason=reason, status=409)
     return redirect("run", run=run)
+
+
+def _ended_by(actor: Actor, run: UUID) -> bool:
+    ending = queries.progress(run).ending
+    return ending is not None and ending.by == actor.person
 
 
 def _cancel_page(
@@ -89,9 +96,14 @@ def _cancel_page(
         "problem": problem,
         "reason": reason,
         "max_reason": actions.MAX_REASON,
+        "can_end": _can_end(shown),
         "late": status == 409,
     }
     return render(request, "cancel.html", context, status=status)
+
+
+def _can_end(shown: queries.RunDetail) -> bool:
+    return not shown.ended and shown.status != RunStatus.QUARANTINED
 
 
 def _readable(run: UUID, actor: Actor) -> queries.RunDetail:

@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from approvals import actions, permissions, queries
+from approvals import actions, clock, permissions, queries
 from approvals.errors import (
     AlreadyDecided,
     Cancelled,
@@ -51,6 +51,7 @@ def page(
     """`outcome` is the form that was sent, `problem` what was wrong with it."""
     context = {
         **picture(shown, problem),
+        "ready": shown.not_before is None or shown.not_before <= clock.now(),
         "outcome": outcome,
         "reason": typed(request, "reason"),
         "result": typed(request, "result"),

@@ -5,9 +5,8 @@ from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils import timezone
 
-from approvals import actions, queries, statements
+from approvals import actions, clock, queries, statements
 from approvals.errors import AlreadyDecided, ApprovalError, Cancelled, Expired, NotFound
 from approvals.views.arguments import arguments
 from runtime import queries as runs
@@ -100,5 +99,6 @@ def status_of(problem: Forbidden | ApprovalError | None) -> int:
 
 def _status(shown: queries.Approval) -> str:
     """Time decides at its moment, also while nobody has written that down."""
-    due = shown.expires_at is not None and shown.expires_at <= timezone.now()
-    return "expired" if shown.status == "pending" and due else shown.status
+    if shown.status != "pending" or shown.expires_at is None:
+        return shown.status
+    return "expired" if shown.expires_at <= clock.now() else "pending"

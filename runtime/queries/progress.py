@@ -20,6 +20,16 @@ from runtime.models import JournalEntry
 from runtime.queries.secrets import masked
 from runtime.queries.tree import CallView, Ending, FrameView, Kind, Message, Progress, Retry
 
+_TO_COME = frozenset(
+    {
+        CallState.PROPOSED,
+        CallState.ADMITTED,
+        CallState.GATED,
+        CallState.RETRYING,
+        CallState.DELEGATED,
+    }
+)
+
 
 def progress(run: UUID) -> Progress:
     """Fold the whole journal of a run. The caller has checked that the run may be read."""
@@ -45,6 +55,7 @@ class _Call:
     attempt: int = 0
     started_at: datetime | None = None
     until: datetime | None = None
+    lost: bool = False
     result: Any = None
     child: str | None = None
 
@@ -197,6 +208,7 @@ class _Fold:
             case e.ToolFailed():
                 self._fault(frame, call, CallState.FAILED, event.error)
             case e.OutcomeUnknown():
+                call.lost = True
                 self._fault(frame, call, CallState.UNKNOWN, event.error)
             case e.RetryScheduled():
                 call.state, call.note, call.until = CallState.RETRYING, event.error, event.until
@@ -259,9 +271,14 @@ class _Fold:
         )
 
     def _root_ended(self, outcome: str) -> None:
+        """What was still to come does not come any more."""
         for frame in self.frames.values():
+            frame.retry = None
             if frame.parent is None:
                 frame.outcome = outcome
+            for call in frame.calls.values():
+                if call.state in _TO_COME:
+                    call.state, call.until = CallState.CLOSED, None
 
     def _caller(self, frame: _Frame) -> _Call | None:
         """The call that `frame` works on; None for a root and for one whose place makes no sense."""
@@ -299,6 +316,7 @@ class _Fold:
             attempt=call.attempt,
             started_at=call.started_at,
             until=call.until,
+            lost=call.lost,
             result=masked(call.result),
             child=self._frame_view(child) if child else None,
         )

@@ -32,7 +32,7 @@ _WORDS = {
     CallState.RETURNED: "done",
     CallState.FAILED: "failed",
     CallState.UNKNOWN: "in doubt: it was started and nobody knows what became of it",
-    CallState.CLOSED: "never started: the run was ended first",
+    CallState.CLOSED: "not started: the run was ended first",
 }
 
 _DECIDED: dict[Verdict, str] = {
@@ -74,7 +74,8 @@ class CallView:
     """One call. `note` is the reason or error that goes with its state; `child` works on it.
 
     `verdict` is the last decision about it and `decided_by` who took it, empty for time itself;
-    `attempt` and `started_at` are those of its last start, `until` is when it is tried again.
+    `attempt` and `started_at` are those of its last start, `until` is when it is tried again;
+    `lost` says that nobody knows what became of it, or knew before somebody settled that.
     """
 
     id: str
@@ -90,6 +91,7 @@ class CallView:
     attempt: int
     started_at: datetime | None
     until: datetime | None
+    lost: bool
     result: Any
     child: "FrameView | None"
 
@@ -100,8 +102,12 @@ class CallView:
                 return "approved, about to start"
             case CallState.DENIED, Verdict.EXPIRE:
                 return "expired, never started"
-            case CallState.CLOSED, _ if self.attempt:
+            case CallState.CLOSED, _ if self.child:
+                return "ended with the run"
+            case CallState.CLOSED, _ if self.lost:
                 return "in doubt for good: the run was ended before anybody said what became of it"
+            case CallState.CLOSED, _ if self.attempt:
+                return "not tried again: the run was ended first"
             case CallState.RETRYING, _ if self.until:
                 return "tries again at"
             case _:

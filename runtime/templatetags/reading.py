@@ -97,12 +97,6 @@ def ahead(moment: datetime) -> str:
     return f"in {words}" if words else "in less than a minute" if seconds > 0 else "now"
 
 
-@register.filter
-def is_past(moment: datetime | None) -> bool:
-    """Whether it has come; what has no moment need not wait for it."""
-    return moment is None or moment <= timezone.now()
-
-
 @register.simple_tag
 def when(moment: datetime | None) -> str:
     """A `<time>` element with date, time and zone; nothing for None."""

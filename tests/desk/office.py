@@ -53,6 +53,12 @@ TOOLS = {
     "set_privileges": FakeTool(effect=EffectClass.IDEMPOTENT, gated=True),
     "send_welcome_mail": FakeTool(),
 }
+MAIL_RESULT = {"message_id": "m-1"}
+MAIL_RESULT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"message_id": {"type": "string"}},
+    "required": ["message_id"],
+}
 LOST = FakeTool(body=lambda request: Unknown(error="the connection was cut"))
 
 
@@ -60,6 +66,7 @@ class OfficeEffects(FakeEffects):
     """The fake handler with what a page shows: declared steps, a schema, a risk and a sentence."""
 
     steps: tuple[str, ...] | None = ("Create the account", "Set its privileges")
+    result_schema: dict[str, Any] | None = MAIL_RESULT_SCHEMA
 
     def agent(self, name: str) -> AgentFacts:
         plan = self.steps if name == "account_agent" else None
@@ -67,6 +74,10 @@ class OfficeEffects(FakeEffects):
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
         facts = super().describe(agent=agent, tool=tool, args=args)
+        if tool == "send_welcome_mail":
+            return replace(
+                facts, result_schema=self.result_schema, schema_digest=sha256_of(facts.schema)
+            )
         if tool != "set_privileges":
             return facts
         sentence = f"Set the privileges of {args.get('username')} to {args.get('security_level')}"

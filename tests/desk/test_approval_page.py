@@ -120,5 +120,5 @@ def test_reads_a_fixed_number_of_rows_however_long_the_run_is(
     suspended: UUID,
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
-    with django_assert_max_num_queries(8):
+    with django_assert_max_num_queries(10):
         _page(bea, office.request(suspended))

@@ -1,0 +1,202 @@
+"""Ending a run, over the API and on its page."""
+
+from uuid import UUID, uuid4
+
+import pytest
+from django.test import Client
+
+from approvals.models import AuditEntry, Request
+from runtime.core.continuation import RunStatus
+from runtime.models import Gate, Run, Signal
+from runtime.ports import ModelFault
+from tests.cast import Cast
+from tests.desk.caller import Caller
+from tests.desk.office import Office
+
+WHY = {"reason": "New Hire does not come."}
+
+
+def test_a_cancelled_run_ends_and_asks_nobody_any_more(
+    ada_api: Caller, office: Office, suspended: UUID
+) -> None:
+    answer = ada_api.post(f"/runs/{suspended}/cancel", WHY)
+    assert answer.status_code == 200
+    assert (answer.json()["id"], answer.json()["gates"]) == (str(suspended), [])
+    assert office.advance(suspended).status == RunStatus.CANCELLED
+    run = ada_api.get(f"/runs/{suspended}").json()
+    assert (run["status"], run["reason"]) == ("cancelled", WHY["reason"])
+    assert "set_privileges" not in [call.tool for call in office.effects.calls]
+
+
+def test_a_run_that_is_not_there_or_not_to_be_read_is_not_found(
+    cyril_api: Caller, suspended: UUID
+) -> None:
+    for run in (suspended, uuid4()):
+        answer = cyril_api.post(f"/runs/{run}/cancel", {"reason": 7})
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_cancelling_takes_the_scope(narrow_api: Caller, suspended: UUID) -> None:
+    answer = narrow_api.post(f"/runs/{suspended}/cancel", WHY)
+    assert (answer.status_code, answer.json()["code"]) == (403, "scope")
+
+
+def test_a_reviewer_may_not_cancel_what_others_started(bea_api: Caller, suspended: UUID) -> None:
+    answer = bea_api.post(f"/runs/{suspended}/cancel", {})
+    assert (answer.status_code, answer.json()["code"]) == (403, "not_eligible")
+    assert Gate.objects.get().state == Gate.State.OPEN
+
+
+def test_an_admin_may(admin_api: Caller, suspended: UUID) -> None:
+    assert admin_api.post(f"/runs/{suspended}/cancel", WHY).status_code == 200
+
+
+@pytest.mark.parametrize("reason", [None, 7, "", "  \n", "x" * 2001, "nul\x00", "\ud800", ["no"]])
+def test_a_reason_is_required(ada_api: Caller, suspended: UUID, reason: object) -> None:
+    answer = ada_api.post(f"/runs/{suspended}/cancel", {"reason": reason})
+    assert (answer.status_code, answer.json()["field"]) == (422, "reason")
+    assert Gate.objects.get().state == Gate.State.OPEN
+
+
+def test_no_reason_at_all_is_no_reason(ada_api: Caller, suspended: UUID) -> None:
+    answer = ada_api.post(f"/runs/{suspended}/cancel", {})
+    assert (answer.status_code, answer.json()["field"]) == (422, "reason")
+
+
+def test_a_run_that_is_over_cannot_be_cancelled(
+    ada_api: Caller, office: Office, suspended: UUID
+) -> None:
+    office.approve(suspended)
+    answer = ada_api.post(f"/runs/{suspended}/cancel", WHY)
+    assert (answer.status_code, answer.json()["code"]) == (409, "run_ended")
+    assert answer.json()["status"] == "completed"
+
+
+def test_a_quarantined_run_cannot_be_cancelled(
+    ada: Client, ada_api: Caller, suspended: UUID
+) -> None:
+    Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
+    answer = ada_api.post(f"/runs/{suspended}/cancel", WHY)
+    assert (answer.status_code, answer.json()["status"]) == (409, "quarantined")
+    assert "Cancel…" not in ada.get(f"/runs/{suspended}/").content.decode()
+    answer = ada.post(f"/runs/{suspended}/cancel/", WHY)
+    assert answer.status_code == 409
+    assert "cannot be verified" in answer.content.decode()
+
+
+def test_cancelling_twice_is_cancelling_once(ada_api: Caller, suspended: UUID) -> None:
+    for _ in range(2):
+        assert ada_api.post(f"/runs/{suspended}/cancel", WHY).status_code == 200
+    assert Signal.objects.filter(run=suspended, kind="cancel").count() == 1
+    assert AuditEntry.objects.filter(run=suspended, subject=f"run {suspended}").count() == 1
+
+
+# The page
+
+
+def test_the_page_says_what_has_happened_and_what_will_not(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    page = ada.get(f"/runs/{suspended}/cancel/").content.decode()
+    kept, never = page.index("will not be undone"), page.index("What will not happen any more")
+    assert kept < page.index("<bdi>create_account</bdi>") < never
+    assert page.index("<bdi>set_privileges</bdi>") > never
+    assert Gate.objects.get().state == Gate.State.OPEN
+
+
+def test_the_page_says_that_nothing_has_happened_yet(ada: Client, office: Office) -> None:
+    office.effects.agents["hr_onboarding"] = office.effects.agents["account_agent"]
+    del office.effects.tools["create_account"]
+    page = ada.get(f"/runs/{office.start()}/cancel/").content.decode()
+    assert "no action of this run has changed anything" in page
+
+
+def test_a_call_in_doubt_is_named_before_the_end(ada: Client, office: Office) -> None:
+    page = ada.get(f"/runs/{office.in_doubt()}/cancel/").content.decode()
+    assert "in doubt: it was started and nobody knows" in page
+    assert "stays in doubt" in page
+
+
+def test_cancelling_on_the_page_leads_back_to_the_run(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    answer = ada.post(f"/runs/{suspended}/cancel/", {"reason": "Not\r\nneeded."})
+    assert (answer.status_code, answer["Location"]) == (302, f"/runs/{suspended}/")
+    page = ada.get(answer["Location"]).content.decode()
+    assert "Being cancelled" in page
+    assert "Cancel…" not in page
+    office.advance(suspended)
+    page = ada.get(answer["Location"]).content.decode()
+    assert "Cancelled by <bdi>ada</bdi>" in page
+    assert "Not\nneeded." in page
+    assert "not started: the run was ended first" in page
+
+
+def test_two_clicks_lead_to_the_same_place(ada: Client, office: Office, suspended: UUID) -> None:
+    ada.post(f"/runs/{suspended}/cancel/", WHY)
+    office.advance(suspended)
+    answer = ada.post(f"/runs/{suspended}/cancel/", WHY)
+    assert (answer.status_code, answer["Location"]) == (302, f"/runs/{suspended}/")
+
+
+def test_the_page_refuses_an_empty_reason(ada: Client, suspended: UUID) -> None:
+    answer = ada.post(f"/runs/{suspended}/cancel/", {"reason": " "})
+    assert answer.status_code == 422
+    assert "Not cancelled: the reason is required" in answer.content.decode()
+
+
+def test_the_page_says_that_the_run_was_over_first(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    office.approve(suspended)
+    assert "This run is over" in ada.get(f"/runs/{suspended}/cancel/").content.decode()
+    answer = ada.post(f"/runs/{suspended}/cancel/", WHY)
+    assert answer.status_code == 409
+    page = answer.content.decode()
+    assert "the run was over first" in page
+    assert WHY["reason"] in page
+
+
+def test_the_page_is_for_those_who_may(
+    bea: Client, cyril: Client, admin: Client, suspended: UUID
+) -> None:
+    path = f"/runs/{suspended}/cancel/"
+    assert cyril.get(path).status_code == 404
+    assert cyril.post(path, WHY).status_code == 404
+    assert "You may not cancel this run" in bea.get(path).content.decode()
+    assert path not in bea.get(f"/runs/{suspended}/").content.decode()
+    assert bea.post(path, WHY).status_code == 403
+    assert path in admin.get(f"/runs/{suspended}/").content.decode()
+    assert Gate.objects.get().state == Gate.State.OPEN
+
+
+def test_a_form_from_elsewhere_cancels_nothing(cast: Cast, suspended: UUID) -> None:
+    stranger = Client(enforce_csrf_checks=True)
+    stranger.force_login(cast.ada)
+    assert stranger.post(f"/runs/{suspended}/cancel/", WHY).status_code == 403
+    assert Gate.objects.get().state == Gate.State.OPEN
+
+
+def test_an_approval_of_a_cancelled_run_says_who_ended_it(
+    ada: Client, bea: Client, office: Office, suspended: UUID
+) -> None:
+    ada.post(f"/runs/{suspended}/cancel/", WHY)
+    request = office.request(suspended)
+    page = bea.get(f"/a/{request.id}/").content.decode()
+    assert "Cancelled by <bdi>ada</bdi>" in page
+    assert WHY["reason"] in page
+    assert "/approve/" not in page
+    answer = bea.post(
+        f"/a/{request.id}/deny/", {"digest": request.request_digest, "reason": "my own words"}
+    )
+    assert answer.status_code == 409
+    page = answer.content.decode()
+    assert "The run was ended first" in page
+    assert "my own words" in page
+    assert Request.objects.get(id=request.id).status == "cancelled"
+
+
+def test_a_failed_run_is_over_too(ada_api: Caller, office: Office) -> None:
+    office.effects.agents["hr_onboarding"] = lambda request: ModelFault(error="gone")
+    answer = ada_api.post(f"/runs/{office.start()}/cancel", WHY)
+    assert (answer.status_code, answer.json()["status"]) == (409, "failed")

@@ -1,0 +1,259 @@
+"""The page of a call in doubt, and the three ways to settle it."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+from django.utils import timezone
+
+from approvals import clock
+from approvals.models import Request
+from runtime.core.continuation import RunStatus
+from runtime.ports import ToolResult
+from tests.cast import Cast
+from tests.desk.office import LOST, MAIL_RESULT, Office
+from tests.fakes.ports import FakeTool
+
+HOSTILE = "<script>alert(1)</script>\u202ebea"
+
+
+@pytest.fixture
+def doubt(office: Office) -> UUID:
+    """Ada's run, whose welcome mail may have gone out or not."""
+    return office.in_doubt()
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database's clock when nothing of the first start can be under way any more."""
+    at = timezone.now() + timedelta(hours=1)
+    monkeypatch.setattr(clock, "now", lambda: at)
+
+
+def _page(client: Client, request: Request) -> str:
+    answer = client.get(f"/a/{request.id}/")
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def _send(client: Client, request: Request, outcome: str, **form: str) -> HttpResponse:
+    return client.post(f"/a/{request.id}/settle/{outcome}/", form)  # type: ignore[return-value]
+
+
+def _heard(office: Office) -> Any:
+    """What hr_onboarding's model was told last."""
+    told = [request for request in office.effects.models if request.agent == "hr_onboarding"][-1]
+    return told.messages[-1]["results"][0]
+
+
+def test_shows_what_was_started_and_what_went_wrong(
+    bea: Client, office: Office, doubt: UUID
+) -> None:
+    page = _page(bea, office.doubt(doubt))
+    assert "What was started" in page
+    assert "<bdi>send_welcome_mail</bdi></b> was started <time" in page
+    assert "the connection was cut" in page
+    assert "<bdi>username</bdi>" in page
+    assert "the call is never repeated on its own" in page
+    assert page.index("What was started") < page.index("What became of it?")
+
+
+def test_offers_three_ways_and_shows_what_the_tool_returns(
+    bea: Client, office: Office, doubt: UUID
+) -> None:
+    page = _page(bea, office.doubt(doubt))
+    for way in ("happened", "run-again", "give-up"):
+        assert f"/settle/{way}/" in page
+    assert "The tool returns JSON of this schema" in page
+    assert "message_id" in page
+
+
+def test_a_tool_that_does_not_say_what_it_returns(bea: Client, office: Office) -> None:
+    office.effects.result_schema = None
+    page = _page(bea, office.doubt(office.in_doubt()))
+    assert "any JSON value will do" in page
+
+
+def test_running_again_has_to_wait(bea: Client, office: Office, doubt: UUID) -> None:
+    request = office.doubt(doubt)
+    page = _page(bea, request)
+    assert "disabled" in page
+    assert "Possible from <time" in page
+    answer = _send(bea, request, "run-again")
+    assert answer.status_code == 409
+    assert "The first start may still be under way" in answer.content.decode()
+    assert office.doubt(doubt).status == "pending"
+
+
+def test_running_again_starts_it_once_more(
+    bea: Client, office: Office, doubt: UUID, later: None
+) -> None:
+    request = office.doubt(doubt)
+    assert "disabled" not in _page(bea, request)
+    office.effects.tools["send_welcome_mail"] = FakeTool(
+        body=lambda request: ToolResult(value=MAIL_RESULT)
+    )
+    answer = _send(bea, request, "run-again", reason="No mail in the log.")
+    assert answer.status_code == 302
+    page = _page(bea, request)
+    assert "To be run again, approved by <bdi>bea</bdi>" in page
+    assert "No mail in the log." in page
+    assert office.advance(doubt).status == RunStatus.COMPLETED
+    assert [call.tool for call in office.effects.calls].count("send_welcome_mail") == 2
+    assert "Where it stands now: done" in _page(bea, request)
+
+
+def test_what_happened_is_reported_and_marked_as_a_persons_word(
+    bea: Client, ada: Client, office: Office, doubt: UUID
+) -> None:
+    request = office.doubt(doubt)
+    answer = _send(bea, request, "happened", result='{"message_id": "m-17"}', reason="In the log.")
+    assert (answer.status_code, answer["Location"]) == (302, f"/a/{request.id}/")
+    assert "It happened, as reported by <bdi>bea</bdi>" in _page(bea, request)
+    assert office.advance(doubt).status == RunStatus.COMPLETED
+    heard = _heard(office)
+    assert (heard["content"], heard["reported_by"]) == ({"message_id": "m-17"}, "bea")
+    assert "m-17" in _page(bea, request)
+    page = ada.get(f"/runs/{doubt}/").content.decode()
+    assert "done · reported by <bdi>bea</bdi>" in page
+    assert "Result, reported by <bdi>bea</bdi>" in page
+    assert "<bdi>send_welcome_mail</bdi>, reported by <bdi>bea</bdi>" in page
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ("", "result is required"),
+        ("sent", "result is not JSON (line 1)"),
+        ("[" * 100_000, "result is not JSON"),
+        ('{"message_id": 7}', "result.message_id must be of type string"),
+        ("{}", "result.message_id is missing"),
+        ("NaN", "result not a finite number"),
+    ],
+)
+def test_a_result_that_cannot_be_one_is_refused_and_kept_in_the_form(
+    bea: Client, office: Office, doubt: UUID, result: str, said: str
+) -> None:
+    answer = _send(bea, office.doubt(doubt), "happened", result=result, reason="I looked.")
+    assert answer.status_code == 422
+    page = answer.content.decode()
+    assert said in page
+    assert "I looked." in page
+    assert (result or "result") in page.replace("&quot;", '"')
+    assert office.doubt(doubt).status == "pending"
+
+
+def test_giving_up_tells_the_agent_the_reason(bea: Client, office: Office, doubt: UUID) -> None:
+    request = office.doubt(doubt)
+    assert _send(bea, request, "give-up", reason=" ").status_code == 422
+    assert _send(bea, request, "give-up", reason="Nobody\r\nknows.").status_code == 302
+    assert "Given up by <bdi>bea</bdi>" in _page(bea, request)
+    office.advance(doubt)
+    assert "Nobody\nknows." in str(_heard(office)["content"])
+    page = bea.get(f"/runs/{doubt}/").content.decode()
+    assert "failed · given up by <bdi>bea</bdi>" in page
+
+
+def test_two_clicks_settle_once(bea: Client, office: Office, doubt: UUID) -> None:
+    request = office.doubt(doubt)
+    for _ in range(2):
+        answer = _send(bea, request, "give-up", reason="Nobody knows.")
+        assert (answer.status_code, answer["Location"]) == (302, f"/a/{request.id}/")
+
+
+def test_whoever_comes_second_keeps_what_they_wrote(
+    bea: Client, ada: Client, office: Office
+) -> None:
+    office.effects.tools["send_welcome_mail"] = LOST
+    run = office.start(requester="admin")
+    office.approve(run)
+    request = office.doubt(run)
+    _send(bea, request, "give-up", reason="Nobody knows.")
+    answer = _send(ada, request, "happened", result='{"message_id": "x"}', reason="I know.")
+    assert answer.status_code == 409
+    page = answer.content.decode()
+    assert "<bdi>bea</bdi> was first" in page
+    assert "I know." in page
+    assert "message_id" in page
+
+
+def test_the_requester_hears_why_she_may_not(ada: Client, office: Office, doubt: UUID) -> None:
+    request = office.doubt(doubt)
+    page = _page(ada, request)
+    assert "You may read this, but not settle it" in page
+    assert "/settle/" not in page
+    for outcome in ("happened", "run-again", "give-up"):
+        answer = _send(ada, request, outcome, result="not json", reason="x")
+        assert answer.status_code == 403
+        assert "Nobody decides on a run that they started" in answer.content.decode()
+    assert office.doubt(doubt).status == "pending"
+
+
+def test_is_not_there_for_somebody_without_rights(
+    cyril: Client, office: Office, doubt: UUID
+) -> None:
+    request = office.doubt(doubt)
+    assert cyril.get(f"/a/{request.id}/").status_code == 404
+    for outcome in ("happened", "run-again", "give-up"):
+        assert _send(cyril, request, outcome, result="x", reason="x").status_code == 404
+
+
+def test_a_get_never_settles_and_neither_does_a_form_from_elsewhere(
+    bea: Client, office: Office, doubt: UUID, cast: Cast
+) -> None:
+    request = office.doubt(doubt)
+    stranger = Client(enforce_csrf_checks=True)
+    stranger.force_login(cast.bea)
+    for outcome in ("happened", "run-again", "give-up"):
+        assert bea.get(f"/a/{request.id}/settle/{outcome}/").status_code == 405
+        assert _send(stranger, request, outcome, reason="x").status_code == 403
+    assert office.doubt(doubt).status == "pending"
+
+
+def test_a_doubt_is_not_approved_and_an_approval_not_settled(
+    bea: Client, office: Office, doubt: UUID, suspended: UUID
+) -> None:
+    request = office.doubt(doubt)
+    answer = bea.post(f"/a/{request.id}/approve/", {"digest": request.request_digest})
+    assert answer.status_code == 422
+    assert _send(bea, office.request(suspended), "give-up", reason="x").status_code == 422
+    assert office.doubt(doubt).status == "pending"
+    assert office.request(suspended).status == "pending"
+
+
+def test_hostile_words_are_text(bea: Client, office: Office, doubt: UUID) -> None:
+    request = office.doubt(doubt)
+    answer = _send(bea, request, "happened", result=HOSTILE, reason=HOSTILE)
+    assert "<script" not in answer.content.decode()
+    _send(bea, request, "give-up", reason=HOSTILE)
+    page = _page(bea, request)
+    assert "<script" not in page
+    assert "\u202e" not in page
+
+
+def test_a_doubt_of_a_cancelled_run_stays_one(
+    ada: Client, bea: Client, office: Office, doubt: UUID
+) -> None:
+    ada.post(f"/runs/{doubt}/cancel/", {"reason": "Enough."})
+    page = _page(bea, office.doubt(doubt))
+    assert "The run was cancelled by <bdi>ada</bdi>" in page
+    assert "it may have happened" in page
+    assert "/settle/" not in page
+    assert office.advance(doubt).status == RunStatus.CANCELLED
+    page = bea.get(f"/runs/{doubt}/").content.decode()
+    assert "in doubt for good" in page
+
+
+def test_the_run_leads_to_the_page(ada: Client, office: Office, doubt: UUID) -> None:
+    page = ada.get(f"/runs/{doubt}/").content.decode()
+    assert f"/a/{office.doubt(doubt).id}/" in page
+    assert "Settle what became of it" in page
+
+
+def test_a_settled_doubt_is_taken_up_in_a_moment(bea: Client, office: Office, doubt: UUID) -> None:
+    _send(bea, office.doubt(doubt), "give-up", reason="Nobody knows.")
+    page = bea.get(f"/runs/{doubt}/").content.decode()
+    assert "is settled, and the run takes that up in a moment" in page

@@ -1,0 +1,89 @@
+"""What time decides: how much is left, what expired looks like, and being too late."""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+from django.utils import timezone
+
+from approvals import clock
+from approvals.gatekeeper import Gatekeeper
+from tests.desk.caller import Caller
+from tests.desk.office import Office
+
+
+@pytest.fixture
+def overdue(suspended: UUID, monkeypatch: pytest.MonkeyPatch) -> UUID:
+    """A run whose approval nobody decided in time, which nobody has written down yet."""
+    at = timezone.now() + timedelta(days=8)
+    monkeypatch.setattr(clock, "now", lambda: at)
+    return suspended
+
+
+@pytest.fixture
+def expired(office: Office, overdue: UUID) -> UUID:
+    """The same, when the engine has noticed."""
+    Gatekeeper().expire(office.request(overdue).gate)
+    return overdue
+
+
+def _deny(client: Client, office: Office, run: UUID) -> HttpResponse:
+    request = office.request(run)
+    form = {"digest": request.request_digest, "reason": "my own words"}
+    return client.post(f"/a/{request.id}/deny/", form)  # type: ignore[return-value]
+
+
+def test_the_inbox_and_the_page_say_how_much_time_is_left(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    request = office.request(suspended)
+    assert isinstance(request.expires_at, datetime)
+    page = bea.get("/inbox/").content.decode()
+    assert f'<time datetime="{request.expires_at.isoformat()}">in 6 d</time>' in page
+    page = bea.get(f"/a/{request.id}/").content.decode()
+    assert "expires in 6 d" in page
+    assert "If nobody decides until then, the call is denied." in page
+
+
+@pytest.mark.parametrize("state", ["overdue", "expired"])
+def test_what_expired_offers_no_decision(
+    bea: Client, office: Office, state: str, request: pytest.FixtureRequest
+) -> None:
+    run = request.getfixturevalue(state)
+    page = bea.get(f"/a/{office.request(run).id}/").content.decode()
+    assert "Expired: nobody decided in time" in page
+    assert "can start the run again" in page
+    assert "/approve/" not in page
+
+
+@pytest.mark.parametrize("state", ["overdue", "expired"])
+def test_a_late_decision_is_gone_and_keeps_its_words(
+    bea: Client,
+    bea_api: Caller,
+    office: Office,
+    state: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    run = request.getfixturevalue(state)
+    answer = _deny(bea, office, run)
+    assert answer.status_code == 410
+    page = answer.content.decode()
+    assert "Too late: this has expired" in page
+    assert "my own words" in page
+    asked = office.request(run)
+    body = {"verdict": "approve", "digest": asked.request_digest}
+    answer = bea_api.post(f"/approvals/{asked.id}/decision", body)
+    assert (answer.status_code, answer.json()["code"]) == (410, "expired")
+
+
+def test_the_run_says_that_it_expired(ada: Client, office: Office, expired: UUID) -> None:
+    office.advance(expired)
+    page = ada.get(f"/runs/{expired}/").content.decode()
+    assert "expired, never started · nobody decided in time" in page
+    assert "decided by <bdi>the deadline</bdi>" in page
+
+
+def test_what_expired_is_not_in_the_inbox(bea: Client, expired: UUID) -> None:
+    assert "Nothing needs you" in bea.get("/inbox/").content.decode()
