@@ -10,6 +10,7 @@ from referencing.exceptions import Unresolvable
 from approvals.errors import Invalid
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
+from runtime.queries import masked
 
 MAX_BYTES = 64 * 1024
 
@@ -23,6 +24,8 @@ def check(result: Any, schema: dict[str, Any] | None) -> None:
     size = len(json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode())
     if size > MAX_BYTES:
         raise Invalid("result", f"is {size} bytes of JSON, at most {MAX_BYTES} are allowed")
+    if masked(result) != result:
+        raise Invalid("result", "must not hold a sealed secret: only what tools return is sealed")
     if schema is None:
         return
     # A registry of its own, or a reference to an address would be fetched from there.

@@ -22,7 +22,7 @@ SCHEMA: dict[str, Any] = {
     "properties": {"username": {"type": "string"}, "security_level": {"type": "integer"}},
     "required": ["username", "security_level"],
 }
-ARGS: dict[str, Any] = {"username": "nia.okafor", "security_level": 3}
+ARGS: dict[str, Any] = {"username": "new.hire", "security_level": 3}
 PATH = ("hr_onboarding", "account_agent", "set_privileges")
 
 
@@ -67,7 +67,7 @@ def picture(
         path=PATH,
         effect=EffectClass.IDEMPOTENT,
         risk=risk,
-        sentence="Set the privileges of nia.okafor to security level 3",
+        sentence="Set the privileges of new.hire to security level 3",
         action_digest=action_digest(
             tool=PATH[-1],
             schema=sha256_of(SCHEMA),

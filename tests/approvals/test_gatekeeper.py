@@ -147,7 +147,7 @@ def test_nothing_starts_that_is_pending_or_denied(bea: Actor) -> None:
 
 def test_another_action_does_not_start(bea: Actor) -> None:
     request = approved(bea)
-    other = seeds.picture(request.run_id, args={"username": "nia.okafor", "security_level": 9})
+    other = seeds.picture(request.run_id, args={"username": "new.hire", "security_level": 9})
     assert "to start" in refused(request, other.action_digest)
 
 
@@ -160,7 +160,7 @@ def test_an_approval_of_another_gate_does_not_count(bea: Actor) -> None:
 
 # What somebody with access to the database might change between the approval and the start
 
-MORE = json.dumps({"username": "nia.okafor", "security_level": 9})
+MORE = json.dumps({"username": "new.hire", "security_level": 9})
 
 
 @pytest.mark.parametrize(

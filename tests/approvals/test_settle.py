@@ -269,6 +269,15 @@ def test_a_result_has_at_most_64_kilobytes_of_json(bea: Actor) -> None:
     assert settle(request, bea, "happened", result="é" * 32_767).status == "answered"
 
 
+def test_nobody_reports_what_looks_like_a_sealed_secret(bea: Actor) -> None:
+    request = seeds.in_doubt()
+    for result in ({"$secret": "id:token"}, [{"password": {"$secret": "id:token"}}]):
+        with pytest.raises(Invalid) as caught:
+            settle(request, bea, "happened", result=result)
+        assert caught.value.field == "result"
+    assert untouched(request)
+
+
 def test_a_schema_fetches_nothing_from_elsewhere(bea: Actor) -> None:
     request = seeds.in_doubt(result_schema={"$ref": "http://127.0.0.1:9/schema"})
     with pytest.raises(Invalid) as caught:

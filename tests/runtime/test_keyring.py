@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from runtime import keyring
@@ -140,6 +141,16 @@ def test_a_rotated_key_signs_and_the_ones_before_verify(folder: Path, purpose: s
     else:
         assert keyring.sign(purpose, "x").key_id == ids[-1]
         assert len((folder / "decisions.private").read_text().split()) == 1
+
+
+def test_a_command_rotates(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = keyring.ensure("decisions")
+    call_command("rotate_key", "decisions")
+    newest = path.read_text().partition(":")[0]
+    assert f"key {newest} is the newest" in capsys.readouterr().out
+    assert keyring.sign("decisions", "x").key_id == newest
+    with pytest.raises(CommandError, match="invalid choice"):
+        call_command("rotate_key", "everything")
 
 
 @pytest.mark.parametrize("text", ["", "id:abcd", f"id:{'ab' * 33}", "id:xyz"])

@@ -1,0 +1,21 @@
+"""`manage.py rotate_key PURPOSE`: a new key for what is made from now on; the ones before only verify."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from runtime import keyring
+
+
+class Command(BaseCommand):
+    help = (
+        "Put a new key on top of a purpose's ring in KEYS_DIR. Other machines need a copy of the file:"
+        " until then they leave alone what they cannot verify. Restart what has the old key in memory."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("purpose", choices=keyring.PURPOSES)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        purpose: str = options["purpose"]
+        self.stdout.write(f"{purpose}: key {keyring.rotate(purpose)} is the newest.")
