@@ -59,7 +59,7 @@ class Target(Office):
         """UPDATE what is stored of a run, as nobody here does."""
         column = "id" if table == "runtime_run" else "run_id"
         with database.own() as own:
-            own.execute(f"UPDATE {table} SET {change} WHERE {column} = %s", (*values, run))  # type: ignore[arg-type]
+            own.execute(f"UPDATE {table} SET {change} WHERE {column} = %s", (*values, run))
 
     def assert_parked(self, run: UUID, reason: str) -> None:
         """Advancing it starts nothing, writes nothing, and parks it with this reason."""

@@ -1,0 +1,258 @@
+"""What was approved, or who approved it, is changed between the decision and the resumption: nothing runs."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.utils import timezone
+
+from approvals import frozen, statements
+from approvals.actions import settle
+from approvals.models import Request
+from runtime.core.decisions import Decision, Verdict
+from runtime.models import Gate, Signal
+from tests.attacks.conftest import BEA, Target
+
+# Every column of a request that says what was approved, by whom and how; and a reason that is named.
+CHANGES: dict[str, tuple[Any, str]] = {
+    "args": ('{"username": "newhire", "security_level": 5}', "the stored action"),
+    "schema": ('{"type": "object"}', "the stored action"),
+    "path": (["hr_onboarding", "set_privileges"], "the stored action"),
+    "effect": ("read", "the stored action"),
+    "tool": ("create_account", "the stored action"),
+    "action_digest": ("sha256:" + "0" * 64, "the stored action"),
+    "risk": ("low", "the stored request"),
+    "sentence": ("Do nothing", "the stored request"),
+    "requester": ("cyril", "the stored request"),
+    "frame": ("0", "the stored request"),
+    "call": ("c9.0", "the stored request"),
+    "nonce": ("0" * 32, "the stored request"),
+    "policy_version": ("0", "the stored request"),
+    "kind": ("in_doubt", "the stored request"),
+    "expires_at": (None, "the stored request"),
+    "not_before": ("2000-01-01T00:00:00Z", "the stored request"),
+    "result_schema": ("{}", "the stored request"),
+    "gate": (uuid4(), "nobody was asked"),
+    "request_digest": ("sha256:" + "0" * 64, "the stored request"),
+    "status": ("denied", "the stored status"),
+    "decided_by": ("admin", "the stored decider"),
+    "decided_at": ("2000-01-01T00:00:00Z", "the stored time"),
+    "reason": ("it is fine", "the stored reason"),
+    "statement": ("{}", "the statement is not the one that was signed"),
+    "signature": ("00" * 64, "the statement is not the one that was signed"),
+}
+# Columns that say nothing of what was decided, or whose change leaves the run alone instead of parking it.
+ELSEWHERE = {"id", "run", "created_at", "key_id"}
+
+# What the signal says was decided; a worker takes it up only as it was signed.
+MESSAGES: dict[str, Any] = {
+    "verdict": "deny",
+    "by": "admin",
+    "reason": "it is fine",
+}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_changed_request_is_not_carried_out(target: Target, field: str) -> None:
+    run = target.start()
+    request = target.decide(run)
+    value, reason = CHANGES[field]
+    assert getattr(request, field) != value
+    assert Request.objects.filter(id=request.id).update(**{field: value}) == 1
+    target.assert_parked(run, reason)
+    assert target.started(run) == 0
+
+
+def test_no_column_of_a_request_is_left_out() -> None:
+    columns = {field.name for field in Request._meta.get_fields()}
+    assert columns == CHANGES.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize("field", MESSAGES)
+def test_a_changed_message_is_not_taken_up(target: Target, field: str) -> None:
+    run = target.start()
+    target.decide(run)
+    _rewrite(run, **{field: MESSAGES[field]})
+    target.assert_parked(run, "the decision of gate")
+    assert target.started(run) == 0
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{}", '{"verdict": "maybe"}'])
+def test_a_message_that_nobody_of_ours_wrote_is_not_taken_up(target: Target, body: str) -> None:
+    run = target.start()
+    target.decide(run)
+    Signal.objects.filter(run=run).update(body=body)
+    target.assert_parked(run, "cannot be read")
+    assert target.started(run) == 0
+
+
+def test_a_message_about_another_gate_decides_nothing(target: Target) -> None:
+    """Whoever can write here can hold a decision back, which nothing but a person notices."""
+    run = target.start()
+    target.decide(run)
+    _rewrite(run, gate=str(uuid4()))
+    assert target.advance(run).status == "suspended"
+    assert target.started(run) == 0
+
+
+def test_a_denial_does_not_become_an_approval(target: Target) -> None:
+    run = target.start()
+    request = target.decide(run, Verdict.DENY, "no")
+    Request.objects.filter(id=request.id).update(status="approved")
+    _rewrite(run, verdict="approve")
+    target.assert_parked(run, "the stored status")
+    assert target.started(run) == 0
+
+
+def test_a_message_without_a_decision_opens_no_gate(target: Target) -> None:
+    run = target.start()
+    gate = Gate.objects.get(run=run)
+    gate.state = Gate.State.DECIDED
+    gate.save()
+    body = {"gate": str(gate.id), "verdict": "approve", "by": "bea", "reason": "", "result": None}
+    Signal.objects.create(run_id=run, kind="gate_decided", body=json.dumps(body))
+    target.touch("runtime_run", run, "mailbox = mailbox + 1, due_at = now()")
+    target.assert_parked(run, "nobody signed a decision")
+    assert target.started(run) == 0
+
+
+def test_an_expiry_before_its_time_opens_and_closes_nothing(target: Target) -> None:
+    run = target.start()
+    gate = Gate.objects.get(run=run)
+    body = {"gate": str(gate.id), "verdict": "expire", "by": "", "reason": "", "result": None}
+    Signal.objects.create(run_id=run, kind="gate_decided", body=json.dumps(body))
+    target.touch("runtime_run", run, "mailbox = mailbox + 1, due_at = now()")
+    target.assert_parked(run, "the decision of gate")
+    assert target.started(run) == 0
+
+
+def test_arguments_changed_with_every_digest_made_anew_are_not_what_was_signed(
+    target: Target,
+) -> None:
+    run = target.start()
+    request = target.decide(run)
+    _change_with_digests(request, args='{"username": "newhire", "security_level": 5}')
+    request.save()
+    target.assert_parked(run, "the stored digest is not the one that was signed")
+    assert target.started(run) == 0
+
+
+def test_a_statement_signed_with_a_key_of_the_attackers_is_nobodys(target: Target) -> None:
+    run = target.start()
+    request = target.decide(run)
+    _change_with_digests(request, args='{"username": "newhire", "security_level": 5}')
+    decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="")
+    assert request.decided_at is not None
+    request.statement = statements._text(statements.make(request, decision, request.decided_at))
+    text = f"abeyance.decisions.v1\n{request.statement}".encode()
+    request.signature = Ed25519PrivateKey.generate().sign(text).hex()
+    request.save()
+    target.assert_parked(run, "the statement is not the one that was signed")
+    assert target.started(run) == 0
+
+
+def test_the_signature_of_another_approval_is_no_approval(target: Target) -> None:
+    approved, run = target.start(), target.start()
+    signed = target.decide(approved)
+    target.decide(run, Verdict.DENY, "no")
+    said = {
+        name: getattr(signed, name)
+        for name in (
+            *("status", "decided_by", "decided_at", "reason"),
+            *("statement", "signature", "key_id"),
+        )
+    }
+    Request.objects.filter(run=run).update(**said)
+    _rewrite(run, verdict="approve", reason="")
+    target.assert_parked(run, "the stored request is not the one that was signed")
+    assert target.started(run) == 0
+
+
+def test_an_approval_given_after_its_time_is_none(target: Target) -> None:
+    """As if the web had been made to sign too late."""
+    run = target.start()
+    past = timezone.now() - timedelta(hours=1)
+    request = target.request(run)
+    request.expires_at = past
+    request.request_digest = frozen.request_digest(request)
+    decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="")
+    request.status, request.decided_by, request.reason = "approved", "bea", ""
+    request.decided_at = timezone.now()
+    statements.sign(request, statements.make(request, decision, request.decided_at))
+    request.save()
+    Gate.objects.filter(run=run).update(state="decided")
+    body = {"gate": str(request.gate), "verdict": "approve", "by": "bea", "reason": ""}
+    text = json.dumps(body | {"result": None})
+    Signal.objects.create(run_id=run, kind="gate_decided", body=text)
+    target.touch("runtime_run", run, "mailbox = mailbox + 1, due_at = now()")
+    target.assert_parked(run, "the request had expired when it was decided")
+    assert target.started(run) == 0
+
+
+# What is changed after the decision was taken up, while the call still waits to be started
+
+
+@pytest.mark.parametrize("field", ["args", "schema", "statement", "signature", "decided_by"])
+def test_an_approval_is_looked_at_again_just_before_the_effect(target: Target, field: str) -> None:
+    value, reason = CHANGES[field]
+    run = target.start()
+    request = target.decide(run)
+
+    def tampered(facts: Any) -> None:
+        Request.objects.filter(id=request.id).update(**{field: value})
+
+    _between(target, tampered)
+    target.assert_parked(run, reason)
+    assert target.started(run) == 0
+
+
+# Settled calls in doubt
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("result", {"message_id": "2"}), ("verdict", "give_up"), ("by", "admin")]
+)
+def test_a_changed_settlement_is_not_taken_up(target: Target, field: str, value: Any) -> None:
+    run = target.in_doubt()
+    request = target.doubt(run)
+    settle(
+        run=run,
+        gate=request.gate,
+        outcome="happened",
+        result={"message_id": "1"},
+        reason="I asked the newcomer.",
+        actor=BEA,
+    )
+    started = target.started(run, "send_welcome_mail")
+    _rewrite(run, **{field: value})
+    target.assert_parked(run, "the decision to take up is not the one that was signed")
+    assert target.started(run, "send_welcome_mail") == started == 1
+
+
+def _between(target: Target, act: Callable[[Any], None]) -> None:
+    """Do it once, in the moment between taking the decision up and the last look at the approval."""
+    confirm = target.bench.gatekeeper.confirm
+
+    def first_act(*, gate: UUID, action_digest: str) -> None:
+        act(None)
+        confirm(gate=gate, action_digest=action_digest)
+
+    target.bench.gatekeeper.confirm = first_act  # type: ignore[method-assign]
+
+
+def _rewrite(run: UUID, **values: Any) -> None:
+    signal = Signal.objects.get(run=run)
+    signal.body = json.dumps(json.loads(signal.body) | values)
+    signal.save()
+
+
+def _change_with_digests(request: Request, **values: Any) -> None:
+    """As somebody would who knows how digests are made, and has no key."""
+    for name, value in values.items():
+        setattr(request, name, value)
+    request.action_digest = frozen.action_digest(request) or ""
+    request.request_digest = frozen.request_digest(request)
