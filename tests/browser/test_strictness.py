@@ -1,16 +1,19 @@
 """What every page must not do: complain, call elsewhere, scroll sideways, or run what agents wrote."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
 from playwright.sync_api import expect
 
+from approvals.models import Request
+from runtime.models import Run
 from tests.browser.conftest import Desk
 from tests.desk.office import Office
 
 pytestmark = pytest.mark.browser
 
-HOSTILE = {
+HOSTILE: dict[str, Any] = {
     "username": "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e" + "z\u0336" * 80,
     "security_level": 5,
     "note": "https://elsewhere.example/pixel.png " + "x" * 500,
@@ -23,6 +26,11 @@ def paths(office: Office) -> list[str]:
     """Every page, with the worst an agent can put on it."""
     hostile = office.start(args=HOSTILE, key="k" * 200)
     doubt = office.in_doubt()
+    cancelled = office.cancel(office.start(args=HOSTILE), reason=HOSTILE["username"])
+    office.ask_twice(HOSTILE)
+    twice = Request.objects.filter(run=office.start())[0]
+    parked = office.start(args=HOSTILE)
+    Run.objects.filter(id=parked).update(status="quarantined", reason="x" * 500)
     return [
         "/login/",
         "/inbox/",
@@ -31,6 +39,14 @@ def paths(office: Office) -> list[str]:
         f"/runs/{doubt}/",
         f"/a/{office.request(hostile).id}/",
         f"/a/{office.request(doubt).id}/",
+        f"/a/{office.doubt(doubt).id}/",
+        f"/a/{twice.id}/",
+        f"/a/{office.request(cancelled).id}/",
+        f"/runs/{cancelled}/",
+        f"/runs/{parked}/",
+        f"/runs/{doubt}/cancel/",
+        f"/runs/{hostile}/cancel/",
+        "/runs/?status=cancelled",
     ]
 
 
@@ -41,8 +57,11 @@ def test_pages_are_strict_at(desk: Desk, paths: list[str], width: int, scheme: s
     desk.page.set_viewport_size({"width": width, "height": 800})
     dialogs: list[str] = []
     desk.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
-    desk.log_in("bea")
-    for path in paths:
+    for name, path in [(name, path) for name in ("bea", "admin") for path in paths]:
+        if path == "/login/":
+            desk.page.context.clear_cookies()
+            desk.log_in(name)
+            continue
         desk.open(path)
         desk.page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
         assert desk.page.evaluate("document.documentElement.scrollWidth") <= width, path

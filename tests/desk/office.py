@@ -9,7 +9,7 @@ from django.db import transaction
 from approvals.actions import decide
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
-from runtime import engine
+from runtime import actions, engine
 from runtime.advance import advance
 from runtime.coordinator import Bench
 from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
@@ -128,10 +128,10 @@ class Office:
             self.advance(run)
         return run
 
-    def ask_twice(self) -> None:
+    def ask_twice(self, first: Any = None) -> None:
         """From now on account_agent asks for two gated calls in one turn."""
-        level = ("set_privileges", {"username": "newhire", "security_level": 1})
-        other = ("set_privileges", {"username": "linus", "security_level": 2})
+        level = ("set_privileges", first or {"username": "newhire", "security_level": 1})
+        other = ("set_privileges", {"username": "another", "security_level": 2})
         self.effects.agents["account_agent"] = turns(ask(level, other), say("Both are ready."))
 
     def in_doubt(self) -> UUID:
@@ -152,6 +152,12 @@ class Office:
             actor=Actor(person="bea"),
         )
         return self.advance(run)
+
+    def cancel(self, run: UUID, reason: str) -> UUID:
+        """As Ada, to its very end."""
+        actions.cancel(run=run, reason=reason, actor=Actor(person="ada"))
+        self.advance(run)
+        return run
 
     def advance(self, run: UUID) -> Run:
         advance(run, self.bench)

@@ -58,6 +58,31 @@ def test_shows_the_other_open_call_of_the_turn(bea: Client, office: Office) -> N
     assert "No other call" not in around
 
 
+def test_shows_what_was_asked_for_in_the_same_turn_and_decides_each_on_its_own(
+    bea: Client, office: Office
+) -> None:
+    office.ask_twice()
+    run = office.start()
+    first, second = Request.objects.filter(run=run).order_by("call")
+    page = _page(bea, first)
+    together = page[page.index("Asked for in the same turn") : page.index("So far, and next")]
+    assert f"/a/{second.id}/" in together
+    assert "Set the privileges of another to 2" in together
+    assert "Waiting for a decision" in together
+    bea.post(f"/a/{first.id}/approve/", {"digest": first.request_digest})
+    page = _page(bea, second)
+    assert "Approved" in page[page.index("Asked for in the same turn") :]
+    assert "Waiting for a decision" in page
+    second.refresh_from_db()
+    assert second.status == "pending"
+
+
+def test_a_call_that_stands_alone_has_no_company(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    assert "Asked for in the same turn" not in _page(bea, office.request(suspended))
+
+
 def test_folds_the_conversation_and_says_who_wrote_it(
     bea: Client, office: Office, suspended: UUID
 ) -> None:

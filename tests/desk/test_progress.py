@@ -103,3 +103,70 @@ def test_asking_again_forgets_the_first_decision() -> None:
     found = queries.progress(_journal([OPENED, _replied("0", "t")], [gate], [decided], [gate]))
     (only,) = found.roots[0].calls
     assert (only.state, only.decided_by) == (CallState.GATED, "")
+
+
+# Waits and ends
+
+LATER = "2026-11-21T22:05:00+00:00"
+TERMS = {"effect": "idempotent", "digest": "d", "deadline": 1.0}
+
+
+def _call(type: str, **more: Any) -> dict[str, Any]:
+    return {"type": type, "frame": "0", "call": "c1.0", **more}
+
+
+def _retry(call: str | None, until: str | None) -> dict[str, Any]:
+    attempt = {"attempt": 1, "cause": "error", "error": "busy"}
+    return {**_call("RetryScheduled", until=until, **attempt), "call": call}
+
+
+STARTED = [
+    _call("CallAdmitted", terms=TERMS),
+    _call("ToolStarted", attempt=1, at=AT),
+]
+CANCELLING = {"type": "Cancelling", "by": "ada", "reason": "enough"}
+CANCELLED = {"type": "Cancelled", "reason": "enough"}
+
+
+def test_a_retry_says_when_until_its_time_has_come() -> None:
+    waiting = [[OPENED, _replied("0", "t")], STARTED, [_retry("c1.0", LATER)]]
+    found = queries.progress(_journal(*waiting))
+    (call,) = found.roots[0].calls
+    assert (call.words, call.note) == ("tries again at", "busy")
+    assert call.until == found.next_try == datetime.fromisoformat(LATER)
+    assert found.roots[0].messages[-1].until == call.until
+    found = queries.progress(_journal(*waiting, [_call("WaitEnded")]))
+    assert (found.roots[0].calls[0].words, found.next_try) == ("will be tried again", None)
+
+
+def test_a_model_that_is_asked_again_says_so_until_it_answers() -> None:
+    asked = [[OPENED], [_retry(None, LATER)]]
+    found = queries.progress(_journal(*asked))
+    assert found.roots[0].retry is not None
+    assert (found.roots[0].retry.error, found.roots[0].retry.attempt) == ("busy", 1)
+    assert found.next_try == datetime.fromisoformat(LATER)
+    ended = {"type": "WaitEnded", "frame": "0", "call": None}
+    found = queries.progress(_journal(*asked, [ended]))
+    assert (found.roots[0].retry is not None, found.next_try) == (True, None)
+    found = queries.progress(_journal(*asked, [ended], [_replied("0", "t")]))
+    assert found.roots[0].retry is None
+
+
+def test_a_cancelled_run_tries_nothing_again() -> None:
+    journal = [[OPENED, _replied("0", "t", "u")], STARTED, [_retry("c1.0", LATER)]]
+    found = queries.progress(_journal(*journal, [CANCELLING], [CANCELLED]))
+    first, second = found.roots[0].calls
+    assert first.words == "not tried again: the run was ended first"
+    assert second.words == "not started: the run was ended first"
+    assert (first.leaves_traces, second.leaves_traces) == (True, False)
+    assert (found.next_try, found.roots[0].outcome) == (None, "cancelled")
+    assert found.ending is not None
+    assert (found.ending.by, found.ending.reason) == ("ada", "enough")
+
+
+def test_reading_leaves_no_traces() -> None:
+    read = _call("CallAdmitted", terms={**TERMS, "effect": "read"})
+    returned = _call("ToolReturned", attempt=1, result=1)
+    journal = _journal([OPENED, _replied("0", "t")], [read, STARTED[1]], [returned])
+    (call,) = queries.progress(journal).roots[0].calls
+    assert (call.words, call.leaves_traces) == ("done", False)

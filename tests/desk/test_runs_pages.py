@@ -2,14 +2,16 @@
 
 from uuid import UUID, uuid4
 
+import pytest
 from django.db import connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from approvals.actions import decide
 from runtime.models import Run
-from runtime.ports import Actor, ModelFault
+from runtime.ports import Actor, ModelFault, ToolFault
 from tests.desk.office import Office
+from tests.fakes.ports import FakeTool
 
 
 def _text(client: Client, path: str) -> str:
@@ -141,3 +143,66 @@ def _copy(run: UUID) -> None:
     row = Run.objects.get(id=run)
     row.id = uuid4()
     row.save(force_insert=True)
+
+
+# States that need a look
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("waiting", "Waiting to try again"),
+        ("cancelling", "Being cancelled"),
+        ("cancelled", "Cancelled"),
+        ("quarantined", "Stopped: its journal cannot be verified"),
+    ],
+)
+def test_every_status_has_words(ada: Client, suspended: UUID, status: str, words: str) -> None:
+    Run.objects.filter(id=suspended).update(status=status)
+    for path in ("/runs/", f"/runs/{suspended}/"):
+        assert words in _text(ada, path)
+
+
+def test_a_run_that_tries_again_says_when(ada: Client, office: Office) -> None:
+    busy = ModelFault(error="busy <now>", again=True, after=60.0)
+    office.effects.agents["hr_onboarding"] = lambda request: busy
+    run = office.start()
+    assert Run.objects.get(id=run).status == "waiting"
+    page = _text(ada, f"/runs/{run}/")
+    assert "Something did not work and is tried again at <time" in page
+    assert "attempt 1 brought no reply" in page
+    assert "busy &lt;now&gt;" in page
+    assert "has not asked for anything" not in page
+
+
+def test_a_tool_that_tries_again_says_when(ada: Client, office: Office) -> None:
+    busy = ToolFault(error="busy", again=True, after=60.0)
+    office.effects.tools["create_account"] = FakeTool(body=lambda request: busy)
+    page = _text(ada, f"/runs/{office.start()}/")
+    assert "tries again at <time" in page
+    assert "no result from <bdi>create_account</bdi>, tries again at <time" in page
+
+
+def test_admins_are_alarmed_wherever_they_start(
+    admin: Client, bea: Client, office: Office, suspended: UUID
+) -> None:
+    office.start()
+    assert 'role="alert"' not in _text(admin, "/runs/")
+    Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
+    for path in ("/inbox/", "/runs/"):
+        assert "1 run stopped: what is stored cannot be verified" in _text(admin, path)
+        assert "cannot be verified</h2>" not in _text(bea, path)
+    page = _text(admin, "/runs/?status=quarantined")
+    assert page.count('class="row"') == 1
+    assert str(suspended) in page
+    page = _text(admin, f"/runs/{suspended}/")
+    assert page.index("entry 3 is not its own") < page.index("What the agents did")
+
+
+def test_the_list_keeps_its_status_over_pages(ada: Client, suspended: UUID) -> None:
+    for _ in range(50):
+        _copy(suspended)
+    page = _text(ada, "/runs/?status=suspended")
+    assert 'href="?status=suspended&amp;cursor=' in page
+    assert "No run has this status" in _text(ada, "/runs/?status=cancelled")
+    assert ada.get("/runs/?status=nonsense").status_code == 404
