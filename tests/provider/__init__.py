@@ -1,5 +1,5 @@
 """A model provider on loopback that speaks the chat-completions protocol and plays the scripted models.
 
-Start it as a process with `python -m tests.provider [FAULT,…]`; it prints its base URL and serves until
-its standard input ends.
+Start it as a process with `python -m tests.provider [FAULT,… [ABOUT]]`; it prints its base URL, serves until its
+standard input ends, and prints which faults have happened. ABOUT is a word of the conversations they happen to.
 """

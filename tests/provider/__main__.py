@@ -6,13 +6,14 @@ import sys
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 
-def main(faults: str = "") -> None:
+def main(faults: str = "", about: str = "") -> None:
     from agents.registry import load
     from tests.provider.faults import Fault
     from tests.provider.server import Provider
 
     registry = load(["agents.flows.hr"])
-    with Provider(registry, [Fault(one) for one in faults.split(",") if one]) as provider:
+    chosen = [Fault(one) for one in faults.split(",") if one]
+    with Provider(registry, chosen, about) as provider:
         print(provider.url, flush=True)  # noqa: T201
         sys.stdin.read()
         print(",".join(provider.happened), flush=True)  # noqa: T201

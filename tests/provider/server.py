@@ -25,11 +25,15 @@ DRIP = 0.05  # seconds between two bytes of a trickle
 
 
 class Provider:
-    """Serves between enter and exit. `faults` happen once each, in order, to the requests they fit."""
+    """Serves between enter and exit. `faults` happen once each, in order, to the requests they fit.
 
-    def __init__(self, registry: Registry, faults: Iterable[Fault] = ()) -> None:
+    `about` is a word of the conversations that are to suffer them.
+    """
+
+    def __init__(self, registry: Registry, faults: Iterable[Fault] = (), about: str = "") -> None:
         self.registry = registry
         self.faults = deque(faults)
+        self.about = about
         self.bodies: list[dict[str, Any]] = []  # of every request that had the right key
         self.happened: list[Fault] = []
         self._lock = threading.Lock()
@@ -64,7 +68,7 @@ class Provider:
         message = message_of(agent.model(conversation_of(body), None))
         with self._lock:
             self.bodies.append(body)
-            fault = self._next_fault(message)
+            fault = self._next_fault(message) if self.about in json.dumps(body) else None
         if fault in SPOILERS:
             message = SPOILERS[fault](message)
         return fault, completion_of(message, body["model"])
