@@ -5,7 +5,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from django.db import close_old_connections, transaction
+from django.db import close_old_connections, connection, transaction
 from pydantic import ValidationError
 
 from agents import inputs, secrets
@@ -95,7 +95,9 @@ class Handler:
         try:
             return _call(tool, arguments, opened, request)
         finally:
-            close_old_connections()
+            # The engine commits a transactional call together with its journal entry, on this connection.
+            if not connection.in_atomic_block:
+                close_old_connections()
 
 
 def _tool_facts(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallFacts:

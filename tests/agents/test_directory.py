@@ -2,15 +2,20 @@
 
 import json
 import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 from pytest_django import Settings
 from scim2_client import SCIMClientException
+from scim2_models import SCIMException
 from scim2_server.utils import load_default_resource_types
 
 from agents.errors import NotDone, ToolError
-from agents.tools.directory import create_account, set_privileges
+from agents.tools.directory import create_account, grant_application_access, set_privileges
 from tests.agents.conftest import Directory, context
 
 USERS = load_default_resource_types()["User"]
@@ -112,3 +117,115 @@ def test_a_directory_that_does_not_answer_is_given_up_at_the_deadline(settings: 
         settings.SCIM_TOKEN = "any"
         with pytest.raises(NotDone):
             create_account(context(deadline=0.1), **NEWCOMER)
+
+
+def test_an_application_is_added_and_the_privileges_stay(directory: Directory) -> None:
+    made = create_account(context(), **NEWCOMER)
+    who = {"account_id": made["id"], "username": "new.hire"}
+    set_privileges(context(), **who, security_level=3)
+    for application in ("intranet", "payroll", "intranet"):
+        granted = grant_application_access(context(), **who, application=application)
+        assert granted == {"username": "new.hire", "application": application}
+    (account,) = directory.accounts()
+    assert [one.value for one in account.entitlements] == [
+        "application-intranet",
+        "application-payroll",
+    ]
+    assert _roles(directory) == [["security-level-3"]]
+    set_privileges(context(), **who, security_level=4)
+    (account,) = directory.accounts()
+    assert len(account.entitlements) == 2
+    with pytest.raises(ToolError, match="is not the one of bob"):
+        grant_application_access(
+            context(), account_id=made["id"], username="bob", application="intranet"
+        )
+
+
+@dataclass(slots=True)
+class Failing:
+    """A directory that takes requests of one method with a status, or hangs up on them."""
+
+    method: str
+    status: int | None
+
+
+@pytest.fixture
+def failing(settings: Settings) -> Iterator[Failing]:
+    failing = Failing("GET", 429)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if failing.method == "GET":
+                self._fail()
+            else:
+                self._answer(200, {"totalResults": 0, "Resources": [], "schemas": [LIST]})
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._fail()
+
+        def _fail(self) -> None:
+            if failing.status is not None:
+                self._answer(failing.status, {"schemas": [ERROR], "status": str(failing.status)})
+
+        def _answer(self, status: int, body: dict[str, Any]) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/scim+json")
+            self.send_header("Retry-After", "7")
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    settings.SCIM_URL = f"http://127.0.0.1:{server.server_port}/v2"
+    settings.SCIM_TOKEN = "any"
+    yield failing
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+LIST = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
+ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "after"),
+    [
+        ("GET", 408, 7.0),
+        ("GET", 425, 7.0),
+        ("GET", 429, 7.0),
+        ("GET", 500, 7.0),
+        ("GET", 503, 7.0),
+        ("GET", None, None),
+        ("POST", 412, 7.0),
+        ("POST", 429, 7.0),
+    ],
+)
+def test_a_passing_fault_before_anything_happened_is_certain(
+    failing: Failing, method: str, status: int | None, after: float | None
+) -> None:
+    failing.method, failing.status = method, status
+    with pytest.raises(NotDone) as caught:
+        create_account(context(), **NEWCOMER)
+    assert caught.value.after == after
+
+
+@pytest.mark.parametrize("status", [500, 503, None])
+def test_a_write_that_fails_on_their_side_may_have_happened(
+    failing: Failing, status: int | None
+) -> None:
+    failing.method, failing.status = "POST", status
+    with pytest.raises((SCIMClientException, SCIMException)):
+        create_account(context(), **NEWCOMER)
+
+
+@pytest.mark.parametrize(("method", "status"), [("GET", 403), ("POST", 400)])
+def test_a_refusal_is_told_to_the_model(failing: Failing, method: str, status: int) -> None:
+    failing.method, failing.status = method, status
+    with pytest.raises(ToolError, match="the directory refused"):
+        create_account(context(), **NEWCOMER)

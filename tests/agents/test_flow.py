@@ -3,11 +3,17 @@
 import json
 
 import pytest
+from django.contrib.auth.models import Group
+from pydantic import BaseModel
 
+from agents.gateway.scripted import Reply, Turn, call, say, script
+from agents.registry import Registry
+from agents.sdk import ToolError, agent, tool
+from runtime import dispatch
 from runtime.core.decisions import Verdict
 from runtime.models import Continuation, Gate
 from tests.agents.conftest import Directory, Sink
-from tests.agents.engine import Engine
+from tests.agents.engine import Engine, engine_of
 from tests.agents.test_onboarding import NEWCOMER
 
 FLOWS = [
@@ -110,3 +116,48 @@ def test_both_rights_approved_leave_each_other_alone(
     (account,) = directory.accounts()
     assert [one.value for one in account.roles] == ["security-level-3"]
     assert [one.value for one in account.entitlements] == ["application-intranet"]
+
+
+class Name(BaseModel):
+    name: str
+
+
+@tool(effect="transactional")
+def employ(name: str) -> dict[str, str]:
+    """Writes somebody down."""
+    Group.objects.create(name=name)
+    if name == "wrong":
+        raise ToolError("there is nobody of that name")
+    return {"name": name}
+
+
+@script
+def clerk(turn: Turn) -> Reply:
+    written = turn.result("employ")
+    if written is None:
+        return call("employ", name=turn.input["name"])
+    return say("Done." if written.ok else written.why)
+
+
+@pytest.mark.parametrize(("name", "said", "rows"), [("right", "Done.", 1), ("wrong", None, 0)])
+def test_a_transactional_tool_writes_with_its_journal_entry_or_not_at_all(
+    transactional_db: None,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    said: str | None,
+    rows: int,
+) -> None:
+    monkeypatch.setattr(dispatch, "hint", lambda run: None)
+    desk = agent(
+        name="desk",
+        description="Writes.",
+        instructions="Write.",
+        input=Name,
+        model=clerk,
+        tools=[employ],
+    )
+    with engine_of(Registry(agents={"desk": desk})) as engine:
+        run = engine.begin("desk", {"name": name})
+    assert run.status == "completed"
+    assert json.loads(run.output or "") == (said or "there is nobody of that name")
+    assert Group.objects.filter(name=name).count() == rows

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse
 
@@ -12,6 +13,7 @@ from agents.registry import Registry
 from agents.sdk import NotDone, ToolContext, ToolError, agent, tool
 from runtime.core.decisions import EffectClass, Risk
 from runtime.core.digest import sha256_of
+from runtime.core.events import RetryPolicy
 from runtime.ports import (
     CallRejected,
     EffectHandler,
@@ -243,3 +245,137 @@ def test_what_goes_wrong_before_the_tool_is_called_is_certain(
     handler: Handler, name: str, args: dict[str, Any], agent: str
 ) -> None:
     assert isinstance(_perform(handler, name, args, agent), ToolFault)
+
+
+def _mode(approvals: Any) -> Handler:
+    helper = agent(
+        name="helper", description="Helps.", instructions="Help.", input=Question, model=silent
+    )
+    chief = agent(
+        name="chief",
+        description="Leads.",
+        instructions="Lead.",
+        input=Question,
+        model=silent,
+        tools=[give, whoami],
+        subagents=[helper],
+        approvals=approvals,
+    )
+    return Handler(Registry(agents={"chief": chief, "helper": helper}))
+
+
+@pytest.mark.parametrize(
+    ("approvals", "gated"),
+    [
+        ("by_tool", [True, False, False]),
+        ("every_call", [True, True, True]),
+        ("low", [True, True, True]),
+        ("medium", [True, False, False]),
+    ],
+)
+def test_the_agent_s_mode_decides_with_the_tool_what_waits_for_a_person(
+    approvals: str, gated: list[bool]
+) -> None:
+    calls = [("give", {"name": "n"}), ("whoami", {}), ("helper", {"text": "?"})]
+    facts = [_mode(approvals).describe(agent="chief", tool=t, args=a) for t, a in calls]
+    assert [one.gated for one in facts] == gated
+
+
+def test_a_description_says_what_comes_back_how_often_and_how_long() -> None:
+    @tool(retry=RetryPolicy(attempts=5, base=1.0, ceiling=2.0), expires_in=90, effect="read")
+    def count() -> int:
+        """Counts."""
+        return 1
+
+    counter = agent(
+        name="counter",
+        description="Counts.",
+        instructions="Count.",
+        input=Question,
+        model=silent,
+        tools=[count],
+    )
+    handler = Handler(Registry(agents={"counter": counter}))
+    facts = handler.describe(agent="counter", tool="count", args={})
+    assert facts.result_schema == {"type": "integer"}
+    assert (facts.retry.attempts, facts.expires_in) == (5, 90)
+    assert facts.effect is EffectClass.READ
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        ('{"name": "n', "the arguments are not a JSON object"),
+        ({"$repeated": 0}, "in the same reply already"),
+    ],
+)
+@pytest.mark.parametrize("name", ["give", "helper"])
+def test_malformed_and_repeated_calls_are_said_to_be_so(
+    handler: Handler, name: str, args: Any, complaint: str
+) -> None:
+    with pytest.raises(CallRejected, match=complaint):
+        handler.describe(agent="chief", tool=name, args=args)
+
+
+@pytest.mark.parametrize(("after", "told"), [(7.5, 7.5), (-1.0, None), (float("nan"), None)])
+def test_how_long_the_other_side_asks_to_wait_is_passed_on(after: float, told: Any) -> None:
+    @tool()
+    def knock() -> None:
+        """Knocks."""
+        raise NotDone("not now", after=after)
+
+    knocker = agent(
+        name="knocker",
+        description="Knocks.",
+        instructions="Knock.",
+        input=Question,
+        model=silent,
+        tools=[knock],
+    )
+    handler = Handler(Registry(agents={"knocker": knocker}))
+    outcome = _perform(handler, "knock", {}, "knocker")
+    assert outcome == ToolFault(error="not now", again=True, after=told)
+
+
+@tool(effect="transactional")
+def employ(how: str) -> Any:
+    """Writes a row and then fails in a way, or does not."""
+    Group.objects.create(name=how)
+    match how:
+        case "object":
+            return object()
+        case "error":
+            raise ToolError("no")
+        case "not done":
+            raise NotDone("later")
+        case "surprise":
+            raise KeyError(how)
+        case _:
+            return {"name": how}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("how", "outcome", "rows"),
+    [
+        ("fine", ToolResult, 1),
+        ("object", ToolFault, 0),
+        ("error", ToolFault, 0),
+        ("not done", ToolFault, 0),
+        ("surprise", Unknown, 0),
+    ],
+)
+def test_a_transactional_tool_leaves_nothing_behind_without_a_result(
+    how: str, outcome: type, rows: int
+) -> None:
+    clerk = agent(
+        name="clerk",
+        description="Writes.",
+        instructions="Write.",
+        input=Question,
+        model=silent,
+        tools=[employ],
+    )
+    handler = Handler(Registry(agents={"clerk": clerk}))
+    assert isinstance(_perform(handler, "employ", {"how": how}, "clerk"), outcome)
+    assert Group.objects.filter(name=how).count() == rows

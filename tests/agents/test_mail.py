@@ -47,6 +47,13 @@ def test_a_mail_the_server_refuses_is_a_failed_tool(sink: Sink) -> None:
     assert sink.mails == []
 
 
+def test_a_mail_that_is_not_taken_now_was_certainly_not_sent(sink: Sink) -> None:
+    sink.answers.append("451 try again later")
+    with pytest.raises(NotDone, match="try again later"):
+        send_welcome_mail(context(), **ZOE)
+    assert sink.mails == []
+
+
 def test_a_line_that_breaks_after_the_mail_was_handed_over_leaves_it_in_doubt(sink: Sink) -> None:
     sink.cut = True
     with pytest.raises((smtplib.SMTPServerDisconnected, ConnectionError)):

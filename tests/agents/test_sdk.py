@@ -12,6 +12,7 @@ from agents.errors import DefinitionError
 from agents.gateway.scripted import Turn, say, script
 from agents.sdk import ToolContext, agent, tool
 from runtime.core.decisions import EffectClass, Risk
+from runtime.core.events import TOOL_RETRIES, RetryPolicy
 
 
 class Greeting(TypedDict):
@@ -241,3 +242,92 @@ def test_the_fingerprint_changes_with_everything_that_may_change_what_the_agent_
     assert len(set(variants)) == len(variants)
     assert _agent() == _agent(steps=["one"])
     assert all(variant.startswith("sha256:") for variant in variants)
+
+
+def test_the_result_schema_says_what_the_function_returns() -> None:
+    def nothing() -> None:
+        """Acts."""
+
+    def anything() -> Any:
+        """Acts."""
+
+    def silent_on_it():  # type: ignore[no-untyped-def]
+        """Acts."""
+
+    assert (greet.result_schema or {})["properties"]["text"]["type"] == "string"
+    assert tool()(nothing).result_schema == {"type": "null"}
+    assert tool()(anything).result_schema is None
+    assert tool()(silent_on_it).result_schema is None
+
+
+def test_a_tool_says_how_often_it_is_tried_and_how_long_people_have() -> None:
+    patient = RetryPolicy(attempts=9, base=2.0, ceiling=60.0)
+    spec = tool(retry=patient, expires_in=3600)(greet.function)
+    assert (spec.retry, spec.expires_in) == (patient, 3600)
+    assert (greet.retry, greet.expires_in) == (TOOL_RETRIES, None)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"retry": RetryPolicy(attempts=0, base=1.0, ceiling=1.0)},
+        {"retry": RetryPolicy(attempts=1, base=2.0, ceiling=1.0)},
+        {"retry": RetryPolicy(attempts=1, base=-1.0, ceiling=1.0)},
+        {"expires_in": 0},
+        {"expires_in": float("inf")},
+        {"deadline": -1},
+    ],
+)
+def test_times_that_cannot_be_kept_are_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError, match="tool greet: "):
+        tool(**option)(greet.function)
+
+
+@pytest.mark.parametrize("effect", list(EffectClass))
+def test_every_effect_class_can_be_declared(effect: EffectClass) -> None:
+    assert tool(effect=str(effect))(greet.function).effect is effect
+
+
+@pytest.mark.parametrize(
+    ("approvals", "gated"),
+    [
+        ("by_tool", {"low": False, "medium": False, "high": False}),
+        ("every_call", {"low": True, "medium": True, "high": True}),
+        ("low", {"low": True, "medium": True, "high": True}),
+        ("medium", {"low": False, "medium": True, "high": True}),
+        (Risk.HIGH, {"low": False, "medium": False, "high": True}),
+    ],
+)
+def test_an_agent_can_ask_for_more_gates_than_its_tools_and_never_for_fewer(
+    approvals: Any, gated: dict[str, bool]
+) -> None:
+    spec = agent(
+        name="a",
+        description="A.",
+        instructions="Do.",
+        input=Input,
+        model=silent,
+        approvals=approvals,
+    )
+    assert {str(risk): spec.gates(risk, asked=False) for risk in Risk} == gated
+    assert all(spec.gates(risk, asked=True) for risk in Risk)
+
+
+def test_an_unknown_approval_mode_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(DefinitionError, match="by_tool, every_call, low, medium, high"):
+        _agent(approvals="never")
+
+
+def test_the_fingerprint_knows_approvals_and_secrets_but_not_how_often_something_is_tried() -> None:
+    variants = [
+        _agent(),
+        _agent(approvals="every_call"),
+        _agent(approvals="medium"),
+        _agent(tools=[_greet_with(effect="read")]),
+        _agent(tools=[_greet_with(effect="transactional")]),
+        _agent(tools=[_greet_with(secret_args=["name"])]),
+        _agent(tools=[_greet_with(secret_result=True)]),
+    ]
+    assert len(set(variants)) == len(variants)
+    retried = _greet_with(retry=RetryPolicy(attempts=9, base=1.0, ceiling=1.0), expires_in=60)
+    assert _agent(tools=[retried]) == _agent(tools=[_greet_with()])

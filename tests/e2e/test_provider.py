@@ -38,8 +38,12 @@ def provider() -> Iterator[str]:
 def test_an_onboarding_through_a_provider_ends_with_one_account_one_role_one_mail(
     provider: str, sandbox: Path
 ) -> None:
-    model = {"ABEYANCE_MODEL": "openai:loopback", "OPENAI_BASE_URL": provider}
-    with Stack(sandbox / "provider", **model, OPENAI_API_KEY=KEY) as stack:
+    with Stack(
+        sandbox / "provider",
+        ABEYANCE_MODEL="openai:loopback",
+        OPENAI_BASE_URL=provider,
+        OPENAI_API_KEY=KEY,
+    ) as stack:
         office = Office(stack)
         run = office.start("hr_onboarding", NAME, level=4)
         office.wait(run, "suspended")
