@@ -52,6 +52,7 @@ def page(
     context = {
         **picture(shown, problem),
         "ready": shown.not_before is None or shown.not_before <= clock.now(),
+        "returns_nothing": _returns_nothing(shown.result_schema),
         "outcome": outcome,
         "reason": typed(request, "reason"),
         "result": typed(request, "result"),
@@ -79,6 +80,10 @@ def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpRespo
     except (Forbidden, TooEarly, Invalid) as exc:
         return page(request, readable(approval, actor), outcome=outcome, problem=exc)
     return redirect("approval", approval=approval)
+
+
+def _returns_nothing(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "null"
 
 
 def _result(request: HttpRequest, shown: queries.Approval) -> Any:

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
@@ -58,6 +59,7 @@ def picture(
         "outlook": runs.outlook(progress, frame=shown.frame, call=shown.call),
         "call": progress.call(shown.frame, shown.call),
         "progress": progress,
+        "stopped": runs.quarantined(Q(id=shown.run)) > 0,
         "problem": problem,
         "max_reason": actions.MAX_REASON,
     }

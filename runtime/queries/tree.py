@@ -180,8 +180,9 @@ class Progress:
             stack.extend(call.child for call in reversed(frame.calls) if call.child)
 
     def calls(self) -> Iterator[CallView]:
-        """Every call that is not a delegation, in tree order."""
-        return (call for frame in self.frames() for call in frame.calls if call.child is None)
+        """Every call that is not a delegation; those of a sub-agent stand where it was called."""
+        for root in self.roots:
+            yield from _leaves(root)
 
     @property
     def next_try(self) -> datetime | None:
@@ -194,3 +195,11 @@ class Progress:
         """One call, None if the journal does not say anything of it."""
         found = (c for f in self.frames() if f.id == frame for c in f.calls if c.id == call)
         return next(found, None)
+
+
+def _leaves(frame: FrameView) -> Iterator[CallView]:
+    for call in frame.calls:
+        if call.child is None:
+            yield call
+        else:
+            yield from _leaves(call.child)

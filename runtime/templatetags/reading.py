@@ -46,7 +46,7 @@ _STATUS: dict[str, tuple[str, str, str]] = {
     RunStatus.COMPLETED: ("check", "ok", "Finished"),
     RunStatus.FAILED: ("x", "danger", "Failed"),
     RunStatus.CANCELLED: ("nope", "", "Cancelled"),
-    RunStatus.QUARANTINED: ("high", "danger", "Stopped: its journal cannot be verified"),
+    RunStatus.QUARANTINED: ("high", "danger", "Stopped: cannot be verified"),
 }
 
 

@@ -54,7 +54,9 @@ def test_ada_cancels_her_run(desk: Desk, office: Office, suspended: UUID) -> Non
     desk.log_in("ada")
     desk.open(f"/runs/{suspended}/")
     desk.page.get_by_role("link", name="Cancel…").click()
-    expect(desk.page.get_by_text("What has happened, and will not be undone")).to_be_visible()
+    expect(
+        desk.page.get_by_text("What has happened, or may have, and will not be undone")
+    ).to_be_visible()
     cancel = desk.page.get_by_role("button", name="Cancel this run")
     cancel.click()
     reason = desk.page.get_by_label(re.compile("Why you cancel it"))

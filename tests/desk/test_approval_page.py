@@ -6,6 +6,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from approvals.models import Request
+from runtime.models import Run
 from tests.desk.office import Office
 
 
@@ -145,5 +146,11 @@ def test_reads_a_fixed_number_of_rows_however_long_the_run_is(
     suspended: UUID,
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
-    with django_assert_max_num_queries(10):
+    with django_assert_max_num_queries(11):
         _page(bea, office.request(suspended))
+
+
+def test_says_that_the_run_is_stopped(bea: Client, office: Office, suspended: UUID) -> None:
+    assert "is stopped" not in _page(bea, office.request(suspended))
+    Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
+    assert "The run of this call is stopped" in _page(bea, office.request(suspended))

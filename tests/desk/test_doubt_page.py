@@ -77,6 +77,16 @@ def test_a_tool_that_does_not_say_what_it_returns(bea: Client, office: Office) -
     assert "any JSON value will do" in page
 
 
+def test_a_tool_that_returns_nothing_needs_no_json(bea: Client, office: Office) -> None:
+    office.effects.result_schema = {"type": "null"}
+    run = office.in_doubt()
+    page = _page(bea, office.doubt(run))
+    assert "All that can be reported of this tool is that it happened" in page
+    assert "null</textarea>" in page
+    assert _send(bea, office.doubt(run), "happened", result="null").status_code == 302
+    assert office.advance(run).status == RunStatus.COMPLETED
+
+
 def test_running_again_has_to_wait(bea: Client, office: Office, doubt: UUID) -> None:
     request = office.doubt(doubt)
     page = _page(bea, request)

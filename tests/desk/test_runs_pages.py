@@ -119,7 +119,7 @@ def test_garbage_in_the_journal_is_named_and_the_rest_is_shown(
         )
     Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
     page = _text(ada, f"/runs/{suspended}/")
-    assert "its journal cannot be verified" in page
+    assert "Stopped: cannot be verified" in page
     assert "entry 3 is not its own" in page
     assert "Part of the journal cannot be read" in page
     assert "<bdi>hr_onboarding</bdi>" in page
@@ -154,7 +154,7 @@ def _copy(run: UUID) -> None:
         ("waiting", "Waiting to try again"),
         ("cancelling", "Being cancelled"),
         ("cancelled", "Cancelled"),
-        ("quarantined", "Stopped: its journal cannot be verified"),
+        ("quarantined", "Stopped: cannot be verified"),
     ],
 )
 def test_every_status_has_words(ada: Client, suspended: UUID, status: str, words: str) -> None:
