@@ -196,6 +196,14 @@ def test_another_signature_signs_nothing(bea: Actor, changed: str | None) -> Non
         statements.read(request)
 
 
+@pytest.mark.parametrize("part", ["statement", "signature", "key_id"])
+def test_half_a_signed_statement_is_none(bea: Actor, part: str) -> None:
+    request = decided(bea)
+    setattr(request, part, None)
+    with pytest.raises(NotConfirmed, match="nobody signed"):
+        statements.read(request)
+
+
 def test_a_statement_about_another_request_says_nothing_about_this_one(bea: Actor) -> None:
     request, other = decided(bea), decided(bea)
     Request.objects.filter(pk=request.pk).update(
