@@ -157,7 +157,7 @@ def read_journal(
 
 @router.get("/runs/{uuid:run}/continuation")
 def read_continuation(request: Authenticated, run: UUID) -> Any:
-    """Everything a suspended run needs to go on, as stored; for admins."""
+    """Everything a run that waits needs to go on, without secrets; for admins."""
     access = ports.access()
     access.require(request.auth, "runs:read")
     actions.readable(run, request.auth)
@@ -165,5 +165,5 @@ def read_continuation(request: Authenticated, run: UUID) -> Any:
         raise Forbidden("not_eligible", "Continuations are for admins.")
     document = queries.continuation(run)
     if document is None:
-        raise Http404("This run has no continuation: it is not suspended.")
+        raise Http404("This run has no continuation: it does not wait.")
     return document
