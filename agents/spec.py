@@ -101,6 +101,10 @@ class AgentSpec:
         return next((agent for agent in self.subagents if agent.name == name), None)
 
     @property
+    def keeps_secrets(self) -> bool:
+        return any(tool.secret_args or tool.secret_result for tool in self.tools)
+
+    @property
     def model_name(self) -> str:
         name = getattr(self.model, "__qualname__", type(self.model).__qualname__)
         return f"scripted:{self.model.__module__}.{name}"

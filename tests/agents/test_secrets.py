@@ -270,6 +270,18 @@ def test_equal_calls_with_secrets_are_found_before_they_are_sealed(keys: Path) -
         frame.handler.describe(agent="smith", tool="lock", args=second.args)
 
 
+def test_what_a_model_raises_is_not_quoted_where_there_are_secrets(
+    keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def model(*_: Any) -> ModelResponse:
+        raise KeyError(CANARY)
+
+    frame = Frame(Handler(_registry(model)), "smith", {"text": "go"})
+    assert frame.handler.perform(frame.request()) == ModelFault(error="KeyError")
+    assert "failed: KeyError" in caplog.text
+    assert CANARY not in caplog.text
+
+
 @pytest.mark.parametrize("names", [["nothing"], "door"])
 def test_only_arguments_can_be_secret(names: Any) -> None:
     with pytest.raises(DefinitionError, match="names of its arguments"):

@@ -19,6 +19,10 @@ from config import env
         ("SCIM_URL", "directory.example"),
         ("EMAIL_URL", "pigeon://localhost"),
         ("ABEYANCE_AGENTS", "agents/flows/hr.py"),
+        ("ABEYANCE_MODEL", "gpt"),
+        ("ABEYANCE_MODEL", "openai:"),
+        ("ABEYANCE_MODEL", "acme:large"),
+        ("OPENAI_BASE_URL", "models.example/v1"),
         ("ABEYANCE_LEASE_SECONDS", "soon"),
         ("ABEYANCE_LEASE_SECONDS", "0"),
         ("ABEYANCE_LEASE_SECONDS", "nan"),
@@ -78,3 +82,21 @@ def test_https_in_the_public_address_is_known_to_every_setting_that_asks() -> No
         text=True,
     )
     assert said.split() == ["True", "True", "True", "True", "abeyance.example", "False"]
+
+
+@pytest.mark.parametrize(
+    ("model", "key"), [("openai:x", "OPENAI_API_KEY"), ("anthropic:x", "ANTHROPIC_API_KEY")]
+)
+def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> None:
+    for missing in ({}, {key: " "}):
+        with pytest.raises(env.BadSetting, match=f"{key} must be set") as problem:
+            env.read({"ABEYANCE_MODEL": model, **missing})
+        assert problem.value.name == key
+    given = env.read({"ABEYANCE_MODEL": model, key: "sk-canary\n"})
+    assert given.model == model
+    assert "sk-canary" in (given.openai_api_key, given.anthropic_api_key)
+    assert "canary" not in repr(given)
+
+
+def test_without_a_word_about_models_the_scripts_play_them() -> None:
+    assert env.read({}).model == env.read({"ABEYANCE_MODEL": ""}).model == "scripted"

@@ -1,0 +1,118 @@
+"""One model call through Anthropic's client, to a server on loopback that answers as its API would."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.gateway import provider
+from agents.handlers import Handler
+from agents.registry import Registry
+from config.env import ROOT
+from runtime.ports import ModelFault
+from tests.agents.frames import Frame
+from tests.agents.test_onboarding import CREATE, NEWCOMER
+
+KEY = "sk-canary-anthropic"
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": KEY}}
+REPLY = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "loopback",
+    "content": [
+        {"type": "tool_use", "id": "toolu_1", "name": "create_account", "input": CREATE.args}
+    ],
+    "stop_reason": "tool_use",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 5, "output_tokens": 3},
+}
+
+
+@pytest.fixture
+def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """What the server says to the next requests: a status and a document each."""
+    answers: list[Any] = []
+
+    class Api(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            right = self.headers["Authorization"] == f"Bearer {KEY}" and self.path.startswith(
+                "/v1/messages"
+            )
+            status, document = answers.pop(0) if right else (401, OVERLOADED)
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Retry-After", "3")
+            self.end_headers()
+            self.wfile.write(json.dumps(document).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Api)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{server.server_port}")
+    provider._forget()
+    settings.ABEYANCE_MODEL = "anthropic:loopback"
+    settings.ANTHROPIC_API_KEY = KEY
+    yield answers
+    provider._forget()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def frame(hr: Registry) -> Frame:
+    return Frame(Handler(hr), "account_agent", NEWCOMER)
+
+
+def test_a_call_comes_back_as_any_other(answers: list[Any], frame: Frame) -> None:
+    answers.append((200, REPLY))
+    assert frame.ask().calls == (CREATE,)
+
+
+def test_an_overloaded_provider_is_asked_again_when_it_says(
+    answers: list[Any], frame: Frame
+) -> None:
+    answers.append((529, OVERLOADED))
+    fault = frame.handler.perform(frame.request())
+    assert isinstance(fault, ModelFault)
+    assert (fault.again, fault.after) == (True, 3.0)
+    assert "the provider is at fault" in fault.error
+    assert KEY not in fault.error
+    assert answers == []
+
+
+def test_a_wrong_key_is_said_to_be_wrong(
+    answers: list[Any], frame: Frame, settings: Settings
+) -> None:
+    settings.ANTHROPIC_API_KEY = "sk-canary-wrong"
+    fault = frame.handler.perform(frame.request())
+    assert isinstance(fault, ModelFault)
+    assert not fault.again
+    assert "the key for anthropic:loopback was refused" in fault.error
+    assert "canary" not in fault.error
+
+
+def test_no_client_of_a_provider_is_imported_before_it_is_needed() -> None:
+    code = "import sys, agents.handlers, agents.flows.hr; print({'openai', 'anthropic'} & {*sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "set()"
