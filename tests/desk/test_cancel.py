@@ -196,6 +196,19 @@ def test_an_approval_of_a_cancelled_run_says_who_ended_it(
     assert Request.objects.get(id=request.id).status == "cancelled"
 
 
+def test_an_approval_that_took_no_effect_says_so(
+    ada: Client, bea: Client, office: Office, suspended: UUID
+) -> None:
+    request = office.request(suspended)
+    bea.post(f"/a/{request.id}/approve/", {"digest": request.request_digest})
+    ada.post(f"/runs/{suspended}/cancel/", WHY)
+    assert office.advance(suspended).status == RunStatus.CANCELLED
+    assert "set_privileges" not in [call.tool for call in office.effects.calls]
+    page = bea.get(f"/a/{request.id}/").content.decode()
+    assert "The run was ended before this took effect" in page
+    assert "The call may start once" not in page
+
+
 def test_a_failed_run_is_over_too(ada_api: Caller, office: Office) -> None:
     office.effects.agents["hr_onboarding"] = lambda request: ModelFault(error="gone")
     answer = ada_api.post(f"/runs/{office.start()}/cancel", WHY)
