@@ -186,7 +186,8 @@ def ring(connection: Connection, run: UUID) -> None:
     row = connection.execute(
         """
         UPDATE runtime_run SET mailbox = mailbox + 1,
-            due_at = CASE WHEN ended_at IS NULL THEN least(due_at, clock_timestamp()) END
+            due_at = CASE WHEN ended_at IS NULL AND status <> 'quarantined'
+                THEN least(due_at, clock_timestamp()) END
         WHERE id = %s RETURNING ended_at IS NOT NULL, status
         """,
         (run,),

@@ -298,6 +298,18 @@ def test_what_was_tampered_with_is_quarantined_and_never_runs(
     assert parked.reason
     assert desk.effects.calls == []
     assert desk.advance(run.id).status == "quarantined"
+    assert Run.objects.get(id=run.id).due_at is None
+
+
+def test_a_decision_about_a_parked_run_does_not_make_it_due(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {"x": 1}), ("t", {"x": 2})), say("done"))}, t=GATED)
+    run = desk.advance(desk.start("a"))
+    first, second = desk.open_gates(run.id)
+    desk.decide(first.id, Verdict.APPROVE)
+    desk.gatekeeper.forged = True
+    assert desk.advance(run.id).status == "quarantined"
+    desk.decide(second.id, Verdict.DENY, "no")
+    assert Run.objects.get(id=run.id).due_at is None
 
 
 def test_an_approval_that_is_not_confirmed_parks_the_run(rig: MakeBench) -> None:
