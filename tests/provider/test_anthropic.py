@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.gateway import provider
 from agents.handlers import Handler
 from agents.registry import Registry
 from config.env import ROOT
@@ -44,9 +43,9 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     class Api(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            right = self.headers["Authorization"] == f"Bearer {KEY}" and self.path.startswith(
-                "/v1/messages"
-            )
+            right = self.headers["Authorization"].startswith(
+                f"Bearer {KEY}"
+            ) and self.path.startswith("/v1/messages")
             status, document = answers.pop(0) if right else (401, OVERLOADED)
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -61,11 +60,10 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{server.server_port}")
-    provider._forget()
     settings.ABEYANCE_MODEL = "anthropic:loopback"
-    settings.ANTHROPIC_API_KEY = KEY
+    # A key of its own makes a client of its own, which finds this server and not the one before.
+    settings.ANTHROPIC_API_KEY = f"{KEY}-{server.server_port}"
     yield answers
-    provider._forget()
     server.shutdown()
     thread.join()
     server.server_close()
