@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check format lock clean
+.PHONY: help up test faults check format lock clean
 
 help: ## show what can be done
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
@@ -15,6 +15,9 @@ up: environment ## run everything on this machine (PORT=8000 HOME_DIR=~/.local/s
 
 test: developer-environment ## run the tests (TESTS=tests/core to run some)
 	@exec $(RUN) -m pytest $(TESTS)
+
+faults: developer-environment ## kill processes at every point and at random, print the figures (FAULTS_SEED=1)
+	@FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/faults -s -q
 
 check: developer-environment ## format, lint, types, imports, lock is current
 	$(RUN) -m ruff format --check .

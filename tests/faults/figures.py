@@ -1,0 +1,54 @@
+"""The figures of these tests, for whoever reads them: what was done how often, and what came of it."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.faults.experiment import Death
+
+
+def of_points(
+    deaths: "Sequence[Death]", wrong: Mapping[str, Sequence[str]], seconds: float
+) -> None:
+    """A line for each death, then the sum."""
+    say(f"\n{'point':32} {'score':18} {'recovered':>9} {'finished':>9}  in doubt")
+    for death in sorted(deaths, key=lambda one: one.case.point):
+        say(
+            f"{death.case.point:32} {death.case.score:18} {death.recovered or 0:8.1f}s"
+            f" {death.finished or 0:8.1f}s  {'yes' if death.under_way else 'no'}"
+        )
+    summary(
+        "kill points",
+        runs=len(deaths),
+        kills=len(deaths),
+        wrong=[problem for found in wrong.values() for problem in found],
+        doubts=sum(death.under_way for death in deaths),
+        seconds=seconds,
+        points=len({death.case.point for death in deaths}),
+    )
+
+
+def summary(
+    what: str,
+    *,
+    runs: int,
+    kills: int,
+    wrong: Sequence[str],
+    doubts: int,
+    seconds: float,
+    points: int = 0,
+) -> None:
+    """One line: what, how often, what came of it."""
+    lost = sum(problem.startswith("lost") for problem in wrong)
+    repeated = sum(problem.startswith("repeated") for problem in wrong)
+    of = f"{points} points, " if points else ""
+    say(
+        f"FIGURES {what}: {of}{runs} runs, {kills} kills, {lost} lost, {repeated} repeated,"
+        f" {doubts} calls in doubt, {len(wrong) - lost - repeated} other problems, {seconds:.0f} s"
+    )
+
+
+def say(text: str) -> None:
+    """Seen with `pytest -s`, and with a test that fails."""
+    sys.stdout.write(text + "\n")

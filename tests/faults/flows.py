@@ -1,0 +1,138 @@
+"""Agents for these tests: three, nested, that play what their input says, with tools of every effect class.
+
+The input is a list of turns, each a list of calls; what an agent hands to the one below it is its own
+list. So a test writes down the whole run before it starts, and nothing depends on chance.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from agents.gateway.scripted import Reply, Turn, call, say, script, together
+from agents.sdk import NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
+from tests.faults import ledger
+
+SOON = RetryPolicy(attempts=3, base=0.1, ceiling=0.2)
+DEADLINE = 1.0  # short, because a call in doubt may run again only after it
+
+
+class Score(BaseModel):
+    """What to play. A call is `{"tool": …, "args": {…}}`; `fail_model` and `slow_model` are no tools."""
+
+    turns: list[list[dict[str, Any]]]
+
+
+@tool(effect="read", deadline=DEADLINE)
+def look(context: ToolContext, name: str) -> str:
+    """Read something outside."""
+    ledger.note(context.key, context.attempt)
+    return name
+
+
+@tool(effect="idempotent", deadline=DEADLINE)
+def put(context: ToolContext, name: str) -> str:
+    """Write something outside that may be written again."""
+    ledger.note(context.key, context.attempt)
+    return name
+
+
+@tool(effect="transactional", deadline=DEADLINE)
+def book(context: ToolContext, name: str) -> str:
+    """Write something into the database of this application."""
+    ledger.note_row(context.key, context.attempt)
+    return name
+
+
+@tool(effect="write", deadline=DEADLINE)
+def send(context: ToolContext, name: str) -> str:
+    """Write something outside that must not be written again."""
+    ledger.note(context.key, context.attempt)
+    return name
+
+
+@tool(effect="write", approval=True, deadline=DEADLINE)
+def pay(context: ToolContext, name: str) -> str:
+    """Write something outside that a person must allow."""
+    ledger.note(context.key, context.attempt)
+    return name
+
+
+@tool(effect="read", deadline=DEADLINE)
+def refuse(name: str) -> str:
+    """Say no."""
+    raise ToolError(f"{name}: no")
+
+
+@tool(effect="idempotent", deadline=DEADLINE, retry=SOON)
+def insist(context: ToolContext, name: str) -> str:
+    """Do nothing the first time."""
+    if ledger.first_time(f"{context.run}-{context.frame}-{context.call}"):
+        raise NotDone("not yet", after=0.1)
+    ledger.note(context.key, context.attempt)
+    return name
+
+
+@tool(effect="read", deadline=10.0)
+def linger(context: ToolContext, name: str) -> str:
+    """Take until somebody says that it is enough."""
+    ledger.first_time(f"{context.run}-lingers")
+    enough = Path(f"{os.environ[ledger.PATH]}.{context.run}-enough")
+    while not enough.exists() and context.remaining() > 1.0:
+        time.sleep(0.02)
+    ledger.note(context.key, context.attempt)
+    return name
+
+
+@script
+def play(turn: Turn) -> Reply:
+    """Plays all three: the next turn of the score, or the end of it."""
+    done = len(turn.results)
+    for calls in turn.input["turns"]:
+        if done == 0:
+            return _turn(calls)
+        done -= len([one for one in calls if "token" not in one])
+    return say(f"{sum(result.ok for result in turn.results)} of {len(turn.results)} calls done")
+
+
+def _turn(calls: list[dict[str, Any]]) -> Reply:
+    for one in calls:
+        if one["tool"] == "fail_model":
+            raise ValueError("this model fails")
+        if one["tool"] == "slow_model" and ledger.first_time(one["token"]):
+            raise TimeoutError
+    return together(*(call(one["tool"], **one["args"]) for one in calls if "token" not in one))
+
+
+TOOLS = (look, put, book, send, pay, refuse, insist, linger)
+
+inner = agent(
+    name="inner",
+    description="Works for middle.",
+    instructions="Play the score.",
+    input=Score,
+    model=play,
+    tools=TOOLS,
+)
+
+middle = agent(
+    name="middle",
+    description="Works for outer, and has inner work.",
+    instructions="Play the score.",
+    input=Score,
+    model=play,
+    tools=TOOLS,
+    subagents=[inner],
+)
+
+outer = agent(
+    name="outer",
+    description="Has middle work.",
+    instructions="Play the score.",
+    input=Score,
+    model=play,
+    tools=TOOLS,
+    subagents=[middle],
+)

@@ -1,0 +1,66 @@
+"""A ledger of effects outside the application: a line in it is what "the effect happened" means here.
+
+Tools append `key attempt process time` and wait until the line is on disk. A transactional tool has
+its effect in the database instead: a row, which is there if and only if its transaction committed.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from django.contrib.auth.models import Group
+
+PATH = "ABEYANCE_FAULTS_LEDGER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One time that something happened outside."""
+
+    key: str
+    attempt: int
+    process: int
+
+
+def note(key: str, attempt: int) -> None:
+    """Have the effect: one line, on disk when this returns."""
+    line = f"{key} {attempt} {os.getpid()} {time.time():.6f}\n"
+    file = os.open(os.environ[PATH], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(file, line.encode())
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def note_row(key: str, attempt: int) -> None:
+    """Have the effect of a transactional tool: a row of any table will do, and every start adds one of its own."""
+    Group.objects.create(name=f"{key} {attempt} {uuid4().hex[:8]}")
+
+
+def first_time(token: str) -> bool:
+    """Whether nobody has asked for this token before, in any process."""
+    marker = Path(f"{os.environ[PATH]}.{token}")
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL, 0o666))
+    except FileExistsError:
+        return False
+    return True
+
+
+def read(path: Path) -> list[Effect]:
+    """Every line so far, oldest first."""
+    if not path.exists():
+        return []
+    rows = (line.split() for line in path.read_text().splitlines())
+    return [Effect(key=key, attempt=int(n), process=int(pid)) for key, n, pid, _ in rows]
+
+
+def effects_of(path: Path, run: UUID) -> list[Effect]:
+    """Everything that a run did to the outside, rows of transactional tools included."""
+    lines = [effect for effect in read(path) if effect.key.startswith(f"{run}/")]
+    names = Group.objects.filter(name__startswith=f"{run}/").values_list("name", flat=True)
+    rows = (name.split() for name in names)
+    return lines + [Effect(key=key, attempt=int(n), process=0) for key, n, _ in rows]

@@ -1,0 +1,173 @@
+"""The people of these tests, and what is true of a run: started by Ada, decided by Bea, judged by nobody's word."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from approvals import actions
+from approvals.errors import ApprovalError, TooEarly
+from approvals.models import Request
+from runtime import database, engine, journal
+from runtime.core.continuation import CallState, Continuation
+from runtime.core.decisions import EffectClass, GateKind
+from runtime.core.ids import idempotency_key
+from runtime.core.replay import initial
+from runtime.errors import RunEnded
+from runtime.models import Gate, JournalEntry, Run
+from runtime.ports import Actor
+from tests.faults import ledger
+from tests.faults.scores import Score, planned
+
+ADA, BEA = Actor(person="ada"), Actor(person="bea")
+ENDS = ("completed", "failed", "cancelled", "quarantined")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Office:
+    """Everything that people do, with the ledger as what they see of the world."""
+
+    ledger: Path
+
+    def start(self, score: Score) -> UUID:
+        with transaction.atomic():
+            return engine.start(agent="outer", input={"turns": score.turns}, requester=ADA).run
+
+    def tend(self, run: UUID, score: Score) -> str:
+        """Do whatever the run waits for. Returns its status."""
+        for request in Request.objects.filter(run=run, status=Request.Status.PENDING):
+            try:
+                self._decide(request, score)
+            except (TooEarly, ApprovalError):
+                continue
+        if score.cancelled:
+            self._cancel(run)
+        return Run.objects.values_list("status", flat=True).get(id=run)
+
+    def _decide(self, request: Request, score: Score) -> None:
+        if request.kind == GateKind.IN_DOUBT:
+            self._settle(request)
+        elif not score.cancelled:
+            verdict = "deny" if score.denied else "approve"
+            actions.decide(
+                request=request.id,
+                verdict=verdict,
+                digest=request.request_digest,
+                reason="No." if score.denied else "",
+                actor=BEA,
+            )
+
+    def _settle(self, request: Request) -> None:
+        """Look at the world, and say what is true."""
+        key = idempotency_key(request.run_id, request.frame, request.call)
+        happened = any(effect.key == key for effect in ledger.read(self.ledger))
+        actions.settle(
+            run=request.run_id,
+            gate=request.gate,
+            outcome="happened" if happened else "run_again",
+            result="as the ledger says" if happened else actions.ABSENT,
+            reason="",
+            actor=BEA,
+        )
+
+    def _cancel(self, run: UUID) -> None:
+        """Once the call lingers and every gate is open; then let it go."""
+        lingers = Path(f"{self.ledger}.{run}-lingers").exists()
+        body = "".join(self._bodies(run))
+        if '"Cancelling"' in body:
+            Path(f"{self.ledger}.{run}-enough").touch()
+        elif lingers and (
+            '"pay"' not in body or Gate.objects.filter(run=run, state="open").exists()
+        ):
+            try:
+                with transaction.atomic():
+                    engine.cancel(run=run, actor=ADA, reason="not needed any more")
+            except RunEnded:
+                pass
+
+    def _bodies(self, run: UUID) -> list[str]:
+        entries = JournalEntry.objects.filter(run_id=run).order_by("position")
+        return list(entries.values_list("body", flat=True))
+
+
+def verified(run: UUID) -> Continuation:
+    """The state of a run, folded from its whole journal. Raises Tampered for a gap or an entry that does not verify."""
+    with database.pooled() as connection:
+        row = connection.execute(
+            "SELECT position, head FROM runtime_run WHERE id = %s", (run,)
+        ).fetchone()
+        assert row is not None
+        return journal.replay(connection, initial(run), position=row[0], head=row[1])
+
+
+def writes_under_way(now: Continuation) -> list[str]:
+    """The keys of `write` calls between their intent and their result."""
+    return [
+        idempotency_key(now.run, frame.id, call.id)
+        for frame in now.frames.values()
+        for call in frame.calls
+        if call.state is CallState.STARTED
+        and call.terms is not None
+        and call.terms.effect is EffectClass.WRITE
+    ]
+
+
+def doubts(run: UUID) -> int:
+    """How many in-doubt gates a run ever had."""
+    return Gate.objects.filter(run=run, kind=GateKind.IN_DOUBT).count()
+
+
+def stuck() -> list[UUID]:
+    """Live runs that nothing will ever move again: no live lease, no open gate, nothing due."""
+    live = Run.objects.exclude(status__in=ENDS)
+    held = Q(lease_until__gt=timezone.now() - timedelta(seconds=0))
+    waiting = Q(due_at__isnull=False) | Q(gates__state="open")
+    return list(live.exclude(held).exclude(waiting).values_list("id", flat=True))
+
+
+def problems(path: Path, run: UUID, score: Score) -> list[str]:
+    """What is wrong with a run that has come to its end; nothing, one hopes."""
+    row = Run.objects.get(id=run)
+    found = [] if row.status == score.ends else [f"{row.status} ({row.reason}), not {score.ends}"]
+    verified(run)
+    happened = Counter(effect.key for effect in ledger.effects_of(path, run))
+    tools = _calls(run)
+    for key, count in happened.items():
+        if key not in tools:
+            found.append(f"{key} happened without an intent")
+        elif tools[key] in ("send", "pay", "book") and count > 1:
+            found.append(f"repeated: {tools[key]} {key} happened {count} times")
+    if score.denied and any(tool == "pay" for tool in tools.values()):
+        found.append("a denied call was started")
+    if score.ends in ("completed", "failed"):
+        for tool in ("look", "put", "book", "send", "insist", *(() if score.denied else ("pay",))):
+            done = sum(1 for key in happened if tools.get(key) == tool)
+            if done != planned(score.turns, tool):
+                found.append(f"lost: {done} of {planned(score.turns, tool)} {tool} happened")
+    return found
+
+
+def _calls(run: UUID) -> dict[str, str]:
+    """The tool of every call that was started, by its key, read from the journal."""
+
+    tools: dict[tuple[str, str], str] = {}
+    started: dict[str, str] = {}
+    turns: Counter[str] = Counter()
+    bodies = JournalEntry.objects.filter(run_id=run).order_by("position")
+    for body in bodies.values_list("body", flat=True):
+        for event in json.loads(body)["events"]:
+            if event["type"] == "ModelReplied":
+                turns[event["frame"]] += 1
+                for index, proposal in enumerate(event["calls"]):
+                    call = f"c{turns[event['frame']]}.{index}"
+                    tools[event["frame"], call] = proposal["tool"]
+            if event["type"] == "ToolStarted":
+                key = idempotency_key(run, event["frame"], event["call"])
+                started[key] = tools[event["frame"], event["call"]]
+    return started

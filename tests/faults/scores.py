@@ -1,0 +1,119 @@
+"""What the agents of flows.py play: between them these runs pass through every point there is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+Turns = list[list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One run: what it plays, what Bea says at its gates, whether Ada cancels it, and how it must end."""
+
+    name: str
+    turns: Turns
+    denied: bool = False
+    cancelled: bool = False
+    ends: str = "completed"
+
+
+def effects() -> Score:
+    """Every effect class, a failure and a refusal, one after the other."""
+    tools = ("send", "look", "put", "book", "refuse", "unheard_of")
+    return Score(
+        name="effects", turns=_nested(lambda depth: [[_call(tool, depth)] for tool in tools])
+    )
+
+
+def transactions() -> Score:
+    """Nothing but transactions, whose results are committed on a way of their own."""
+    return Score(name="transactions", turns=_nested(lambda depth: [[_call("book", depth)]]))
+
+
+def gates() -> Score:
+    return Score(name="gates", turns=_nested(lambda depth: [[_call("pay", depth)]]))
+
+
+def denials() -> Score:
+    return Score(name="denials", turns=_nested(lambda depth: [[_call("pay", depth)]]), denied=True)
+
+
+def waits() -> Score:
+    """A model and a tool that have to be tried again."""
+    return Score(
+        name="waits",
+        turns=_nested(
+            lambda depth: [
+                [{"tool": "slow_model", "token": uuid4().hex}, _call("look", depth)],
+                [_call("insist", depth)],
+            ]
+        ),
+    )
+
+
+def failures() -> Score:
+    """An agent whose model fails below one that goes on, and then one that nobody is above."""
+    failing: Turns = [[{"tool": "fail_model"}]]
+    middle: Turns = [[_hand_over("inner", failing)], [_call("send", 1)]]
+    turns = [[_hand_over("middle", middle)], [_call("send", 0)], *failing]
+    return Score(name="failures", turns=turns, ends="failed")
+
+
+def ended(depth: int) -> Score:
+    """Cancelled while one call waits at a gate and another is under way."""
+    turns = [[_call("linger", depth), _call("pay", depth)]]
+    for agent in ("inner", "middle")[2 - depth :]:
+        turns = [[_hand_over(agent, turns)]]
+    return Score(name=f"ended at depth {depth}", turns=turns, cancelled=True, ends="cancelled")
+
+
+def ending() -> Score:
+    """Cancelled while a call is under way and no gate is open."""
+    return Score(name="ending", turns=[[_call("linger", 0)]], cancelled=True, ends="cancelled")
+
+
+def crowd() -> Score:
+    """Everything at once at every depth, as many calls as possible under way together."""
+    at_once = ("send", "look", "put", "book", "refuse", "insist", "pay")
+    return Score(
+        name="crowd",
+        turns=_nested(lambda depth: [[_call(tool, depth) for tool in at_once], [_call("send", 9)]]),
+    )
+
+
+SCORES: dict[str, Callable[[], Score]] = {
+    "transactions": transactions,
+    "effects": effects,
+    "gates": gates,
+    "denials": denials,
+    "waits": waits,
+    "failures": failures,
+    "ending": ending,
+    "ended at depth 0": lambda: ended(0),
+    "ended at depth 1": lambda: ended(1),
+    "ended at depth 2": lambda: ended(2),
+}
+
+
+def planned(turns: Turns, tool: str) -> int:
+    """How many calls of a tool a score has, at every depth."""
+    calls = [one for turn in turns for one in turn]
+    below: int = sum(
+        planned(one["args"]["turns"], tool) for one in calls if "turns" in one.get("args", {})
+    )
+    return below + len([one for one in calls if one["tool"] == tool])
+
+
+def _call(tool: str, depth: int) -> dict[str, Any]:
+    return {"tool": tool, "args": {"name": f"{tool} at depth {depth}"}}
+
+
+def _hand_over(agent: str, turns: Turns) -> dict[str, Any]:
+    return {"tool": agent, "args": {"turns": turns}}
+
+
+def _nested(part: Callable[[int], Turns]) -> Turns:
+    middle = [*part(1), [_hand_over("inner", part(2))]]
+    return [*part(0), [_hand_over("middle", middle)]]

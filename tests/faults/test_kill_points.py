@@ -1,0 +1,84 @@
+"""Every commit kind and every effect kind at depths 0, 1 and 2 is a point at which a real Celery worker dies once.
+
+First one worker that nobody kills plays every score and notes the points it passes: those that must be
+there and no others. Then each point has its death. A point is taken with the first score that passes it;
+with FAULTS_EVERY_SCORE=1 (as `make faults` does) with every score that does. FAULTS_LANES says how many
+workers may be dying at a time.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults import figures, points
+from tests.faults.conftest import Switchboard
+from tests.faults.experiment import Case, Experiment
+from tests.faults.office import ENDS, Office, doubts, problems
+from tests.faults.processes import Zygote
+from tests.faults.scores import SCORES
+
+pytestmark = pytest.mark.faults
+
+EVERY_SCORE = bool(os.environ.get("FAULTS_EVERY_SCORE"))
+
+
+def test_a_worker_that_dies_at_any_point_leaves_nothing_lost_and_nothing_repeated(
+    zygote: Zygote, office: Office, switchboard: Switchboard, tmp_path: Path
+) -> None:
+    began_at = time.monotonic()
+    passed = _uninterrupted(zygote, office, tmp_path)
+    everything = set().union(*passed.values())
+    assert points.registry() - everything == set(), "points that no run passes"
+    assert everything - points.registry() == set(), "points that nobody listed"
+
+    experiment = Experiment(zygote, office, switchboard, tmp_path)
+    experiment.run(_cases(passed))
+
+    wrong = {
+        f"{death.case.point} ({death.case.score})": found
+        for death in experiment.deaths
+        if (found := death.wrong(office.ledger))
+    }
+    figures.of_points(experiment.deaths, wrong, time.monotonic() - began_at)
+    assert {death.case.point for death in experiment.deaths} == points.registry()
+    assert wrong == {}
+    assert {death.case.point for death in experiment.deaths if death.under_way} <= {
+        point for point in points.registry() if points.may_leave_doubt(point)
+    }
+
+
+def _uninterrupted(zygote: Zygote, office: Office, folder: Path) -> dict[str, set[str]]:
+    """The points that each score passes when nobody dies."""
+    log = folder / "passed"
+    zygote.sweeper()
+    worker = zygote.worker(ABEYANCE_KILL_LOG=str(log))
+    worker.wait_until_ready()
+    passed: dict[str, set[str]] = {}
+    for name, make in SCORES.items():
+        score = make()
+        run = office.start(score)
+        deadline = time.monotonic() + 30
+        while office.tend(run, score) not in ENDS:
+            assert time.monotonic() < deadline, worker.log.read_text()[-3000:]
+            time.sleep(0.02)
+        assert problems(office.ledger, run, score) == []
+        assert doubts(run) == 0
+        passed[name] = set(log.read_text().split())
+        log.unlink()
+    zygote.stop_children()
+    return passed
+
+
+def _cases(passed: dict[str, set[str]]) -> list[Case]:
+    """Transactions besides whatever comes first, since their results take a way of their own."""
+    cases: list[Case] = []
+    done: set[str] = set()
+    for name, found in passed.items():
+        wanted = found if EVERY_SCORE else found - done
+        if name == "effects":
+            wanted |= {point for point in found if point.split(":")[1].startswith("Tool")}
+        cases += [Case(point=point, score=name) for point in sorted(wanted & points.registry())]
+        done |= found
+    return cases

@@ -1,0 +1,146 @@
+"""One process that has imported everything and forks what tests ask for, so that a worker starts at once.
+
+It reads one JSON document a line and answers with one: `{"start": "worker" | "sweeper" | "loop", "env": {…},
+"log": path}` gives `{"pid": …}`, and `{"ended": pid}` follows when a child is gone. Nothing is open
+across a fork: the zygote itself never talks to Postgres or the broker.
+
+A worker is the real command of config.processes. A loop advances due runs without any broker.
+"""
+
+import gc
+import json
+import os
+import select
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import django
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    django.setup()
+    _import_everything()
+    gc.freeze()
+    read, write = os.pipe()
+    for end in (read, write):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    _say({"ready": os.getpid()})
+    buffer = b""
+    while True:
+        ready, _, _ = select.select([0, read], [], [])
+        if read in ready:
+            os.read(read, 4096)
+            _reap()
+        if 0 in ready:
+            data = os.read(0, 65536)
+            if not data:
+                return
+            *lines, buffer = (buffer + data).split(b"\n")
+            for line in lines:
+                _say({"pid": _fork(json.loads(line))})
+
+
+def _import_everything() -> None:
+    import kombu.transport.redis  # noqa: F401
+
+    import agents.handlers  # noqa: F401
+    import config.celery
+    import runtime.tasks  # noqa: F401
+    import tests.faults.flows  # noqa: F401
+
+    config.celery.app.finalize()
+
+
+def _reap() -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        _say({"ended": pid, "by": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0})
+
+
+def _fork(order: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        _become(order)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(1)
+
+
+def _become(order: dict[str, Any]) -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.setsid()
+    os.environ.update(order["env"])
+    match order["start"]:
+        case "worker":
+            _work(order.get("broker"))
+        case "sweeper":
+            _sweep()
+        case _:
+            _loop()
+
+
+def _work(broker: str | None) -> None:
+    from celery.bin.celery import celery
+
+    from config import celery as configured
+    from config.processes import table
+
+    if broker is not None:
+        configured.app.conf.broker_url = broker
+    (worker,) = (process for process in table() if process.name == "worker")
+    celery(args=list(worker.command[3:]), standalone_mode=False)
+
+
+def _sweep() -> None:
+    from django.core.management import call_command
+
+    call_command("sweep")
+
+
+def _loop() -> None:
+    """Advance whatever is due, a few runs at a time, for ever."""
+    from django.conf import settings
+
+    from config import wiring
+    from runtime import database, leases, tasks
+    from runtime.advance import advance
+
+    settings.ABEYANCE_LEASE_SECONDS = float(os.environ["ABEYANCE_FAULTS_LEASE"])
+    wiring.connect_effects()
+    bench = tasks.bench()
+    sys.stdout.write("looping\n")
+    sys.stdout.flush()
+    with ThreadPoolExecutor(4) as pool, database.own() as connection:
+        while True:
+            due = leases.due(connection)
+            list(pool.map(lambda run: advance(run, bench), due))
+            if not due:
+                select.select([], [], [], 0.02)
+
+
+def _say(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
