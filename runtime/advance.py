@@ -23,7 +23,7 @@ def advance(run: UUID, bench: Bench) -> bool:
     with database.pooled() as connection:
         claim = leases.claim(connection, run)
     if claim is None:
-        log.debug("run %s is not to be had: nothing is due, or another worker has it", run)
+        log.info("run %s is not to be had: nothing is due, or another worker has it", run)
         bench.heartbeat.poke(run)
         return False
     inbox: queue.SimpleQueue[News] = queue.SimpleQueue()

@@ -38,6 +38,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "result_schema": ("{}", "the stored request"),
     "gate": (uuid4(), "nobody was asked"),
     "request_digest": ("sha256:" + "0" * 64, "the stored request"),
+    "seal": ("0" * 64, "the stored request is not the one that was sealed"),
     "status": ("denied", "the stored status"),
     "decided_by": ("admin", "the stored decider"),
     "decided_at": ("2000-01-01T00:00:00Z", "the stored time"),
@@ -46,7 +47,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "signature": ("00" * 64, "the statement is not the one that was signed"),
 }
 # Columns that say nothing of what was decided, or whose change leaves the run alone instead of parking it.
-ELSEWHERE = {"id", "run", "created_at", "key_id"}
+ELSEWHERE = {"id", "run", "created_at", "key_id", "seal_key_id"}
 
 # What the signal says was decided; a worker takes it up only as it was signed.
 MESSAGES: dict[str, Any] = {
@@ -172,8 +173,8 @@ def test_the_signature_of_another_approval_is_no_approval(target: Target) -> Non
     assert target.started(run) == 0
 
 
-def test_an_approval_given_after_its_time_is_none(target: Target) -> None:
-    """As if the web had been made to sign too late."""
+def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target) -> None:
+    """Nobody had seen it as the engine asked; what the web then signs is all in order."""
     run = target.start()
     past = timezone.now() - timedelta(hours=1)
     request = target.request(run)
@@ -189,7 +190,7 @@ def test_an_approval_given_after_its_time_is_none(target: Target) -> None:
     text = json.dumps(body | {"result": None})
     Signal.objects.create(run_id=run, kind="gate_decided", body=text)
     target.touch("runtime_run", run, "mailbox = mailbox + 1, due_at = now()")
-    target.assert_parked(run, "the request had expired when it was decided")
+    target.assert_parked(run, "the stored request is not the one that was sealed")
     assert target.started(run) == 0
 
 

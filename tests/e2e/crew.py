@@ -1,0 +1,81 @@
+"""More processes beside those of a running stack, started from the same table with the same environment."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from config.env import ROOT
+from config.processes import table
+from tests.e2e.office import until
+from tests.stack import Stack
+
+SAYS_READY = {"worker": " ready.", "web": "Listening at"}
+
+
+class Hand:
+    """One process, and the file of everything it said."""
+
+    def __init__(self, pid: int, log: Path) -> None:
+        self.process = psutil.Process(pid)
+        self.log = log
+
+    @property
+    def pid(self) -> int:
+        return int(self.process.pid)
+
+    def said(self, text: str) -> int:
+        """In how many lines it said this."""
+        return sum(text in line for line in self.log.read_text(errors="replace").splitlines())
+
+    def wait_for(self, text: str) -> None:
+        until(lambda: self.said(text) or None, f"{self.log.name} to say {text!r}")
+
+
+def of(stack: Stack, kind: str) -> Hand:
+    """The stack's own worker, web server or broker."""
+    mark = {"worker": "celery", "web": "gunicorn", "broker": "--unixsocket"}[kind]
+    found = [one for one in stack.processes() if mark in one.cmdline()]
+    oldest = min(found, key=lambda one: one.create_time())
+    return Hand(oldest.pid, stack.home / "logs" / f"{kind}.log")
+
+
+@contextmanager
+def another(stack: Stack, kind: str, name: str, *, bind: str = "", **extra: str) -> Iterator[Hand]:
+    """One more process of that kind for as long as the block lasts; it answers when the block begins."""
+    like = of(stack, kind).process
+    (wanted,) = [one for one in table(bind=bind) if one.name == kind]
+    log = stack.home / f"{name}.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            wanted.command,
+            cwd=ROOT,
+            env=like.environ() | extra,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            **_account(like),
+        )
+    hand = Hand(process.pid, log)
+    try:
+        hand.wait_for(SAYS_READY[kind])
+        yield hand
+    finally:
+        hand.process.resume()
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _account(like: psutil.Process) -> dict[str, Any]:
+    if os.geteuid() == like.uids().real:
+        return {}
+    return {"user": like.uids().real, "group": like.gids().real, "extra_groups": []}

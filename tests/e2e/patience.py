@@ -1,0 +1,97 @@
+"""Agents whose one tool holds until a test lets go of it, and a ledger of every start, outside the application.
+
+The ledger and the files that let go are in the folder that PATIENCE_FOLDER names.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from agents.gateway.scripted import Reply, Turn, call, say, script
+from agents.sdk import ToolContext, agent, tool
+
+FOLDER = "PATIENCE_FOLDER"
+DEADLINE = 120.0
+
+
+class Errand(BaseModel):
+    name: str
+
+
+@tool(effect="idempotent", deadline=DEADLINE)
+def hold_again(context: ToolContext, name: str) -> str:
+    """Hold until let go of; may be started again."""
+    return _hold("hold_again", name)
+
+
+@tool(effect="write", deadline=DEADLINE)
+def hold_once(context: ToolContext, name: str) -> str:
+    """Hold until let go of; nobody knows what a second start would do."""
+    return _hold("hold_once", name)
+
+
+@tool(effect="write")
+def note(context: ToolContext, name: str) -> str:
+    """What comes after the holding."""
+    write("note", "begin", name)
+    return "noted"
+
+
+@script
+def again(turn: Turn) -> Reply:
+    """Plays patient_again."""
+    return _next(turn, "hold_again")
+
+
+@script
+def once(turn: Turn) -> Reply:
+    """Plays patient_once."""
+    return _next(turn, "hold_once")
+
+
+patient_again = agent(
+    name="patient_again",
+    description="Holds, notes, ends.",
+    instructions="Hold, then note.",
+    input=Errand,
+    model=again,
+    tools=[hold_again, note],
+)
+
+patient_once = agent(
+    name="patient_once",
+    description="Holds, notes, ends.",
+    instructions="Hold, then note.",
+    input=Errand,
+    model=once,
+    tools=[hold_once, note],
+)
+
+
+def write(tool_name: str, what: str, name: str) -> None:
+    """One line, on the disk before anything else happens."""
+    line = f"{name} {tool_name} {what} {os.getpid()}\n"
+    handle = os.open(Path(os.environ[FOLDER], "ledger"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        os.write(handle, line.encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _hold(tool_name: str, name: str) -> str:
+    write(tool_name, "begin", name)
+    while not Path(os.environ[FOLDER], f"{name}.go").exists():
+        time.sleep(0.02)
+    write(tool_name, "end", name)
+    return "held"
+
+
+def _next(turn: Turn, hold: str) -> Reply:
+    if turn.result(hold) is None:
+        return call(hold, name=turn.input["name"])
+    if turn.result("note") is None:
+        return call("note", name=turn.input["name"])
+    return say("Done.")

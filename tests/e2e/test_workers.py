@@ -1,0 +1,170 @@
+"""Several real worker processes on one stack: repeated wake-ups, and one that is stopped past its lease."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import crew, patience
+from tests.e2e.office import Office, until
+from tests.stack import Stack
+
+pytestmark = pytest.mark.e2e
+
+WAKE_UPS = 20
+LOST_CLAIM = "run {} is not to be had"
+LOST_LEASE = "run {}: the lease was lost, nothing more is written"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """Four workers, and the ledger of what they did outside the application."""
+
+    office: Office
+    workers: list[crew.Hand]
+    folder: Path
+
+    def start(self, agent: str, name: str) -> str:
+        body = {"agent": agent, "input": {"name": name}}
+        status, run = self.office.stack.ask("ada", "POST", "/api/v1/runs", body)
+        assert status == 201, run
+        return str(run["id"])
+
+    def ledger(self, name: str, tool: str, what: str) -> list[int]:
+        """The ids of the processes that did this, in order."""
+        ledger = self.folder / "ledger"
+        lines = (
+            [line.split() for line in ledger.read_text().splitlines()] if ledger.exists() else []
+        )
+        return [int(pid) for *entry, pid in lines if entry == [name, tool, what]]
+
+    def let_go(self, name: str) -> None:
+        (self.folder / f"{name}.go").touch()
+
+    def of(self, pid: int) -> crew.Hand:
+        return next(hand for hand in self.workers if hand.pid == pid)
+
+    def said(self, text: str) -> list[int]:
+        """In how many lines each worker said this."""
+        return [hand.said(text) for hand in self.workers]
+
+    def epoch(self, run: str) -> int:
+        code = f"from runtime.models import Run; print('epoch', Run.objects.get(id={run!r}).epoch)"
+        return int(self.office.execute(code).split("epoch")[-1])
+
+    def started(self, run: str) -> list[tuple[str, int]]:
+        events = self.office.events(run)
+        return [(one["call"], one["attempt"]) for one in events if one["type"] == "ToolStarted"]
+
+
+@pytest.fixture(scope="module")
+def shift(sandbox: Path) -> Iterator[Shift]:
+    folder = sandbox / "patience"
+    folder.mkdir()
+    folder.chmod(0o777)  # the workers may run under another account
+    stack = Stack(
+        sandbox / "workers",
+        ABEYANCE_LEASE_SECONDS="2",
+        ABEYANCE_AGENTS=f"agents.flows.hr,{patience.__name__}",
+        PATIENCE_FOLDER=str(folder),
+    )
+    with stack, ExitStack() as others:
+        workers = [crew.of(stack, "worker")]
+        workers += [
+            others.enter_context(crew.another(stack, "worker", f"worker{n}")) for n in (2, 3, 4)
+        ]
+        yield Shift(office=Office(stack), workers=workers, folder=folder)
+
+
+def test_the_same_wake_up_twenty_times_is_one_execution(shift: Shift) -> None:
+    run = shift.start("patient_once", "woken")
+    until(lambda: shift.ledger("woken", "hold_once", "begin") or None, "the tool to begin")
+    shift.office.execute(f"""
+from uuid import UUID
+from runtime import dispatch
+for _ in range({WAKE_UPS}):
+    dispatch.send(UUID({run!r}))
+""")
+    lost = LOST_CLAIM.format(run)
+    until(lambda: sum(shift.said(lost)) >= WAKE_UPS or None, "every wake-up to lose its claim")
+    assert sum(count > 0 for count in shift.said(lost)) > 1  # not all of them at one worker
+    shift.let_go("woken")
+    shift.office.wait(run, "completed")
+    assert len(shift.ledger("woken", "hold_once", "begin")) == 1
+    assert len(shift.ledger("woken", "note", "begin")) == 1
+    assert shift.started(run) == [("c1.0", 1), ("c2.0", 1)]
+    assert shift.epoch(run) == 1
+
+
+def test_a_decision_with_twenty_wake_ups_is_one_mail(shift: Shift) -> None:
+    run = shift.office.start("hr_onboarding_single", "wokenmail")
+    shift.office.wait(run, "suspended")
+    asked = shift.office.approval(run)
+    shift.office.execute(f"""
+from uuid import UUID
+from approvals.actions import decide
+from runtime import dispatch
+from runtime.ports import Actor
+decide(
+    request=UUID({asked["id"]!r}),
+    verdict="approve",
+    digest={asked["digest"]!r},
+    reason="",
+    actor=Actor(person="bea"),
+)
+for _ in range({WAKE_UPS}):
+    dispatch.send(UUID({run!r}))
+""")
+    shift.office.wait(run, "completed")
+    assert shift.office.roles("wokenmail") == ["security-level-3"]
+    assert shift.office.mails("wokenmail") == 1
+    attempts = [attempt for _, attempt in shift.started(run)]
+    assert attempts == [1] * len(attempts)
+
+
+def test_a_worker_stopped_past_its_lease_writes_and_starts_nothing_more(shift: Shift) -> None:
+    run = shift.start("patient_again", "stopped")
+    first, stopped = _stop_whoever_holds(shift, "stopped", "hold_again")
+    until(
+        lambda: len(shift.ledger("stopped", "hold_again", "begin")) > 1 or None,
+        "another worker to take over",
+    )
+    shift.let_go("stopped")
+    shift.office.wait(run, "completed")
+    journal, epoch = shift.office.events(run), shift.epoch(run)
+    stopped.process.resume()
+    stopped.wait_for(LOST_LEASE.format(run))
+    until(lambda: first in shift.ledger("stopped", "hold_again", "end") or None, "its tool to end")
+
+    assert shift.office.events(run) == journal
+    assert shift.epoch(run) == epoch == 2
+    assert shift.ledger("stopped", "hold_again", "begin").count(first) == 1
+    (noted,) = shift.ledger("stopped", "note", "begin")
+    assert noted != first
+
+
+def test_what_a_stopped_worker_was_writing_is_asked_about_and_not_repeated(shift: Shift) -> None:
+    run = shift.start("patient_once", "doubted")
+    first, stopped = _stop_whoever_holds(shift, "doubted", "hold_once")
+    found = shift.office.wait(run, "suspended")
+    assert [gate["kind"] for gate in found["gates"]] == ["in_doubt"]
+    journal, epoch = shift.office.events(run), shift.epoch(run)
+    shift.let_go("doubted")
+    stopped.process.resume()
+    stopped.wait_for(LOST_LEASE.format(run))
+    until(lambda: shift.ledger("doubted", "hold_once", "end") or None, "its tool to end")
+
+    assert shift.office.events(run) == journal
+    assert shift.epoch(run) == epoch == 2
+    assert shift.ledger("doubted", "hold_once", "begin") == [first]
+    assert shift.ledger("doubted", "note", "begin") == []
+    assert [gate["state"] for gate in shift.office.run(run)["gates"]] == ["open"]
+
+
+def _stop_whoever_holds(shift: Shift, name: str, tool: str) -> tuple[int, crew.Hand]:
+    (pid,) = until(lambda: shift.ledger(name, tool, "begin") or None, "the tool to begin")
+    holder = shift.of(pid)
+    holder.process.suspend()
+    return pid, holder
