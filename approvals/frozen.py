@@ -1,4 +1,4 @@
-"""The frozen picture of an action as a row, and the two digests that are made of it, then and later."""
+"""The frozen picture of an action as a row, its two digests, and the seal that holds them fast."""
 
 import json
 import secrets
@@ -10,11 +10,12 @@ from django.utils import timezone
 
 from approvals import policy
 from approvals.models import Request
+from runtime import keyring
 from runtime.core.decisions import EffectClass
 from runtime.core.digest import action_digest as digest_of_action
 from runtime.core.digest import sha256_of
 from runtime.core.errors import NotJson
-from runtime.ports import ActionPicture
+from runtime.ports import ActionPicture, NotConfirmed
 
 
 def row(picture: ActionPicture) -> Request:
@@ -43,7 +44,28 @@ def row(picture: ActionPicture) -> Request:
         not_before=picture.not_before,
     )
     request.request_digest = request_digest(request)
+    seal = keyring.seal(keyring.REQUESTS, request.request_digest)
+    request.seal, request.seal_key_id = seal.mac, seal.key_id
     return request
+
+
+def check_digests(request: Request) -> None:
+    """Raise NotConfirmed unless the row is still what its two digests say."""
+    if action_digest(request) != request.action_digest:
+        raise NotConfirmed("the stored action is not the one that was asked about")
+    if request_digest(request) != request.request_digest:
+        raise NotConfirmed("the stored request is not the one that was asked about")
+
+
+def check_seal(request: Request) -> None:
+    """Raise NotConfirmed unless the engine asked about exactly this; KeyMissing.
+
+    Digests anybody can recompute, and a request may be changed before anybody has seen it: the seal
+    is what shows that its sentence, its risk, its requester or its deadline is not the one asked about.
+    """
+    seal = keyring.Seal(mac=request.seal, key_id=request.seal_key_id)
+    if not keyring.verify(keyring.REQUESTS, seal, request.request_digest):
+        raise NotConfirmed("the stored request is not the one that was sealed")
 
 
 def action_digest(request: Request) -> str | None:

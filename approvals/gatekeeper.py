@@ -3,8 +3,8 @@
 Two digests: the engine's action digest says what would be done; the request digest binds it to
 this run, gate and nonce, to what the reviewer is told (risk, sentence, requester, deadline) and
 to the policy that asked. The reviewer names the second, the engine asks with the first, and both
-are recomputed from the stored row. The signed statement names the second, so that all of it holds
-together or not at all.
+are recomputed from the stored row. The engine seals the second when it asks, and the signed
+statement names it, so that all of it holds together or not at all.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Gatekeeper:
     def vouch(self, *, gate: UUID, decision: Decision) -> None:
         """Raise NotConfirmed unless this is what was decided at the gate. Raises KeyMissing."""
         request = _asked(gate)
-        _check_digests(request)
+        frozen.check_digests(request)
         if decision.verdict is Verdict.EXPIRE:
             _check_expired(request, decision)
             return
@@ -69,7 +69,7 @@ class Gatekeeper:
         request = _asked(gate)
         if request.status != Request.Status.APPROVED:
             raise NotConfirmed(f"the request is {request.status}")
-        _check_digests(request)
+        frozen.check_digests(request)
         said = _said(request)
         if action_digest != request.action_digest:
             raise NotConfirmed("the action to start is not the one that was approved")
@@ -128,13 +128,6 @@ def _asked(gate: UUID) -> Request:
     return request
 
 
-def _check_digests(request: Request) -> None:
-    if frozen.action_digest(request) != request.action_digest:
-        raise NotConfirmed("the stored action is not the one that was asked about")
-    if frozen.request_digest(request) != request.request_digest:
-        raise NotConfirmed("the stored request is not the one that was asked about")
-
-
 def _said(request: Request) -> Statement:
     """The statement, made in time. Raises NotConfirmed, KeyMissing."""
     said = statements.read(request)
@@ -143,6 +136,7 @@ def _said(request: Request) -> Statement:
     again = said.verdict is Verdict.RUN_AGAIN
     if again and request.not_before is not None and said.at < request.not_before:
         raise NotConfirmed("the first start may still have been under way")
+    frozen.check_seal(request)
     return said
 
 
@@ -161,3 +155,4 @@ def _check_expired(request: Request, decision: Decision) -> None:
         raise NotConfirmed("the request has not expired")
     if (decision.by, decision.reason, decision.result) != ("", request.reason, None):
         raise NotConfirmed("the decision to take up is not the one of time")
+    frozen.check_seal(request)

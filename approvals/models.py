@@ -42,6 +42,8 @@ class Request(models.Model):
     policy_version = models.TextField()
     requester = models.TextField()
     request_digest = models.TextField()
+    seal = models.TextField()  # the engine's MAC over the digest, made when it asked
+    seal_key_id = models.TextField()
     status = models.TextField(choices=Status.choices, default=Status.PENDING)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)  # when time itself decides

@@ -31,7 +31,8 @@ JOURNAL = "journal"
 CONTINUATION = "continuation"
 SECRETS = "secrets"
 DECISIONS = "decisions"
-PURPOSES = (JOURNAL, CONTINUATION, SECRETS, DECISIONS)
+REQUESTS = "requests"
+PURPOSES = (JOURNAL, CONTINUATION, SECRETS, REQUESTS, DECISIONS)
 
 # The purposes whose signers and checkers are not the same processes.
 _SIGNED = frozenset({DECISIONS})

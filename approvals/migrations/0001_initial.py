@@ -88,6 +88,8 @@ class Migration(migrations.Migration):
                 ("policy_version", models.TextField()),
                 ("requester", models.TextField()),
                 ("request_digest", models.TextField()),
+                ("seal", models.TextField()),
+                ("seal_key_id", models.TextField()),
                 (
                     "status",
                     models.TextField(

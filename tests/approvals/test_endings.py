@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from approvals import actions, audit, clock, tokens
+from approvals import actions, audit, clock, frozen, tokens
 from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
@@ -179,6 +179,18 @@ def test_a_deadline_that_was_moved_is_found() -> None:
         status="expired", expires_at=seeds.moment(-1), decided_at=seeds.moment(0), reason="x"
     )
     with pytest.raises(NotConfirmed, match="stored request"):
+        keeper.vouch(
+            gate=request.gate, decision=Decision(verdict=Verdict.EXPIRE, by="", reason="x")
+        )
+
+
+def test_a_deadline_that_was_moved_with_its_digest_is_found_too() -> None:
+    request = seeds.pending(expires_at=seeds.moment(600))
+    request.status, request.decided_at, request.reason = "expired", seeds.moment(0), "x"
+    request.expires_at = seeds.moment(-1)
+    request.request_digest = frozen.request_digest(request)
+    request.save()
+    with pytest.raises(NotConfirmed, match="sealed"):
         keeper.vouch(
             gate=request.gate, decision=Decision(verdict=Verdict.EXPIRE, by="", reason="x")
         )

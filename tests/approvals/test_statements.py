@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
-from approvals import actions, statements
+from approvals import actions, frozen, statements
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from approvals.policy import Group
@@ -35,7 +35,8 @@ def keys(tmp_path: Path, settings: Settings) -> Iterator[Path]:
     """A folder of keys of this test's own."""
     settings.KEYS_DIR = tmp_path / "keys"
     keyring._ring.cache_clear()
-    keyring.ensure(keyring.DECISIONS)
+    for purpose in (keyring.DECISIONS, keyring.REQUESTS):
+        keyring.ensure(purpose)
     yield tmp_path / "keys"
     keyring._ring.cache_clear()
 
@@ -239,6 +240,44 @@ def test_whoever_writes_every_table_but_has_no_key_decides_nothing() -> None:
         keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"sentence": "Read a file"},
+        {"risk": "low"},
+        {"requester": "cyril"},
+        {"expires_at": seeds.moment(3600)},
+        {"result_schema": "{}"},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_request_that_was_changed_before_anybody_saw_it_starts_nothing(
+    bea: Actor, changed: dict[str, Any]
+) -> None:
+    request = seeds.pending(expires_at=seeds.moment(60))
+    for name, value in changed.items():
+        setattr(request, name, value)
+    request.request_digest = frozen.request_digest(request)  # which anybody can work out
+    request.save()
+    actions.decide(
+        request=request.id,
+        verdict="approve",
+        digest=request.request_digest,
+        reason="",
+        actor=bea,
+    )
+    assert "sealed" in refused(request)
+    with pytest.raises(NotConfirmed, match="sealed"):
+        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+def test_a_request_under_an_unknown_key_waits_for_the_key(bea: Actor) -> None:
+    request = decided(bea)
+    Request.objects.filter(pk=request.pk).update(seal_key_id="other")
+    with pytest.raises(KeyMissing, match="other"):
+        check(request)
+
+
 # Time, which the signed moment is held against
 
 
@@ -312,13 +351,14 @@ def test_a_worker_without_the_private_key_checks_but_cannot_sign(
     request, waiting = decided(bea), seeds.pending()
     worker = tmp_path / "worker"
     worker.mkdir()
-    shutil.copy(keys / "decisions.public", worker)
+    for name in ("decisions.public", "requests.keys"):
+        shutil.copy(keys / name, worker)
     settings.KEYS_DIR = worker
     keyring._ring.cache_clear()
 
     check(request)
     keyring.ensure(keyring.DECISIONS)  # its start makes no key of its own
-    assert [file.name for file in worker.iterdir()] == ["decisions.public"]
+    assert sorted(file.name for file in worker.iterdir()) == ["decisions.public", "requests.keys"]
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
         actions.decide(
             request=waiting.id,
