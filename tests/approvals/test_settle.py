@@ -1,6 +1,7 @@
 """Calls in doubt: who may say what became of them, what a result must be, and every refusal in its order."""
 
 import json
+import socket
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -279,9 +280,19 @@ def test_nobody_reports_what_looks_like_a_sealed_secret(bea: Actor) -> None:
 
 
 def test_a_schema_fetches_nothing_from_elsewhere(bea: Actor) -> None:
-    request = seeds.in_doubt(result_schema={"$ref": "http://127.0.0.1:9/schema"})
-    with pytest.raises(Invalid) as caught:
-        settle(request, bea, "happened", result={})
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.settimeout(0)
+        schema = {"$ref": f"http://127.0.0.1:{elsewhere.getsockname()[1]}/schema"}
+        request = seeds.in_doubt(result_schema=schema)
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(0.5)  # or whoever does fetch would wait for ever
+        try:
+            with pytest.raises(Invalid) as caught:
+                settle(request, bea, "happened", result={})
+        finally:
+            socket.setdefaulttimeout(before)
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()  # nobody came
     assert caught.value.field == "result"
     assert untouched(request)
 
