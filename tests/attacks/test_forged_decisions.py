@@ -190,7 +190,7 @@ def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target)
     text = json.dumps(body | {"result": None})
     Signal.objects.create(run_id=run, kind="gate_decided", body=text)
     target.touch("runtime_run", run, "mailbox = mailbox + 1, due_at = now()")
-    target.assert_parked(run, "the stored request is not the one that was sealed")
+    target.assert_parked(run, "the decision of gate")
     assert target.started(run) == 0
 
 
