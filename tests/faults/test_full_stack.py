@@ -56,7 +56,9 @@ def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothin
     with Stack(sandbox / "faults", port=None, **extra) as stack:
         crew = Crew(stack, book)
         for number in range(KILLS):
-            crew.start(chance.choice((crowd, effects, transactions))(), f"fault-{number}")
+            for twin in range(2):
+                score = chance.choice((crowd, effects, transactions))()
+                crew.start(score, f"fault-{number}-{twin}")
             _work(crew, chance.uniform(0, LONGEST))
             what = chance.choice((*KINDS, "everything"))
             killed[what] += 1

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from runtime.models import Run
 from tests.faults import figures
 from tests.faults.conftest import Switchboard
 from tests.faults.office import ENDS, Office, doubts, problems, stuck
@@ -32,6 +33,8 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(
     began_at = time.monotonic()
     runs: dict[UUID, Score] = {}
     living: set[UUID] = set()
+    held: set[tuple[UUID, int]] = set()
+    hits = 0
     for _ in range(KILLS):
         while len(living) < UNDER_WAY:
             score = chance.choice((crowd, effects, transactions, waits))()
@@ -42,10 +45,14 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(
         _wait_until_ready(worker)
         _let_live(worker, chance.uniform(0, LONGEST))
         worker.kill()
+        orphans = set(Run.objects.exclude(owner=None).values_list("id", "epoch")) - held
+        hits += bool(orphans)
+        held |= orphans
         living = {run for run in living if office.tend(run, runs[run]) not in ENDS}
         assert stuck() == []
     _finish(zygote, office, runs, living)
 
+    figures.say(f"{hits} of {KILLS} kills hit {len(held)} runs that were being advanced")
     wrong = [f"{problem} in {run}" for run in runs for problem in _problems(office, run, runs[run])]
     figures.summary(
         f"random kills of a loop, seed {SEED}",
@@ -56,6 +63,7 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(
         seconds=time.monotonic() - began_at,
     )
     assert wrong == []
+    assert hits > KILLS / 4
 
 
 def _problems(office: Office, run: UUID, score: Score) -> list[str]:

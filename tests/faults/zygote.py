@@ -121,7 +121,7 @@ def _loop() -> None:
     from django.conf import settings
 
     from config import wiring
-    from runtime import database, leases, tasks
+    from runtime import database, tasks
     from runtime.advance import advance
 
     settings.ABEYANCE_LEASE_SECONDS = float(os.environ["ABEYANCE_FAULTS_LEASE"])
@@ -131,8 +131,15 @@ def _loop() -> None:
     sys.stdout.flush()
     with ThreadPoolExecutor(4) as pool, database.own() as connection:
         while True:
-            due = leases.due(connection)
-            list(pool.map(lambda run: advance(run, bench), due))
+            # Not as the sweeper asks, which puts off what it has seen: nobody here lives long enough.
+            due = connection.execute(
+                """
+                SELECT id FROM runtime_run
+                WHERE due_at <= clock_timestamp() AND coalesce(lease_until < clock_timestamp(), true)
+                ORDER BY random() LIMIT 8
+                """
+            ).fetchall()
+            list(pool.map(lambda row: advance(row[0], bench), due))
             if not due:
                 select.select([], [], [], 0.02)
 
