@@ -54,6 +54,21 @@ def _import_everything() -> None:
     import tests.faults.flows  # noqa: F401
 
     config.celery.app.finalize()
+    _warm_up()
+
+
+def _warm_up() -> None:
+    """Have a script answer once: the first answer in a process takes long, and loops do not live long."""
+    import asyncio
+
+    from pydantic_ai.direct import model_request
+    from pydantic_ai.messages import ModelRequest
+    from pydantic_ai.models.function import FunctionModel
+
+    from tests.faults.flows import outer
+
+    asked = ModelRequest.user_text_prompt('{"turns": []}')
+    asyncio.run(model_request(FunctionModel(outer.model), [asked]))
 
 
 def _reap() -> None:
