@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One kind of process. `patience` is how many seconds it may take to stop before it is killed."""
+    """One kind of process. `patience` is how many seconds it may take to stop before it is killed.
+
+    `decides` says that people decide through it: it alone needs the private key that signs decisions.
+    """
 
     name: str
     does: str
     command: tuple[str, ...]
     patience: float
+    decides: bool = False
 
 
 def table(*, bind: str = "127.0.0.1:8000", threads: int = 16) -> tuple[Process, ...]:
@@ -21,7 +25,13 @@ def table(*, bind: str = "127.0.0.1:8000", threads: int = 16) -> tuple[Process, 
     `threads` is how many tasks one worker process takes at once; to use more cores, start more workers.
     """
     return (
-        Process(name="web", does="answers people and programs", command=_web(bind), patience=2.0),
+        Process(
+            name="web",
+            does="answers people and programs",
+            command=_web(bind),
+            patience=2.0,
+            decides=True,
+        ),
         Process(
             name="sweeper",
             does="wakes whatever is due",

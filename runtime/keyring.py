@@ -105,6 +105,11 @@ def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
     return True
 
 
+def shared_file(purpose: str) -> str:
+    """The name of the file that every process needs; of a purpose that signs, the public ring."""
+    return f"{purpose}.{'public' if purpose in _SIGNED else 'keys'}"
+
+
 def ensure(purpose: str) -> Path:
     """Make the purpose's first key if it has none; files are 0600 and appear whole or not at all.
 
@@ -231,7 +236,7 @@ def _labelled(purpose: str, text: str) -> bytes:
 
 
 def _path(purpose: str) -> Path:
-    return Path(settings.KEYS_DIR) / f"{purpose}.{'public' if purpose in _SIGNED else 'keys'}"
+    return Path(settings.KEYS_DIR) / shared_file(purpose)
 
 
 def _private_path(purpose: str) -> Path:

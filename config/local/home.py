@@ -1,7 +1,7 @@
 """The data folder of one machine: who holds it, what is in it, and who may open which part of it.
 
     lock  home.json  secrets.json  credentials.json  processes.json  logs/     the starter's own
-    keys/  static/  directory/  mail/                                          the application's
+    keys/  worker-keys/  static/  directory/  mail/                            the application's
     servers/  (or a folder elsewhere that the servers' account can reach)      Postgres', the broker's
 
 Only what we made is ever given to another account, and no folder's mode is changed after it was made.
@@ -19,10 +19,11 @@ from typing import Any
 
 from config.local.accounts import Account, give, reaches
 from config.local.errors import Refused
+from runtime import keyring
 
 ELSEWHERE = Path("/var/lib/abeyance-clusters")  # for root whose data folder nobody else can reach
 
-APPLICATION_FOLDERS = ("keys", "static", "directory", "mail")
+APPLICATION_FOLDERS = ("keys", "worker-keys", "static", "directory", "mail")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,7 @@ def furnish(home: Home, application: Account) -> None:
     """Make what the application keeps in the folder, and hand all of it over if its account has changed."""
     for name in APPLICATION_FOLDERS:
         (home.folder / name).mkdir(mode=0o700, exist_ok=True)
+    _link_worker_keys(home)
     if not home.secret_key.exists():
         _write_text(home.secret_key, secrets.token_urlsafe(64) + "\n")
     if os.geteuid() == 0 and home.recall("application") != application.uid:
@@ -172,6 +174,15 @@ def _servers_folder(
     if not reaches(account, servers, os.R_OK | os.W_OK | os.X_OK):
         raise Refused(f"{account.name}, who runs Postgres, cannot reach {servers}")
     return servers
+
+
+def _link_worker_keys(home: Home) -> None:
+    """Links to every key but the private ones, which are for processes that decide alone."""
+    for purpose in keyring.PURPOSES:
+        name = keyring.shared_file(purpose)
+        link = home.folder / "worker-keys" / name
+        if not link.is_symlink():
+            link.symlink_to(Path("..", "keys", name))
 
 
 def _hand_over(folder: Path, account: Account) -> None:

@@ -173,10 +173,13 @@ class Machine:
 
     def _process(self, process: Process) -> Job:
         listener = [self.web] if process.name == "web" else []
+        environment = self.environment()
+        if not process.decides:
+            environment["KEYS_DIR"] = str(self.home.folder / "worker-keys")
 
         def begin() -> subprocess.Popen[bytes]:
             with logs.append(self.home.logs, process.name) as log:
-                return self._start(process.command, log.fileno(), self.environment(), *listener)
+                return self._start(process.command, log.fileno(), environment, *listener)
 
         return Job(name=process.name, begin=begin, stage=APPLICATION, patience=process.patience)
 
