@@ -40,6 +40,11 @@ def advance(run: UUID, bench: Bench) -> bool:
             log.critical("run %s quarantined: %s", run, exc)
             with database.pooled() as connection:
                 leases.quarantine(connection, claim, str(exc))
+        except Exception:
+            # A fault of ours or of the installation: not at once again, and not without an alarm.
+            log.critical("run %s left as it is for now", run, exc_info=True)
+            with database.pooled() as connection:
+                leases.back_off(connection, claim)
     return True
 
 

@@ -347,6 +347,24 @@ def test_a_worker_without_the_agent_leaves_the_run_untouched(rig: MakeBench) -> 
     assert desk.advance(run).status == "completed"
 
 
+def test_a_fault_of_ours_is_an_alarm_and_backs_off(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(pictures: object) -> None:
+        raise ZeroDivisionError
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=GATED)
+    run = desk.start("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.gatekeeper, "open", broken)
+        left = desk.advance(run)
+    assert (left.status, left.owner) == ("queued", None)
+    assert left.due_at is not None
+    assert [record.levelname for record in caplog.records] == ["CRITICAL"]
+    Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
+    assert desk.advance(run).status == "suspended"
+
+
 def test_more_calls_than_slots_all_run(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(*[("t", {"n": n}) for n in range(10)]), say("done"))}, t=FakeTool())
     assert desk.advance(desk.start("a")).status == "completed"
