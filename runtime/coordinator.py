@@ -18,7 +18,7 @@ from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import EffectClass
 from runtime.core.effects import AskModel, StartTool
 from runtime.core.events import ToolFailed
-from runtime.core.reducer import plan
+from runtime.core.planning import plan
 from runtime.core.replay import recover
 from runtime.draft import Draft, Work
 from runtime.errors import LeaseLost, MailboxRaised

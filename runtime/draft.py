@@ -32,7 +32,8 @@ from runtime.core.events import (
     WaitEnded,
 )
 from runtime.core.ids import ROOT
-from runtime.core.reducer import evolve, plan
+from runtime.core.planning import plan
+from runtime.core.reducer import evolve
 from runtime.judging import Judge, Judged
 from runtime.ports import ActionPicture, EffectHandler
 from runtime.signals import CancelSignal, GateDecidedSignal, Signal

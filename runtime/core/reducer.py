@@ -1,4 +1,4 @@
-"""How a run changes and what it needs: `evolve(continuation, event)` and `plan(continuation)`.
+"""How a run changes: `evolve(continuation, event)`.
 
 A turn: the model replies with calls; each is judged; gated ones wait for people, admitted ones run
 or open child frames; when every call of the turn is settled their results go to the model in the
@@ -10,28 +10,14 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from runtime.core.continuation import (
-    MAX_REFUSALS,
     SETTLED,
     Call,
-    CallState,
     Continuation,
     Frame,
-    FrameState,
     Pending,
     Phase,
 )
 from runtime.core.decisions import Verdict
-from runtime.core.effects import (
-    AskModel,
-    CancelRun,
-    CloseFrame,
-    Effect,
-    EndRun,
-    JudgeCall,
-    OpenDoubt,
-    OpenFrame,
-    StartTool,
-)
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
     CallAdmitted,
@@ -101,65 +87,6 @@ def evolve(now: Continuation, event: Event) -> Continuation:
             return _change_call(now, event)
         case _ as never:
             assert_never(never)
-
-
-def plan(now: Continuation) -> tuple[Effect, ...]:
-    """Everything this state asks for, oldest frame first. A started call asks for nothing: it is under way.
-
-    A run that is being cancelled only asks for its end, once nothing is under way.
-    """
-    if now.phase is Phase.CANCELLING:
-        return () if _under_way(now) else (EndRun(),)
-    if now.phase is not Phase.STARTED:
-        return ()
-    if now.refusals >= MAX_REFUSALS:
-        return (CancelRun(reason=f"{now.refusals} calls that could not be made"),)
-    if not now.frames:
-        return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
-    return tuple(effect for frame in now.frames.values() for effect in _plan_frame(frame))
-
-
-def _under_way(now: Continuation) -> bool:
-    return any(
-        call.state is CallState.STARTED for frame in now.frames.values() for call in frame.calls
-    )
-
-
-def _plan_frame(frame: Frame) -> tuple[Effect, ...]:
-    match frame.state:
-        case FrameState.ASKING:
-            return (AskModel(frame=frame.id),)
-        case FrameState.ACTING:
-            effects = (_plan_call(frame, call) for call in frame.of_turn())
-            return tuple(effect for effect in effects if effect is not None)
-        case FrameState.ANSWERED | FrameState.FAILED:
-            return (EndRun(),) if frame.id == ROOT else (CloseFrame(frame=frame.id),)
-        case FrameState.RETRYING | FrameState.CLOSED:
-            return ()
-        case _ as never:
-            assert_never(never)
-
-
-def _plan_call(frame: Frame, call: Call) -> Effect | None:
-    match call.state:
-        case CallState.PROPOSED:
-            return JudgeCall(frame=frame.id, call=call.id)
-        case CallState.ADMITTED if call.terms and call.terms.delegate:
-            return OpenFrame(
-                frame=child_frame(frame.id, call.id),
-                agent=call.terms.delegate,
-                input=call.args,
-                parent=frame.id,
-                call=call.id,
-            )
-        case CallState.RETRYING if call.until is not None:
-            return None
-        case CallState.ADMITTED | CallState.RETRYING:
-            return StartTool(frame=frame.id, call=call.id, attempt=call.attempt + 1)
-        case CallState.UNKNOWN if call.gate is None:
-            return OpenDoubt(frame=frame.id, call=call.id)
-        case _:
-            return None
 
 
 # The run

@@ -27,7 +27,8 @@ from runtime.core.events import (
     ToolStarted,
 )
 from runtime.core.ids import depth_of
-from runtime.core.reducer import evolve, plan
+from runtime.core.planning import plan
+from runtime.core.reducer import evolve
 from runtime.core.replay import Entry, fold, initial, step
 from runtime.core.transitions import CALLS, FRAMES, RUNS, next_state
 from tests.core.walks import Walk

@@ -41,7 +41,8 @@ from runtime.core.events import (
     WaitEnded,
 )
 from runtime.core.ids import ROOT, depth_of
-from runtime.core.reducer import evolve, plan
+from runtime.core.planning import plan
+from runtime.core.reducer import evolve
 from runtime.core.replay import initial, recover
 from runtime.core.retries import lost, unanswered, uncertain, undone
 
