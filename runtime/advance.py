@@ -32,10 +32,12 @@ def advance(run: UUID, bench: Bench) -> bool:
             Coordinator(bench, held, inbox, _load(claim, bench.handler)).work()
         except LeaseLost:
             log.warning("run %s: the lease was lost, nothing more is written", run)
-        except (KeyMissing, NewerSchema, UnknownAgent) as exc:
+        except (NewerSchema, UnknownAgent) as exc:
             log.error("run %s left untouched for now: %s", run, exc)
-            with database.pooled() as connection:
-                leases.back_off(connection, claim)
+            _back_off(claim)
+        except KeyMissing as exc:
+            log.critical("key missing, run %s left untouched for now: %s", run, exc)
+            _back_off(claim)
         except Tampered as exc:
             log.critical("run %s quarantined: %s", run, exc)
             with database.pooled() as connection:
@@ -43,9 +45,13 @@ def advance(run: UUID, bench: Bench) -> bool:
         except Exception:
             # A fault of ours or of the installation: not at once again, and not without an alarm.
             log.critical("run %s left as it is for now", run, exc_info=True)
-            with database.pooled() as connection:
-                leases.back_off(connection, claim)
+            _back_off(claim)
     return True
+
+
+def _back_off(claim: Claim) -> None:
+    with database.pooled() as connection:
+        leases.back_off(connection, claim)
 
 
 def _load(claim: Claim, handler: EffectHandler) -> Continuation:
