@@ -14,6 +14,7 @@ from runtime.ports import (
     EffectHandler,
     UnknownAgent,
 )
+from runtime.scribe import OUT_OF_REACH
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ def advance(run: UUID, bench: Bench) -> bool:
             log.critical("run %s quarantined: %s", run, exc)
             with database.pooled() as connection:
                 leases.quarantine(connection, claim, str(exc))
+        except OUT_OF_REACH as exc:
+            log.warning("run %s: Postgres is out of reach, the lease will end: %s", run, exc)
         except Exception:
             # A fault of ours or of the installation: not at once again, and not without an alarm.
             log.critical("run %s left as it is for now", run, exc_info=True)

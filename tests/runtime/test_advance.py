@@ -3,6 +3,7 @@
 import json
 from uuid import UUID
 
+import psycopg
 import pytest
 from django.db import connection, connections
 from pytest_django import Settings
@@ -363,6 +364,20 @@ def test_a_fault_of_ours_is_an_alarm_and_backs_off(
     assert [record.levelname for record in caplog.records] == ["CRITICAL"]
     Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
     assert desk.advance(run).status == "suspended"
+
+
+def test_a_database_out_of_reach_leaves_the_run_to_its_lease(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> None:
+        raise psycopg.OperationalError("gone")
+
+    desk = rig({"a": turns(say("done"))})
+    run = desk.start("a")
+    with monkeypatch.context() as patch:
+        patch.setattr("runtime.advance._load", unreachable)
+        left = desk.advance(run)
+    assert (left.status, left.due_at) == ("running", left.lease_until)
 
 
 def test_more_calls_than_slots_all_run(rig: MakeBench) -> None:
