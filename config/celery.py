@@ -69,7 +69,12 @@ def _equip(**_: Any) -> None:
     """Before anything else: load the agents and say what they are."""
     from config import wiring
 
-    wiring.connect_effects()
+    try:
+        wiring.connect_effects()
+    except Exception as problem:
+        # Celery would go on without: a worker that holds its queue and can do nothing.
+        why = " ".join(str(problem).split())
+        raise SystemExit(f"abeyance: this worker cannot start: {why}") from problem
 
 
 @signals.worker_ready.connect
