@@ -48,7 +48,8 @@ class Session(APIKeyCookie):
         return permissions.actor_of(request.user)
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Actor | None:
-        raise NotImplementedError
+        """Demanded by the class above and never called: the session middleware has read the cookie."""
+        raise AssertionError
 
 
 class Api(NinjaAPI):
