@@ -85,7 +85,7 @@ def claim(connection: Connection, run: UUID) -> Claim | None:
     row = connection.execute(
         f"""
         WITH free AS (
-            SELECT id, status FROM runtime_run
+            SELECT id, status, {_LEASE_END} AS lease_end FROM runtime_run
             WHERE id = %(run)s
                 AND due_at <= clock_timestamp() + %(resend)s * interval '1 second'
                 AND status <> 'quarantined'
@@ -95,7 +95,7 @@ def claim(connection: Connection, run: UUID) -> Claim | None:
             FOR UPDATE SKIP LOCKED
         )
         UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s, status = 'running',
-            lease_until = {_LEASE_END}, due_at = {_LEASE_END}
+            lease_until = lease_end, due_at = lease_end
         FROM free WHERE runtime_run.id = free.id
         RETURNING epoch, position, head, base, free.status, clock_timestamp()
         """,
