@@ -15,6 +15,7 @@ urlpatterns = [
     path("api/v1/", api.api.urls),
     re_path("^api/", api.missing),
     path("", include("approvals.urls")),
+    path("", include("agents.urls")),
     path("", include("runtime.urls")),
 ]
 handler404 = "config.urls.not_found"

@@ -1,0 +1,37 @@
+"""What every page knows of the person in front of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
+
+from approvals import permissions
+from approvals.policy import Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What the navigation offers: `decides` the inbox, `starts` a form for runs, `manages` the people."""
+
+    decides: bool
+    starts: bool
+    manages: bool
+
+
+def desk(request: HttpRequest) -> dict[str, Any]:
+    """`desk` for templates, read from the database by the page that uses it."""
+    return {"desk": SimpleLazyObject(lambda: _desk(request))}
+
+
+def _desk(request: HttpRequest) -> Desk:
+    if not request.user.is_authenticated:
+        return Desk(decides=False, starts=False, manages=False)
+    standing = permissions.standing_of(permissions.actor_of(request.user))
+    if standing is None:
+        return Desk(decides=False, starts=False, manages=False)
+    return Desk(
+        decides=standing.has(permissions.Scope.APPROVALS_DECIDE),
+        starts=standing.has(permissions.Scope.RUNS_START),
+        manages=Group.ADMINS in standing.groups,
+    )
