@@ -42,7 +42,7 @@ ENVIRONMENT = @$(PYTHON) requirements/environment.py $(VENV) "$(if $(filter file
 
 .PHONY: environment developer-environment
 environment:
-	$(ENVIRONMENT) runtime
+	$(ENVIRONMENT) runtime embedded
 
 developer-environment:
-	$(ENVIRONMENT) runtime dev
+	$(ENVIRONMENT) runtime embedded dev

@@ -8,10 +8,10 @@ case $2 in /*) python=$2 ;; *) python=$PWD/$2 ;; esac
 
 resolve() { # folder
     cd "$1"
-    "$python" -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-        runtime.in embedded.in -o runtime.txt
-    "$python" -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-        dev.in -o dev.txt
+    for lock in runtime embedded dev; do # each is bound by the ones before
+        "$python" -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+            "$lock.in" -o "$lock.txt"
+    done
 }
 
 if [ "$mode" = write ]; then
@@ -22,7 +22,7 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp "$here"/*.in "$here"/*.txt "$copy"
 (resolve "$copy")
-for lock in runtime.txt dev.txt; do
+for lock in runtime.txt embedded.txt dev.txt; do
     if ! diff -u "$here/$lock" "$copy/$lock"; then
         echo "requirements/$lock is not current: run make lock" >&2
         exit 1
