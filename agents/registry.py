@@ -58,10 +58,11 @@ def _agents_of(module: ModuleType) -> Iterator[AgentSpec]:
     if not found:
         raise RegistryError(f"cannot load agents from {module.__name__}: it defines no agent")
     for agent in found:
-        yield from _family(agent)
+        yield from family(agent)
 
 
-def _family(agent: AgentSpec) -> Iterator[AgentSpec]:
+def family(agent: AgentSpec) -> Iterator[AgentSpec]:
+    """The agent, and every agent below it."""
     yield agent
     for child in agent.subagents:
-        yield from _family(child)
+        yield from family(child)

@@ -1,5 +1,6 @@
 """What the environment says, read once and checked: a bad value ends the process with one line that names it."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ class Environment:
     email: dict[str, Any]
     email_sender: str
     agents: tuple[str, ...]
+    agents_dir: str
     model: str
     openai_base_url: str
     openai_api_key: str = field(repr=False)
@@ -68,6 +70,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         email=_email(variables),
         email_sender=variables.get("EMAIL_SENDER") or "Abeyance <abeyance@localhost>",
         agents=_names(variables, "ABEYANCE_AGENTS", "agents.flows.hr"),
+        agents_dir=_agents_dir(variables),
         model=_model(variables),
         openai_base_url=_web_address(variables, "OPENAI_BASE_URL"),
         openai_api_key=variables.get("OPENAI_API_KEY", "").strip(),
@@ -140,6 +143,15 @@ def _names(variables: Mapping[str, str], name: str, default: str) -> tuple[str, 
         if not all(part.isidentifier() for part in module.split(".")):
             raise BadSetting(name, f"names {module!r}, which is not a Python module")
     return names
+
+
+def _agents_dir(variables: Mapping[str, str]) -> str:
+    """Where modules of ABEYANCE_AGENTS are looked for, besides here; empty for nowhere else."""
+    name = "AGENTS_DIR"
+    given = variables.get(name, "")
+    if given and not os.path.isdir(given):  # noqa: PTH112 - Path would raise where it may not look
+        raise BadSetting(name, f"is not a folder that can be reached: {given}")
+    return given
 
 
 def _model(variables: Mapping[str, str]) -> str:

@@ -86,6 +86,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = ENV.redis_url
 KEYS_DIR = ENV.keys_dir
 ABEYANCE_AGENTS = ENV.agents
+AGENTS_DIR = ENV.agents_dir
 ABEYANCE_MODEL = ENV.model
 OPENAI_BASE_URL = ENV.openai_base_url
 OPENAI_API_KEY = ENV.openai_api_key
@@ -188,6 +189,7 @@ LOGGING = {
     "loggers": {
         "django": {"handlers": [], "level": "INFO", "propagate": True},
         "django.request": {"filters": ["not_ready"]},
+        "uvicorn.access": {"level": "INFO", "filters": ["not_ready"]},
         # Every request these make is an effect in the journal already, where secrets are sealed.
         **{
             client: {"level": "WARNING"}

@@ -1,5 +1,7 @@
 """Connects the rooms: what the engine asks for through runtime.ports is plugged in here, once per process."""
 
+import sys
+
 from django.conf import settings
 
 from agents.catalogue import Catalogue, publish
@@ -18,11 +20,14 @@ def connect() -> None:
 def connect_effects() -> None:
     """What workers need on top: the agents themselves, published for everybody who has no author code.
 
-    Ends the process with one line if the agents cannot be loaded.
+    Modules in AGENTS_DIR are found after all others, so that none stands in for one of ours. Ends the process
+    with one line if the agents cannot be loaded.
     """
     # Only workers pay for importing what models and tools need.
     from agents.handlers import Handler
 
+    if settings.AGENTS_DIR:
+        sys.path.append(settings.AGENTS_DIR)
     try:
         registry = load(settings.ABEYANCE_AGENTS)
     except RegistryError as problem:

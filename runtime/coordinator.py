@@ -236,7 +236,7 @@ class Coordinator:
         for work in self._ready:
             self._bench.executor.give_back()
             if isinstance(work, StartTool):
-                self._draft.add(_not_started(work))
+                self._draft.add(not_started(work))
         self._ready.clear()
         if self._grace_ends is None:
             self._grace_ends = self._scribe.clock() + GRACE
@@ -285,6 +285,7 @@ def _place(request: ModelRequest | ToolRequest) -> tuple[str, str | None]:
     return request.frame, request.call if isinstance(request, ToolRequest) else None
 
 
-def _not_started(work: StartTool) -> ToolFailed:
+def not_started(work: StartTool) -> ToolFailed:
+    """What becomes of a call whose intent is written when its run is cancelled."""
     error = "the run was cancelled before this call was started"
     return ToolFailed(frame=work.frame, call=work.call, attempt=work.attempt, error=error)

@@ -66,7 +66,7 @@ def transact(
     problem: BaseException | None = None
     try:
         with transaction.atomic(), _cut_off(handoff.request.deadline):
-            handoff.outcome = _undone(perform(handoff.request))
+            handoff.outcome = rolled_back(perform(handoff.request))
             if not handoff.waits_for_step:
                 raise _RollBack
             handed = True
@@ -92,7 +92,7 @@ def transact(
     deliver(handoff)
 
 
-def _undone(outcome: Outcome) -> Outcome:
+def rolled_back(outcome: Outcome) -> Outcome:
     """Whatever is not a result was rolled back, so nothing is uncertain about it."""
     if isinstance(outcome, Unknown):
         return ToolFault(error=outcome.error, again=True)

@@ -1,6 +1,7 @@
 """`make up`: brings everything up on this machine, says so on one screen, keeps it up, and takes it down again."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ AT_GATES_WITHIN = 20.0
 TRIES = 3
 
 # What there is to decide on the first screen: agent and input of the runs that the first start starts.
+HR = "agents.flows.hr"
 FIRST_RUNS = (
     ("hr_onboarding", "New Hire 1", "newhire1", 2),
     ("hr_onboarding", "New Hire 2", "newhire2", 4),
@@ -34,7 +36,7 @@ def up(folder: Path, *, host: str, port: int | None, given: Mapping[str, str], s
     """Run until SIGINT, SIGTERM or SIGHUP. Raises LocalError if it cannot be brought up."""
     bell = Bell()
     listeners.require_loopback(host)
-    _check(given)
+    given = _checked(given)
     servers = accounts.unprivileged()
     home = homes.open_home(folder, servers)
     if ended := leftovers.clear(home):
@@ -43,6 +45,7 @@ def up(folder: Path, *, host: str, port: int | None, given: Mapping[str, str], s
     machine = machines.build(home, bell, servers, listeners.web(host, port), given)
     supervisor = Supervisor(bell, say, lambda pids: leftovers.note(home, machine.sockets, pids))
     try:
+        _require_agents(machine)
         _explain(machine, say)
         _bring_up(machine, supervisor, host, say)
         supervisor.watch()
@@ -54,11 +57,27 @@ def up(folder: Path, *, host: str, port: int | None, given: Mapping[str, str], s
     say("Stopped")
 
 
-def _check(given: Mapping[str, str]) -> None:
+def _checked(given: Mapping[str, str]) -> Mapping[str, str]:
+    """What was given, with the agents' folder named as every process finds it. Raises Refused."""
+    if given.get("AGENTS_DIR"):
+        folder = Path(given["AGENTS_DIR"]).expanduser()
+        given = {**given, "AGENTS_DIR": os.path.abspath(folder)}  # noqa: PTH100 - links stay
     try:
         env.read(given)
     except env.BadSetting as problem:
         raise Refused(str(problem)) from problem
+    return given
+
+
+def _require_agents(machine: Machine) -> None:
+    """Raises Refused for agents in a folder that workers cannot read."""
+    folder = machine.given.get("AGENTS_DIR")
+    if folder and not accounts.reaches(machine.application, Path(folder)):
+        who = machine.application.name
+        raise Refused(
+            f"AGENTS_DIR: workers run as {who}, who cannot read {folder};"
+            f" put it where {who} can, or start as somebody else than root"
+        )
 
 
 def _explain(machine: Machine, say: Say) -> None:
@@ -88,7 +107,7 @@ def _bring_up(machine: Machine, supervisor: Supervisor, host: str, say: Say) -> 
     for job in machine.processes():
         supervisor.start(job)
     _wait_until_ready(machine, supervisor)
-    if known is not None and not machine.home.recall("welcomed"):
+    if known is not None and _has_first_runs(machine):
         say("Starting the first three runs")
         _start_runs(machine, supervisor, known["users"]["ada"]["token"])
         machine.home.note(welcomed=True)
@@ -145,6 +164,11 @@ def _answers(url: str) -> bool:
     except client.Unreachable:
         return False
     return status == 200
+
+
+def _has_first_runs(machine: Machine) -> bool:
+    """Whether they are still to be started, and their agents among those of the workers."""
+    return HR in env.read(machine.given).agents and not machine.home.recall("welcomed")
 
 
 def _start_runs(machine: Machine, supervisor: Supervisor, token: str) -> None:

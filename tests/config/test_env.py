@@ -19,6 +19,7 @@ from config import env
         ("SCIM_URL", "directory.example"),
         ("EMAIL_URL", "pigeon://localhost"),
         ("ABEYANCE_AGENTS", "agents/flows/hr.py"),
+        ("AGENTS_DIR", "/nowhere/agents"),
         ("ABEYANCE_MODEL", "gpt"),
         ("ABEYANCE_MODEL", "openai:"),
         ("ABEYANCE_MODEL", "acme:large"),
