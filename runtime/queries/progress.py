@@ -5,20 +5,20 @@ understand. A page must show whatever is there, above all when a run is quaranti
 cannot be read are named, events that fit nothing are left out, and nothing is verified.
 """
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.codec import decode_entry
 from runtime.core.continuation import MAX_DEPTH, CallState
-from runtime.core.decisions import EffectClass, GateKind, Verdict
-from runtime.core.errors import CoreError
+from runtime.core.decisions import GateKind, Verdict
 from runtime.core.ids import call_id, child_frame, depth_of
-from runtime.models import JournalEntry
+from runtime.queries.entries import Line, read
 from runtime.queries.secrets import masked
-from runtime.queries.tree import CallView, Ending, FrameView, Kind, Message, Progress, Retry
+from runtime.queries.sketch import CallSketch, FrameSketch, after, frame_view
+from runtime.queries.tree import Ending, Kind, Message, Progress, Retry
 
 _TO_COME = frozenset(
     {
@@ -33,71 +33,40 @@ _TO_COME = frozenset(
 
 def progress(run: UUID) -> Progress:
     """Fold the whole journal of a run. The caller has checked that the run may be read."""
+    return progress_of(read(run))
+
+
+def progress_of(lines: Iterable[Line]) -> Progress:
+    """Fold lines that were read before."""
     fold = _Fold()
-    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
-    for position, body in rows.values_list("position", "body"):
-        fold.take(position, body)
+    for line in lines:
+        fold.take(line)
     return fold.view()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Call:
-    id: str
-    frame: str
-    agent: str
-    tool: str
-    args: Any
-    state: CallState = CallState.PROPOSED
-    note: str = ""
-    effect: EffectClass | None = None
-    verdict: Verdict | None = None
-    decided_by: str = ""
-    attempt: int = 0
-    started_at: datetime | None = None
-    until: datetime | None = None
-    lost: bool = False
-    result: Any = None
-    child: str | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class _Frame:
-    id: str
-    agent: str
-    plan: tuple[str, ...] | None
-    parent: str | None
-    call: str | None
-    turn: int = 0
-    outcome: str | None = None
-    retry: Retry | None = None
-    calls: dict[str, _Call] = field(default_factory=dict)
-    messages: list[Message] = field(default_factory=list)
 
 
 class _Fold:
     """The frames so far, mutable while folding."""
 
     def __init__(self) -> None:
-        self.frames: dict[str, _Frame] = {}
+        self.frames: dict[str, FrameSketch] = {}
         self.unreadable: list[int] = []
         self.requester = ""
         self.ending: Ending | None = None
         self.at = datetime.min.replace(tzinfo=UTC)
+        self.said = 0
 
-    def take(self, position: int, body: str) -> None:
-        try:
-            entry = decode_entry(body)
-        except (CoreError, RecursionError):
-            self.unreadable.append(position)
+    def take(self, line: Line) -> None:
+        if line.entry is None:
+            self.unreadable.append(line.position)
             return
-        self.at = entry.at
-        for event in entry.events:
+        self.at = line.entry.at
+        for event in line.entry.events:
             self._event(event)
 
     def view(self) -> Progress:
         roots = [frame for frame in self.frames.values() if self._caller(frame) is None]
         return Progress(
-            roots=tuple(self._frame_view(frame) for frame in roots),
+            roots=tuple(frame_view(frame, self.frames) for frame in roots),
             unreadable=tuple(self.unreadable),
             ending=self.ending,
         )
@@ -123,7 +92,7 @@ class _Fold:
 
     def _opened(self, event: e.FrameOpened) -> None:
         parent = self.frames.get(event.parent or "")
-        frame = _Frame(
+        frame = FrameSketch(
             id=event.frame,
             agent=event.agent,
             plan=event.plan,
@@ -136,7 +105,9 @@ class _Fold:
         if call is not None:
             call.state, call.child = CallState.DELEGATED, frame.id
 
-    def _frame_event(self, frame: _Frame, event: e.FrameEvent | e.CallEvent | e.WaitEvent) -> None:
+    def _frame_event(
+        self, frame: FrameSketch, event: e.FrameEvent | e.CallEvent | e.WaitEvent
+    ) -> None:
         match event:
             case e.ModelReplied():
                 self._replied(frame, event)
@@ -159,13 +130,13 @@ class _Fold:
                 if call is not None:
                     self._call_event(frame, call, event)
 
-    def _replied(self, frame: _Frame, event: e.ModelReplied) -> None:
+    def _replied(self, frame: FrameSketch, event: e.ModelReplied) -> None:
         frame.turn += 1
         frame.retry = None
         if event.text:
             self._say(frame, "text", frame.agent, event.text)
         for index, proposal in enumerate(event.calls):
-            call = _Call(
+            call = CallSketch(
                 id=call_id(frame.turn, index),
                 frame=frame.id,
                 agent=frame.agent,
@@ -175,7 +146,7 @@ class _Fold:
             frame.calls[call.id] = call
             self._say(frame, "call", frame.agent, {"tool": call.tool, "args": call.args})
 
-    def _close_call(self, frame: _Frame, event: e.FrameClosed) -> None:
+    def _close_call(self, frame: FrameSketch, event: e.FrameClosed) -> None:
         call = self._caller(frame)
         if call is None or call.state is CallState.CLOSED:
             return
@@ -187,7 +158,9 @@ class _Fold:
             call.state, call.note = CallState.FAILED, event.content
             self._say(parent, "fault", call.tool, event.content)
 
-    def _call_event(self, frame: _Frame, call: _Call, event: e.CallEvent | e.WaitEvent) -> None:
+    def _call_event(
+        self, frame: FrameSketch, call: CallSketch, event: e.CallEvent | e.WaitEvent
+    ) -> None:
         match event:
             case e.CallAdmitted():
                 call.state, call.effect = CallState.ADMITTED, event.terms.effect
@@ -218,7 +191,7 @@ class _Fold:
             case _:
                 assert_never(event)
 
-    def _gated(self, call: _Call, event: e.GateOpened) -> None:
+    def _gated(self, call: CallSketch, event: e.GateOpened) -> None:
         call.effect = event.terms.effect
         if event.kind is GateKind.IN_DOUBT:
             call.state = CallState.UNKNOWN
@@ -226,16 +199,16 @@ class _Fold:
             call.state, call.note, call.decided_by = CallState.GATED, "", ""
             call.verdict = None
 
-    def _decided(self, frame: _Frame, call: _Call, event: e.GateDecided) -> None:
+    def _decided(self, frame: FrameSketch, call: CallSketch, event: e.GateDecided) -> None:
         call.verdict, call.decided_by, call.note = event.verdict, event.by, event.reason
-        call.state, said = _after(event.verdict)
+        call.state, said = after(event.verdict)
         why = f": {event.reason}" if event.reason else ""
         self._say(frame, "decision", event.by or "the deadline", f"{said} {call.tool}{why}")
         if event.verdict is Verdict.HAPPENED:
             call.result = event.result
             self._say(frame, "result", call.tool, event.result, reported_by=event.by)
 
-    def _retried(self, frame: _Frame, what: str, event: e.RetryScheduled) -> None:
+    def _retried(self, frame: FrameSketch, what: str, event: e.RetryScheduled) -> None:
         self._say(frame, "retry", what, event.error, until=event.until)
 
     def _cancelling(self, event: e.Cancelling) -> None:
@@ -245,13 +218,13 @@ class _Fold:
                 by = event.by or "the engine"
                 self._say(frame, "decision", by, f"Ended the run: {event.reason}")
 
-    def _fault(self, frame: _Frame, call: _Call, state: CallState, error: str) -> None:
+    def _fault(self, frame: FrameSketch, call: CallSketch, state: CallState, error: str) -> None:
         call.state, call.note = state, error
         self._say(frame, "fault", call.tool, error)
 
     def _say(
         self,
-        frame: _Frame,
+        frame: FrameSketch,
         kind: Kind,
         by: str,
         value: Any,
@@ -259,8 +232,12 @@ class _Fold:
         until: datetime | None = None,
         reported_by: str = "",
     ) -> None:
+        self.said += 1
         frame.messages.append(
             Message(
+                order=self.said,
+                turn=frame.turn,
+                agent=frame.agent,
                 kind=kind,
                 by=by,
                 value=masked(value),
@@ -280,62 +257,10 @@ class _Fold:
                 if call.state in _TO_COME:
                     call.state, call.until = CallState.CLOSED, None
 
-    def _caller(self, frame: _Frame) -> _Call | None:
+    def _caller(self, frame: FrameSketch) -> CallSketch | None:
         """The call that `frame` works on; None for a root and for one whose place makes no sense."""
         parent = self.frames.get(frame.parent or "")
         call = parent.calls.get(frame.call or "") if parent else None
         if call is None or frame.id != child_frame(call.frame, call.id):
             return None
         return call if depth_of(frame.id) <= MAX_DEPTH else None
-
-    def _frame_view(self, frame: _Frame) -> FrameView:
-        return FrameView(
-            id=frame.id,
-            agent=frame.agent,
-            depth=depth_of(frame.id),
-            plan=frame.plan,
-            outcome=frame.outcome,
-            retry=frame.retry if frame.outcome is None else None,
-            calls=tuple(self._call_view(call) for call in frame.calls.values()),
-            messages=tuple(frame.messages),
-        )
-
-    def _call_view(self, call: _Call) -> CallView:
-        child = self.frames.get(call.child or "")
-        return CallView(
-            id=call.id,
-            frame=call.frame,
-            agent=call.agent,
-            tool=call.tool,
-            args=masked(call.args),
-            state=call.state,
-            note=masked(call.note),
-            effect=call.effect,
-            verdict=call.verdict,
-            decided_by=call.decided_by,
-            attempt=call.attempt,
-            started_at=call.started_at,
-            until=call.until,
-            lost=call.lost,
-            result=masked(call.result),
-            child=self._frame_view(child) if child else None,
-        )
-
-
-def _after(verdict: Verdict) -> tuple[CallState, str]:
-    """The state of a call after a decision about it, and the decision in a word or two."""
-    match verdict:
-        case Verdict.APPROVE:
-            return CallState.ADMITTED, "Approved"
-        case Verdict.DENY:
-            return CallState.DENIED, "Denied"
-        case Verdict.EXPIRE:
-            return CallState.DENIED, "Nobody decided in time on"
-        case Verdict.HAPPENED:
-            return CallState.RETURNED, "Reported what became of"
-        case Verdict.RUN_AGAIN:
-            return CallState.ADMITTED, "Approved to run again"
-        case Verdict.GIVE_UP:
-            return CallState.FAILED, "Gave up"
-        case _:
-            assert_never(verdict)

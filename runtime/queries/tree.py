@@ -53,9 +53,13 @@ _MAY_HAVE_HAPPENED = frozenset({CallState.STARTED, CallState.RETURNED, CallState
 class Message:
     """One thing said in a frame. `by` is a person, an agent or a tool; `value` is JSON or plain text.
 
-    `until` is when it is tried again; `reported_by` is the person whose word a result is.
+    `order` counts everything that was said in the run; `turn` is the frame's, 0 before its model replied;
+    `agent` is whose frame it is. `until` is when it is tried again; `reported_by` is the person whose word a result is.
     """
 
+    order: int
+    turn: int
+    agent: str
     kind: Kind
     by: str
     value: Any
@@ -183,6 +187,14 @@ class Progress:
         """Every call that is not a delegation; those of a sub-agent stand where it was called."""
         for root in self.roots:
             yield from _leaves(root)
+
+    def said(self) -> list[Message]:
+        """Everything that was said in the run, by whomever, in the order in which it was."""
+        return sorted((m for f in self.frames() for m in f.messages), key=lambda m: m.order)
+
+    def frame(self, frame: str) -> FrameView | None:
+        """One frame, None if the journal does not say anything of it."""
+        return next((found for found in self.frames() if found.id == frame), None)
 
     @property
     def next_try(self) -> datetime | None:

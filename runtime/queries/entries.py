@@ -1,0 +1,39 @@
+"""A run's journal as people's pages read it: every entry in order, with those that cannot be read as None.
+
+Nothing is verified here: a page must show whatever is stored, above all of a run that is quarantined.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from runtime.core.codec import decode_entry
+from runtime.core.errors import CoreError
+from runtime.core.replay import Entry
+from runtime.models import JournalEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One row of the journal; `mac` is that of its exact bytes, `entry` None if they cannot be read."""
+
+    position: int
+    entry: Entry | None
+    mac: str
+
+
+def read(run: UUID, *, until: int | None = None) -> tuple[Line, ...]:
+    """The lines up to position `until`, or all. The caller has checked that the run may be read."""
+    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
+    if until is not None:
+        rows = rows.filter(position__lte=until)
+    return tuple(
+        Line(position=position, entry=_entry(body), mac=mac)
+        for position, body, mac in rows.values_list("position", "body", "mac")
+    )
+
+
+def _entry(body: str) -> Entry | None:
+    try:
+        return decode_entry(body)
+    except (CoreError, RecursionError):
+        return None

@@ -1,0 +1,101 @@
+"""The frames and calls of a run while its journal is being folded for people: what progress changes and tree shows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, assert_never
+
+from runtime.core.continuation import CallState
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.ids import depth_of
+from runtime.queries.secrets import masked
+from runtime.queries.tree import CallView, FrameView, Message, Retry
+
+
+@dataclass(slots=True, kw_only=True)
+class CallSketch:
+    id: str
+    frame: str
+    agent: str
+    tool: str
+    args: Any
+    state: CallState = CallState.PROPOSED
+    note: str = ""
+    effect: EffectClass | None = None
+    verdict: Verdict | None = None
+    decided_by: str = ""
+    attempt: int = 0
+    started_at: datetime | None = None
+    until: datetime | None = None
+    lost: bool = False
+    result: Any = None
+    child: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class FrameSketch:
+    id: str
+    agent: str
+    plan: tuple[str, ...] | None
+    parent: str | None
+    call: str | None
+    turn: int = 0
+    outcome: str | None = None
+    retry: Retry | None = None
+    calls: dict[str, CallSketch] = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list)
+
+
+def frame_view(frame: FrameSketch, frames: Mapping[str, FrameSketch]) -> FrameView:
+    """A frame with everything below it."""
+    return FrameView(
+        id=frame.id,
+        agent=frame.agent,
+        depth=depth_of(frame.id),
+        plan=frame.plan,
+        outcome=frame.outcome,
+        retry=frame.retry if frame.outcome is None else None,
+        calls=tuple(_call_view(call, frames) for call in frame.calls.values()),
+        messages=tuple(frame.messages),
+    )
+
+
+def _call_view(call: CallSketch, frames: Mapping[str, FrameSketch]) -> CallView:
+    child = frames.get(call.child or "")
+    return CallView(
+        id=call.id,
+        frame=call.frame,
+        agent=call.agent,
+        tool=call.tool,
+        args=masked(call.args),
+        state=call.state,
+        note=masked(call.note),
+        effect=call.effect,
+        verdict=call.verdict,
+        decided_by=call.decided_by,
+        attempt=call.attempt,
+        started_at=call.started_at,
+        until=call.until,
+        lost=call.lost,
+        result=masked(call.result),
+        child=frame_view(child, frames) if child else None,
+    )
+
+
+def after(verdict: Verdict) -> tuple[CallState, str]:
+    """The state of a call after a decision about it, and the decision in a word or two."""
+    match verdict:
+        case Verdict.APPROVE:
+            return CallState.ADMITTED, "Approved"
+        case Verdict.DENY:
+            return CallState.DENIED, "Denied"
+        case Verdict.EXPIRE:
+            return CallState.DENIED, "Nobody decided in time on"
+        case Verdict.HAPPENED:
+            return CallState.RETURNED, "Reported what became of"
+        case Verdict.RUN_AGAIN:
+            return CallState.ADMITTED, "Approved to run again"
+        case Verdict.GIVE_UP:
+            return CallState.FAILED, "Gave up"
+        case _:
+            assert_never(verdict)
