@@ -43,14 +43,7 @@ def table(*, bind: str = "127.0.0.1:8000", threads: int = 16) -> tuple[Process, 
 
 
 def _web(bind: str) -> tuple[str, ...]:
-    return (
-        *(sys.executable, "-m", "gunicorn", "config.wsgi"),
-        *("--bind", bind),
-        *("--worker-class", "gthread", "--workers", "1", "--threads", "8"),
-        # Long enough for any request that the statement timeout lets live.
-        *("--timeout", "30", "--graceful-timeout", "2", "--keep-alive", "15"),
-        *("--access-logfile", "-", "--no-control-socket"),
-    )
+    return (sys.executable, "-m", "config.web", "--bind", bind)
 
 
 def _worker(threads: int) -> tuple[str, ...]:

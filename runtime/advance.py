@@ -4,7 +4,7 @@ import logging
 import queue
 from uuid import UUID
 
-from runtime import continuations, database, journal, leases
+from runtime import continuations, database, dispatch, journal, leases
 from runtime.coordinator import Bench, Coordinator, News
 from runtime.core.continuation import Continuation
 from runtime.core.errors import NewerSchema
@@ -43,6 +43,7 @@ def advance(run: UUID, bench: Bench) -> bool:
             log.critical("run %s quarantined: %s", run, exc)
             with database.pooled() as connection:
                 leases.quarantine(connection, claim, str(exc))
+            dispatch.ring(run, inbox=True)
         except OUT_OF_REACH as exc:
             log.warning("run %s: Postgres is out of reach, the lease will end: %s", run, exc)
         except Exception:

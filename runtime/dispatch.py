@@ -1,21 +1,31 @@
-"""The only sender of Celery messages: a run id as a hint that something is due.
+"""The only sender to the broker: run ids as hints that something is due, and rings of the doorbell.
 
-A background thread sends, so that whoever decides never waits for the broker and opens no
-connection to it. The queue is bounded and a lost hint costs nothing: the sweeper sends another.
+Background threads send, so that whoever decides never waits for the broker and opens no connection
+to it. What waits is bounded, and what is lost costs nothing: the sweeper sends another hint, and a
+page that missed a ring asks by itself.
 """
 
+import json
 import logging
 import os
 import queue
 import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 from uuid import UUID
 
+import redis
 from celery import current_app
+from django.conf import settings
 
 log = logging.getLogger(__name__)
 
 ADVANCE = "runtime.advance"
 QUEUE_SIZE = 1000
+CHANNEL = "abeyance:doorbell"
+GATHER_SECONDS = 0.2  # rings of the same moment travel together
+
+S = TypeVar("S", "Publisher", "Ringer")
 
 
 class Publisher:
@@ -47,7 +57,57 @@ class Publisher:
                 self._queue.task_done()
 
 
+class Ringer:
+    """One daemon thread that rings for everything that changed since it rang last."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._changed = threading.Condition()
+        self._runs: dict[str, bool] = {}
+        self._people: set[str] = set()
+        self._broker = redis.Redis.from_url(
+            settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=1
+        )
+        self._reaches = True
+        threading.Thread(target=self._run, name="ringer", daemon=True).start()
+
+    def put(self, run: UUID, *, inbox: bool) -> None:
+        with self._changed:
+            name = str(run)
+            if len(self._runs) < QUEUE_SIZE or name in self._runs:
+                self._runs[name] = self._runs.get(name, False) or inbox
+            self._changed.notify()
+
+    def put_person(self, person: str) -> None:
+        with self._changed:
+            self._people.add(person)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._runs or self._people)
+            pause.wait(GATHER_SECONDS)
+            with self._changed:
+                runs, self._runs = self._runs, {}
+                people, self._people = self._people, set()
+            self._ring([{"runs": runs}, *[{"person": person} for person in people]])
+
+    def _ring(self, rings: Sequence[Mapping[str, object]]) -> None:
+        try:
+            for ring in rings:
+                self._broker.publish(CHANNEL, json.dumps(ring))
+        except (redis.RedisError, OSError) as exc:
+            if self._reaches:
+                log.warning("the doorbell is not rung until the broker is back: %s", exc)
+            self._reaches = False
+        else:
+            self._reaches = True
+
+
 _publisher: Publisher | None = None
+_ringer: Ringer | None = None
 _lock = threading.Lock()
 
 
@@ -55,12 +115,32 @@ def hint(run: UUID) -> None:
     """Have a worker look at the run soon. Returns at once, never raises."""
     global _publisher
     with _lock:
-        if _publisher is None or _publisher.process != os.getpid():
-            _publisher = Publisher()
-        publisher = _publisher
-    publisher.put(run)
+        _publisher = _own(_publisher, Publisher)
+    _publisher.put(run)
+
+
+def ring(run: UUID, *, inbox: bool) -> None:
+    """Tell open pages that a run has changed, and whether somebody's inbox has. Returns at once, never raises."""
+    _the_ringer().put(run, inbox=inbox)
+
+
+def ring_person(person: str) -> None:
+    """Have the open pages of a person asked whether they still may listen. Returns at once, never raises."""
+    _the_ringer().put_person(person)
 
 
 def send(run: UUID) -> None:
     """Send the hint now, from a thread that may wait for the broker."""
     current_app.send_task(ADVANCE, args=[str(run)], retry=False, ignore_result=True)
+
+
+def _the_ringer() -> Ringer:
+    global _ringer
+    with _lock:
+        _ringer = _own(_ringer, Ringer)
+        return _ringer
+
+
+def _own(known: S | None, make: Callable[[], S]) -> S:
+    """The one of this process: threads do not live on in a fork."""
+    return known if known is not None and known.process == os.getpid() else make()

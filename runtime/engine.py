@@ -48,7 +48,7 @@ def start(*, agent: str, input: Any, requester: Actor, business_key: str | None 
     if not leases.insert(connection, row):
         return _found(connection, row, input)
     journal.append_first(connection, first)
-    transaction.on_commit(lambda: dispatch.hint(run))
+    transaction.on_commit(lambda: _tell(run))
     return Started(run=run, created=True)
 
 
@@ -62,7 +62,7 @@ def settle(*, gate: UUID, decision: Decision) -> None:
     leases.ring(connection, run)
     gates.decide(connection, gate)
     signals.send_decision(connection, run=run, gate=gate, decision=decision)
-    transaction.on_commit(lambda: dispatch.hint(run))
+    transaction.on_commit(lambda: _tell(run, inbox=True))
 
 
 def cancel(*, run: UUID, actor: Actor, reason: str) -> None:
@@ -75,7 +75,12 @@ def cancel(*, run: UUID, actor: Actor, reason: str) -> None:
     closed = gates.close_open(connection, run)
     ports.gatekeeper().close(run=run, gates=closed, actor=actor, reason=reason)
     signals.send_cancel(connection, run=run, by=actor.person, reason=reason)
-    transaction.on_commit(lambda: dispatch.hint(run))
+    transaction.on_commit(lambda: _tell(run, inbox=True))
+
+
+def _tell(run: UUID, *, inbox: bool = False) -> None:
+    dispatch.hint(run)
+    dispatch.ring(run, inbox=inbox)
 
 
 def _transaction() -> Connection:

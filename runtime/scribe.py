@@ -17,7 +17,7 @@ from typing import TypeVar
 import psycopg
 from django.db import InterfaceError, OperationalError, close_old_connections, transaction
 
-from runtime import database, journal, killpoints, leases, signals, steps
+from runtime import database, dispatch, journal, killpoints, leases, signals, steps
 from runtime.core.continuation import Continuation, Phase, status_of
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.replay import Entry
@@ -102,6 +102,7 @@ class Scribe:
     def let_go(self) -> None:
         """Release a run that needs nothing now. Raises MailboxRaised or LeaseLost, with nothing written."""
         self.persist(self._let_go)
+        dispatch.ring(self.now.run, inbox=False)
 
     def _signals(self) -> tuple[int, tuple[signals.Signal, ...]]:
         with database.pooled() as connection:
@@ -110,6 +111,7 @@ class Scribe:
     def _committed(self, draft: Draft, step: steps.Step) -> None:
         killpoints.pass_by("committed", step.kind, step.depth)
         self.now = replace(draft.now, position=step.entry.position, head=step.entry.seal.mac)
+        dispatch.ring(self.now.run, inbox=bool(draft.opened or draft.taken or draft.closed))
 
     def _step(self, draft: Draft, release: bool) -> steps.Step:
         position = self.now.position + 1

@@ -57,12 +57,12 @@ def test_the_first_start_leaves_three_runs_at_their_gates(stack: Stack) -> None:
 def test_only_processes_that_decide_have_the_key_that_signs_decisions(stack: Stack) -> None:
     found = {}
     for process in stack.processes():
-        for name in ("gunicorn", "celery", "sweep"):
+        for name in ("config.web", "celery", "sweep"):
             if name in process.cmdline():
                 keys = Path(process.environ()["KEYS_DIR"])
                 assert (keys / "decisions.public").exists()
                 found[name] = (keys / "decisions.private").exists()
-    assert found == {"gunicorn": True, "celery": False, "sweep": False}
+    assert found == {"config.web": True, "celery": False, "sweep": False}
 
 
 def test_it_listens_on_loopback_only(stack: Stack) -> None:

@@ -31,7 +31,7 @@ ENDS = ("completed", "failed", "cancelled", "quarantined")
 # How to know the processes of one kind by their command line.
 KINDS = {
     "worker": "celery",
-    "web": "gunicorn",
+    "web": "config.web",
     "sweeper": "sweep",
     "Postgres": "postgres",
     "broker": "valkey",

@@ -1,0 +1,89 @@
+"""The web as one ASGI application: Django answers in threads, the doorbell in the event loop.
+
+Django's views are plain functions, and a thread per request keeps them so. A request reaches its
+thread only when its body is here, so that slow senders cost memory and not threads.
+"""
+
+import asyncio
+from typing import Any
+
+from a2wsgi import WSGIMiddleware
+from django.conf import settings
+
+from config.wsgi import application as django
+from runtime.doorbell import Doorbell, Message, Receive, Send
+
+THREADS = 8
+BODY_SECONDS = 30.0
+DOORBELL = "/events/"
+
+doorbell = Doorbell()
+_wsgi: Any = django  # the two describe the same interface in different words
+_django: Any = WSGIMiddleware(_wsgi, workers=THREADS)
+
+
+async def application(scope: Message, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        await _live(receive, send)
+    elif scope["type"] == "http" and scope["path"] == DOORBELL:
+        await doorbell(scope, receive, send)
+    elif scope["type"] == "http":
+        await _answer(scope, receive, send)
+    else:
+        await send({"type": "websocket.close", "code": 1000})
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    await receive()
+    doorbell.open()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    doorbell.close()
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _answer(scope: Message, receive: Receive, send: Send) -> None:
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _body(receive)
+    except TimeoutError:
+        await _refuse(send, 408, b"The request did not arrive in time.")
+        return
+    if body is None:
+        return  # nobody is there any more
+    headers = _headers(scope["headers"], len(body))
+    if not scope["query_string"].isascii():
+        await _refuse(send, 400, b"The address contains characters that are not encoded.")
+        return
+    whole = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def replay() -> Message:
+        return next(whole, {"type": "http.disconnect"})
+
+    await _django({**scope, "headers": headers}, replay, send)
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The body, None if the sender went away. What is over Django's limit is cut, for Django to refuse."""
+    body = bytearray()
+    while len(body) <= settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    return bytes(body)
+
+
+def _headers(headers: list[tuple[bytes, bytes]], length: int) -> list[tuple[bytes, bytes]]:
+    """Those that keep their meaning in WSGI, where `-` and `_` are one, with the length that was read."""
+    dropped = (b"content-length", b"transfer-encoding")
+    kept = [(name, value) for name, value in headers if b"_" not in name and name not in dropped]
+    return [*kept, (b"content-length", str(length).encode())]
+
+
+async def _refuse(send: Send, status: int, text: bytes) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text})
