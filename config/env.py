@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -28,11 +28,11 @@ class BadSetting(Exception):
 class Environment:
     """Every variable the application reads, in the form that settings need."""
 
-    database: dict[str, Any]
-    redis_url: str
+    database: dict[str, Any] = field(repr=False)
+    redis_url: str = field(repr=False)
     scim_url: str
-    scim_token: str
-    email: dict[str, Any]
+    scim_token: str = field(repr=False)
+    email: dict[str, Any] = field(repr=False)
     email_sender: str
     agents: tuple[str, ...]
     agents_dir: str
@@ -43,8 +43,10 @@ class Environment:
     lease_seconds: float
     approval_seconds: float
     keys_dir: Path
-    secret_key: str
+    worker_keys_dir: Path | None
+    secret_key: str = field(repr=False)
     public_url: str
+    behind_proxy: bool
     allowed_hosts: tuple[str, ...]
     static_root: Path
     instance: str
@@ -66,22 +68,24 @@ def read(variables: Mapping[str, str]) -> Environment:
         database=_database(variables),
         redis_url=_redis_url(variables),
         scim_url=_web_address(variables, "SCIM_URL"),
-        scim_token=variables.get("SCIM_TOKEN", ""),
+        scim_token=_secret(variables, "SCIM_TOKEN"),
         email=_email(variables),
         email_sender=variables.get("EMAIL_SENDER") or "Abeyance <abeyance@localhost>",
         agents=_names(variables, "ABEYANCE_AGENTS", "agents.flows.hr"),
         agents_dir=_agents_dir(variables),
         model=_model(variables),
         openai_base_url=_web_address(variables, "OPENAI_BASE_URL"),
-        openai_api_key=variables.get("OPENAI_API_KEY", "").strip(),
-        anthropic_api_key=variables.get("ANTHROPIC_API_KEY", "").strip(),
+        openai_api_key=_secret(variables, "OPENAI_API_KEY"),
+        anthropic_api_key=_secret(variables, "ANTHROPIC_API_KEY"),
         lease_seconds=_seconds(variables, "ABEYANCE_LEASE_SECONDS", 10.0, 1, 600),
         approval_seconds=_seconds(
             variables, "ABEYANCE_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY
         ),
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
+        worker_keys_dir=_folder(variables, "WORKER_KEYS_DIR"),
         secret_key=_secret_key(variables),
         public_url=public_url,
+        behind_proxy=_behind_proxy(variables, public_url),
         allowed_hosts=_allowed_hosts(variables, public_url),
         static_root=Path(variables.get("STATIC_ROOT") or ROOT / "staticfiles"),
         instance=_instance(variables),
@@ -102,6 +106,8 @@ def _database(variables: Mapping[str, str]) -> dict[str, Any]:
         raise BadSetting(
             name, "must end with the name of a database, as in postgres://host/abeyance"
         )
+    if password := _password(variables, "DATABASE_PASSWORD_FILE", name, config.get("PASSWORD")):
+        config["PASSWORD"] = password
     # A socket folder is written in the place of the host, with its slashes as %2F.
     return {**config, "HOST": unquote(config["HOST"])}
 
@@ -111,7 +117,16 @@ def _redis_url(variables: Mapping[str, str]) -> str:
     url = variables.get(name) or "redis://localhost:6379/0"
     if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
         raise BadSetting(name, "must start with redis://, rediss:// or unix://")
-    return url
+    parts = urlsplit(url)
+    password = _password(variables, "REDIS_PASSWORD_FILE", name, parts.password)
+    if not password:
+        return url
+    if parts.scheme == "unix":
+        raise BadSetting("REDIS_PASSWORD_FILE", f"is not for a socket: {name} starts with unix://")
+    place = parts.netloc.rpartition("@")[2]
+    return parts._replace(
+        netloc=f"{parts.username or ''}:{quote(password, safe='')}@{place}"
+    ).geturl()
 
 
 def _web_address(variables: Mapping[str, str], name: str) -> str:
@@ -130,6 +145,9 @@ def _email(variables: Mapping[str, str]) -> dict[str, Any]:
         )
     except (ImproperlyConfigured, ValueError) as error:
         raise BadSetting(name, f"cannot be read: {error}") from error
+    given = config.get("EMAIL_HOST_PASSWORD")
+    if password := _password(variables, "EMAIL_PASSWORD_FILE", name, given, may_be_empty=True):
+        config["EMAIL_HOST_PASSWORD"] = password
     return {
         key: value
         for key, value in config.items()
@@ -164,8 +182,8 @@ def _model(variables: Mapping[str, str]) -> str:
     key = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(provider)
     if key is None or not model.strip():
         raise BadSetting(name, f"must be scripted, openai:… or anthropic:…, not {chosen!r}")
-    if not variables.get(key, "").strip():
-        raise BadSetting(key, f"must be set, because {name} is {chosen}")
+    if not _secret(variables, key):
+        raise BadSetting(key, f"must be set, or {key}_FILE, because {name} is {chosen}")
     return chosen
 
 
@@ -188,17 +206,65 @@ def _secret_key(variables: Mapping[str, str]) -> str:
     path = variables.get(name, "")
     if not path:
         return ""
-    try:
-        key = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(name, f"cannot be read: {error}") from error
+    key = _content(name, path)
     if len(key) < 50:
         raise BadSetting(name, "must hold at least 50 characters")
     return key
 
 
+def _secret(variables: Mapping[str, str], name: str) -> str:
+    """Given itself, or in the file that NAME_FILE names, so that no listing of the environment shows it."""
+    file = f"{name}_FILE"
+    path = variables.get(file, "")
+    given = variables.get(name, "").strip()
+    if path and given:
+        raise BadSetting(file, f"and {name} are both set: keep one of them")
+    return _content(file, path) if path else given
+
+
+def _password(
+    variables: Mapping[str, str], name: str, url: str, given: str | None, may_be_empty: bool = False
+) -> str:
+    """What the file holds that goes with an address; empty if no file is named."""
+    path = variables.get(name, "")
+    if not path:
+        return ""
+    password = _content(name, path)
+    if password and given:
+        raise BadSetting(name, f"and a password in {url} are both set: keep one of them")
+    if not password and not may_be_empty:
+        raise BadSetting(name, f"holds nothing: {path}")
+    return password
+
+
+def _content(name: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise BadSetting(name, f"cannot be read: {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadSetting(name, f"cannot be read: {path} is not text") from error
+
+
+def _folder(variables: Mapping[str, str], name: str) -> Path | None:
+    return Path(variables[name]) if variables.get(name) else None
+
+
 def _public_url(variables: Mapping[str, str]) -> str:
     return _web_address(variables, "PUBLIC_URL") or "http://127.0.0.1:8000"
+
+
+def _behind_proxy(variables: Mapping[str, str], public_url: str) -> bool:
+    name = "BEHIND_PROXY"
+    said = variables.get(name, "").lower() or "no"
+    if said not in ("yes", "no"):
+        raise BadSetting(name, f"must be yes or no, not {said!r}")
+    if said == "no" and public_url.startswith("https://"):
+        # The web process speaks plain HTTP: it would send every request to https for ever.
+        raise BadSetting(
+            name, "must be yes, because PUBLIC_URL is https: a proxy that sets X-Forwarded-Proto"
+        )
+    return said == "yes"
 
 
 def _allowed_hosts(variables: Mapping[str, str], public_url: str) -> tuple[str, ...]:

@@ -85,6 +85,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = ENV.redis_url
 KEYS_DIR = ENV.keys_dir
+WORKER_KEYS_DIR = ENV.worker_keys_dir
 ABEYANCE_AGENTS = ENV.agents
 AGENTS_DIR = ENV.agents_dir
 ABEYANCE_MODEL = ENV.model
@@ -128,6 +129,9 @@ CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 SESSION_COOKIE_NAME = f"abeyance_session{ENV.instance}"
 CSRF_COOKIE_NAME = f"abeyance_csrf{ENV.instance}"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+# Only whoever put a proxy in front can know that this header is the proxy's and no client's.
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.behind_proxy else None
+SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]  # asked from inside, past the proxy
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 12 * 60 * 60

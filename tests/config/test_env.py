@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import redis
 
 from config import env
 
@@ -32,6 +33,15 @@ from config import env
         ("ABEYANCE_APPROVAL_SECONDS", "a week"),
         ("SECRET_KEY_FILE", "/nowhere/secret"),
         ("PUBLIC_URL", "abeyance.example"),
+        ("BEHIND_PROXY", "perhaps"),
+        ("DATABASE_PASSWORD_FILE", "/nowhere/password"),
+        ("DATABASE_PASSWORD_FILE", "/dev/null"),
+        ("REDIS_PASSWORD_FILE", "/nowhere/password"),
+        ("REDIS_PASSWORD_FILE", "/dev/null"),
+        ("EMAIL_PASSWORD_FILE", "/nowhere/password"),
+        ("SCIM_TOKEN_FILE", "/nowhere/token"),
+        ("OPENAI_API_KEY_FILE", "/nowhere/key"),
+        ("ANTHROPIC_API_KEY_FILE", "/nowhere/key"),
         ("ALLOWED_HOSTS", "*"),
         ("ABEYANCE_INSTANCE", "a b"),
         ("LOG_LEVEL", "loud"),
@@ -79,7 +89,7 @@ def test_https_in_the_public_address_is_known_to_every_setting_that_asks() -> No
     said = subprocess.check_output(
         [sys.executable, "-c", code],
         cwd=env.ROOT,
-        env={"PUBLIC_URL": "https://abeyance.example"},
+        env={"PUBLIC_URL": "https://abeyance.example", "BEHIND_PROXY": "yes"},
         text=True,
     )
     assert said.split() == ["True", "True", "True", "True", "abeyance.example", "False"]
@@ -101,3 +111,77 @@ def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> N
 
 def test_without_a_word_about_models_the_scripts_play_them() -> None:
     assert env.read({}).model == env.read({"ABEYANCE_MODEL": ""}).model == "scripted"
+
+
+SECRET = "p@ss/word:canary"
+
+
+@pytest.fixture
+def secret_file(tmp_path: Path) -> str:
+    file = tmp_path / "secret"
+    file.write_text(f"{SECRET}\n")
+    return str(file)
+
+
+def test_secrets_come_from_files_and_no_text_shows_them(secret_file: str) -> None:
+    given = env.read(
+        {
+            "DATABASE_URL": "postgres://abeyance@postgres/abeyance",
+            "DATABASE_PASSWORD_FILE": secret_file,
+            "REDIS_URL": "redis://redis:6379/0",
+            "REDIS_PASSWORD_FILE": secret_file,
+            "EMAIL_URL": "smtp+tls://desk@mail.example:587",
+            "EMAIL_PASSWORD_FILE": secret_file,
+            "SCIM_TOKEN_FILE": secret_file,
+            "ANTHROPIC_API_KEY_FILE": secret_file,
+            "ABEYANCE_MODEL": "anthropic:x",
+        }
+    )
+    assert given.database["PASSWORD"] == SECRET
+    assert given.redis_url == "redis://:p%40ss%2Fword%3Acanary@redis:6379/0"
+    assert redis.Redis.from_url(given.redis_url).get_connection_kwargs()["password"] == SECRET
+    assert given.email["EMAIL_HOST_PASSWORD"] == SECRET
+    assert given.scim_token == given.anthropic_api_key == SECRET
+    assert "canary" not in repr(given)
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "value"),
+    [
+        ("DATABASE_PASSWORD_FILE", "DATABASE_URL", "postgres://me:secret@h/abeyance"),
+        ("REDIS_PASSWORD_FILE", "REDIS_URL", "redis://:secret@h/0"),
+        ("REDIS_PASSWORD_FILE", "REDIS_URL", "unix:///run/broker.sock"),
+        ("EMAIL_PASSWORD_FILE", "EMAIL_URL", "smtp://me:secret@h:25"),
+        ("SCIM_TOKEN_FILE", "SCIM_TOKEN", "secret"),
+        ("OPENAI_API_KEY_FILE", "OPENAI_API_KEY", "secret"),
+        ("ANTHROPIC_API_KEY_FILE", "ANTHROPIC_API_KEY", "secret"),
+    ],
+)
+def test_a_secret_that_is_given_twice_is_refused(
+    secret_file: str, file: str, name: str, value: str
+) -> None:
+    with pytest.raises(env.BadSetting, match=f"^{file} .*{name}"):
+        env.read({file: secret_file, name: value})
+
+
+def test_a_secret_that_nobody_needs_may_be_an_empty_file() -> None:
+    empty = {"EMAIL_PASSWORD_FILE": "/dev/null", "SCIM_TOKEN_FILE": "/dev/null"}
+    assert env.read(empty).scim_token == ""
+
+
+def test_https_without_a_proxy_that_ends_it_would_redirect_for_ever() -> None:
+    with pytest.raises(env.BadSetting, match=r"^BEHIND_PROXY must be yes"):
+        env.read({"PUBLIC_URL": "https://abeyance.example"})
+
+
+def test_who_says_https_is_believed_only_behind_a_proxy() -> None:
+    code = (
+        "from config import settings as s; print(s.SECURE_PROXY_SSL_HEADER, s.SECURE_SSL_REDIRECT)"
+    )
+    said = {
+        told: subprocess.check_output(
+            [sys.executable, "-c", code], cwd=env.ROOT, env={"BEHIND_PROXY": told}, text=True
+        ).strip()
+        for told in ("no", "yes")
+    }
+    assert said == {"no": "None False", "yes": "('HTTP_X_FORWARDED_PROTO', 'https') False"}

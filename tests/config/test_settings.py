@@ -18,7 +18,11 @@ def test_a_deployment_on_https_passes_every_check_of_django(tmp_path: Path) -> N
     done = subprocess.run(
         [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
         cwd=env.ROOT,
-        env={"PUBLIC_URL": "https://abeyance.example", "SECRET_KEY_FILE": str(key)},
+        env={
+            "PUBLIC_URL": "https://abeyance.example",
+            "BEHIND_PROXY": "yes",
+            "SECRET_KEY_FILE": str(key),
+        },
         capture_output=True,
         text=True,
         check=False,
