@@ -105,6 +105,33 @@ class Invalid(ApprovalError):
         self.field = field
 
 
+class UnknownPerson(ApprovalError):
+    """Nobody has this name."""
+
+    status = 404
+    code = "not_found"
+
+    def __init__(self, username: str) -> None:
+        super().__init__(f"There is nobody called {username}.")
+
+
+class UnknownToken(ApprovalError):
+    """No token has this public id, or it is somebody else's."""
+
+    status = 404
+    code = "not_found"
+
+    def __init__(self, public_id: str) -> None:
+        super().__init__(f"There is no token {public_id}.")
+
+
+class Guarded(ApprovalError):
+    """The act would leave the installation without anybody to look after it."""
+
+    status = 409
+    code = "guarded"
+
+
 class BrokenChain(Exception):
     """A run's audit rows are not what was written: `seq` is the first that does not hold."""
 

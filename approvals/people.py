@@ -1,23 +1,168 @@
-"""Making people: users of django.contrib.auth, whose rights come from their groups."""
+"""Making and changing people: users of django.contrib.auth, whose rights come from their groups.
 
-from collections.abc import Collection
+Whoever changes people holds one row until they commit: two admins who disable each other at the same
+moment would otherwise leave nobody, and two names that differ in case alone would both be new.
+`actor` is the admin who asks; None is the command line of the installation.
+"""
 
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import Group as GroupRow
 from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.contrib.auth.validators import ASCIIUsernameValidator
+from django.contrib.sessions.models import Session
+from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.dispatch import Signal
+from django.utils import timezone
 
-from approvals.errors import Invalid
+from approvals import tokens
+from approvals.errors import Guarded, Invalid, UnknownPerson
 from approvals.policy import Group
+from approvals.record import note
+
+MAX_USERNAME = 64
+MAX_PASSWORD = 1024  # hashing takes time for every character
+
+disabled = Signal()  # after the commit, with `person`, the username
+
+_FIRST = re.compile(r"[A-Za-z0-9]")
 
 
-def create_person(*, username: str, password: str, groups: Collection[Group]) -> User:
-    """A new person in these groups. Raises Invalid naming `username` if it is taken.
+def create_person(
+    *, username: str, password: str, groups: Collection[Group], actor: str | None = None
+) -> User:
+    """A new person in these groups. Raises Invalid naming `username` or `password`.
 
     The name must be new in any case, because people read names and the requester rule compares them.
     """
-    with transaction.atomic():
+    _check_username(username)
+    _check_password(password, username)
+    with _changing():
         if User.objects.filter(username__iexact=username).exists():
             raise Invalid("username", "is taken")
         person = User.objects.create_user(username=username, password=password)
-        person.groups.set([GroupRow.objects.get_or_create(name=group)[0] for group in groups])
+        _join(person, groups)
+        note(actor, f"added {username} to {_listed(groups)}")
     return person
+
+
+def set_groups(username: str, groups: Collection[Group], *, actor: str | None) -> None:
+    """Have somebody be in exactly these groups. Raises Guarded if no active admin would be left."""
+    with _changing():
+        person = _person(username)
+        if Group.ADMINS not in groups:
+            _keep_an_admin(person, "leave admins")
+        _join(person, groups)
+        note(actor, f"put {username} into {_listed(groups)}")
+
+
+def disable(username: str, *, actor: str | None) -> None:
+    """End somebody's rights, sessions and tokens at once; disabling the disabled changes nothing.
+
+    Raises Guarded for oneself and for the last active admin.
+    """
+    with _changing():
+        person = _person(username)
+        if not person.is_active:
+            return
+        if actor == username:
+            raise Guarded("Nobody disables themselves: another admin can.")
+        _keep_an_admin(person, "be disabled")
+        User.objects.filter(pk=person.pk).update(is_active=False)
+        end_sessions(person)
+        tokens.revoke_all(person)
+        note(actor, f"disabled {username}")
+        transaction.on_commit(
+            lambda: disabled.send_robust(sender=User, person=username), robust=True
+        )
+
+
+def enable(username: str, *, actor: str | None) -> None:
+    """Let somebody log in again, with their groups and password; their tokens stay revoked."""
+    with _changing():
+        person = _person(username)
+        if person.is_active:
+            return
+        end_sessions(person)  # made while the disabling was under way, as may be a token
+        tokens.revoke_all(person)
+        User.objects.filter(pk=person.pk).update(is_active=True)
+        note(actor, f"enabled {username}")
+
+
+def set_password(
+    username: str, password: str, *, actor: str | None, keep: str | None = None
+) -> User:
+    """Give somebody a new password, which ends their sessions but for the one with the key `keep`."""
+    _check_password(password, username)
+    with _changing():
+        person = _person(username)
+        person.set_password(password)
+        person.save(update_fields=["password"])
+        end_sessions(person, keep=keep)
+        note(actor, f"set a new password for {username}")
+    return person
+
+
+def end_sessions(person: User, *, keep: str | None = None) -> int:
+    """Delete somebody's sessions but for the one with the key `keep`; how many it was."""
+    ended = [
+        session.session_key
+        for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator()
+        if session.session_key != keep and session.get_decoded().get(SESSION_KEY) == str(person.pk)
+    ]
+    return Session.objects.filter(session_key__in=ended).delete()[0]
+
+
+@contextmanager
+def _changing() -> Iterator[None]:
+    with transaction.atomic():
+        GroupRow.objects.select_for_update(no_key=True).get_or_create(name=Group.ADMINS)
+        yield
+
+
+def _person(username: str) -> User:
+    person = User.objects.filter(username=username).first()
+    if person is None:
+        raise UnknownPerson(username)
+    return person
+
+
+def _join(person: User, groups: Collection[Group]) -> None:
+    person.groups.set([GroupRow.objects.get_or_create(name=group)[0] for group in groups])
+
+
+def _keep_an_admin(person: User, act: str) -> None:
+    admins = set(
+        User.objects.filter(is_active=True, groups__name=Group.ADMINS).values_list("pk", flat=True)
+    )
+    if admins == {person.pk}:
+        raise Guarded(f"{person.username} is the last active admin and cannot {act}.")
+
+
+def _check_username(username: str) -> None:
+    if not 1 <= len(username) <= MAX_USERNAME:
+        raise Invalid("username", f"must have 1 to {MAX_USERNAME} characters")
+    try:
+        ASCIIUsernameValidator()(username)
+    except ValidationError as exc:
+        raise Invalid("username", "may hold only the letters a to z, digits and @ . + - _") from exc
+    if not _FIRST.match(username):
+        raise Invalid("username", "must begin with a letter or a digit")
+
+
+def _check_password(password: str, username: str) -> None:
+    if len(password) > MAX_PASSWORD:
+        raise Invalid("password", f"must have at most {MAX_PASSWORD} characters")
+    try:
+        validate_password(password, User(username=username))
+    except ValidationError as exc:
+        raise Invalid("password", f"is not good enough: {' '.join(exc.messages)}") from exc
+
+
+def _listed(groups: Collection[Group]) -> str:
+    return ", ".join(sorted(groups)) or "no group"

@@ -12,12 +12,14 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from approvals.errors import Invalid
+from approvals.errors import Invalid, UnknownToken
 from approvals.models import Token
 from approvals.permissions import ALL_SCOPES
+from approvals.record import note
 from runtime.ports import Actor
 
 _FORMAT = re.compile(r"aby_([0-9a-f]{16})_([0-9a-f]{64})")
@@ -25,8 +27,13 @@ _NO_HASH = "0" * 64
 _USE_GRAIN = timedelta(minutes=1)  # a busy client would otherwise write a row with each request
 
 
-def create(owner: User, scopes: Collection[str]) -> tuple[Token, str]:
-    """A new token and its plain text, shown this once. Raises Invalid for an unknown scope."""
+def create(owner: User, scopes: Collection[str], *, actor: str | None = None) -> tuple[Token, str]:
+    """A new token and its plain text, shown this once. Raises Invalid for an unknown scope and a disabled owner.
+
+    A scope beyond the owner's rights lies idle until their groups give them that right.
+    """
+    if not owner.is_active:
+        raise Invalid("owner", "is disabled")
     unknown = set(scopes) - ALL_SCOPES
     if unknown:
         raise Invalid("scopes", f"unknown: {', '.join(sorted(unknown))}")
@@ -38,7 +45,28 @@ def create(owner: User, scopes: Collection[str]) -> tuple[Token, str]:
         scopes=sorted(scopes),
         created_at=timezone.now(),
     )
+    note(actor, f"made the token {token.public_id} of {owner.username}")
     return token, f"aby_{token.public_id}_{secret}"
+
+
+def revoke(public_id: str, *, actor: str | None, owner: str | None = None) -> Token:
+    """End a token for good; a second time changes nothing. Raises UnknownToken, also if not of `owner`."""
+    mine = {} if owner is None else {"owner__username": owner}
+    with transaction.atomic():
+        found = Token.objects.select_for_update(no_key=True, of=("self",)).select_related("owner")
+        token = found.filter(public_id=public_id, **mine).first()
+        if token is None:
+            raise UnknownToken(public_id)
+        if token.revoked_at is None:
+            token.revoked_at = timezone.now()
+            token.save(update_fields=["revoked_at"])
+            note(actor, f"revoked the token {public_id} of {token.owner.username}")
+    return token
+
+
+def revoke_all(owner: User) -> int:
+    """End every token of somebody; how many it was."""
+    return Token.objects.filter(owner=owner, revoked_at=None).update(revoked_at=timezone.now())
 
 
 def authenticate(plain: str) -> Actor | None:

@@ -1,15 +1,26 @@
-"""Making people."""
+"""Making people, changing them, and what nobody may do to the last admin."""
 
 import importlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier
 
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import Group as GroupRow
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.db import connection
+from django.test import Client
+from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from approvals.errors import Invalid
+from approvals import people, tokens
+from approvals.errors import Guarded, Invalid, UnknownPerson
+from approvals.models import Token
 from approvals.people import create_person
+from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
+from tests.cast import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db
 
@@ -25,9 +36,9 @@ def test_a_migration_makes_the_groups_and_leaves_those_that_are_there() -> None:
 
 def test_a_person_can_log_in_and_is_in_their_groups() -> None:
     ada = create_person(
-        username="ada", password="pass phrase", groups=[Group.REQUESTERS, Group.REVIEWERS]
+        username="ada", password=PASSWORD, groups=[Group.REQUESTERS, Group.REVIEWERS]
     )
-    assert ada.check_password("pass phrase")
+    assert ada.check_password(PASSWORD)
     assert set(ada.groups.values_list("name", flat=True)) == {"requesters", "reviewers"}
     assert not ada.is_superuser
     assert not ada.is_staff
@@ -35,8 +46,196 @@ def test_a_person_can_log_in_and_is_in_their_groups() -> None:
 
 @pytest.mark.parametrize("again", ["ada", "Ada", "ADA"])
 def test_a_name_is_given_once_however_it_is_cased(again: str) -> None:
-    create_person(username="ada", password="one", groups=[])
+    create_person(username="ada", password=PASSWORD, groups=[])
     with pytest.raises(Invalid) as caught:
-        create_person(username=again, password="two", groups=[Group.REVIEWERS])
+        create_person(username=again, password=PASSWORD, groups=[Group.REVIEWERS])
     assert caught.value.field == "username"
     assert User.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "x" * 65,
+        "New Hire",
+        "b\u0435a",  # a Cyrillic letter
+        "be\u200ba",
+        "bea\n",
+        "\u202eaeb",
+        "bea\x00",
+        ".",
+        "..",
+        "-x",
+        "a/b",
+        "ä",
+    ],
+)
+def test_a_name_that_could_be_mistaken_is_refused(name: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        create_person(username=name, password=PASSWORD, groups=[])
+    assert caught.value.field == "username"
+    assert not User.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "password", ["", "short", "password1234", "84736251940", "adalovelace", "x" * 1025]
+)
+def test_a_weak_password_is_refused(password: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        create_person(username="adalovelace", password=password, groups=[])
+    assert caught.value.field == "password"
+
+
+def test_groups_are_replaced(cast: Cast) -> None:
+    people.set_groups("ada", [Group.ADMINS], actor="admin")
+    assert set(cast.ada.groups.values_list("name", flat=True)) == {"admins"}
+
+
+def test_nobody_can_be_changed_who_does_not_exist() -> None:
+    with pytest.raises(UnknownPerson, match="nobody called dora"):
+        people.disable("dora", actor=None)
+
+
+def test_disabling_ends_sessions_and_tokens_for_good(cast: Cast) -> None:
+    beas, adas = _logged_in(cast.bea), _logged_in(cast.ada)
+    _, plain = tokens.create(cast.bea, ALL_SCOPES)
+    _, other = tokens.create(cast.ada, ALL_SCOPES)
+    people.disable("bea", actor="admin")
+    assert Session.objects.count() == 1
+    assert beas.get("/inbox/")["Location"].startswith("/login/")
+    assert tokens.authenticate(plain) is None
+    people.enable("bea", actor="admin")
+    assert beas.get("/inbox/")["Location"].startswith("/login/")
+    assert tokens.authenticate(plain) is None
+    assert adas.get("/inbox/").status_code == 200
+    assert tokens.authenticate(other) is not None
+
+
+def test_a_session_that_outlives_its_row_is_of_nobody_once_its_person_is_disabled(
+    cast: Cast,
+) -> None:
+    client = _logged_in(cast.bea)
+    User.objects.filter(username="bea").update(is_active=False)
+    assert client.get("/inbox/")["Location"].startswith("/login/")
+
+
+def test_disabling_is_told_once_after_it_is_committed(
+    cast: Cast, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    told: list[str] = []
+
+    def hear(person: str, **_: object) -> None:
+        told.append(person)
+
+    people.disabled.connect(hear)
+    try:
+        with django_capture_on_commit_callbacks(execute=True):
+            people.disable("bea", actor="admin")
+            assert told == []
+        with django_capture_on_commit_callbacks(execute=True):
+            people.disable("bea", actor="admin")
+    finally:
+        people.disabled.disconnect(hear)
+    assert told == ["bea"]
+
+
+def test_the_last_active_admin_stays_one(cast: Cast) -> None:
+    create_person(username="dormant", password=PASSWORD, groups=[Group.ADMINS])
+    people.disable("dormant", actor="admin")
+    with pytest.raises(Guarded, match="admin is the last active admin and cannot be disabled"):
+        people.disable("admin", actor=None)
+    with pytest.raises(Guarded, match="admin is the last active admin and cannot leave admins"):
+        people.set_groups("admin", [Group.REVIEWERS], actor="admin")
+    people.enable("dormant", actor="admin")
+    people.set_groups("admin", [], actor="admin")
+    assert not cast.admin.groups.exists()
+
+
+def test_admins_do_not_disable_themselves(cast: Cast) -> None:
+    create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
+    with pytest.raises(Guarded, match="Nobody disables themselves"):
+        people.disable("admin", actor="admin")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_admins_who_disable_each_other_at_once_leave_one(cast: Cast) -> None:
+    create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
+    barrier = Barrier(2)
+
+    def act(who: str, whom: str) -> None:
+        barrier.wait(10)
+        with suppress(Guarded):
+            people.disable(whom, actor=who)
+        connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(act, "admin", "second"), pool.submit(act, "second", "admin")]:
+            done.result(20)
+    assert User.objects.filter(is_active=True, groups__name=Group.ADMINS).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_make_one_name_at_once_one_makes_it() -> None:
+    barrier = Barrier(2)
+
+    def act(name: str) -> bool:
+        barrier.wait(10)
+        try:
+            create_person(username=name, password=PASSWORD, groups=[])
+        except Invalid:
+            return False
+        else:
+            return True
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(act, name) for name in ("bea", "Bea")]
+        assert sorted(one.result(20) for one in done) == [False, True]
+
+
+def test_a_new_password_ends_every_session_but_the_one_to_keep(cast: Cast) -> None:
+    keep, other = _logged_in(cast.bea), _logged_in(cast.bea)
+    _, plain = tokens.create(cast.bea, ALL_SCOPES)
+    changed = people.set_password(
+        "bea", "another horse battery", actor="bea", keep=keep.session.session_key
+    )
+    assert changed.check_password("another horse battery")
+    assert [row.session_key for row in Session.objects.all()] == [keep.session.session_key]
+    assert other.get("/inbox/")["Location"].startswith("/login/")
+    assert Token.objects.get(revoked_at=None).owner == cast.bea
+    assert tokens.authenticate(plain) is not None
+
+
+def test_every_act_is_a_line_of_the_log(
+    cast: Cast,
+    caplog: pytest.LogCaptureFixture,
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    caplog.set_level("INFO", "approvals.record")
+    with django_capture_on_commit_callbacks(execute=True):
+        create_person(username="newhire", password=PASSWORD, groups=[Group.REVIEWERS])
+        people.set_groups("newhire", [], actor="admin")
+        token, plain = tokens.create(cast.bea, ALL_SCOPES, actor="admin")
+        tokens.revoke(token.public_id, actor="admin")
+        people.set_password("bea", "another horse battery", actor="admin")
+        people.disable("bea", actor="admin")
+        people.enable("bea", actor="admin")
+    assert [record.getMessage() for record in caplog.records] == [
+        "the command line added newhire to reviewers",
+        "admin put newhire into no group",
+        f"admin made the token {token.public_id} of bea",
+        f"admin revoked the token {token.public_id} of bea",
+        "admin set a new password for bea",
+        "admin disabled bea",
+        "admin enabled bea",
+    ]
+    assert plain not in caplog.text
+    assert "another horse battery" not in caplog.text
+
+
+def _logged_in(person: User) -> Client:
+    client = Client()
+    client.force_login(person)
+    return client

@@ -8,7 +8,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from approvals import tokens
-from approvals.errors import Invalid
+from approvals.errors import Invalid, UnknownToken
 from approvals.models import Token
 from approvals.permissions import ALL_SCOPES, Scope
 from runtime.ports import Actor
@@ -70,6 +70,28 @@ def test_a_revoked_token_is_nobody(owner: User) -> None:
     token, plain = tokens.create(owner, ALL_SCOPES)
     Token.objects.filter(pk=token.pk).update(revoked_at=timezone.now())
     assert tokens.authenticate(plain) is None
+
+
+def test_revoking_is_for_good_and_may_be_repeated(owner: User) -> None:
+    token, plain = tokens.create(owner, ALL_SCOPES)
+    first = tokens.revoke(token.public_id, actor="admin").revoked_at
+    assert first is not None
+    assert tokens.authenticate(plain) is None
+    assert tokens.revoke(token.public_id, actor="admin").revoked_at == first
+
+
+def test_nobody_revokes_a_token_as_its_owner_who_is_not(owner: User) -> None:
+    token, plain = tokens.create(owner, ALL_SCOPES)
+    for public_id, person in ((token.public_id, "ada"), ("0" * 16, "bea"), ("", "bea")):
+        with pytest.raises(UnknownToken):
+            tokens.revoke(public_id, actor=person, owner=person)
+    assert tokens.authenticate(plain) is not None
+
+
+def test_nobody_disabled_gets_a_token(owner: User) -> None:
+    owner.is_active = False
+    with pytest.raises(Invalid, match="is disabled"):
+        tokens.create(owner, ALL_SCOPES)
 
 
 def test_a_disabled_owner_is_nobody(owner: User) -> None:

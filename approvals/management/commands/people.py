@@ -1,0 +1,105 @@
+"""`manage.py people …`: who may use this installation, from a terminal or without one."""
+
+from argparse import RawDescriptionHelpFormatter
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from approvals import people, roster
+from approvals.management import doors
+from approvals.policy import Group
+
+
+class Command(doors.Door):
+    help = "Add people, disable and enable them, put them into groups, list them."
+    examples = """\
+  people add bea --group reviewers               asks for the password
+  people add root --group admins --generate      prints a password, once
+  people add ada --group requesters --group reviewers --password-stdin < file
+  people group bea reviewers admins              exactly these groups
+  people group cyril --none                      no group
+  people disable cyril                           ends sessions and tokens at once
+  people enable cyril
+  people password bea --password-file /run/secrets/bea
+  people list
+"""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
+        known = [str(group) for group in Group]
+        add = acts.add_parser("add", help="a new person")
+        _name(add)
+        add.add_argument("--group", "--groups", action="append", default=[], choices=known)
+        doors.add_password_options(add)
+        group = acts.add_parser("group", help="put somebody into exactly these groups")
+        _name(group)
+        group.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(known))
+        group.add_argument("--none", action="store_true", help="no group at all")
+        password = acts.add_parser("password", help="a new password, which ends open sessions")
+        _name(password)
+        doors.add_password_options(password)
+        _name(acts.add_parser("disable", help="end rights, sessions and tokens at once"))
+        _name(acts.add_parser("enable", help="let somebody log in again"))
+        acts.add_parser("list", help="everybody, with groups, last login and valid tokens")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        match options["act"]:
+            case "add":
+                self._add(options)
+            case "group":
+                self._group(options)
+            case "password":
+                self._password(options)
+            case "disable":
+                people.disable(options["name"], actor=None)
+                self.stdout.write(f"{options['name']} is disabled: no session, no token, no login.")
+            case "enable":
+                people.enable(options["name"], actor=None)
+                self.stdout.write(f"{options['name']} can log in again. Tokens stay revoked.")
+            case "list":
+                self._list()
+
+    def _add(self, options: dict[str, Any]) -> None:
+        groups = {Group(name) for name in options["group"]}
+        password = doors.password(options)
+        people.create_person(username=options["name"], password=password, groups=groups)
+        self.stdout.write(f"{options['name']} is added. Groups: {_listed(groups)}.")
+        self._tell(options, password)
+
+    def _group(self, options: dict[str, Any]) -> None:
+        unknown = sorted(set(options["groups"]) - set(Group))
+        if unknown:
+            raise CommandError(f"no such group: {', '.join(unknown)}; there are {_listed(Group)}")
+        if bool(options["groups"]) == options["none"]:
+            raise CommandError("give the groups, or --none")
+        groups = {Group(name) for name in options["groups"]}
+        people.set_groups(options["name"], groups, actor=None)
+        self.stdout.write(f"{options['name']} is in: {_listed(groups)}.")
+
+    def _password(self, options: dict[str, Any]) -> None:
+        password = doors.password(options)
+        people.set_password(options["name"], password, actor=None)
+        self.stdout.write(f"{options['name']} has a new password. Open sessions have ended.")
+        self._tell(options, password)
+
+    def _tell(self, options: dict[str, Any], password: str) -> None:
+        if options["generate"]:
+            self.stdout.write(f"Password: {password}")
+
+    def _list(self) -> None:
+        for person in roster.everybody():
+            seen = f"{person.last_login:%Y-%m-%d %H:%M} UTC" if person.last_login else "never"
+            self.stdout.write(
+                f"{person.username}\t{'active' if person.active else 'disabled'}"
+                f"\tgroups: {_listed(person.groups)}\tlast login: {seen}"
+                f"\tvalid tokens: {person.valid_tokens}"
+            )
+
+
+def _name(parser: CommandParser) -> None:
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.add_argument("name", metavar="NAME")
+
+
+def _listed(groups: Any) -> str:
+    return ", ".join(sorted(groups)) or "none"

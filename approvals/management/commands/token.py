@@ -1,0 +1,68 @@
+"""`manage.py token …`: the API tokens of people, whose plain text is printed once."""
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.management.base import CommandError, CommandParser
+
+from approvals import roster, tokens
+from approvals.errors import UnknownPerson
+from approvals.management import doors
+from approvals.permissions import ALL_SCOPES
+
+
+class Command(doors.Door):
+    help = "Make tokens for the API, revoke them, list them."
+    examples = """\
+  token create ada --scope runs:start --scope runs:read
+  token create ada --all                         every scope; rights are still those of ada's groups
+  token revoke 0123456789abcdef                  by its public id
+  token list ada
+"""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
+        create = acts.add_parser("create", help="print a new token, once")
+        create.add_argument("name", metavar="NAME")
+        scopes = create.add_mutually_exclusive_group(required=True)
+        scopes.add_argument("--scope", action="append", default=[], choices=sorted(ALL_SCOPES))
+        scopes.add_argument("--all", action="store_true", help="every scope")
+        revoke = acts.add_parser("revoke", help="end a token for good")
+        revoke.add_argument("public_id", metavar="PUBLIC_ID", help="the part after aby_")
+        listed = acts.add_parser("list", help="the tokens of one person or of everybody")
+        listed.add_argument("name", metavar="NAME", nargs="?")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        match options["act"]:
+            case "create":
+                self._create(options)
+            case "revoke":
+                self._revoke(options["public_id"])
+            case "list":
+                self._list(options["name"])
+
+    def _create(self, options: dict[str, Any]) -> None:
+        owner = User.objects.filter(username=options["name"]).first()
+        if owner is None:
+            raise UnknownPerson(options["name"])
+        _, plain = tokens.create(owner, ALL_SCOPES if options["all"] else options["scope"])
+        self.stdout.write(plain)
+
+    def _revoke(self, given: str) -> None:
+        if given.count("_") > 1:
+            raise CommandError("give the public id alone: the part between aby_ and the next _")
+        token = tokens.revoke(given.removeprefix("aby_"), actor=None)
+        self.stdout.write(f"Token {token.public_id} of {token.owner.username} is revoked.")
+
+    def _list(self, name: str | None) -> None:
+        found = roster.everybody() if name is None else [roster.person(name)]
+        for person in found:
+            if person is None:
+                raise UnknownPerson(name or "")
+            for token in person.tokens:
+                state = "revoked" if token.revoked_at else "valid"
+                used = f"{token.last_used_at:%Y-%m-%d %H:%M} UTC" if token.last_used_at else "never"
+                self.stdout.write(
+                    f"{token.public_id}\t{person.username}\t{state}"
+                    f"\tlast used: {used}\t{' '.join(token.scopes)}"
+                )

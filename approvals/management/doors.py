@@ -1,0 +1,82 @@
+"""What the commands of this room share: help with examples, secrets from files, refusals in one line."""
+
+import getpass
+import secrets
+import sys
+from argparse import RawDescriptionHelpFormatter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from approvals.errors import ApprovalError, Invalid
+
+
+class Door(BaseCommand):
+    """A command with `examples` below its help, whose refusals are one line."""
+
+    examples = ""
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        kwargs.setdefault("formatter_class", RawDescriptionHelpFormatter)
+        kwargs.setdefault("epilog", f"examples:\n{self.examples}")
+        return super().create_parser(prog_name, subcommand, **kwargs)
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        with one_line():
+            return super().execute(*args, **options)
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Turn what this room refuses into the line of a command."""
+    try:
+        yield
+    except Invalid as refused:
+        raise CommandError(f"{refused.field} {refused.detail}") from refused
+    except ApprovalError as refused:
+        raise CommandError(refused.detail) from refused
+
+
+def add_password_options(parser: CommandParser) -> None:
+    """The ways to a password; without any of them the terminal is asked."""
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--password-file", type=Path, metavar="PATH", help="its first line")
+    ways.add_argument(
+        "--password-stdin", action="store_true", help="the first line of standard input"
+    )
+    ways.add_argument("--generate", action="store_true", help="make one up and print it, once")
+
+
+def password(options: dict[str, Any]) -> str:
+    """The password that the options lead to. Raises CommandError where none can be had."""
+    path: Path | None = options["password_file"]
+    if options["generate"]:
+        return secrets.token_urlsafe(15)
+    if path is not None:
+        try:
+            return _first_line(path.expanduser().read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise CommandError(f"{path} cannot be read: {reason}") from error
+    if options["password_stdin"]:
+        return _first_line(sys.stdin.readline())
+    return _typed()
+
+
+def _typed() -> str:
+    if not sys.stdin.isatty():
+        raise CommandError("give --password-file, --password-stdin or --generate")
+    first = getpass.getpass("Password: ")
+    if first != getpass.getpass("Again: "):
+        raise CommandError("the two passwords differ")
+    return first
+
+
+def _first_line(text: str) -> str:
+    line = text.partition("\n")[0].removesuffix("\r")
+    if not line:
+        raise CommandError("the password is empty")
+    return line

@@ -1,0 +1,110 @@
+"""Who there is: people with their groups and tokens, and what groups and scopes mean in plain words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib.auth.models import User
+from django.db.models import Q, QuerySet
+
+from approvals.models import Token
+from approvals.permissions import Scope
+from approvals.policy import Group
+
+LIMIT = 100  # people on one page; a name finds the others
+
+GROUPS: Mapping[Group, str] = {
+    Group.REQUESTERS: "start runs of agents",
+    Group.REVIEWERS: "decide on what agents want to do in runs that somebody else started",
+    Group.ADMINS: "look after people and tokens, start runs, and read every run with its journal;"
+    " deciding is not theirs",
+}
+SCOPES: Mapping[Scope, str] = {
+    Scope.RUNS_START: "start runs",
+    Scope.RUNS_READ: "read runs",
+    Scope.RUNS_CANCEL: "cancel runs",
+    Scope.APPROVALS_READ: "read approvals",
+    Scope.APPROVALS_DECIDE: "approve and deny",
+    Scope.ADMIN: "read everything, journals and continuations too",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bearer:
+    """A token as its owner and admins see it."""
+
+    public_id: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody with an account. `tokens` are the newest first, those that still open doors before the others."""
+
+    username: str
+    groups: tuple[str, ...]
+    active: bool
+    last_login: datetime | None
+    tokens: tuple[Bearer, ...]
+
+    @property
+    def valid_tokens(self) -> int:
+        return sum(token.revoked_at is None for token in self.tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """Some people by name; `more` is how many others fit."""
+
+    people: tuple[Person, ...]
+    more: int
+
+
+def roster(search: str = "", *, shown: str | None = None) -> Roster:
+    """The people whose name contains `search`, and whoever is `shown` in any case."""
+    fitting = User.objects.filter(username__icontains=search)
+    wanted = list(fitting.order_by("username").values_list("username", flat=True)[:LIMIT])
+    rows = _read(User.objects.filter(Q(username__in=wanted) | Q(username=shown)))
+    more = fitting.count() - len(wanted) if len(wanted) == LIMIT else 0
+    return Roster(people=tuple(rows), more=more)
+
+
+def everybody() -> list[Person]:
+    """All people by name."""
+    return _read(User.objects.all())
+
+
+def person(username: str) -> Person | None:
+    """One person, None if there is nobody of this name."""
+    return next(iter(_read(User.objects.filter(username=username))), None)
+
+
+def _read(rows: QuerySet[User]) -> list[Person]:
+    return [
+        Person(
+            username=row.username,
+            groups=tuple(sorted(group.name for group in row.groups.all())),
+            active=row.is_active,
+            last_login=row.last_login,
+            tokens=_bearers(list(row.tokens.all())),
+        )
+        for row in rows.order_by("username").prefetch_related("groups", "tokens")
+    ]
+
+
+def _bearers(tokens: list[Token]) -> tuple[Bearer, ...]:
+    tokens.sort(key=lambda token: token.created_at, reverse=True)
+    tokens.sort(key=lambda token: token.revoked_at is not None)
+    return tuple(
+        Bearer(
+            public_id=token.public_id,
+            scopes=tuple(token.scopes),
+            created_at=token.created_at,
+            last_used_at=token.last_used_at,
+            revoked_at=token.revoked_at,
+        )
+        for token in tokens
+    )
