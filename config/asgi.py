@@ -38,7 +38,7 @@ async def _live(receive: Receive, send: Send) -> None:
     doorbell.open()
     await send({"type": "lifespan.startup.complete"})
     await receive()
-    doorbell.close()
+    await doorbell.close()
     await send({"type": "lifespan.shutdown.complete"})
 
 

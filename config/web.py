@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import socket
 import sys
 from collections.abc import Sequence
 from types import FrameType
@@ -10,6 +11,7 @@ from typing import Any
 import uvicorn
 
 from config.asgi import application, doorbell
+from runtime import start
 
 
 class Server(uvicorn.Server):
@@ -17,7 +19,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        asyncio.get_running_loop().call_soon_threadsafe(doorbell.close)
+        asyncio.get_running_loop().call_soon_threadsafe(doorbell.hush)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,10 +28,13 @@ def main(arguments: Sequence[str]) -> int:
         "--bind", default="127.0.0.1:8000", help="host:port, or fd://N (default: %(default)s)"
     )
     chosen = parser.parse_args(arguments)
+    place = _place(chosen.bind)
+    start.require_database()
+    start.require_keys(signing=True)
     server = Server(
         uvicorn.Config(
             application,
-            **_place(chosen.bind),
+            **place,
             http="httptools",
             ws="none",
             log_config=None,
@@ -50,6 +55,16 @@ def _place(bind: str) -> dict[str, Any]:
     if bind.startswith("fd://"):
         return {"fd": int(bind.removeprefix("fd://"))}
     host, _, port = bind.rpartition(":")
+    if not port.isdecimal():
+        raise SystemExit(f"abeyance: --bind must be host:port or fd://N, not {bind!r}")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host.strip("[]"), int(port)), family=family).close()
+    except (OSError, OverflowError) as problem:
+        why = getattr(problem, "strerror", None) or problem
+        raise SystemExit(
+            f"abeyance: cannot listen on {bind}: {why}; choose another --bind"
+        ) from None
     return {"host": host.strip("[]"), "port": int(port)}
 
 

@@ -1,20 +1,36 @@
 """Connects the rooms: what the engine asks for through runtime.ports is plugged in here, once per process."""
 
 import sys
+from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_logged_out
 
 from agents.catalogue import Catalogue, publish
 from agents.errors import RegistryError
 from agents.registry import load
+from approvals import people
 from approvals.gatekeeper import Gatekeeper
 from approvals.permissions import Access
-from runtime import ports
+from runtime import dispatch, ports
 
 
 def connect() -> None:
     """What every process needs: rights, what agents there are, and who is asked before a call."""
     ports.plug(access=Access(), catalogue=Catalogue(), gatekeeper=Gatekeeper())
+    user_logged_out.connect(_ring_whoever_left)
+    people.disabled.connect(_ring_whoever_was_disabled)
+
+
+def _ring_whoever_left(user: User | None, **_: Any) -> None:
+    """The tabs of somebody who logs out in one of them are looked at, and end with their session."""
+    if user is not None:
+        dispatch.ring_person(user.get_username())
+
+
+def _ring_whoever_was_disabled(person: str, **_: Any) -> None:
+    dispatch.ring_person(person)
 
 
 def connect_effects() -> None:

@@ -21,7 +21,7 @@ from uuid import UUID
 import redis.asyncio
 from django.conf import settings
 from django.contrib.auth import get_user
-from django.db import close_old_connections
+from django.db import close_old_connections, connections
 from django.http import HttpRequest
 from redis.exceptions import RedisError
 
@@ -52,17 +52,25 @@ _HEADERS = [
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """One tab. `rings` are the runs to ring for, with whether the inbox changed; `over` ends it."""
+    """One tab. `rings` are the runs to ring for, with whether the inbox changed; `over` ends it.
+
+    `asked` says that the session must be looked at now.
+    """
 
     session: str
     person: str
     rings: dict[UUID, bool] = field(default_factory=dict)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: bool = False
     over: bool = False
 
     def ring(self, runs: dict[UUID, bool]) -> None:
         for run, inbox in runs.items():
             self.rings[run] = self.rings.get(run, False) or inbox
+        self.wake.set()
+
+    def ask(self) -> None:
+        self.asked = True
         self.wake.set()
 
     def end(self) -> None:
@@ -75,20 +83,27 @@ class Doorbell:
 
     def __init__(self) -> None:
         self._streams: set[Stream] = set()
-        self._hears = False
+        self.heard = asyncio.Event()  # the broker is heard right now
         self._ear: asyncio.Task[None] | None = None
-        # Few, so that open tabs cannot take the connections that requests need.
-        self._readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="doorbell")
+        # One thread and one connection, however many tabs are open; requests have theirs.
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="doorbell")
 
     def open(self) -> None:
         """Start listening, in the running loop."""
         self._ear = asyncio.get_running_loop().create_task(self._listen())
 
-    def close(self) -> None:
-        """End every stream and stop listening, so that the server can end."""
+    def hush(self) -> None:
+        """End every stream, so that the server can end."""
         if self._ear is not None:
             self._ear.cancel()
         self._end_all()
+
+    async def close(self) -> None:
+        """Stop for good, and give back the connection to Postgres."""
+        self.hush()
+        if self._ear is not None:
+            await asyncio.wait([self._ear])
+        await asyncio.wrap_future(self._reader.submit(connections.close_all))
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
@@ -99,7 +114,7 @@ class Doorbell:
             await _refuse(send, 403, "This is for pages of this site.")
         elif (person := await self._read(_person_of, session)) is None:
             await _refuse(send, 401, "Log in first.")
-        elif not self._hears or len(self._streams) >= MAX_STREAMS:
+        elif not self.heard.is_set() or len(self._streams) >= MAX_STREAMS:
             await _refuse(send, 503, "No live updates now. Ask again in a while.")
         else:
             await self._serve(Stream(session=session, person=person), receive, send)
@@ -127,7 +142,8 @@ class Doorbell:
                     await stream.wake.wait()
             stream.wake.clear()
             rings, stream.rings = stream.rings, {}
-            if rings or loop.time() - checked >= RIGHTS_SECONDS:
+            asked, stream.asked = stream.asked, False
+            if rings or asked or loop.time() - checked >= RIGHTS_SECONDS:
                 names = await self._read(_names, stream, rings)
                 checked = loop.time()
                 if names is None:
@@ -147,7 +163,7 @@ class Doorbell:
             except Exception:
                 log.exception("no live updates for now")
             finally:
-                self._hears = False
+                self.heard.clear()
                 self._end_all()  # pages ask by themselves until they can listen again
             await asyncio.sleep(RECONNECT_SECONDS)
 
@@ -155,7 +171,7 @@ class Doorbell:
         broker = redis.asyncio.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2)
         async with broker, broker.pubsub() as ear:
             await ear.subscribe(CHANNEL)
-            self._hears = True
+            self.heard.set()
             while True:
                 # An own ping: a frozen broker would otherwise be waited for without end.
                 message = await ear.get_message(ignore_subscribe_messages=True, timeout=5.0)
@@ -175,7 +191,7 @@ class Doorbell:
             return
         for stream in list(self._streams):
             if stream.person == person:
-                stream.ring({UUID(int=0): False})  # nobody's run: only the session is looked at
+                stream.ask()
             elif runs:
                 stream.ring(runs)
 
@@ -185,7 +201,7 @@ class Doorbell:
 
     async def _read(self, read: Callable[..., Any], *what: Any) -> Any:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, _with_database, read, *what)
+        return await loop.run_in_executor(self._reader, _with_database, read, *what)
 
 
 def _with_database(read: Callable[..., Any], *what: Any) -> Any:

@@ -1,0 +1,132 @@
+"""The doorbell rings names to those who may read, and to nobody else; streams end with their sessions."""
+
+from collections.abc import Iterator
+from uuid import UUID, uuid4
+
+import pytest
+import redis
+from django.contrib.auth.models import User
+from django.test import Client
+
+from approvals.policy import Group
+from runtime import dispatch, doorbell
+from tests.desk.listening import House
+from tests.desk.office import Office
+
+
+@pytest.fixture
+def house(live_broker: str, office: Office, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    monkeypatch.setattr(dispatch, "_ringer", None)
+    monkeypatch.setattr(doorbell, "PAUSE_SECONDS", 0.0)
+    with House() as house:
+        yield house
+
+
+def test_a_ring_reaches_those_who_may_read_the_run_and_no_other(
+    house: House, suspended: UUID, ada: Client, bea: Client, cyril: Client
+) -> None:
+    tabs = {name: house.open(client) for name, client in (("ada", ada), ("bea", bea))}
+    outsider = house.open(cyril)
+    dispatch.ring(suspended, inbox=True)
+    for tab in tabs.values():
+        tab.wait(lambda tab=tab: f"event: run\ndata: {suspended}\n\n" in tab.text)  # type: ignore[misc]
+        assert "event: inbox\n" in tab.text
+    dispatch.ring_person("cyril")  # looked at after the ring, so what came of the ring is there
+    dispatch.ring(uuid4(), inbox=True)
+    assert outsider.text == ": open\n\n"
+
+
+def test_a_step_that_changes_no_inbox_rings_for_the_run_alone(
+    suspended: UUID, house: House, bea: Client
+) -> None:
+    tab = house.open(bea)
+    dispatch.ring(suspended, inbox=False)
+    tab.wait(lambda: "event: run" in tab.text)
+    assert "event: inbox" not in tab.text
+
+
+def test_the_engine_rings_when_a_gate_opens_and_when_it_is_decided(
+    house: House, office: Office, bea: Client
+) -> None:
+    tab = house.open(bea)
+    run = office.start()
+    tab.wait(lambda: "event: inbox" in tab.text and str(run) in tab.text)
+    tab.text = ""
+    office.approve(run)
+    tab.wait(lambda: "event: inbox" in tab.text and str(run) in tab.text)
+
+
+def test_rights_that_were_taken_away_count_at_the_next_ring(
+    house: House, suspended: UUID, bea: Client
+) -> None:
+    tab, own = house.open(bea), uuid4()
+    User.objects.get(username="bea").groups.remove(
+        *User.objects.get(username="bea").groups.filter(name=Group.REVIEWERS)
+    )
+    dispatch.ring(suspended, inbox=True)
+    dispatch.ring(own, inbox=True)
+    User.objects.filter(username="bea").update(is_active=False)
+    dispatch.ring_person("bea")
+    tab.wait(lambda: tab.ended)
+    assert "event" not in tab.text
+
+
+def test_logging_out_ends_the_streams_of_that_session_at_once_and_of_no_other(
+    house: House, suspended: UUID, bea: Client, cast: object
+) -> None:
+    other = Client()
+    other.force_login(User.objects.get(username="bea"))
+    ends, stays = house.open(bea), house.open(other)
+    bea.post("/logout/")
+    ends.wait(lambda: ends.ended)
+    dispatch.ring(suspended, inbox=True)
+    stays.wait(lambda: "event: run" in stays.text)
+
+
+def test_a_stream_that_nobody_rings_is_looked_at_by_the_clock(
+    house: House, bea: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(doorbell, "RIGHTS_SECONDS", 0.2)
+    tab = house.open(bea)
+    tab.wait(lambda: ": still here" in tab.text)
+    User.objects.filter(username="bea").update(is_active=False)
+    tab.wait(lambda: tab.ended)
+
+
+def test_what_is_no_ring_is_nothing(
+    house: House, live_broker: str, suspended: UUID, bea: Client
+) -> None:
+    tab = house.open(bea)
+    broker = redis.Redis.from_url(live_broker)
+    for junk in (b"\xff\x00", b"[]", b'{"runs": {"x": true}}', b'{"runs": 3}', b"[" * 100_000):
+        broker.publish(dispatch.CHANNEL, junk)
+    dispatch.ring(suspended, inbox=False)
+    tab.wait(lambda: str(suspended) in tab.text)
+
+
+@pytest.mark.parametrize("who", ["nobody", "somebody who is disabled"])
+def test_without_a_session_there_is_no_stream(house: House, bea: Client, who: str) -> None:
+    if who != "nobody":
+        User.objects.filter(username="bea").update(is_active=False)
+    assert house.open(bea if who != "nobody" else None).status == 401
+
+
+def test_other_sites_and_other_methods_are_refused(house: House, bea: Client) -> None:
+    assert house.open(bea, sec_fetch_site="cross-site").status == 403
+    assert house.open(bea, sec_fetch_site="same-site").status == 403
+    assert house.open(bea, method="POST").status == 405
+
+
+def test_more_tabs_than_it_holds_are_sent_away(
+    house: House, bea: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell, "MAX_STREAMS", 1)
+    first = house.open(bea)
+    assert house.open(bea).status == 503
+    assert not first.ended
+
+
+def test_without_a_broker_pages_are_told_to_ask_by_themselves(office: Office, bea: Client) -> None:
+    with House() as house:  # no live_broker: nobody answers at its address
+        assert house.open(bea).status == 503
