@@ -1,9 +1,11 @@
 """Making people, changing them, and what nobody may do to the last admin."""
 
 import importlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import Barrier
+from functools import partial
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 from django.apps import apps
@@ -15,7 +17,7 @@ from django.test import Client
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from approvals import people, tokens
-from approvals.errors import Guarded, Invalid, UnknownPerson
+from approvals.errors import ApprovalError, Guarded, Invalid, UnknownPerson
 from approvals.models import Token
 from approvals.people import create_person
 from approvals.permissions import ALL_SCOPES
@@ -159,40 +161,59 @@ def test_admins_do_not_disable_themselves(cast: Cast) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_admins_who_disable_each_other_at_once_leave_one(cast: Cast) -> None:
+def test_two_admins_who_disable_each_other_at_once_leave_one(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
     create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
-    barrier = Barrier(2)
-
-    def act(who: str, whom: str) -> None:
-        barrier.wait(10)
-        with suppress(Guarded):
-            people.disable(whom, actor=who)
-        connection.close()
-
-    with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(act, "admin", "second"), pool.submit(act, "second", "admin")]:
-            done.result(20)
+    _meet_after(monkeypatch, "_keep_an_admin")
+    done = _at_once(
+        partial(people.disable, "admin", actor="second"),
+        partial(people.disable, "second", actor="admin"),
+    )
+    assert [type(one) for one in done if one is not None] == [Guarded]
     assert User.objects.filter(is_active=True, groups__name=Group.ADMINS).count() == 1
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_who_make_one_name_at_once_one_makes_it() -> None:
-    barrier = Barrier(2)
+def test_of_two_who_make_one_name_at_once_one_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    _meet_after(monkeypatch, "_join")
+    done = _at_once(
+        *(
+            partial(create_person, username=name, password=PASSWORD, groups=[])
+            for name in ("bea", "Bea")
+        )
+    )
+    assert [type(one) for one in done if one is not None] == [Invalid]
+    assert User.objects.count() == 1
 
-    def act(name: str) -> bool:
-        barrier.wait(10)
+
+def _meet_after(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Have two threads meet right after this function, or give up: where they take turns they cannot."""
+    real, meeting = getattr(people, name), Barrier(2)
+
+    def slowed(*given: object) -> None:
+        real(*given)
+        with suppress(BrokenBarrierError):
+            meeting.wait(0.5)
+
+    monkeypatch.setattr(people, name, slowed)
+
+
+def _at_once(*acts: Callable[[], object]) -> list[Exception | None]:
+    """What each of these raised in a thread of its own."""
+
+    def run(act: Callable[[], object]) -> Exception | None:
         try:
-            create_person(username=name, password=PASSWORD, groups=[])
-        except Invalid:
-            return False
+            act()
+        except ApprovalError as refused:
+            return refused
         else:
-            return True
+            return None
         finally:
             connection.close()
 
-    with ThreadPoolExecutor(2) as pool:
-        done = [pool.submit(act, name) for name in ("bea", "Bea")]
-        assert sorted(one.result(20) for one in done) == [False, True]
+    with ThreadPoolExecutor(len(acts)) as pool:
+        return list(pool.map(run, acts))
 
 
 def test_a_new_password_ends_every_session_but_the_one_to_keep(cast: Cast) -> None:
