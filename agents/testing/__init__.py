@@ -1,0 +1,27 @@
+"""The test kit for authors: a scripted model, and a run driven in memory, without Postgres, broker or processes.
+
+::
+
+    def test_a_refund_waits_for_a_person() -> None:
+        run = drive(refunds, {"order": "A-1", "euros": 40})
+        assert run.gate.sentence == "Pay 40 euros back for order A-1"
+        assert run.approve().output == "The money is on its way."
+"""
+
+from agents.gateway.scripted import Reply, Result, Turn, call, say, script, together
+from agents.testing.flow import Flow, Made, drive
+from agents.testing.models import replies
+
+__all__ = [
+    "Flow",
+    "Made",
+    "Reply",
+    "Result",
+    "Turn",
+    "call",
+    "drive",
+    "replies",
+    "say",
+    "script",
+    "together",
+]

@@ -1,0 +1,40 @@
+"""The engine's port for gates, in memory: who waits for a person, what they are shown, what they said."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from runtime.core.decisions import Decision, Verdict
+from runtime.ports import ActionPicture, Actor, CallFacts, NotConfirmed
+
+
+class Gatekeeper:
+    """Implements runtime.ports.Gatekeeper; a decision holds for exactly the action that was shown."""
+
+    def __init__(self) -> None:
+        self.shown: dict[UUID, ActionPicture] = {}
+        self.said: dict[UUID, Decision] = {}
+
+    def gates(self, facts: CallFacts) -> bool:
+        return facts.gated
+
+    def open(self, pictures: Sequence[ActionPicture]) -> None:
+        self.shown |= {picture.gate: picture for picture in pictures}
+
+    def vouch(self, *, gate: UUID, decision: Decision) -> None:
+        if self.said.get(gate) != decision:
+            raise NotConfirmed("nobody said that")
+
+    def confirm(self, *, gate: UUID, action_digest: str) -> None:
+        said = self.said.get(gate)
+        allowed = said is not None and said.verdict in (Verdict.APPROVE, Verdict.RUN_AGAIN)
+        if not allowed or self.shown[gate].action_digest != action_digest:
+            raise NotConfirmed("it is not what was approved")
+
+    def expire(self, gate: UUID) -> None:
+        """Time is the test's to move: see Flow.expire."""
+
+    def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
+        """A closed gate leaves the continuation, which is what tests look at."""
+
+    def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+        return {}

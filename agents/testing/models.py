@@ -1,0 +1,43 @@
+"""Models whose replies a test writes down, and agents that are given such a model for the test's time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo
+
+from agents.gateway.scripted import Reply, Script, Turn, script
+from agents.spec import AgentSpec
+
+Step = Reply | Callable[[Turn], Reply]
+Model = Script | Sequence[Step]
+
+
+class NoReplyLeft(Exception):
+    """The model was asked once more than the test wrote replies."""
+
+
+def replies(*steps: Step) -> Script:
+    """A model that gives these replies one after the other; a function is asked what to reply.
+
+    Which one is due is counted in the conversation itself, so that a turn that is repeated after a
+    crash gets the same reply again.
+    """
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> Reply:
+        number = sum(isinstance(message, ModelResponse) for message in messages)
+        if number >= len(steps):
+            raise NoReplyLeft(f"the test wrote {len(steps)} replies, and turn {number + 1} began")
+        step = steps[number]
+        return step if isinstance(step, ModelResponse) else script(step)(messages, info)
+
+    return model
+
+
+def with_models(agent: AgentSpec, models: Mapping[str, Model]) -> AgentSpec:
+    """The same agent, whose models and those of its sub-agents are these where they are named."""
+    children = tuple(with_models(child, models) for child in agent.subagents)
+    chosen = models.get(agent.name, agent.model)
+    return replace(
+        agent, subagents=children, model=chosen if callable(chosen) else replies(*chosen)
+    )

@@ -1,0 +1,28 @@
+"""The test kit as a plugin of pytest: `pytest_plugins = ["agents.testing.plugin"]`, or `-p agents.testing.plugin`.
+
+It sets Django up before tests are collected, so that they may import agents, and gives them the fixture `drive`.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+# Before anybody looks for it, pytest-django among them.
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    from agents.testing import surroundings
+
+    surroundings.configure()
+
+
+@pytest.fixture
+def drive() -> Callable[..., Any]:
+    """agents.testing.drive: a run in memory."""
+    from agents.testing import drive
+
+    return drive

@@ -1,0 +1,34 @@
+"""What a run in memory needs around it: settings, and keys of its own where an agent keeps secrets."""
+
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import django
+from django.apps import apps
+from django.conf import settings
+
+from runtime import keyring
+
+
+def configure() -> None:
+    """Set Django up, unless somebody has."""
+    if not settings.configured:
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    if not apps.ready:
+        django.setup()
+
+
+def prepare(*, secrets: bool) -> None:
+    """Set up what is missing. Raises nothing that a test could do something about."""
+    configure()
+    if secrets and not (Path(settings.KEYS_DIR) / keyring.shared_file(keyring.SECRETS)).exists():
+        settings.KEYS_DIR = Path(_folder().name)
+        keyring.ensure(keyring.SECRETS)
+
+
+@cache
+def _folder() -> "tempfile.TemporaryDirectory[str]":
+    """Gone when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="abeyance-keys-")

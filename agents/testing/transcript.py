@@ -1,0 +1,45 @@
+"""A run in words, a line per event that matters to an author; for reading when a test fails."""
+
+import json
+from typing import Any
+
+from runtime.core import events as e
+
+
+def lines_of(events: tuple[e.Event, ...]) -> tuple[str, ...]:
+    """What happened, oldest first."""
+    return tuple(line for event in events for line in _lines(event))
+
+
+def _lines(event: e.Event) -> list[str]:
+    match event:
+        case e.FrameOpened():
+            return [f"{event.agent} begins with {_json(event.input)}"]
+        case e.ModelReplied():
+            said = [f"model: {event.text}"] if event.text else []
+            return said + [f"model: {call.tool} {_json(call.args)}" for call in event.calls]
+        case e.ModelFailed():
+            return [f"model failed: {event.error}"]
+        case e.CallRefused():
+            return [f"{event.call} refused: {event.reason}"]
+        case e.GateOpened():
+            return [f"{event.call} waits for a person ({event.kind})"]
+        case e.GateDecided():
+            why = f": {event.reason}" if event.reason else ""
+            return [f"{event.call} {event.by or 'time'} said {event.verdict}{why}"]
+        case e.ToolReturned():
+            return [f"{event.call} returned {_json(event.result)}"]
+        case e.ToolFailed() | e.OutcomeUnknown() | e.RetryScheduled():
+            return [f"{event.call or 'model'} {event.type}: {event.error}"]
+        case e.Completed():
+            return [f"completed: {event.output}"]
+        case e.Failed():
+            return [f"failed: {event.error}"]
+        case e.Cancelled():
+            return [f"cancelled: {event.reason}"]
+        case _:
+            return []
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
