@@ -1,11 +1,25 @@
 #!/usr/bin/env python3
-"""Django's command line with this project's settings."""
+"""Django's command line with this project's settings; what is not as it must be is one line and no traceback."""
 
 import os
 import sys
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
+from django.db import DatabaseError
+
+
+def main(arguments: list[str]) -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    try:
+        execute_from_command_line(arguments)
+    except DatabaseError as problem:
+        from runtime import start
+
+        raise SystemExit(f"abeyance: {start.explained(problem)}") from None
+    except (ImproperlyConfigured, OSError) as problem:
+        raise SystemExit(f"abeyance: {' '.join(str(problem).split())}") from None
+
 
 if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    execute_from_command_line(sys.argv)
+    main(sys.argv)

@@ -68,8 +68,12 @@ app.autodiscover_tasks(["runtime"])
 def _equip(**_: Any) -> None:
     """Before anything else: load the agents and say what they are."""
     from config import wiring
+    from runtime import start
 
     try:
+        start.require_database()
+        start.require_broker()
+        start.require_keys(signing=False)
         wiring.connect_effects()
     except Exception as problem:
         # Celery would go on without: a worker that holds its queue and can do nothing.

@@ -33,9 +33,13 @@ def pooled() -> Iterator[Connection]:
         yield connection
 
 
-def own() -> Connection:
-    """A connection of the caller's own, for a thread that must never wait for the pool."""
-    return psycopg.connect(autocommit=True, **_parameters())
+def own(name: str = "") -> Connection:
+    """A connection of the caller's own, for a thread that must never wait for the pool.
+
+    `name` is what Postgres shows of it in pg_stat_activity.
+    """
+    named = {"application_name": name} if name else {}
+    return psycopg.connect(autocommit=True, **{**_parameters(), **named})
 
 
 def djangos() -> Connection:

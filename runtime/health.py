@@ -4,12 +4,11 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from runtime import queries
+from runtime import queries, start
 
 _BEAT = timedelta(seconds=10)
 
@@ -46,8 +45,7 @@ def _database() -> bool:
 
 
 def _migrations() -> bool:
-    executor = MigrationExecutor(connection)
-    return not executor.migration_plan(executor.loader.graph.leaf_nodes())
+    return start.missing_migrations() == 0
 
 
 def _worker() -> bool:

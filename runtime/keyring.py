@@ -133,12 +133,33 @@ def rotate(purpose: str) -> str:
     path = _path(purpose)
     if purpose not in _SIGNED:
         _replace(path, [line, *_lines(path, purpose)])
+        share()
     else:
         # Known before it signs, and the one before it is nobody's any more.
         _replace(path, [_public_line(line, path), *_lines(path, purpose)])
+        share()
         _replace(_private_path(purpose), [line])
     _ring.cache_clear()
     return line.partition(":")[0]
+
+
+def share() -> None:
+    """Copy what every process needs to WORKER_KEYS_DIR, if there is such a folder for those who only check."""
+    if settings.WORKER_KEYS_DIR is None:
+        return
+    for purpose in PURPOSES:
+        lines = _lines(_path(purpose), purpose)
+        _replace(Path(settings.WORKER_KEYS_DIR) / shared_file(purpose), lines)
+
+
+def check(*, signing: bool) -> None:
+    """Raise ImproperlyConfigured unless every ring can be read; with `signing`, also the keys that sign."""
+    for purpose in PURPOSES:
+        for key in _ring(purpose).values():
+            if purpose in _SIGNED:
+                Ed25519PublicKey.from_public_bytes(key)
+        if signing and purpose in _SIGNED:
+            _read(_private_path(purpose), purpose)
 
 
 def _publish(purpose: str) -> None:

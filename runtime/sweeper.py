@@ -11,7 +11,7 @@ import time
 import psycopg
 
 from runtime import database, dispatch, journal, leases
-from runtime.workers import FORGET
+from runtime.workers import FORGET, sweeper_name
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def run(stop: threading.Event) -> None:
     pause = 0.0
     while not stop.wait(pause):
         try:
-            with database.own() as connection:
+            with database.own(sweeper_name()) as connection:
                 _sweep_with(connection, stop)
         except psycopg.Error as exc:
             log.warning("sweeping interrupted: %s", exc)

@@ -23,4 +23,4 @@ def test_a_worker_whose_database_is_out_of_reach_ends_with_one_line() -> None:
         check=False,
     )
     assert done.returncode != 0
-    assert done.stderr.splitlines()[-1].startswith("abeyance: this worker cannot start: ")
+    assert done.stderr.splitlines()[-1].startswith("abeyance: Postgres at 127.0.0.1")

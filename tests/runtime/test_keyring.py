@@ -159,3 +159,27 @@ def test_a_broken_private_key_is_named(folder: Path, text: str) -> None:
     (folder / "decisions.private").write_text(text)
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
         keyring.sign("decisions", "x")
+
+
+# The folder of those who only check
+
+
+def test_workers_get_what_they_check_with_and_nothing_that_signs(
+    folder: Path, tmp_path: Path, settings: Settings
+) -> None:
+    settings.WORKER_KEYS_DIR = tmp_path / "worker-keys"
+    for purpose in keyring.PURPOSES:
+        keyring.ensure(purpose)
+    keyring.share()
+    for _ in range(2):
+        shared = {keyring.shared_file(purpose) for purpose in keyring.PURPOSES}
+        assert {file.name for file in settings.WORKER_KEYS_DIR.iterdir()} == shared
+        for name in shared:
+            assert (settings.WORKER_KEYS_DIR / name).read_text() == (folder / name).read_text()
+        for purpose in keyring.PURPOSES:
+            keyring.rotate(purpose)
+    keyring.check(signing=True)
+    settings.KEYS_DIR = settings.WORKER_KEYS_DIR
+    keyring.check(signing=False)
+    with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
+        keyring.check(signing=True)

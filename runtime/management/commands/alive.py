@@ -1,0 +1,50 @@
+"""`manage.py alive web|worker|sweeper`: whether this machine's process works, for whoever restarts it if not."""
+
+import http.client
+import socket
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from runtime import queries
+
+_WITHIN = timedelta(seconds=10)
+
+
+class Command(BaseCommand):
+    help = (
+        "Ends with 0 if a web process (/readyz), worker or sweeper of this host works, else with 1."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("process", choices=("web", "worker", "sweeper"))
+        parser.add_argument("--at", default="127.0.0.1:8000", help="where web listens")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        process: str = options["process"]
+        if process == "web":
+            problem = _unready(options["at"])
+        elif process == "worker":
+            alive = queries.worker_beats(_WITHIN, socket.gethostname())
+            problem = "" if alive else "no worker of this host beats"
+        else:
+            problem = "" if queries.sweeper_sweeps(_WITHIN) else "no sweeper of this host sweeps"
+        if problem:
+            raise CommandError(problem)
+        self.stdout.write(f"{process} is alive")
+
+
+def _unready(place: str) -> str:
+    """Why /readyz does not say yes; empty if it does."""
+    connection = http.client.HTTPConnection(place, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        said = answer.read(1000).decode(errors="replace")
+    except (OSError, http.client.HTTPException) as problem:
+        return f"web does not answer at {place}: {problem}"
+    finally:
+        connection.close()
+    return "" if answer.status == http.HTTPStatus.OK else f"web is not ready: {said}"

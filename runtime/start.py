@@ -1,0 +1,82 @@
+"""What must be there before a process starts; what is not ends it with one line that says what to do."""
+
+import psycopg
+import redis
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, NotSupportedError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from runtime import keyring
+
+
+def require_database() -> None:
+    """End the process unless Postgres answers, is new enough, and has this version's tables."""
+    try:
+        connection.ensure_connection()
+        missing = missing_migrations()
+    except NotSupportedError as problem:
+        raise _end(f"{_one_line(problem)}: upgrade it, best to Postgres 18") from None
+    except DatabaseError as problem:
+        raise _end(explained(problem)) from None
+    finally:
+        connection.close()  # whoever goes on may fork
+    if missing:
+        raise _end(
+            f"the database lacks {missing} of this version's migrations: run `manage.py migrate`"
+        )
+
+
+def require_broker() -> None:
+    """End the process unless the broker answers."""
+    try:
+        with redis.Redis.from_url(
+            settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5
+        ) as client:
+            client.ping()
+    except redis.AuthenticationError as problem:
+        raise _end(
+            f"the broker refuses us ({_one_line(problem)}):"
+            " look at REDIS_URL and REDIS_PASSWORD_FILE"
+        ) from None
+    except (redis.RedisError, OSError) as problem:
+        raise _end(
+            f"the broker does not answer ({_one_line(problem)}): is it running, and is REDIS_URL right?"
+        ) from None
+
+
+def require_keys(*, signing: bool) -> None:
+    """End the process unless its keys can be read; with `signing`, also those that sign decisions."""
+    try:
+        keyring.check(signing=signing)
+    except ImproperlyConfigured as problem:
+        raise _end(_one_line(problem)) from None
+
+
+def missing_migrations() -> int:
+    executor = MigrationExecutor(connection)
+    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+
+
+def explained(problem: DatabaseError) -> str:
+    """One line: what Postgres said, and where to look."""
+    said = _one_line(problem.__cause__ or problem)
+    if not isinstance(problem.__cause__, psycopg.OperationalError):
+        return said
+    database = connection.settings_dict
+    where = f"{database['HOST'] or 'localhost'}, user {database['USER'] or '(none)'}"
+    if "password" in said or "authentication" in said:
+        return f"Postgres at {where} refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE ({said})"
+    if "does not exist" in said:
+        return f"Postgres at {where} does not know what DATABASE_URL names: create it ({said})"
+    return (
+        f"Postgres at {where} does not answer: is it running, and is DATABASE_URL right? ({said})"
+    )
+
+
+def _end(problem: str) -> SystemExit:
+    return SystemExit(f"abeyance: {problem}")
+
+
+def _one_line(problem: BaseException) -> str:
+    return " ".join(str(problem).split())
