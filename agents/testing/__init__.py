@@ -9,8 +9,9 @@
 """
 
 from agents.gateway.scripted import Reply, Result, Turn, call, say, script, together
-from agents.testing.flow import Flow, Made, drive
+from agents.testing.flow import Flow, drive
 from agents.testing.models import replies
+from agents.testing.worker import Made
 
 __all__ = [
     "Flow",

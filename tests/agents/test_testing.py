@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from agents.registry import Registry
 from agents.sdk import NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
 from agents.testing import Turn, call, drive, replies, say, together
-from agents.testing.flow import BEGINNING, Flow
+from agents.testing.flow import Flow
+from agents.testing.worker import BEGINNING
 from runtime.core.decisions import GateKind, Risk, Verdict
 from runtime.ports import InvalidInput, ToolResult
 from tests.agents.conftest import Directory, Sink
@@ -121,7 +122,7 @@ def test_a_run_stops_at_a_gate_shows_what_would_be_done_and_goes_on() -> None:
     assert (flow.status, flow.output, flow.gates) == ("completed", "Paid.", ())
     assert [made.tool for made in flow.calls] == ["price", "refund"]
     assert flow.calls[1].outcome == ToolResult(value={"paid": "A-1"})
-    assert flow.calls[1].key == done[1] == f"{flow.now.run}/0/c2.0"
+    assert flow.calls[1].key == done[1] == f"{flow.run}/0/c2.0"
 
 
 def test_a_denied_call_is_never_made_and_the_model_hears_why() -> None:

@@ -1,0 +1,185 @@
+"""A worker of one run, in memory, with the engine's own rules: what it plans, judges, retries and recovers.
+
+What the engine has in Postgres is here a list of journal entries in their stored form, and the state
+is always made of what was written: after a crash from the whole journal, after a wait at a gate from
+the continuation's JSON. Real are the handlers (schemas, sentences, tools, models), `Draft` and `Judge`;
+people, time and death are the test's to play. Effects run one after the other, in the order they are
+planned; the engine runs them at the same time.
+"""
+
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection, transaction
+from django.test import override_settings
+
+from agents.gateway.provider import SCRIPTED
+from agents.handlers import Handler
+from agents.registry import Registry, family
+from agents.spec import AgentSpec
+from agents.testing import surroundings
+from agents.testing.gatekeeper import Gatekeeper
+from runtime.coordinator import not_started
+from runtime.core.codec import decode_continuation, decode_entry, encode_continuation, encode_entry
+from runtime.core.continuation import Phase
+from runtime.core.decisions import Decision, EffectClass, Verdict
+from runtime.core.effects import AskModel, StartTool
+from runtime.core.events import Event
+from runtime.core.replay import Entry, initial, recover, step
+from runtime.draft import Draft, Work
+from runtime.executor import event_of, perform, request_for
+from runtime.judging import Judge
+from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
+from runtime.signals import CancelSignal, GateDecidedSignal, Signal
+from runtime.transactional import rolled_back
+
+BEGINNING = datetime(2030, 1, 1, 9, tzinfo=UTC)
+CHANCE = 0.5  # where in its bounds each wait between attempts lies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """One call of a tool that was really made. `outcome` is None if the worker died before it was kept."""
+
+    agent: str
+    tool: str
+    args: dict[str, Any]
+    key: str
+    attempt: int
+    outcome: Outcome | None
+
+
+class Worker:
+    """`now` is the state as written, `clock` the time, `calls` what tools got, `shown` what people were shown."""
+
+    def __init__(
+        self, agent: AgentSpec, crash_before: Sequence[str], crash_after: Sequence[str]
+    ) -> None:
+        self.now = initial(uuid.uuid4())
+        self.clock = BEGINNING
+        self.journal: list[str] = []
+        self.calls: list[Made] = []
+        self._deaths = {"before": list(crash_before), "after": list(crash_after)}
+        self._gatekeeper = Gatekeeper()
+        self._ready: deque[Work] = deque()
+        self._signals = 0
+        self.shown = self._gatekeeper.shown
+        self.load(agent)
+
+    def load(self, agent: AgentSpec) -> None:
+        """From now on the code is this."""
+        known = {one.name: one for one in family(agent)}
+        surroundings.prepare(secrets=any(one.keeps_secrets for one in known.values()))
+        self._handler = Handler(Registry(agents=known))
+        self._judge = Judge(
+            handler=self._handler, gatekeeper=self._gatekeeper, clock=lambda: self.clock
+        )
+
+    def decide(self, gate: uuid.UUID, decision: Decision) -> None:
+        self._gatekeeper.said[gate] = decision
+        self._signals += 1
+        self.advance(GateDecidedSignal(id=self._signals, gate=gate, decision=decision))
+
+    def cancel(self, *, by: str, reason: str) -> None:
+        self._signals += 1
+        self.advance(CancelSignal(id=self._signals, by=by, reason=reason))
+
+    def expire(self) -> None:
+        """Deny whatever nobody decided in time."""
+        for pending in self.now.pending:
+            if pending.expires_at is not None and pending.expires_at <= self.clock:
+                late = Decision(verdict=Verdict.EXPIRE, by="", reason="nobody decided in time")
+                self.decide(pending.gate, late)
+
+    def go_on(self) -> None:
+        """Until only people can; waits between attempts pass at once."""
+        while not self.now.ended:
+            if self.now.phase is Phase.CANCELLING:
+                started = [work for work in self._ready if isinstance(work, StartTool)]
+                self._ready.clear()
+                self.advance(*(not_started(work) for work in started))
+            elif self._ready:
+                self._perform(self._ready.popleft())
+            elif waits := self.now.waits():
+                self.clock = max(self.clock, min(wait.until for wait in waits))
+                self.expire()
+                self.advance()
+            else:
+                break
+        self.now = decode_continuation(encode_continuation(self.now))
+
+    def advance(self, *news: Event | Signal) -> None:
+        """Take the news up, add what follows from it, and write all of it down as one entry."""
+        draft = Draft(self.now, self._handler, self._judge, lambda: True, lambda: self.clock)
+        for item in news:
+            if isinstance(item, GateDecidedSignal | CancelSignal):
+                draft.take(item)
+            else:
+                draft.add(item)
+        draft.end_waits()
+        draft.develop({work.frame for work in self._ready if isinstance(work, AskModel)})
+        if not draft.events:
+            return
+        text = encode_entry(Entry(at=self.clock, events=tuple(draft.events)))
+        self.journal.append(text)
+        self.now = step(self.now, decode_entry(text).events, head="")
+        self._gatekeeper.open(draft.pictures)
+        self._ready.extend(draft.work)
+
+    def _perform(self, work: Work) -> None:
+        request = request_for(self.now, work)
+        if self._dies("before", request):
+            return self._take_over()
+        dies = self._dies("after", request)
+        outcome = self._outcome(request, kept=not dies)
+        if isinstance(request, ToolRequest):
+            self._note(request, None if dies else outcome)
+        if dies:
+            return self._take_over()
+        return self.advance(event_of(self.now, request, outcome, at=self.clock, chance=CHANCE))
+
+    def _dies(self, when: str, request: ModelRequest | ToolRequest) -> bool:
+        """Whether the worker's time has come; each death is died once."""
+        if not isinstance(request, ToolRequest) or request.tool not in self._deaths[when]:
+            return False
+        self._deaths[when].remove(request.tool)
+        return True
+
+    def _take_over(self) -> None:
+        """Another worker finds the journal, and nothing of what the first one had in its memory."""
+        self._ready.clear()
+        self.now = initial(self.now.run)
+        for text in self.journal:
+            self.now = step(self.now, decode_entry(text).events, head="")
+        self.advance(*recover(self.now))
+
+    def _outcome(self, request: ModelRequest | ToolRequest, *, kept: bool) -> Outcome:
+        with override_settings(ABEYANCE_MODEL=SCRIPTED):
+            if isinstance(request, ToolRequest) and request.effect is EffectClass.TRANSACTIONAL:
+                return self._transact(request, kept)
+            return perform(self._handler, request)
+
+    def _transact(self, request: ToolRequest, kept: bool) -> Outcome:
+        """As runtime.transactional does; without a database the test hears of it here."""
+        connection.ensure_connection()
+        with transaction.atomic():
+            outcome = rolled_back(perform(self._handler, request))
+            if not kept or not isinstance(outcome, ToolResult):
+                transaction.set_rollback(True)
+        return outcome
+
+    def _note(self, request: ToolRequest, outcome: Outcome | None) -> None:
+        self.calls.append(
+            Made(
+                agent=request.agent,
+                tool=request.tool,
+                args=request.args,
+                key=request.key,
+                attempt=request.attempt,
+                outcome=outcome,
+            )
+        )
