@@ -1,6 +1,7 @@
 """Django's settings, the same in every process; what differs between installations comes from config.env."""
 
 import os
+from datetime import timedelta
 
 from config import env
 
@@ -24,6 +25,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django_htmx",
     "template_partials",
+    "axes",
     "ninja",  # so that the page of the API takes its files from here and not from elsewhere
 ]
 
@@ -120,6 +122,22 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 
+# Guesses at passwords, counted by approvals.throttle
+
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+AXES_HANDLER = "approvals.throttle.Handler"
+AXES_CLIENT_IP_CALLABLE = "approvals.throttle.address"
+AXES_FAILURE_LIMIT = 5  # of one name from one address
+LOGIN_FAILURES_PER_ADDRESS = 10  # of all names
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address"]
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_RESET_ON_SUCCESS = True
+AXES_DISABLE_ACCESS_LOG = True
+AXES_VERBOSE = False
+
 # Browser
 
 HTTPS = ENV.public_url.startswith("https://")
@@ -130,15 +148,16 @@ SESSION_COOKIE_NAME = f"abeyance_session{ENV.instance}"
 CSRF_COOKIE_NAME = f"abeyance_csrf{ENV.instance}"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
 # Only whoever put a proxy in front can know that this header is the proxy's and no client's.
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.behind_proxy else None
+BEHIND_PROXY = ENV.behind_proxy
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_PROXY else None
 SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]  # asked from inside, past the proxy
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 12 * 60 * 60
 SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = False
-# Other names below our host are not ours to promise anything about.
-SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+# Other names below our host are not ours to promise anything about; our own pages answer whoever is throttled.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021", "axes.W002"]
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
@@ -194,6 +213,7 @@ LOGGING = {
         "django": {"handlers": [], "level": "INFO", "propagate": True},
         "django.request": {"filters": ["not_ready"]},
         "uvicorn.access": {"level": "INFO", "filters": ["not_ready"]},
+        "axes": {"level": "WARNING"},
         # Every request these make is an effect in the journal already, where secrets are sealed.
         **{
             client: {"level": "WARNING"}

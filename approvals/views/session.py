@@ -1,14 +1,28 @@
 """Logging in and out, and where a person starts."""
 
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 
-from approvals import permissions
+from approvals import permissions, throttle
 
-login = LoginView.as_view(template_name="login.html", redirect_authenticated_user=True)
+
+class Login(LoginView):
+    """Django's, which says when to try again to whoever has guessed too often, whoever they say they are."""
+
+    template_name = "login.html"
+    redirect_authenticated_user = True
+
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        again_at = throttle.refused_until(self.request)
+        context = self.get_context_data(form=form, again_at=again_at)
+        return self.render_to_response(context, status=429 if again_at else 200)
+
+
+login = Login.as_view()
 logout = LogoutView.as_view(http_method_names=["post"])
 
 

@@ -1,0 +1,182 @@
+"""Guessing passwords: how many are looked at, who is kept out, for how long, and what is said."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from axes.models import AccessAttempt
+from django.conf import LazySettings
+from django.contrib.auth.hashers import MD5PasswordHasher
+from django.contrib.auth.models import User
+from django.db import connection
+from django.db.models import F
+from django.http import HttpRequest
+from django.test import Client
+
+from approvals import throttle
+from tests.cast import PASSWORD, Cast
+from tests.desk.caller import Caller
+
+
+@pytest.fixture
+def looked_at(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The passwords that were hashed since everybody was made."""
+    hashed: list[str] = []
+    real = MD5PasswordHasher.encode
+
+    def encode(self: MD5PasswordHasher, password: str, salt: str) -> str:
+        hashed.append(password)
+        return real(self, password, salt)
+
+    monkeypatch.setattr(MD5PasswordHasher, "encode", encode)
+    return hashed
+
+
+def _try(name: str, password: str, address: str = "192.0.2.1", **headers: str) -> Any:
+    client = Client(REMOTE_ADDR=address, headers=headers)
+    return client.post("/login/", {"username": name, "password": password})
+
+
+def _time_passes(seconds: float) -> None:
+    AccessAttempt.objects.update(attempt_time=F("attempt_time") - timedelta(seconds=seconds))
+
+
+def test_of_two_hundred_guesses_at_one_name_five_are_looked_at(looked_at: list[str]) -> None:
+    codes = [_try("bea", f"guess {n}").status_code for n in range(200)]
+    assert codes == [200] * 5 + [429] * 195
+    assert len(looked_at) == 5
+
+
+def test_of_two_hundred_guesses_under_as_many_names_ten_are_looked_at(looked_at: list[str]) -> None:
+    codes = [_try(f"name{n}", "guess").status_code for n in range(200)]
+    assert codes == [200] * 10 + [429] * 190
+    assert len(looked_at) == 10
+
+
+@pytest.mark.django_db(transaction=True)
+def test_guesses_sent_all_at_once_are_no_more_than_guesses_in_a_row(looked_at: list[str]) -> None:
+    def guess(number: int) -> int:
+        try:
+            return int(_try("bea", f"guess {number}").status_code)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        codes = sorted(pool.map(guess, range(40)))
+    assert codes == [200] * 5 + [429] * 35
+    assert len(looked_at) == 5
+
+
+def test_the_right_password_does_not_help_until_the_time_is_over(cast: Cast) -> None:
+    for _ in range(5):
+        _try("bea", "wrong")
+    assert _try("bea", PASSWORD).status_code == 429
+    _time_passes(14 * 60)
+    assert _try("bea", PASSWORD).status_code == 429
+    _time_passes(61)
+    assert _try("bea", PASSWORD).status_code == 302
+
+
+def test_waiting_is_not_made_longer_by_trying(cast: Cast) -> None:
+    for _ in range(5):
+        _try("bea", "wrong")
+    _time_passes(14 * 60)
+    for _ in range(50):
+        _try("bea", "wrong")
+    _time_passes(61)
+    assert _try("bea", PASSWORD).status_code == 302
+
+
+def test_nobody_else_is_kept_out(cast: Cast) -> None:
+    for _ in range(9):
+        _try("bea", "wrong")
+    assert _try("bea", PASSWORD, "192.0.2.2").status_code == 302
+    assert _try("ada", PASSWORD).status_code == 302
+
+
+def test_the_right_password_clears_ones_own_mistakes(cast: Cast) -> None:
+    for _ in range(3):
+        for _ in range(4):
+            assert _try("bea", "wrong").status_code == 200
+        assert _try("bea", PASSWORD).status_code == 302
+
+
+def test_an_account_of_ones_own_buys_no_guesses_at_others(looked_at: list[str]) -> None:
+    for _ in range(20):
+        _try("bea", "guess")
+        _try("cyril", PASSWORD)
+    assert looked_at.count("guess") == 5
+
+
+def test_who_exists_who_is_disabled_and_who_does_not_are_told_the_same(cast: Cast) -> None:
+    User.objects.filter(username="cyril").update(is_active=False)
+    told: dict[str, list[tuple[int, str]]] = {}
+    for name, password in (("bea", "wrong"), ("cyril", PASSWORD), ("nobody", "wrong")):
+        answers = [_try(name, password, f"192.0.2.{len(told) + 1}") for _ in range(6)]
+        assert f'value="{name}"' in answers[-1].content.decode()
+        told[name] = [(answer.status_code, _plain(answer, name)) for answer in answers]
+    assert told["bea"] == told["cyril"] == told["nobody"]
+
+
+def _plain(answer: Any, name: str) -> str:
+    """The sentences of the page, without what differs anyhow."""
+    lines = answer.content.decode().splitlines()
+    (said,) = [line for line in lines if 'role="alert"' in line]
+    return str(said.replace(name, "")).split(" at <time")[0]
+
+
+def test_the_page_says_when_to_try_again_and_keeps_the_name(cast: Cast) -> None:
+    for _ in range(5):
+        _try("bea", "wrong")
+    answer = _try("bea", "wrong-again")
+    page = answer.content.decode()
+    assert answer.status_code == 429
+    assert "try again at <time datetime=" in page
+    assert "which is in 14 min" in page
+    assert 'value="bea"' in page
+    assert "wrong-again" not in page
+
+
+def test_what_a_client_says_of_its_address_is_believed_only_behind_a_proxy(
+    cast: Cast, settings: LazySettings
+) -> None:
+    codes = [
+        _try("bea", "wrong", **{"x-forwarded-for": f"198.51.100.{n}"}).status_code for n in range(6)
+    ]
+    assert codes[-1] == 429
+    settings.BEHIND_PROXY = True
+    for n in range(6):
+        forged = {"x-forwarded-for": f"198.51.100.{n}, 203.0.113.9"}
+        last = _try("bea", "wrong", **forged).status_code
+    assert last == 429
+    assert _try("bea", PASSWORD, **{"x-forwarded-for": "203.0.113.10"}).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("", None),
+        ("unix:", None),
+    ],
+)
+def test_an_address_is_what_one_party_is_given(told: str, known: str | None) -> None:
+    request = HttpRequest()
+    request.META["REMOTE_ADDR"] = told
+    assert throttle.address(request) == known
+
+
+def test_tokens_are_not_affected(cast: Cast) -> None:
+    caller = Caller(cast.bea)
+    for _ in range(20):
+        _try("bea", "wrong", "127.0.0.1")
+    assert caller.get("/runs").status_code == 200
+
+
+def test_an_open_session_is_not_affected(bea: Client) -> None:
+    for _ in range(20):
+        _try("bea", "wrong", "127.0.0.1")
+    assert bea.get("/inbox/").status_code == 200
