@@ -1,36 +1,103 @@
-"""The inbox: what waits for this person, one sentence each."""
+"""The inbox: what waits for this person and for others, one sentence each, and what was decided today."""
+
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from approvals import permissions, queries
+from approvals import inbox as lists
+from approvals import permissions, search
 from approvals.errors import Invalid
+from approvals.inbox import Piece, View
+from approvals.permissions import Scope, Standing
+from approvals.queries import Approval
 from runtime import queries as runs
-from runtime.core.decisions import GateKind
+
+MAX_KNOWN = 2 * lists.LIMIT
 
 
 @require_safe
 @login_required
 def inbox(request: HttpRequest) -> HttpResponse:
-    actor = permissions.actor_of(request.user)
-    try:
-        waiting = queries.inbox(actor, cursor=request.GET.get("cursor"))
-    except Invalid as exc:
-        raise Http404(exc.detail) from exc
-    doubts = queries.inbox(actor, kind=GateKind.IN_DOUBT, limit=queries.MAX_LIMIT)
-    access = permissions.Access()
-    is_admin = access.reads_continuations(actor)
-    return render(
-        request,
-        "inbox.html",
-        {
+    """A page, or for a page that is open already only its list, with what became of `known` rows."""
+    standing = permissions.standing_of(permissions.actor_of(request.user))
+    view, q = _view(request), request.GET.get("q", "").strip()
+    live = "HX-Request" in request.headers
+    counts = lists.counts(standing)
+    context: dict[str, Any] = {"view": view, "views": View, "q": q, "counts": counts}
+    context |= _list(request, standing, view, q, counts)
+    if live:
+        context["closed"] = lists.closed(standing, _known(request))
+    else:
+        is_admin = standing is not None and standing.has(Scope.ADMIN)
+        context |= {
             "place": "inbox",
-            "inbox": waiting,
-            "doubts": doubts,
-            "waiting": waiting.for_you + doubts.for_you,
-            "alarms": runs.quarantined(access.readable_runs(actor)) if is_admin else 0,
-            "first_page": "cursor" not in request.GET,
-        },
-    )
+            "max_filter": search.MAX_LENGTH,
+            # An admin reads every run.
+            "alarms": runs.quarantined(Q()) if is_admin else 0,
+        }
+    status = 422 if context["problem"] else 200
+    answer = render(request, "inbox.html#list" if live else "inbox.html", context, status=status)
+    patch_vary_headers(answer, ["HX-Request"])
+    return answer
+
+
+def _list(
+    request: HttpRequest, standing: Standing | None, view: View, q: str, counts: lists.Counts
+) -> dict[str, Any]:
+    """The rows that were asked for, or what is wrong with the filter."""
+    cursor, problem = request.GET.get("cursor"), None
+    piece, doubts = Piece(items=(), next=None), tuple[Approval, ...]()
+    try:
+        if view != View.MINE or counts.mine > counts.doubts or q or cursor:
+            piece = lists.piece(standing, view=view, q=q, cursor=cursor)
+        if view == View.MINE and counts.doubts and cursor is None:
+            doubts = lists.doubts(standing, q=q)
+    except Invalid as exc:
+        if exc.field != "q":
+            raise Http404(exc.detail) from exc
+        problem = exc
+    nothing = not (piece.items or doubts or q or cursor or problem)
+    return {
+        "groups": [] if view == View.DECIDED else lists.groups(piece.items),
+        "items": piece.items,
+        "next": piece.next,
+        "doubts": doubts,
+        "problem": problem,
+        "last": lists.last_closed(standing) if nothing and view == View.MINE else None,
+        "first_page": cursor is None,
+        "keep": _query(view, q),
+        "source": f"{request.path}?{_query(view, q)}{_query_of(cursor)}",
+    }
+
+
+def _view(request: HttpRequest) -> View:
+    try:
+        return View(request.GET.get("view", View.MINE))
+    except ValueError as exc:
+        raise Http404 from exc
+
+
+def _known(request: HttpRequest) -> list[UUID]:
+    """The rows on somebody's screen, which the page itself says."""
+    try:
+        return [UUID(one) for one in request.GET.get("known", "").split(",") if one][:MAX_KNOWN]
+    except ValueError as exc:
+        raise Http404 from exc
+
+
+def _query(view: View, q: str) -> str:
+    """The list without its page, ready for more to be added."""
+    chosen = {"view": view if view != View.MINE else "", "q": q}
+    found = urlencode({name: value for name, value in chosen.items() if value})
+    return f"{found}&" if found else ""
+
+
+def _query_of(cursor: str | None) -> str:
+    return f"{urlencode({'cursor': cursor})}&" if cursor else ""

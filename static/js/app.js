@@ -1,2 +1,95 @@
 // What a page does by itself, on top of plain links and forms that work without it.
 "use strict";
+
+const all = (what, where = document) => [...where.querySelectorAll(what)];
+const one = (what, where = document) => where.querySelector(what);
+const made = (tag, properties) => Object.assign(document.createElement(tag), properties);
+const root = document.documentElement;
+const main = one("main");
+
+// --- Saying: one voice for screen readers, and toasts that go away
+
+const voice = made("p", { className: "vh", role: "status" });
+main.append(voice);
+const say = (text) => { voice.textContent = text; };
+
+function toast() {
+  const toasts = all(".toast");
+  if (toasts.length) setTimeout(() => say(toasts.map((it) => it.textContent).join(" ")), 300);
+  setTimeout(() => toasts.forEach((it) => it.remove()), 8000);
+}
+
+// --- Time: in the reader's zone, and running out by the server's clock
+
+const skew = Date.parse(document.body.dataset.now) - Date.now() || 0;
+const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+
+function localise(where) {
+  for (const time of all("time[datetime]", where)) {
+    const at = new Date(time.dateTime);
+    const local = at.toLocaleString("sv", { timeZoneName: "short" });
+    time.title = `${at.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+    if (time.textContent.endsWith(" UTC")) time.textContent = local;
+  }
+}
+
+function countDown() {
+  for (const time of all("time[data-countdown]")) {
+    const left = Math.ceil((Date.parse(time.dateTime) - Date.now() - skew) / 1000);
+    const [size, unit] = UNITS.find(([size]) => left >= size) ?? [];
+    time.textContent = size ? `in ${Math.floor(left / size)} ${unit}` : "now";
+    time.parentElement.dataset.left = left < 60 ? "none" : left < 600 ? "little" : "enough";
+    for (const mark of [300, 60]) {
+      if (time.before > mark && left <= mark) {
+        const what = one(".t", time.closest(".row") ?? main) ?? one("h1");
+        say(`Expires in ${mark / 60} min: ${what.textContent}`);
+      }
+    }
+    if (time.before > 0 && left <= 0) document.dispatchEvent(new Event("expired"));
+    time.before = left;
+  }
+}
+
+// --- Forms: sent once, and again only after coming back
+
+document.addEventListener("submit", ({ target, submitter }) => {
+  if (target.method !== "post" || !submitter) return;
+  setTimeout(() => { submitter.disabled = true; }); // a disabled button would not be sent along
+  sent.push(submitter);
+});
+const sent = [];
+addEventListener("pageshow", () => {
+  for (const button of sent.splice(0)) button.disabled = false;
+});
+
+// --- Preferences: kept in this browser, the same on every page
+
+function kept(name, value) {
+  try {
+    if (value) localStorage.setItem(name, value);
+    else if (value === "") localStorage.removeItem(name);
+    return localStorage.getItem(name) ?? "";
+  } catch {
+    return value ?? "";
+  }
+}
+
+function prefer(name, value) {
+  const chosen = kept(name, value);
+  if (chosen) root.dataset[name] = chosen;
+  else delete root.dataset[name];
+  for (const field of all(`[data-preference=${name}]`)) field.value = chosen;
+}
+
+for (const name of ["theme", "keys"]) prefer(name);
+for (const field of all("[data-preference]")) {
+  field.onchange = () => prefer(field.dataset.preference, field.value);
+}
+
+// --- Start
+
+for (const part of all(".scripted")) part.hidden = false;
+toast();
+localise(document);
+countDown();
+setInterval(countDown, 1000);

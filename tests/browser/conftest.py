@@ -64,6 +64,8 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture
 def desk(chromium: Browser, live_server: LiveServer) -> Iterator[Desk]:
     context = chromium.new_context(viewport={"width": 1280, "height": 860})
+    # Nothing streams behind this server: an answer without content, and the page goes over to asking.
+    context.route("**/events/", lambda route: route.fulfill(status=204))
     desk = Desk(page=context.new_page(), url=live_server.url)
     home = urlsplit(live_server.url).netloc
     desk.page.on("pageerror", lambda error: desk.complaints.append(str(error)))

@@ -1,0 +1,65 @@
+"""What somebody types into the filter of the inbox, turned into a condition on requests.
+
+Words are looked for in the sentence, the path and the requester, and all must be there.
+`risk:high`, `agent:…`, `tool:…` and `by:…` look in one place; quotes keep words together.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db.models import F, Func, Q, TextField
+from django.db.models.functions import Cast
+from django.db.models.lookups import IContains
+
+from approvals.errors import Invalid
+from runtime.core.decisions import Risk
+
+MAX_LENGTH = 200
+MAX_TERMS = 12
+
+_TERM = re.compile(r'(?:(risk|agent|tool|by):)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+
+
+def condition(text: str) -> Q:
+    """True for everything if nothing was typed. Raises Invalid: q."""
+    if len(text) > MAX_LENGTH:
+        raise Invalid("q", f"must be at most {MAX_LENGTH} characters")
+    if "\0" in text:
+        raise Invalid("q", "must not contain a null character")
+    terms = [(place.lower(), quoted or word) for place, quoted, word in _TERM.findall(text)]
+    if len(terms) > MAX_TERMS:
+        raise Invalid("q", f"must be at most {MAX_TERMS} words")
+    found = Q()
+    for place, wanted in terms:
+        found &= _PLACES[place](wanted)
+    return found
+
+
+class _Agents(Func):
+    """The path without its end, which is the tool, as text."""
+
+    template = "((%(expressions)s - (-1))::text)"
+    output_field = TextField()
+
+
+def _anywhere(wanted: str) -> Q:
+    path: Any = Cast(F("path"), TextField())
+    return (
+        Q(sentence__icontains=wanted) | Q(requester__icontains=wanted) | Q(IContains(path, wanted))
+    )
+
+
+def _risk(wanted: str) -> Q:
+    if wanted.lower() not in list(Risk):
+        raise Invalid("q", f"must name one of the risks {', '.join(Risk)} after risk:")
+    return Q(risk=wanted.lower())
+
+
+_PLACES: Mapping[str, Callable[[str], Q]] = {
+    "": _anywhere,
+    "risk": _risk,
+    "agent": lambda wanted: Q(IContains(_Agents(F("path")), wanted)),
+    "tool": lambda wanted: Q(tool__icontains=wanted),
+    "by": lambda wanted: Q(requester__icontains=wanted),
+}

@@ -1,0 +1,72 @@
+// Keys: single letters that can be switched off, and that never decide what nobody has seen.
+"use strict";
+
+const inbox = one("[data-live=inbox]");
+const links = () => all(".row .t", inbox);
+const chosen = () => one(".row[aria-current] .t", inbox ?? main);
+const follow = (what) => one(what)?.click();
+
+const MOVES = ["j", "k", "ArrowDown", "ArrowUp"];
+const KEYS = {
+  j: () => step(1),
+  k: () => step(-1),
+  ArrowDown: () => step(1),
+  ArrowUp: () => step(-1),
+  a: () => (inbox ? open("approve") : approve()),
+  d: () => (inbox ? open("deny") : one("#reason")?.focus()),
+  u: () => follow(".top a[href='/inbox/']"),
+  "/": () => one("input[type=search]")?.focus(),
+  ".": () => regions.filter((region) => region.fresh).forEach(reveal),
+  "?": () => one("#keys").showModal(),
+};
+
+function step(by) {
+  if (!inbox) return follow(by > 0 ? "[rel=next]" : "[rel=prev]");
+  const found = links();
+  const at = found.indexOf(chosen());
+  const next = at < 0 ? 0 : Math.min(Math.max(at + by, 0), found.length - 1);
+  found[next]?.focus();
+}
+
+function open(what) {
+  const link = chosen();
+  if (link) location.assign(`${link.href}#${what}`);
+}
+
+/** Approves what has been on the screen for a moment; at high risk the button has to be pressed itself. */
+function approve() {
+  const button = one(".decide .approve:enabled");
+  const plain = ["low", "medium"].includes(one(".decide")?.dataset.risk);
+  if (plain && performance.now() > 1000) button?.click();
+  else button?.focus();
+}
+
+function pressed(event) {
+  const { key, target } = event;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (one("dialog[open]")) return;
+  if (target.closest("input, textarea, select, [contenteditable]")) {
+    if (key === "Escape") target.blur();
+    return;
+  }
+  if (root.dataset.keys || !Object.hasOwn(KEYS, key)) return;
+  if (key.startsWith("Arrow") && !target.closest("[data-id]")) return; // or the page would not scroll
+  if (event.repeat && !MOVES.includes(key)) return; // held down, it decides nothing
+  event.preventDefault();
+  KEYS[key]();
+}
+
+// --- Start
+
+document.addEventListener("keydown", pressed);
+document.addEventListener("focusin", ({ target }) => {
+  const row = target.closest("[data-live=inbox] .row");
+  if (!row) return;
+  for (const other of all(".row[aria-current]", inbox)) other.removeAttribute("aria-current");
+  row.setAttribute("aria-current", "true");
+});
+for (const button of all("[data-opens]")) {
+  button.onclick = () => one(`#${button.dataset.opens}`).showModal();
+}
+if (location.hash === "#approve") one(".decide .approve")?.focus();
+if (location.hash === "#deny") one("#reason")?.focus();

@@ -1,0 +1,205 @@
+// Live pages: the doorbell, polling where it does not ring, and parts that are fetched again.
+"use strict";
+
+// --- The state of the line, and decisions that wait for it
+
+const WORDS = { live: "Live", poll: "Polling", off: "Offline" };
+const regions = all("[data-live]");
+const dot = made("span", { className: "live", role: "status" });
+
+function show(state) {
+  if (dot.dataset.state !== state) {
+    dot.dataset.state = state;
+    dot.textContent = WORDS[state];
+  }
+  if ((state === "off") === Boolean(one("#offline"))) return;
+  if (state === "off") {
+    const why = made("p", { id: "offline", className: "why", role: "status" });
+    why.textContent = "Offline: decisions are not sent";
+    (one(".decide") ?? main).append(why);
+    for (const button of all("form[method=post] button:enabled", main)) {
+      button.disabled = true;
+      button.setAttribute("aria-describedby", "offline");
+    }
+  } else {
+    one("#offline").remove();
+    for (const button of all("[aria-describedby=offline]")) {
+      button.disabled = false;
+      button.removeAttribute("aria-describedby");
+    }
+  }
+}
+
+// --- The doorbell: names only, one stream per visible tab; polling where there is none
+
+let stream = null;
+let tried = 0;
+let active = Date.now();
+const line = () => (!navigator.onLine ? "off" : stream?.readyState === 1 ? "live" : "poll");
+
+function listen() {
+  if (stream || document.hidden || !regions.length) return;
+  tried = Date.now();
+  stream = new EventSource("/events/");
+  stream.onopen = () => { show("live"); regions.forEach(refresh); }; // what rang before
+  stream.onerror = () => { hangUp(); show(line()); };
+  stream.addEventListener("inbox", () => ring((it) => it.live === "inbox"));
+  stream.addEventListener("run", ({ data }) => ring((it) => it.run === data));
+}
+
+const ring = (meant) => regions.filter((it) => meant(it.dataset)).forEach(refresh);
+
+function hangUp() {
+  stream?.close();
+  stream = null;
+}
+
+function tick() {
+  if (document.hidden) return;
+  const now = Date.now();
+  if (now - tried >= 30_000) listen();
+  const pace = line() === "live" ? Infinity : now - active < 60_000 ? 3000 : 60_000;
+  for (const region of regions) {
+    const due = region.dataset.live === "runs" ? 10_000 : pace;
+    if (now - region.asked >= due) refresh(region);
+  }
+}
+
+// --- Live regions: fetched again, and swapped so that nothing moves under the cursor
+
+async function refresh(region) {
+  region.again = region.busy;
+  if (region.busy) return;
+  region.busy = true;
+  region.asked = Date.now();
+  try {
+    const known = region.dataset.live === "inbox" ? `known=${ids(region)}` : "";
+    const headers = { "HX-Request": "true" };
+    const answer = await fetch(region.dataset.src + known, { headers });
+    if (answer.redirected || answer.status === 404) return location.reload(); // not ours any more
+    if (answer.status >= 500) throw answer;
+    take(region, await answer.text());
+    show(line());
+  } catch {
+    show("off");
+  }
+  setTimeout(() => {
+    region.busy = false;
+    if (region.again) refresh(region);
+  }, 500);
+}
+
+function take(region, text) {
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const fresh = one(`[data-live=${region.dataset.live}]`, page);
+  if (!fresh) return;
+  if (region.dataset.live === "inbox") return merge(region, fresh);
+  const print = essence(fresh);
+  if (print === region.print) return;
+  region.print = print;
+  const over = region.dataset.status === "pending" && fresh.dataset.status !== "pending";
+  const used = region.contains(document.activeElement) || typed(region);
+  if (used && !over) offer(region, fresh, "This page has changed. Show");
+  else swap(region, fresh);
+}
+
+const rows = (where) => all("[data-id]", where);
+const ids = (where) => rows(where).map((row) => row.dataset.id).join();
+const typed = (where) => all("textarea", where).find((it) => it.value !== it.defaultValue)?.value;
+// What a reader sees, without what differs every time.
+const essence = (where) =>
+  where.innerHTML.replace(/token" value="\w+|(in )?\d+ (d|h|min|s)\b|just now|in less than a minute/g, "");
+
+function merge(region, fresh) {
+  const closed = one("[data-closed]", fresh);
+  for (const row of closed ? rows(closed) : []) strike(one(`[data-id="${row.dataset.id}"]`, region), row);
+  closed?.remove();
+  for (const count of all("[data-count]")) count.textContent = fresh.dataset[count.dataset.count];
+  const waiting = Number(fresh.dataset.mine);
+  document.title = document.title.replace(/^\w+( \(\d+\))?/, waiting ? `Inbox (${waiting})` : "Inbox");
+  const shown = ids(region);
+  const added = rows(fresh).filter((row) => !shown.includes(row.dataset.id)).length;
+  if (!added) withdraw(region);
+  else if (!shown) swap(region, fresh);
+  else offer(region, fresh, `${added} new${root.dataset.keys ? ": show" : ", press . to show"}`);
+}
+
+function strike(row, verdict) {
+  if (row.classList.contains("gone")) return;
+  row.classList.add("gone");
+  one(".side", row).replaceWith(one(".side", verdict));
+  say(`${one(".t", row).textContent}: ${one(".side", row).textContent}`);
+}
+
+function offer(region, fresh, words) {
+  region.fresh = fresh;
+  region.bar ??= made("div", { className: "new" });
+  const button = made("button", { className: "btn main", textContent: words });
+  button.onclick = () => reveal(region);
+  region.bar.replaceChildren(button);
+  (region.closest(".stack") ?? region).before(region.bar);
+  say(words);
+}
+
+function withdraw(region) {
+  region.bar?.remove();
+  region.fresh = null;
+}
+
+function reveal(region) {
+  const fresh = region.fresh;
+  withdraw(region);
+  swap(region, fresh, true);
+}
+
+function swap(region, fresh, focus = region.contains(document.activeElement)) {
+  const lost = typed(region);
+  const current = one("[aria-current=true]", region)?.dataset.id;
+  const open = all("details[open][id]", region);
+  region.replaceChildren(...fresh.childNodes);
+  Object.assign(region.dataset, fresh.dataset);
+  for (const { id } of open) one(`#${CSS.escape(id)}`)?.setAttribute("open", "");
+  localise(region);
+  if (lost) {
+    const kept = made("div", { className: "note warn" });
+    kept.append(made("p", { textContent: "You had typed this, and it was not sent:" }));
+    kept.append(made("p", { className: "raw", textContent: lost }));
+    (one(".stack", region) ?? region).prepend(kept);
+  }
+  if (!focus) return;
+  const place = one(`[data-id="${current}"] .t`, region) ?? one(".row .t, .note, h1", region);
+  if (!place?.href) place?.setAttribute("tabindex", "-1");
+  place?.focus({ preventScroll: true });
+}
+
+// --- Start
+
+for (const region of regions) {
+  region.print = essence(region);
+  region.asked = Date.now();
+}
+if (regions.length) one(".top")?.append(dot);
+show(line());
+listen();
+setInterval(tick, 1000);
+for (const name of ["pointermove", "keydown", "scroll"]) {
+  addEventListener(name, () => { active = Date.now(); }, { passive: true });
+}
+document.addEventListener("expired", () => regions.forEach(refresh));
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return hangUp();
+  listen();
+  regions.forEach(refresh);
+});
+addEventListener("pagehide", hangUp);
+addEventListener("pageshow", ({ persisted }) => {
+  if (!persisted) return;
+  listen();
+  regions.forEach(refresh);
+});
+addEventListener("offline", () => show("off"));
+addEventListener("online", () => {
+  show(line());
+  listen();
+  regions.forEach(refresh);
+});
