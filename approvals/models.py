@@ -95,6 +95,11 @@ class Request(models.Model):
                 condition=models.Q(status="pending"),
             ),
             models.Index(fields=["requester"], name="request_requester"),
+            models.Index(
+                fields=["tool", "-decided_at"],
+                name="request_similar",
+                condition=models.Q(status="approved", kind="approval"),
+            ),
         ]
 
 

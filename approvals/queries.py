@@ -136,9 +136,8 @@ def approval(request: UUID, *, actor: Actor) -> Approval:
     return plain(readable(request, standing), standing)
 
 
-def of_turn(approval: Approval, *, actor: Actor) -> tuple[Approval, ...]:
-    """The other approvals that were asked for in the same turn and this actor may read, in its order."""
-    standing = permissions.standing_of(actor)
+def of_turn(approval: Approval, standing: permissions.Standing | None) -> tuple[Approval, ...]:
+    """The other approvals of the same turn that somebody of this standing may read, in its order."""
     rows = Request.objects.filter(
         permissions.readable_requests(standing),
         run=approval.run,

@@ -2,9 +2,10 @@
 
 from uuid import UUID
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import actions, permissions, queries
@@ -16,10 +17,16 @@ from approvals.errors import (
     Invalid,
     NotFound,
 )
+from approvals.similar import similar
 from approvals.views import doubt
-from approvals.views.picture import picture, readable, status_of, too_late, typed
+from approvals.views.picture import answer, picture, readable, status_of, too_late, typed
 from runtime.core.decisions import GateKind, Verdict
 from runtime.ports import Actor, Forbidden
+
+_SAID = {
+    Verdict.APPROVE: "Approved. The run goes on.",
+    Verdict.DENY: "Denied. The agent is told why.",
+}
 
 
 @require_safe
@@ -29,7 +36,7 @@ def approval(request: HttpRequest, approval: UUID) -> HttpResponse:
     actor = permissions.actor_of(request.user)
     shown = readable(approval, actor)
     if shown.kind == GateKind.IN_DOUBT:
-        return doubt.page(request, shown)
+        return doubt.page(request, shown, actor)
     return _page(request, shown, actor)
 
 
@@ -61,6 +68,7 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
         return too_late(request, readable(approval, actor), verdict, exc)
     except (Forbidden, DigestMismatch, Invalid) as exc:
         return _page(request, readable(approval, actor), actor, problem=exc)
+    messages.success(request, _SAID[verdict])
     return redirect("approval", approval=approval)
 
 
@@ -71,10 +79,12 @@ def _page(
     *,
     problem: Forbidden | DigestMismatch | Invalid | None = None,
 ) -> HttpResponse:
+    standing = permissions.standing_of(actor)
     context = {
-        **picture(shown, problem),
-        "together": queries.of_turn(shown, actor=actor),
+        **picture(shown, standing, problem),
+        "similar": similar(shown, standing),
+        "together": queries.of_turn(shown, standing),
         "stale": isinstance(problem, DigestMismatch),
         "reason": typed(request, "reason"),
     }
-    return render(request, "approval.html", context, status=status_of(problem))
+    return answer(request, "approval.html", context, status_of(problem))

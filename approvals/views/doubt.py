@@ -4,9 +4,10 @@ import json
 from typing import Any
 from uuid import UUID
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from approvals import actions, clock, permissions, queries
@@ -18,9 +19,9 @@ from approvals.errors import (
     NotFound,
     TooEarly,
 )
-from approvals.views.picture import picture, readable, status_of, too_late, typed
+from approvals.views.picture import answer, picture, readable, status_of, too_late, typed
 from runtime.core.decisions import Verdict
-from runtime.ports import Forbidden
+from runtime.ports import Actor, Forbidden
 
 
 @require_POST
@@ -44,13 +45,14 @@ def give_up(request: HttpRequest, approval: UUID) -> HttpResponse:
 def page(
     request: HttpRequest,
     shown: queries.Approval,
+    actor: Actor,
     *,
     outcome: Verdict | None = None,
     problem: Forbidden | TooEarly | Invalid | None = None,
 ) -> HttpResponse:
     """`outcome` is the form that was sent, `problem` what was wrong with it."""
     context = {
-        **picture(shown, problem),
+        **picture(shown, permissions.standing_of(actor), problem),
         "ready": shown.not_before is None or shown.not_before <= clock.now(),
         "returns_nothing": _returns_nothing(shown.result_schema),
         "outcome": outcome,
@@ -58,7 +60,7 @@ def page(
         "result": typed(request, "result"),
         "wrong_result": isinstance(problem, Invalid) and problem.field.startswith("result"),
     }
-    return render(request, "doubt.html", context, status=status_of(problem))
+    return answer(request, "doubt.html", context, status_of(problem))
 
 
 def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpResponse:
@@ -78,7 +80,8 @@ def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpRespo
     except (AlreadyDecided, Cancelled, Expired) as exc:
         return too_late(request, readable(approval, actor), outcome, exc)
     except (Forbidden, TooEarly, Invalid) as exc:
-        return page(request, readable(approval, actor), outcome=outcome, problem=exc)
+        return page(request, readable(approval, actor), actor, outcome=outcome, problem=exc)
+    messages.success(request, "Settled. The run goes on.")
     return redirect("approval", approval=approval)
 
 

@@ -6,12 +6,15 @@ from uuid import UUID
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.cache import patch_vary_headers
 
-from approvals import actions, clock, queries, statements
+from approvals import actions, clock, inbox, queries, statements
 from approvals.errors import AlreadyDecided, ApprovalError, Cancelled, Expired, NotFound
+from approvals.permissions import Standing
 from approvals.views.arguments import arguments
 from runtime import queries as runs
 from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.ids import turn_of
 from runtime.ports import Actor, Forbidden
 
 # Somebody or something else was faster.
@@ -45,11 +48,17 @@ def readable(approval: UUID, actor: Actor) -> queries.Approval:
 
 
 def picture(
-    shown: queries.Approval, problem: Forbidden | ApprovalError | None = None
+    shown: queries.Approval,
+    standing: Standing | None,
+    problem: Forbidden | ApprovalError | None = None,
 ) -> dict[str, Any]:
     """The context of either page; `problem` is what was wrong with the decision just sent."""
     progress = runs.progress(shown.run)
+    before, after = inbox.neighbours(standing, shown)
     return {
+        "before": before,
+        "after": after,
+        "why": _why(progress, shown),
         "place": "inbox",
         "approval": shown,
         "status": _status(shown),
@@ -63,6 +72,16 @@ def picture(
         "problem": problem,
         "max_reason": actions.MAX_REASON,
     }
+
+
+def answer(
+    request: HttpRequest, template: str, context: dict[str, Any], status: int
+) -> HttpResponse:
+    """The page, or for one that is open already only the part of it that changes."""
+    again = request.method == "GET" and "HX-Request" in request.headers
+    page = render(request, f"{template}#live" if again else template, context, status=status)
+    patch_vary_headers(page, ["HX-Request"])
+    return page
 
 
 def typed(request: HttpRequest, field: str) -> str:
@@ -97,6 +116,14 @@ def status_of(problem: Forbidden | ApprovalError | None) -> int:
             return 403
         case _:
             return problem.status
+
+
+def _why(progress: runs.Progress, shown: queries.Approval) -> list[Any]:
+    """What the agent wrote in the reply that asked for this call."""
+    turn = turn_of(shown.call)
+    frame = next((frame for frame in progress.frames() if frame.id == shown.frame), None)
+    said = frame.messages if frame else ()
+    return [message.value for message in said if message.kind == "text" and message.turn == turn]
 
 
 def _status(shown: queries.Approval) -> str:

@@ -21,7 +21,7 @@ from runtime.queries.runs import (
     run_details,
     runs_page,
 )
-from runtime.queries.secrets import PLACEHOLDER, masked
+from runtime.queries.secrets import PLACEHOLDER, has_secret, masked
 from runtime.queries.timeline import Timeline
 from runtime.queries.tree import CallView, Ending, FrameView, Message, Progress, Retry
 from runtime.queries.workers import sweeper_sweeps, worker_beats
@@ -54,6 +54,7 @@ __all__ = [
     "Tone",
     "cancel_asked",
     "continuation",
+    "has_secret",
     "history",
     "journal_page",
     "masked",

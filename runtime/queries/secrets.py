@@ -34,6 +34,11 @@ def masked(value: Any) -> Any:
             return value
 
 
+def has_secret(value: Any) -> bool:
+    """Whether any part of a JSON value is a secret, or a text that repeats one."""
+    return bool(masked(value) != value)
+
+
 def _without(text: str) -> str:
     if _MARK not in text:
         return text

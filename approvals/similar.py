@@ -1,0 +1,149 @@
+"""What is different from the last time: the newest approval of the same tool by the same agents, argument by argument.
+
+Only what the reader may read counts. The comparison is of the stored values; secrets are not compared.
+"""
+
+import difflib
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from approvals import permissions
+from approvals.models import Request
+from approvals.permissions import Standing
+from approvals.queries import Approval
+from runtime.core.decisions import GateKind
+from runtime.queries import has_secret, masked
+
+MAX_COMPARED = 4_000  # characters; longer texts are shown whole, without their words being compared
+
+
+class Difference(StrEnum):
+    SAME = "same"
+    CHANGED = "changed"
+    ADDED = "added"
+    LEFT_OUT = "left out"
+    HIDDEN = "hidden"  # a secret, and so not compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A piece of a text, and whether it differs."""
+
+    text: str
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One argument then and now. `was` and `now` are its text in parts, empty where there was none."""
+
+    name: str
+    difference: Difference
+    was: tuple[Part, ...]
+    now: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Similar:
+    """The newest similar approval before this one, and each argument beside its own."""
+
+    id: UUID
+    run: UUID
+    decided_by: str
+    decided_at: datetime
+    changes: tuple[Change, ...]
+
+    @property
+    def different(self) -> tuple[Change, ...]:
+        return tuple(c for c in self.changes if c.difference is not Difference.SAME)
+
+    @property
+    def same(self) -> tuple[Change, ...]:
+        return tuple(c for c in self.changes if c.difference is Difference.SAME)
+
+
+def similar(approval: Approval, standing: Standing | None) -> Similar | None:
+    """None if it is the first of its kind among those that somebody of this standing may read."""
+    rows = Request.objects.filter(
+        permissions.readable_requests(standing),
+        tool=approval.tool,
+        path=list(approval.path),
+        status=Request.Status.APPROVED,
+        kind=GateKind.APPROVAL,
+        decided_at__lt=approval.decided_at or timezone.now(),
+    ).exclude(pk=approval.id)
+    row = rows.order_by("-decided_at").first()
+    if row is None or row.decided_by is None or row.decided_at is None:
+        return None
+    args = Request.objects.values_list("args", flat=True).get(pk=approval.id)
+    return Similar(
+        id=row.id,
+        run=row.run_id,
+        decided_by=row.decided_by,
+        decided_at=row.decided_at,
+        changes=tuple(compared(json.loads(row.args), json.loads(args))),
+    )
+
+
+def compared(was: Any, now: Any) -> list[Change]:
+    """Every argument of either, in the order of now. Arguments that are no object are one."""
+    if not isinstance(was, dict) or not isinstance(now, dict):
+        was, now = {"arguments": was}, {"arguments": now}
+    names = [*now, *(name for name in was if name not in now)]
+    return [_compared(name, was, now) for name in names]
+
+
+def _compared(name: str, was: dict[str, Any], now: dict[str, Any]) -> Change:
+    if has_secret(was.get(name)) or has_secret(now.get(name)):
+        return Change(name=name, difference=Difference.HIDDEN, was=(), now=())
+    if name not in was:
+        added = _whole(_text(now[name]))
+        return Change(name=name, difference=Difference.ADDED, was=(), now=added)
+    if name not in now:
+        left_out = _whole(_text(was[name]))
+        return Change(name=name, difference=Difference.LEFT_OUT, was=left_out, now=())
+    before, after = _text(was[name]), _text(now[name])
+    # 1 and true are equal to Python and not to a tool: what is compared is their JSON.
+    if _json(was[name]) == _json(now[name]):
+        whole = (Part(text=after, changed=False),)
+        return Change(name=name, difference=Difference.SAME, was=whole, now=whole)
+    old, new = _parts(before, after)
+    return Change(name=name, difference=Difference.CHANGED, was=old, now=new)
+
+
+def _parts(was: str, now: str) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """Both texts, with the words that differ apart."""
+    if was == now or max(len(was), len(now)) > MAX_COMPARED:
+        return _whole(was), _whole(now)
+    old, new = (re.findall(r"\w+|\s+|[^\w\s]", text) for text in (was, now))
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    ends = [(0, 0), *((m.a + m.size, m.b + m.size) for m in matcher.get_matching_blocks())]
+    left, right = [], []
+    for (a, b), block in zip(ends, matcher.get_matching_blocks(), strict=False):
+        left += [(old[a : block.a], True), (old[block.a : block.a + block.size], False)]
+        right += [(new[b : block.b], True), (new[block.b : block.b + block.size], False)]
+    return _joined(left), _joined(right)
+
+
+def _joined(pieces: list[tuple[list[str], bool]]) -> tuple[Part, ...]:
+    return tuple(Part(text="".join(words), changed=changed) for words, changed in pieces if words)
+
+
+def _whole(text: str) -> tuple[Part, ...]:
+    return (Part(text=text, changed=True),)
+
+
+def _text(value: Any) -> str:
+    shown = masked(value)
+    return shown if isinstance(shown, str) else _json(shown)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=2)

@@ -1,0 +1,87 @@
+"""The card that says what changed since the last similar approval, and which one that is."""
+
+import re
+from uuid import UUID
+
+import pytest
+from django.test import Client
+
+from approvals.models import Request
+from approvals.policy import Group
+from tests.cast import Cast
+from tests.desk.office import Office
+
+
+def _card(client: Client, request: Request) -> str:
+    page = client.get(f"/a/{request.id}/").content.decode()
+    found = re.search(r'aria-labelledby="similar".*?</section>', page, re.DOTALL)
+    assert found
+    return found[0]
+
+
+def test_the_first_of_its_kind_says_so(bea: Client, office: Office, suspended: UUID) -> None:
+    assert "first of its kind" in _card(bea, office.request(suspended))
+
+
+def test_says_what_changed_and_who_approved_the_last_one(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    office.approve(suspended)
+    card = _card(
+        bea, office.request(office.start(args={"username": "newhire", "security_level": 5}))
+    )
+    assert "<bdi>bea</bdi> approved" in card
+    assert "<bdi>security_level</bdi>" in card
+    assert "<del>3</del>" in card
+    assert "<ins>5</ins>" in card
+    assert "1 unchanged" in card
+
+
+def test_equal_arguments_are_said_to_be_equal(bea: Client, office: Office, suspended: UUID) -> None:
+    office.approve(suspended)
+    assert "every argument is the same" in _card(bea, office.request(office.start()))
+
+
+def test_only_what_was_approved_before_counts(bea: Client, office: Office, suspended: UUID) -> None:
+    denied = office.request(suspended)
+    bea.post(f"/a/{denied.id}/deny/", {"digest": denied.request_digest, "reason": "not yet"})
+    office.advance(suspended)
+    first = office.request(office.start())
+    assert "first of its kind" in _card(bea, first)
+    office.approve(first.run_id)
+    later = office.start(args={"username": "newhire", "security_level": 5})
+    office.approve(later)
+    assert "first of its kind" in _card(bea, first)  # nothing had been approved before it
+    assert "<ins>5</ins>" in _card(bea, office.request(later))
+
+
+def test_other_agents_on_the_way_make_it_another_action(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    office.approve(suspended)
+    Request.objects.filter(run=suspended).update(path=["another_agent", "set_privileges"])
+    assert "first of its kind" in _card(bea, office.request(office.start()))
+
+
+@pytest.mark.parametrize("may_read", [True, False])
+def test_nobody_sees_in_it_what_they_may_not_read(
+    office: Office, suspended: UUID, ada: Client, cast: Cast, may_read: bool
+) -> None:
+    """Ada, no reviewer any more, reads her own request, and of Bea's past approvals only her own runs'."""
+    if not may_read:
+        cast.ada.groups.remove(cast.ada.groups.get(name=Group.REVIEWERS))
+        Request.objects.filter(run=suspended).update(requester="somebody")
+    office.approve(suspended)
+    card = _card(ada, office.request(office.start(args={"username": "x", "security_level": 1})))
+    assert ("<del>newhire</del>" in card) is may_read
+    assert ("first of its kind" in card) is not may_read
+
+
+def test_what_the_agent_said_of_its_reasons_is_marked_as_its_own(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    page = bea.get(f"/a/{office.request(suspended).id}/").content.decode()
+    order = [page.index(f'id="{name}"') for name in ("what", "similar", "why", "around")]
+    assert order == sorted(order)
+    why = page[order[2] : order[3]]
+    assert "written by the agent" in why
