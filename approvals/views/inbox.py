@@ -30,7 +30,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     view, q = _view(request), request.GET.get("q", "").strip()
     live = "HX-Request" in request.headers
     counts = lists.counts(standing)
-    context: dict[str, Any] = {"view": view, "views": View, "q": q, "counts": counts}
+    context: dict[str, Any] = {"view": view, "q": q, "counts": counts}
     context |= _list(request, standing, view, q, counts)
     if live:
         context["closed"] = lists.closed(standing, _known(request))

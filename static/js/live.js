@@ -91,7 +91,7 @@ async function refresh(region) {
 
 function take(region, text) {
   const page = new DOMParser().parseFromString(text, "text/html");
-  const fresh = one(`[data-live=${region.dataset.live}]`, page);
+  const fresh = one(region.id ? `#${region.id}` : `[data-live=${region.dataset.live}]`, page);
   if (!fresh) return;
   if (region.dataset.live === "inbox") return merge(region, fresh);
   const print = essence(fresh);
@@ -158,6 +158,7 @@ function swap(region, fresh, focus = region.contains(document.activeElement)) {
   const open = all("details[open][id]", region);
   region.replaceChildren(...fresh.childNodes);
   Object.assign(region.dataset, fresh.dataset);
+  if (!fresh.dataset.live) regions.splice(regions.indexOf(region), 1); // it changes no more
   for (const { id } of open) one(`#${CSS.escape(id)}`)?.setAttribute("open", "");
   localise(region);
   if (lost) {

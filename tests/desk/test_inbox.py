@@ -1,10 +1,23 @@
 """The inbox and where a person starts."""
 
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
+import pytest
 from django.test import Client
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from approvals import inbox as lists
+from approvals.actions import decide
+from approvals.models import Request
+from runtime.core.decisions import GateKind
+from runtime.ports import Actor
+from tests.approvals import seeds
+from tests.cast import Cast
 from tests.desk.office import Office
 
 
@@ -64,10 +77,155 @@ def test_a_cursor_that_is_none_is_not_found(bea: Client) -> None:
     assert bea.get("/inbox/?cursor=nonsense").status_code == 404
 
 
-def test_a_longer_inbox_takes_no_more_queries(
-    bea: Client, office: Office, django_assert_max_num_queries: DjangoAssertNumQueries
+@pytest.fixture
+def waiting(cast: Cast) -> Callable[..., list[Request]]:
+    """Requests of one of Ada's runs, one for each given moment of expiry."""
+
+    def wait(*expires: datetime | None, **picture: Any) -> list[Request]:
+        run = seeds.run()
+        return seeds.opened(*(seeds.picture(run, expires_at=at, **picture) for at in expires))
+
+    return wait
+
+
+def _decide(request: Request, verdict: str = "deny") -> None:
+    decide(
+        request=request.id,
+        verdict=verdict,
+        digest=request.request_digest,
+        reason="Not today.",
+        actor=Actor(person="bea"),
+    )
+
+
+def test_what_expires_first_comes_first_below_its_heading(
+    bea: Client, waiting: Callable[..., list[Request]]
 ) -> None:
-    for _ in range(4):
-        office.start()
-    with django_assert_max_num_queries(11):
-        bea.get("/inbox/")
+    now = timezone.now()
+    never, later, soon = waiting(None, now + timedelta(days=3), now + timedelta(minutes=5))
+    page = bea.get("/inbox/").content.decode()
+    parts = ["Expires within 10 minutes", str(soon.id), ">Later<", str(later.id)]
+    parts += ["No deadline", str(never.id)]
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_the_pager_leads_to_the_rest_once(
+    bea: Client, waiting: Callable[..., list[Request]]
+) -> None:
+    now = timezone.now()
+    made = waiting(*[now + timedelta(hours=hours // 2) for hours in range(50)], *[None] * 10)
+    first = bea.get("/inbox/?q=privileges").content.decode()
+    link = re.search(r'href="\?(q=privileges&amp;cursor=[^"]+)"', first)
+    assert link is not None
+    second = bea.get(f"/inbox/?{link[1].replace('&amp;', '&')}").content.decode()
+    seen = _ids(first) + _ids(second)
+    assert (len(_ids(first)), len(_ids(second))) == (50, 10)
+    assert set(seen) == {str(one.id) for one in made}
+    assert 'href="?q=privileges&amp;cursor=' not in second
+
+
+def test_others_and_decided_have_lists_to_read(
+    bea: Client, ada: Client, waiting: Callable[..., list[Request]]
+) -> None:
+    open_, done = waiting(None, None)
+    _decide(done)
+    assert _ids(ada.get("/inbox/?view=others").content.decode()) == [str(open_.id)]
+    decided = bea.get("/inbox/?view=decided").content.decode()
+    assert _ids(decided) == [str(done.id)]
+    assert "by <bdi>bea</bdi>" in decided
+    assert bea.get("/inbox/?view=nonsense").status_code == 404
+
+
+def test_what_was_decided_yesterday_is_not_listed_today(
+    bea: Client, waiting: Callable[..., list[Request]]
+) -> None:
+    (done,) = waiting(None)
+    _decide(done)
+    Request.objects.filter(pk=done.id).update(decided_at=lists.midnight() - timedelta(seconds=1))
+    assert "Nothing was decided today" in bea.get("/inbox/?view=decided").content.decode()
+
+
+def test_each_empty_list_says_which_kind_of_empty_it_is(
+    bea: Client, waiting: Callable[..., list[Request]]
+) -> None:
+    assert "its question appears here" in bea.get("/inbox/").content.decode()
+    (done,) = waiting(None)
+    filtered = bea.get("/inbox/?q=nowhere").content.decode()
+    assert "No match" in filtered
+    assert "Clear the filter" in filtered
+    assert "Nothing needs you" not in filtered
+    _decide(done)
+    assert "<bdi>bea</bdi> closed the last one just now" in bea.get("/inbox/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("q", "words"),
+    [
+        ("x" * 201, "must be at most 200 characters"),
+        ("x " * 13, "must be at most 12 words"),
+        ("risk:enormous", "must name one of the risks"),
+        ("\0", "must not contain a null character"),
+    ],
+)
+def test_a_filter_that_cannot_be_read_says_why_and_stays(
+    bea: Client, suspended: UUID, q: str, words: str
+) -> None:
+    answer = bea.get("/inbox/", {"q": q})
+    page = answer.content.decode()
+    assert answer.status_code == 422
+    assert words in page
+    assert 'aria-invalid="true" aria-describedby="q-problem"' in page
+    assert "Set the privileges" not in page
+
+
+def test_an_open_page_gets_the_list_alone_with_what_became_of_its_rows(
+    bea: Client, waiting: Callable[..., list[Request]]
+) -> None:
+    open_, done = waiting(None, None)
+    _decide(done, "approve")
+    answer = bea.get(f"/inbox/?known={open_.id},{done.id}", headers={"HX-Request": "true"})
+    page = answer.content.decode()
+    assert page.lstrip().startswith('<div class="waiting" data-live="inbox"')
+    assert "HX-Request" in answer["Vary"]
+    rows, closed = page.split("data-closed")
+    assert (_ids(rows), _ids(closed)) == ([str(open_.id)], [str(done.id)])
+    assert "Approved" in closed
+    assert "<bdi>bea</bdi>" in closed
+
+
+def test_nobody_hears_of_rows_that_are_not_theirs_to_read(
+    cyril: Client, waiting: Callable[..., list[Request]]
+) -> None:
+    (done,) = waiting(None)
+    _decide(done)
+    page = cyril.get(f"/inbox/?known={done.id}", headers={"HX-Request": "true"}).content.decode()
+    assert _ids(page) == []
+    bad = cyril.get("/inbox/?known=nonsense", headers={"HX-Request": "true"})
+    assert bad.status_code == 404
+
+
+@pytest.mark.parametrize("rows", [0, 5, 60])
+@pytest.mark.parametrize("person", ["bea", "admin"])
+def test_the_inbox_takes_eight_queries_at_most(
+    request: pytest.FixtureRequest,
+    waiting: Callable[..., list[Request]],
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+    person: str,
+    rows: int,
+) -> None:
+    client = request.getfixturevalue(person)
+    if rows:
+        made = waiting(*[None] * rows)
+        waiting(None, kind=GateKind.IN_DOUBT)
+        _decide(made[0])
+    known = ",".join(str(one) for one in Request.objects.values_list("pk", flat=True)[:50])
+    for view in lists.View:
+        with django_assert_max_num_queries(8):
+            assert client.get(f"/inbox/?view={view}&q=privileges").status_code == 200
+        with django_assert_max_num_queries(8):
+            client.get(f"/inbox/?view={view}&known={known}", headers={"HX-Request": "true"})
+
+
+def _ids(page: str) -> list[str]:
+    return re.findall(r'data-id="([^"]+)"', page)
