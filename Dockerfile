@@ -1,0 +1,41 @@
+# syntax=docker/dockerfile:1
+# One image for every process of config/processes.py; docker-compose.yml says which of them runs where.
+
+FROM python:3.11-slim-trixie AS packages
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+COPY requirements/runtime.txt /tmp/runtime.txt
+RUN python -m venv /opt/abeyance \
+    && /opt/abeyance/bin/python -m pip install --quiet --require-hashes --only-binary=:all: --requirement /tmp/runtime.txt
+
+FROM python:3.11-slim-trixie AS application
+WORKDIR /srv/abeyance
+COPY manage.py ./
+COPY config config
+COPY runtime runtime
+COPY agents agents
+COPY approvals approvals
+COPY templates templates
+COPY static static
+
+FROM application AS files
+COPY --from=packages /opt/abeyance /opt/abeyance
+RUN STATIC_ROOT=/srv/abeyance/staticfiles /opt/abeyance/bin/python manage.py collectstatic --no-input
+
+FROM application
+LABEL org.opencontainers.image.title="Abeyance"
+COPY --from=packages /opt/abeyance /opt/abeyance
+COPY --from=files /srv/abeyance/staticfiles /srv/abeyance/staticfiles
+# Volumes take their owner from these folders when they are first used.
+RUN groupadd --gid 10001 abeyance \
+    && useradd --uid 10001 --gid abeyance --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin abeyance \
+    && install --directory --owner=abeyance --group=abeyance --mode=0700 /var/lib/abeyance/keys /var/lib/abeyance/worker-keys
+ENV PATH=/opt/abeyance/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    KEYS_DIR=/var/lib/abeyance/keys \
+    STATIC_ROOT=/srv/abeyance/staticfiles
+USER 10001:10001
+EXPOSE 8000
+# Of the command below; docker-compose.yml asks each other process its own question.
+HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 CMD ["python", "manage.py", "alive", "web"]
+CMD ["python", "-m", "config.web", "--bind", "0.0.0.0:8000"]

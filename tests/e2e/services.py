@@ -1,0 +1,242 @@
+"""The services of docker-compose.yml as real processes: their commands and environment, with other hosts and paths."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from config.env import ROOT
+from config.local import accounts, listeners, postgres, programs
+from config.local.directory.server import TOKEN_VARIABLE
+from tests import deployment
+
+TOKEN = "the directory's token, for tests only"
+SECRETS = re.compile(r"```sh\n(mkdir -m 700 secrets\n.*?)```", re.DOTALL)
+
+
+class Services:
+    """Everything of one deployment in one folder: its image, volumes, secrets and stores."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.image = folder / "image"
+        self.image.mkdir(parents=True)
+        deployment.build(self.image)
+        self.shims = folder / "bin"
+        self._packages = deployment.without(deployment.missing_packages(), folder / "packages")
+        self.port = _free_port()
+        self.broker_port = _free_port()
+        self.world = {"SCIM_URL": "", "EMAIL_URL": ""}
+        self._logs = folder / "logs"
+        self._logs.mkdir()
+        self._make_secrets()
+        self._make_shims()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def services(self) -> dict[str, Any]:
+        chosen = {"PUBLIC_URL": self.url, "ABEYANCE_LEASE_SECONDS": "3", **self.world}
+        return dict(deployment.resolved(*chosen.items())["services"])
+
+    def keys(self, name: str) -> Path:
+        """What a service sees as its KEYS_DIR."""
+        return Path(self.environment(name)["KEYS_DIR"])
+
+    def secret(self, name: str) -> str:
+        return (self.folder / "secrets" / name).read_text().strip()
+
+    def environment(self, name: str) -> dict[str, str]:
+        """What the image and the file give a service, and nothing of ours but where programs are."""
+        service = self.services[name]
+        image = deployment.environment()
+        given = {**image, **service.get("environment", {})}
+        given |= {"PATH": f"{self.shims}:{deployment.BIN}:/usr/bin:/bin"}
+        moved = {variable: self._moved(value, service) for variable, value in given.items()}
+        return {**moved, **self._packages}
+
+    def command(self, name: str, parts: Sequence[str]) -> list[str]:
+        """A service's command or health check, in the form in which it can be started here."""
+        service = self.services[name]
+        words = [self._moved(deployment.unescaped(part), service) for part in parts]
+        if words[0] == "CMD-SHELL":
+            return ["sh", "-c", *words[1:]]
+        return words[1:] if words[0] == "CMD" else words
+
+    @contextmanager
+    def running(self, name: str) -> Iterator[None]:
+        """A service's own command for as long as the block lasts; it must end well, and in time."""
+        log = self._logs / f"{name}.log"
+        service = self.services[name]
+        with log.open("ab") as file:
+            process = subprocess.Popen(
+                self.command(name, service["command"]),
+                env=self.environment(name),
+                cwd=self.image,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(float(service.get("stop_grace_period", "10s").removesuffix("s")))
+            assert process.returncode in (0, -15), log.read_text()[-2000:]
+
+    def run(self, name: str, *command: str, told: str = "") -> str:
+        """A command in the place of a service's own, as `docker compose run` does it; what it printed."""
+        done = subprocess.run(
+            self.command(name, command or self.services[name]["command"]),
+            env=self.environment(name),
+            cwd=self.image,
+            input=told,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    def healthy(self, name: str) -> bool:
+        """What the service's health check says."""
+        check = self.command(name, self.services[name]["healthcheck"]["test"])
+        if name == "web":
+            check += ["--at", f"127.0.0.1:{self.port}"]  # the check asks the port of the image
+        return (
+            subprocess.run(
+                check,
+                env=self.environment(name),
+                cwd=self.image,
+                capture_output=True,
+                check=False,
+                timeout=30,
+            ).returncode
+            == 0
+        )
+
+    @contextmanager
+    def database(self) -> Iterator[None]:
+        """An embedded Postgres with the password of the secret."""
+        account = accounts.unprivileged()
+        place = self.folder / "servers"
+        place.mkdir(mode=0o700)
+        accounts.give(account, [place])
+        cluster = postgres.Cluster(
+            programs=programs.postgres(account, self.folder / "programs"),
+            data=place / "postgres",
+            socket=place,
+            account=account,
+            password=self.secret("postgres_password"),
+        )
+        (self.shims / "pg_isready").symlink_to(cluster.programs / "pg_isready")
+        postgres.initialise(cluster)
+        with (self._logs / "postgres.log").open("ab") as log:
+            process = postgres.start(cluster, log, postgres.FAST)
+        try:
+            yield
+        finally:
+            postgres.stop(process)
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """A directory and a mail server, whose addresses are settings of the deployment."""
+        with listeners.any_port(None) as directory, listeners.any_port(None) as mailbox:
+            self.mail.mkdir()
+            self.world = {
+                "SCIM_URL": f"http://127.0.0.1:{listeners.port_of(directory)}/v2",
+                "EMAIL_URL": f"smtp://127.0.0.1:{listeners.port_of(mailbox)}",
+            }
+            started = [
+                self._server("directory.server", directory, self.folder / "directory.sqlite3"),
+                self._server("mailbox", mailbox, self.mail),
+            ]
+            try:
+                yield
+            finally:
+                for process in started:
+                    process.terminate()
+                    process.wait(10)
+
+    @property
+    def mail(self) -> Path:
+        return self.folder / "mail"
+
+    def _server(
+        self, module: str, listener: socket.socket, data: Path
+    ) -> "subprocess.Popen[bytes]":
+        with (self._logs / f"{module}.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", f"config.local.{module}", str(listener.fileno()), str(data)],
+                env={**os.environ, TOKEN_VARIABLE: TOKEN},
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[listener.fileno()],
+            )
+
+    def _moved(self, text: str, service: Mapping[str, Any]) -> str:
+        """A text in which hosts and folders of the containers are those of this deployment."""
+        volumes = {one["target"]: one["source"] for one in service.get("volumes", [])}
+        moves = {path: self._volume(source) for path, source in volumes.items()} | {
+            "/run/secrets": self.folder / "secrets",
+            "/srv/abeyance": self.image,
+        }
+        for path, place in moves.items():
+            text = text.replace(path, str(place))
+        servers = self.folder / "servers"
+        return (
+            text.replace("@postgres/", f"@{quote(str(servers), safe='')}/")
+            .replace("--host=127.0.0.1", f"--host={servers}")
+            .replace("//redis:6379", f"//127.0.0.1:{self.broker_port}")
+            .replace("0.0.0.0:8000", f"127.0.0.1:{self.port}")
+        )
+
+    def _volume(self, source: str) -> Path:
+        place = self.folder / "volumes" / source
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def _make_secrets(self) -> None:
+        """By the very lines that docs/operations.md gives, and one that somebody filled in."""
+        found = SECRETS.search((ROOT / "docs" / "operations.md").read_text())
+        assert found, "docs/operations.md no longer says how secrets are made"
+        subprocess.run(["sh", "-e", "-c", found[1]], cwd=self.folder, check=True)
+        token = self.folder / "secrets" / "scim_token"
+        token.chmod(0o600)
+        token.write_text(f"{TOKEN}\n")
+
+    def _make_shims(self) -> None:
+        """Redis' programs under the names that the file uses, on a port of ours."""
+        self.shims.mkdir()
+        self.shims.chmod(0o755)
+        server = shutil.copy(
+            programs.broker(accounts.starter(), self.folder), self.shims / "valkey"
+        )
+        self._shim("redis-server", f'exec {server} --port {self.broker_port} "$@"')
+        code = (
+            "import os, redis; print('PONG' if redis.Redis(port="
+            f"{self.broker_port}, password=os.environ['REDISCLI_AUTH']).ping() else '')"
+        )
+        self._shim("redis-cli", f'exec {sys.executable} -c "{code}"')
+
+    def _shim(self, name: str, line: str) -> None:
+        shim = self.shims / name
+        shim.write_text(f"#!/bin/sh\n{line}\n")
+        shim.chmod(0o755)
+
+
+def _free_port() -> int:
+    with listeners.any_port(None) as listener:
+        return listeners.port_of(listener)

@@ -1,0 +1,123 @@
+"""Every service of docker-compose.yml does its part of the main job, with the image's files and its own settings."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from config.local.client import ask
+from tests.e2e.office import newcomer, until
+from tests.e2e.services import Services
+
+pytestmark = pytest.mark.e2e
+
+NAMES = ("postgres", "redis", "web", "sweeper", "worker")
+
+
+@pytest.fixture(scope="module")
+def services(sandbox: Path) -> Iterator[Services]:
+    services = Services(sandbox / "compose")
+    services.run("web", "python", "manage.py", "collectstatic", "--no-input")
+    with ExitStack() as running:
+        running.enter_context(services.outside())
+        running.enter_context(services.database())
+        running.enter_context(services.running("redis"))
+        until(lambda: services.healthy("redis") or None, "redis to be healthy")
+        services.run("prepare")
+        before = _files(services.image)
+        for name in ("web", "sweeper", "worker"):
+            running.enter_context(services.running(name))
+        yield services
+    assert _files(services.image) == before  # a root file system that is read-only is enough
+
+
+@pytest.fixture(scope="module")
+def tokens(services: Services) -> dict[str, str]:
+    """People made by the commands that docs/operations.md names."""
+    manage = ("python", "manage.py")
+    for name, group in (("ada", "requesters"), ("bea", "reviewers")):
+        services.run("web", *manage, "people", "add", name, "--group", group, "--generate")
+    return {
+        name: services.run("web", *manage, "token", "create", name, "--all").strip()
+        for name in ("ada", "bea")
+    }
+
+
+def test_every_health_check_turns_green(services: Services) -> None:
+    for name in NAMES:
+        until(lambda name=name: services.healthy(name) or None, f"{name} to be healthy")  # type: ignore[misc]
+
+
+def test_a_run_is_started_approved_by_bea_and_completed(
+    services: Services, tokens: dict[str, str]
+) -> None:
+    def api(person: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        return ask(services.url, method, f"/api/v1{path}", token=tokens[person], body=body)
+
+    def reached(status: str) -> dict[str, Any] | None:
+        found = dict(api("ada", "GET", f"/runs/{run}")[1])
+        return found if found["status"] == status else None
+
+    until(lambda: services.healthy("web") or None, "the web to be ready")
+    body = {"agent": "hr_onboarding", "input": newcomer("composed")}
+    status, started = api("ada", "POST", "/runs", body)
+    assert status == 201, started
+    run = started["id"]
+    until(lambda: reached("suspended"), "the run to wait")
+    (approval,) = api("bea", "GET", f"/approvals?status=pending&run={run}")[1]["items"]
+    said = {"verdict": "approve", "digest": approval["digest"], "reason": ""}
+    assert api("bea", "POST", f"/approvals/{approval['id']}/decision", said)[0] == 200
+    until(lambda: reached("completed"), "the run to complete")
+    assert len(list(services.mail.glob("*.eml"))) == 1
+
+
+def test_the_key_that_signs_decisions_is_the_webs_alone(services: Services) -> None:
+    private = {name: list(services.keys(name).glob("*.private")) for name in NAMES[2:]}
+    assert {name: len(found) for name, found in private.items()} == {
+        "web": 1,
+        "sweeper": 0,
+        "worker": 0,
+    }
+    assert (services.keys("worker") / "decisions.public").read_text() == (
+        services.keys("web") / "decisions.public"
+    ).read_text()
+
+
+def test_the_broker_asks_for_the_secrets_password_and_keeps_what_it_is_told_to_keep(
+    services: Services,
+) -> None:
+    with redis.Redis(port=services.broker_port) as nobody, pytest.raises(redis.AuthenticationError):
+        nobody.ping()
+    password = services.secret("redis_password")
+    with redis.Redis(port=services.broker_port, password=password) as client:
+        found = {
+            name: client.config_get(name)[name]
+            for name in ("appendonly", "appendfsync", "maxmemory-policy", "save")
+        }
+    assert found == {
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "maxmemory-policy": "noeviction",
+        "save": "",
+    }
+
+
+def test_preparing_again_changes_no_key(services: Services) -> None:
+    before = {file.name: file.read_text() for file in services.keys("web").iterdir()}
+    services.run("prepare")
+    assert {file.name: file.read_text() for file in services.keys("web").iterdir()} == before
+
+
+def test_a_key_that_is_rotated_reaches_the_workers(services: Services) -> None:
+    services.run("prepare", "python", "manage.py", "rotate_key", "decisions")
+    rings = [(services.keys(name) / "decisions.public").read_text() for name in ("web", "worker")]
+    assert rings[0] == rings[1]
+    assert len(rings[0].split()) == 2
+    assert list(services.keys("worker").glob("*.private")) == []
+
+
+def _files(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
