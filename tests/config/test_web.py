@@ -1,0 +1,114 @@
+"""The door of the web process: bodies are here before a thread is taken, and headers keep their meaning."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from runtime.doorbell import Message
+
+LIMIT = 2 * 1024 * 1024
+
+
+class Seen:
+    """What reached Django, and what the sender was told."""
+
+    def __init__(self) -> None:
+        self.scope: Message | None = None
+        self.body = b""
+        self.status: int | None = None
+
+    async def django(
+        self, scope: Message, receive: Callable[[], Awaitable[Message]], _: Any
+    ) -> None:
+        self.scope, self.body = scope, (await receive())["body"]
+
+    async def send(self, message: Message) -> None:
+        self.status = message.get("status", self.status)
+
+
+@pytest.fixture
+def asgi() -> ModuleType:
+    """Imported late: Django's application looks for its static files at once."""
+    return import_module("config.asgi")
+
+
+@pytest.fixture
+def seen(asgi: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Seen:
+    seen = Seen()
+    monkeypatch.setattr(asgi, "_django", seen.django)
+    return seen
+
+
+def _ask(
+    seen: Seen, *sent: Message, query: bytes = b"", headers: dict[str, str] | None = None
+) -> None:
+    pieces = iter(sent)
+
+    async def receive() -> Message:
+        piece = next(pieces, None)
+        if piece is None:
+            await asyncio.Event().wait()
+            raise AssertionError
+        return piece
+
+    scope = {
+        "type": "http",
+        "path": "/",
+        "query_string": query,
+        "headers": [(name.encode(), value.encode()) for name, value in (headers or {}).items()],
+    }
+    application = import_module("config.asgi").application
+    asyncio.run(application(scope, receive, seen.send))
+
+
+def _piece(body: bytes, *, more: bool = False) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def _sent(seen: Seen) -> dict[str, str]:
+    assert seen.scope is not None
+    return {name.decode(): value.decode() for name, value in seen.scope["headers"]}
+
+
+def test_a_body_in_pieces_without_a_length_arrives_whole_and_with_one(seen: Seen) -> None:
+    _ask(seen, _piece(b"ab", more=True), _piece(b"cd"), headers={"transfer-encoding": "chunked"})
+    assert seen.body == b"abcd"
+    assert _sent(seen) == {"content-length": "4"}
+
+
+def test_a_slow_sender_takes_no_thread(
+    asgi: ModuleType, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asgi, "BODY_SECONDS", 0.05)
+    _ask(seen, _piece(b"a", more=True))
+    assert (seen.scope, seen.status) == (None, 408)
+
+
+def test_whoever_goes_away_is_forgotten(seen: Seen) -> None:
+    _ask(seen, _piece(b"a", more=True), {"type": "http.disconnect"})
+    assert (seen.scope, seen.status) == (None, None)
+
+
+def test_no_more_is_read_than_django_looks_at(seen: Seen) -> None:
+    """The rest is not waited for, and Django sees that it is too much."""
+    _ask(
+        seen,
+        _piece(b"a" * LIMIT, more=True),
+        _piece(b"bb", more=True),
+        headers={"content-length": "9999999"},
+    )
+    assert int(_sent(seen)["content-length"]) > LIMIT
+
+
+def test_a_header_with_an_underscore_cannot_stand_for_another(seen: Seen) -> None:
+    _ask(seen, _piece(b""), headers={"x_forwarded_proto": "https", "x-other": "1"})
+    assert _sent(seen) == {"x-other": "1", "content-length": "0"}
+
+
+def test_an_address_that_is_not_encoded_is_refused(seen: Seen) -> None:
+    _ask(seen, _piece(b""), query=b"q=\xff")
+    assert (seen.scope, seen.status) == (None, 400)
