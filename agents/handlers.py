@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -41,9 +42,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Implements runtime.ports.EffectHandler on the agents this worker has loaded."""
+    """Implements runtime.ports.EffectHandler on the agents this worker has loaded.
+
+    `tidy` is called after each tool, in its thread, unless a transaction is still to end there.
+    """
 
     registry: Registry
+    tidy: Callable[[], None] = close_old_connections
 
     def agent(self, name: str) -> AgentFacts:
         """Raise UnknownAgent if this worker has no such agent."""
@@ -97,7 +102,7 @@ class Handler:
         finally:
             # The engine commits a transactional call together with its journal entry, on this connection.
             if not connection.in_atomic_block:
-                close_old_connections()
+                self.tidy()
 
 
 def _tool_facts(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallFacts:

@@ -74,7 +74,7 @@ class Worker:
         """From now on the code is this."""
         known = {one.name: one for one in family(agent)}
         surroundings.prepare(secrets=any(one.keeps_secrets for one in known.values()))
-        self._handler = Handler(Registry(agents=known))
+        self._handler = Handler(Registry(agents=known), tidy=_nothing)
         self._judge = Judge(
             handler=self._handler, gatekeeper=self._gatekeeper, clock=lambda: self.clock
         )
@@ -183,3 +183,7 @@ class Worker:
                 outcome=outcome,
             )
         )
+
+
+def _nothing() -> None:
+    """The connection of a test is the test's, also where the test may not use it."""

@@ -1,0 +1,1 @@
+"""What the documents say is tried, or looked up."""

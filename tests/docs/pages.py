@@ -1,0 +1,26 @@
+"""The documents, and the code blocks in them."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.env import ROOT
+
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+
+_FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One fenced block; `language` is empty for commands and their output."""
+
+    language: str
+    text: str
+
+
+def blocks(page: Path, language: str | None = None) -> list[Block]:
+    """The blocks of a page in order, all of them or those of a language."""
+    found = [Block(**match.groupdict()) for match in _FENCE.finditer(page.read_text("utf-8"))]
+    return [block for block in found if language in (None, block.language)]
