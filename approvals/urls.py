@@ -2,11 +2,25 @@
 
 from django.urls import path
 
-from approvals.views.account import account
+from approvals.views.account import (
+    account,
+    change_password,
+    log_out_everywhere,
+    revoke_own_token,
+)
 from approvals.views.approval import approval, approve, deny
 from approvals.views.doubt import give_up, happened, run_again
 from approvals.views.inbox import inbox
-from approvals.views.people import people
+from approvals.views.people import (
+    add_person,
+    add_token,
+    disable,
+    enable,
+    people,
+    revoke_token,
+    set_groups,
+    set_password,
+)
 from approvals.views.session import home, login, logout
 
 urlpatterns = [
@@ -14,7 +28,17 @@ urlpatterns = [
     path("login/", login, name="login"),
     path("logout/", logout, name="logout"),
     path("account/", account, name="account"),
+    path("account/password/", change_password, name="change_password"),
+    path("account/log-out-everywhere/", log_out_everywhere, name="log_out_everywhere"),
+    path("account/tokens/<str:token>/revoke/", revoke_own_token, name="revoke_own_token"),
     path("people/", people, name="people"),
+    path("people/add/", add_person, name="add_person"),
+    path("people/<str:person>/groups/", set_groups, name="set_groups"),
+    path("people/<str:person>/disable/", disable, name="disable"),
+    path("people/<str:person>/enable/", enable, name="enable"),
+    path("people/<str:person>/password/", set_password, name="set_password"),
+    path("people/<str:person>/tokens/add/", add_token, name="add_token"),
+    path("people/<str:person>/tokens/<str:token>/revoke/", revoke_token, name="revoke_token"),
     path("inbox/", inbox, name="inbox"),
     path("a/<uuid:approval>/", approval, name="approval"),
     path("a/<uuid:approval>/approve/", approve, name="approve"),

@@ -1,0 +1,131 @@
+"""One's own account: what it says, changing the password, tokens, and logging out everywhere."""
+
+from typing import Any
+
+import pytest
+from axes.models import AccessAttempt
+from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_logged_out
+from django.test import Client
+
+from approvals import tokens
+from approvals.permissions import ALL_SCOPES
+from tests.cast import PASSWORD, Cast
+
+NEW = "another horse battery"
+
+
+def _change(client: Client, **change: str) -> Any:
+    form = {"current": PASSWORD, "password": NEW, "again": NEW, **change}
+    return client.post("/account/password/", form)
+
+
+def _another(person: User) -> Client:
+    client = Client()
+    client.force_login(person)
+    return client
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ada", ["start runs of agents", "decide on what agents want to do"]),
+        ("bea", ["decide on what agents want to do"]),
+        ("cyril", ["You are in no group"]),
+        ("admin", ["look after people and tokens", "deciding is not theirs"]),
+    ],
+)
+def test_it_says_who_one_is_and_what_one_may_do(cast: Cast, name: str, words: list[str]) -> None:
+    page = _another(getattr(cast, name)).get("/account/").content.decode()
+    assert f"<b><bdi>{name}</bdi></b>" in page
+    assert all(word in page for word in words)
+    assert ("start runs of agents" in page) == (name == "ada")
+
+
+def test_a_new_password_ends_other_sessions_and_keeps_this_one(bea: Client, cast: Cast) -> None:
+    other = _another(cast.bea)
+    before = bea.session.session_key
+    answer = _change(bea)
+    assert answer["Location"] == "/account/"
+    assert "Your password is changed" in bea.get("/account/").content.decode()
+    assert bea.session.session_key != before
+    assert other.get("/account/")["Location"].startswith("/login/")
+    cast.bea.refresh_from_db()
+    assert cast.bea.check_password(NEW)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"current": "wrong"}, "That is not your password."),
+        ({"current": ""}, "That is not your password."),
+        ({"again": "other"}, "The new password was not typed the same way twice."),
+        ({"password": "bea", "again": "bea"}, "The new password is not good enough"),
+    ],
+)
+def test_what_cannot_be_changed_says_why(
+    bea: Client, cast: Cast, change: dict[str, str], said: str
+) -> None:
+    answer = _change(bea, **change)
+    assert answer.status_code == 422
+    page = answer.content.decode()
+    assert said in page
+    assert PASSWORD not in page
+    cast.bea.refresh_from_db()
+    assert cast.bea.check_password(PASSWORD)
+
+
+def test_the_password_of_now_is_guessed_no_faster_than_at_the_login(
+    bea: Client, cast: Cast
+) -> None:
+    codes = [_change(bea, current=f"guess {n}").status_code for n in range(8)]
+    assert codes == [422] * 5 + [429] * 3
+    answer = _change(bea)
+    assert answer.status_code == 429
+    assert "try again at <time" in answer.content.decode()
+    assert bea.get("/inbox/").status_code == 200
+    cast.bea.refresh_from_db()
+    assert cast.bea.check_password(PASSWORD)
+
+
+def test_the_right_password_is_not_counted(bea: Client) -> None:
+    _change(bea, again="other")
+    assert not AccessAttempt.objects.exists()
+
+
+def test_ones_own_tokens_are_listed_and_revoked_and_nobody_elses(bea: Client, cast: Cast) -> None:
+    mine, plain = tokens.create(cast.bea, ["runs:read"])
+    other, theirs = tokens.create(cast.ada, ALL_SCOPES)
+    page = bea.get("/account/").content.decode()
+    assert mine.public_id in page
+    assert other.public_id not in page
+    assert bea.post(f"/account/tokens/{other.public_id}/revoke/").status_code == 404
+    assert bea.post("/account/tokens/0123/revoke/").status_code == 404
+    assert tokens.authenticate(theirs) is not None
+    assert bea.post(f"/account/tokens/{mine.public_id}/revoke/").status_code == 302
+    assert tokens.authenticate(plain) is None
+    assert "revoked just now" in bea.get("/account/").content.decode()
+
+
+def test_logging_out_everywhere_ends_every_session_of_ones_own(
+    bea: Client, ada: Client, cast: Cast
+) -> None:
+    other, left = _another(cast.bea), []
+
+    def hear(user: User, **_: object) -> None:
+        left.append(user.username)
+
+    user_logged_out.connect(hear)
+    try:
+        assert bea.post("/account/log-out-everywhere/")["Location"] == "/login/"
+    finally:
+        user_logged_out.disconnect(hear)
+    assert left == ["bea"]
+    for client in (bea, other):
+        assert client.get("/account/")["Location"].startswith("/login/")
+    assert ada.get("/account/").status_code == 200
+
+
+def test_what_changes_something_takes_a_post(bea: Client) -> None:
+    for path in ("password/", "log-out-everywhere/", "tokens/0123/revoke/"):
+        assert bea.get(f"/account/{path}").status_code == 405
