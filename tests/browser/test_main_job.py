@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.office import Office
 from tests.stack import Stack
@@ -20,14 +20,26 @@ def office(sandbox: Path) -> Iterator[Office]:
 
 @pytest.fixture
 def bea(chromium: Browser, office: Office) -> Iterator[Page]:
-    page = chromium.new_page(base_url=office.stack.url)
+    context = chromium.new_context(base_url=office.stack.url)
+    yield _log_in(context, office, "bea")
+    context.close()
+
+
+@pytest.fixture
+def ada(chromium: Browser, office: Office) -> Iterator[Page]:
+    context = chromium.new_context(base_url=office.stack.url)
+    yield _log_in(context, office, "ada")
+    context.close()
+
+
+def _log_in(context: BrowserContext, office: Office, name: str) -> Page:
+    page = context.new_page()
     page.goto("/")
-    page.get_by_label("Username").fill("bea")
-    page.get_by_label("Password").fill(office.stack.credentials["users"]["bea"]["password"])
+    page.get_by_label("Username").fill(name)
+    page.get_by_label("Password").fill(office.stack.credentials["users"][name]["password"])
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
-    yield page
-    page.close()
+    return page
 
 
 def test_bea_approves_a_nested_run_in_her_browser_and_it_finishes(
@@ -65,3 +77,44 @@ def test_bea_sees_a_bundle_together_and_decides_its_two_parts_on_their_own(
     found = office.wait(run, "completed")
     assert office.roles("paired") == ["security-level-2"]
     assert "Not needed for this work." in found["output"]
+
+
+@pytest.mark.parametrize("line", ["Live", "Polling"])
+def test_what_bea_decides_appears_at_ada_without_a_reload(
+    ada: Page, bea: Page, office: Office, line: str
+) -> None:
+    """Over the doorbell, and with the doorbell cut off."""
+    if line == "Polling":
+        ada.context.route("**/events/", lambda route: route.abort())
+    name = f"shared{line.lower()}"
+    run = office.start("hr_onboarding_single", name, level=2)
+    approval = office.wait(run, "suspended")["gates"][0]["approval"]
+    ada.goto(f"/a/{approval}/")
+    ada.evaluate("window.stayed = true")
+    expect(ada.get_by_text(line, exact=True)).to_be_visible()
+    bea.goto(f"/a/{approval}/")
+    bea.get_by_role("button", name="Approve").click()
+    expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
+    expect(ada.get_by_role("heading", name="Approved by bea")).to_be_visible(timeout=15_000)
+    assert ada.evaluate("window.stayed") is True
+
+
+def test_a_new_action_rings_at_an_open_inbox_and_moves_nothing(bea: Page, office: Office) -> None:
+    office.wait(office.start("hr_onboarding_single", "early", level=2), "suspended")
+    bea.goto("/inbox/")
+    expect(bea.get_by_text("Live", exact=True)).to_be_visible()
+    before = bea.locator("[data-live=inbox] .t").all_inner_texts()
+    office.wait(office.start("hr_onboarding_single", "late", level=2), "suspended")
+    more = bea.get_by_role("button", name="new, press . to show")
+    expect(more).to_be_visible(timeout=15_000)
+    assert bea.locator("[data-live=inbox] .t").all_inner_texts() == before
+    bea.keyboard.press(".")
+    expect(bea.get_by_role("link", name="Give late security level 2")).to_be_visible()
+
+
+def test_open_tabs_do_not_keep_the_application_from_stopping(bea: Page, office: Office) -> None:
+    """Last in this file, because it stops everything."""
+    bea.goto("/inbox/")
+    expect(bea.get_by_text("Live", exact=True)).to_be_visible()
+    assert office.stack.stop() < 10
+    expect(bea.get_by_text("Offline", exact=True)).to_be_visible(timeout=90_000)
