@@ -1,6 +1,7 @@
 """`python -m config.local up`: what `make up` runs."""
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from pathlib import Path
 from config.local import home
 from config.local.errors import LocalError
 from config.local.up import up
+
+NO_SPACE = os.strerror(errno.ENOSPC)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,8 +34,15 @@ def main(arguments: Sequence[str]) -> int:
             say=_say,
         )
     except (LocalError, OSError) as problem:
-        return _refuse(str(problem))
+        return _refuse(_explained(problem, folder))
     return 0
+
+
+def _explained(problem: Exception, folder: Path) -> str:
+    """One line, wherever it was that the disk ran full."""
+    if NO_SPACE in str(problem):
+        return f"the disk of {folder} is full: make room and start again"
+    return " ".join(str(problem).split())
 
 
 def _say(line: str) -> None:

@@ -45,7 +45,10 @@ def keep_current(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | Non
     """Write the addresses of this start into the file, which otherwise stays as it is; None without a file."""
     if not path.exists():
         return None
-    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    known = homes.read(path)
+    missing = {"url", "users", "scim", "mail"} - set(known)
+    if missing:
+        raise homes.damaged(path, f"it lacks {', '.join(sorted(missing))}")
     if (known["url"], known["scim"]["url"]) != (url, scim_url):
         known["url"] = url
         known["scim"]["url"] = scim_url

@@ -53,17 +53,17 @@ class Home:
 
     def recall(self, name: str) -> Any:
         """A fact that an earlier start noted, or None."""
-        return _read(self.folder / "home.json").get(name)
+        return read(self.folder / "home.json").get(name)
 
     def note(self, **facts: Any) -> None:
         """Keep facts for later starts."""
         path = self.folder / "home.json"
-        write(path, _read(path) | facts)
+        write(path, read(path) | facts)
 
     def secret(self, name: str) -> str:
         """A random secret, made when it is first asked for."""
         path = self.folder / "secrets.json"
-        known = _read(path)
+        known = read(path)
         if name not in known:
             known[name] = secrets.token_urlsafe(32)
             write(path, known)
@@ -82,13 +82,14 @@ def open_home(folder: Path, servers_account: Account) -> Home:
         _make(folder, servers_account)
         lock = _lock(folder)
         (folder / "logs").mkdir(mode=0o700, exist_ok=True)
-        known = _read(folder / "home.json")
+        known = read(folder / "home.json")
         identity = known.get("id") or secrets.token_hex(8)
         servers = _servers_folder(folder, known, identity, servers_account)
         home = Home(folder=folder, id=identity, lock=lock, servers=servers)
         home.note(id=identity, servers=None if servers.parent == folder else str(servers))
     except OSError as error:
-        raise Refused(f"cannot use {folder}: {error.strerror or error}") from error
+        why = error.strerror or str(error)
+        raise Refused(f"cannot use {folder} ({why}): HOME_DIR=… chooses another folder") from error
     return home
 
 
@@ -110,14 +111,21 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     _write_text(path, json.dumps(content, indent=2) + "\n")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
+    """What was written; nothing if there is no file. Raises Refused for a file that is not as we write it."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise Refused(f"{path} is damaged: {error}") from error
+        raise damaged(path, str(error)) from error
+    if not isinstance(content, dict):
+        raise damaged(path, "it holds no object")
     return content
+
+
+def damaged(path: Path, why: str) -> Refused:
+    return Refused(f"{path} is damaged ({why}): put back the copy of a backup")
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -137,7 +145,9 @@ def _make(folder: Path, servers_account: Account) -> None:
         folder.mkdir()
     except FileExistsError:
         if not folder.is_dir():
-            raise Refused(f"{folder} is not a folder") from None
+            raise Refused(
+                f"{folder} is not a folder: choose another place with HOME_DIR=…"
+            ) from None
     else:
         # Another account's servers must pass through it, without seeing what else is there.
         folder.chmod(0o711 if servers_account.switch else 0o700)
@@ -150,7 +160,10 @@ def _lock(folder: Path) -> int:
     except BlockingIOError:
         holder = os.pread(handle, 20, 0).decode(errors="replace").strip()
         os.close(handle)
-        raise Refused(f"{folder} is in use by process {holder or 'unknown'}") from None
+        raise Refused(
+            f"{folder} is in use by process {holder or 'unknown'}:"
+            " stop it, or choose another folder with HOME_DIR=…"
+        ) from None
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
     return handle

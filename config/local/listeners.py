@@ -54,5 +54,6 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=512)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise Refused(f"port {port} is taken") from error
-        raise Refused(f"port {port} cannot be had: {os.strerror(error.errno or 0)}") from error
+            raise Refused(f"port {port} is taken: choose another with PORT=…") from error
+        why = os.strerror(error.errno or 0)
+        raise Refused(f"port {port} cannot be had ({why}): choose another with PORT=…") from error

@@ -53,7 +53,10 @@ def initialise(cluster: Cluster) -> bool:
     if marker.exists():
         there = marker.read_text(encoding="ascii").strip()
         if there != str(major):
-            raise Refused(f"{cluster.data} is of Postgres {there}, but only {major} is installed")
+            raise Refused(
+                f"{cluster.data} is of Postgres {there}, but only {major} is installed:"
+                " see docs/operations.md, Upgrade"
+            )
         return False
     fresh = cluster.data.with_name(cluster.data.name + ".new")
     if fresh.exists():  # a first start that was killed half-way
@@ -122,8 +125,13 @@ def _wait(
         try:
             _ensure_database(cluster)
         except psycopg.OperationalError as error:
+            reason = str(error).strip().splitlines()[-1]
+            if "password authentication failed" in reason:
+                raise DidNotStart(
+                    f"Postgres in {cluster.data} has another password than secrets.json says:"
+                    " put back the copy of a backup"
+                ) from error
             if process.poll() is not None or time.monotonic() > deadline:
-                reason = str(error).strip().splitlines()[-1]
                 raise DidNotStart(f"Postgres did not start: {reason}") from error
         else:
             return
@@ -175,7 +183,8 @@ def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
         shutil.rmtree(folder)
-        raise DidNotStart(f"initdb failed: {lines[-1]}")
+        why = next((line for line in lines if "FATAL" in line or "error:" in line), lines[-1])
+        raise DidNotStart(f"initdb failed: {why}")
 
 
 def _locale(major: int) -> list[str]:

@@ -11,7 +11,7 @@ from config.local.errors import Refused
 def test_a_taken_port_that_was_asked_for_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = listeners.port_of(taken)
-        with pytest.raises(Refused, match=f"^port {port} is taken$"):
+        with pytest.raises(Refused, match=f"^port {port} is taken: choose another with PORT="):
             listeners.web("127.0.0.1", port)
 
 

@@ -95,7 +95,10 @@ def test_a_second_start_on_the_same_folder_is_refused_in_one_line(stack: Stack) 
     with pytest.raises(AssertionError) as refused:
         second.start()
     assert str(refused.value).splitlines()[1:] == [
-        f"abeyance: {stack.home} is in use by process {stack.pid}"
+        (
+            f"abeyance: {stack.home} is in use by process {stack.pid}:"
+            " stop it, or choose another folder with HOME_DIR=…"
+        )
     ]
 
 
