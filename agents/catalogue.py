@@ -54,21 +54,22 @@ def _row(agent: AgentSpec) -> PublishedAgent:
         description=agent.description,
         fingerprint=agent.fingerprint,
         input_schema=agent.input_schema,
-        tools=[_tool(tool) for tool in agent.tools],
+        tools=[_tool(agent, tool) for tool in agent.tools],
         subagents=[child.name for child in agent.subagents],
         steps=None if agent.steps is None else list(agent.steps),
         published_at=Now(),
     )
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
+def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
+    """`approval` is what holds for this agent, which may ask for more than the tool."""
     return {
         "name": tool.name,
         "description": tool.description,
         "schema": tool.schema,
         "effect": tool.effect,
         "risk": tool.risk,
-        "approval": tool.approval,
+        "approval": agent.gates(tool.risk, asked=tool.approval),
         "sentence": tool.sentence,
         "deadline": tool.deadline,
         "secret_args": sorted(tool.secret_args),

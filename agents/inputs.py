@@ -19,30 +19,44 @@ def check(schema: dict[str, Any], value: Any, *, where: str = "input") -> None:
 
     `where` is the first word of the dotted path that names the field.
     """
+    for problem in problems(schema, value, where=where):
+        raise problem
+
+
+def problems(schema: dict[str, Any], value: Any, *, where: str = "input") -> list[InvalidInput]:
+    """Everything that is wrong, a field at most once, the least deep first."""
     try:
         require_json(value, where)
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        return [InvalidInput(exc.where, exc.why)]
     size = json_size(value)
     if size > MAX_JSON_BYTES:
-        raise InvalidInput(where, f"is {size} bytes of JSON, at most {MAX_JSON_BYTES} are allowed")
+        detail = f"is {size} bytes of JSON, at most {MAX_JSON_BYTES} are allowed"
+        return [InvalidInput(where, detail)]
     errors = sorted(
         _Validator(schema).iter_errors(value), key=lambda error: len(error.absolute_path)
     )
-    if errors:
-        raise InvalidInput(_field(errors[0], where), _detail(errors[0]))
+    found: dict[str, InvalidInput] = {}
+    for error in errors:
+        for field in _fields(error, where):
+            found.setdefault(field, InvalidInput(field, _detail(error)))
+    return list(found.values())
 
 
-def _field(error: ValidationError, where: str) -> str:
+def _fields(error: ValidationError, where: str) -> list[str]:
+    """What an error is about: the field itself, or those that are missing from it or too many in it."""
     path = [where, *(str(step) for step in error.absolute_path)]
     value: Any = error.instance
     rule: Any = error.validator_value
     schema: Any = error.schema
-    if error.validator == "required":
-        path.append(next(name for name in rule if name not in value))
-    if error.validator == "additionalProperties":
-        path.append(next(name for name in value if name not in schema.get("properties", {})))
-    return ".".join(path)
+    match error.validator:
+        case "required":
+            names = [name for name in rule if name not in value]
+        case "additionalProperties":
+            names = [name for name in value if name not in schema.get("properties", {})]
+        case _:
+            return [".".join(path)]
+    return [".".join([*path, name]) for name in names]
 
 
 def _detail(error: ValidationError) -> str:

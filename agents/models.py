@@ -1,4 +1,4 @@
-"""The published agents, as rows: what the web knows of them without importing author code."""
+"""The published agents, as rows: what the web knows of them without importing author code; and forms that were sent."""
 
 from django.db import models
 from django.db.models.functions import Now
@@ -15,3 +15,12 @@ class PublishedAgent(models.Model):
     subagents = models.JSONField()
     steps = models.JSONField(null=True)
     published_at = models.DateTimeField(db_default=Now())
+
+
+class SentForm(models.Model):
+    """A form that started a run: its number, given out with the page, makes sending it twice start one run."""
+
+    number = models.UUIDField(primary_key=True)
+    person = models.TextField()
+    run = models.UUIDField(null=True)
+    sent_at = models.DateTimeField(db_default=Now())

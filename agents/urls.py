@@ -2,8 +2,10 @@
 
 from django.urls import path
 
-from agents.views import agents
+from agents.views import agent, agents, start
 
 urlpatterns = [
     path("agents/", agents, name="agents"),
+    path("agents/<path:name>/start/", start, name="start"),
+    path("agents/<path:name>/", agent, name="agent"),
 ]

@@ -1,16 +1,119 @@
-"""The pages of agents: what the workers have published."""
+"""The pages of agents: what the workers have published, and the form that starts a run of one."""
+
+from uuid import UUID, uuid4
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
 
-from agents.models import PublishedAgent
+from agents import actions, forms, queries
+from runtime import ports
+from runtime.actions import MAX_BUSINESS_KEY
+from runtime.core.errors import NotJson
+from runtime.errors import BusinessKeyConflict
+from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
+from runtime.queries import runs_page
+
+RECENT = 10  # runs on the page of an agent
 
 
 @require_safe
 @login_required
 def agents(request: HttpRequest) -> HttpResponse:
     """Every agent that a worker has published."""
-    published = PublishedAgent.objects.order_by("name")
-    return render(request, "agents.html", {"place": "agents", "agents": published})
+    return render(request, "agents.html", {"place": "agents", "agents": queries.published()})
+
+
+@require_safe
+@login_required
+def agent(request: HttpRequest, name: str) -> HttpResponse:
+    """One agent: what it is given, which hands it has, and its last runs that this person may read."""
+    shown = _agent(name)
+    readable = ports.access().readable_runs(_actor(request))
+    runs = runs_page(readable & Q(agent=name), limit=RECENT)
+    context = {"place": "agents", "agent": shown, "runs": runs.items}
+    return render(request, "agent.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def start(request: HttpRequest, name: str) -> HttpResponse:
+    """The form that starts a run of an agent, and what comes of sending it."""
+    shown = _agent(name)
+    try:
+        ports.access().require(_actor(request), "runs:start")
+    except Forbidden as exc:
+        return _page(request, shown, forms.empty(shown.schema), refusal=exc, status=403)
+    if request.method != "POST":
+        return _page(request, shown, forms.empty(shown.schema))
+    return _sent(request, shown)
+
+
+def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
+    form, value = forms.read(shown.schema, request.POST)
+    if form.problems:
+        return _page(request, shown, form, status=422)
+    try:
+        run = actions.start_once(
+            form=_number(request),
+            agent=shown.name,
+            input=value,
+            business_key=request.POST.get("business_key", "").strip() or None,
+            actor=_actor(request),
+        )
+    except UnknownAgent as exc:
+        raise Http404 from exc
+    except Forbidden as exc:
+        return _page(request, shown, form, refusal=exc, status=403)
+    except BusinessKeyConflict:
+        problem = "has started a run with another input already; choose another, or leave it empty"
+        return _page(request, shown, form, key_problem=problem, status=409)
+    except InvalidInput as exc:
+        return _page(request, shown, form, key_problem=exc.detail, status=422)
+    except NotJson as exc:
+        return _page(request, shown, form, key_problem=exc.why, status=422)
+    return redirect("run", run=run)
+
+
+def _page(
+    request: HttpRequest,
+    shown: queries.AgentView,
+    form: forms.StartForm,
+    *,
+    refusal: Forbidden | None = None,
+    key_problem: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    context = {
+        "place": "agents",
+        "agent": shown,
+        "form": form,
+        "refusal": refusal,
+        "business_key": request.POST.get("business_key", ""),
+        "key_problem": key_problem,
+        "max_business_key": MAX_BUSINESS_KEY,
+        "number": _number(request),
+        "wrong": bool(form.problems or key_problem),
+    }
+    return render(request, "agent_start.html", context, status=status)
+
+
+def _agent(name: str) -> queries.AgentView:
+    shown = queries.agent(name)
+    if shown is None:
+        raise Http404
+    return shown
+
+
+def _number(request: HttpRequest) -> UUID:
+    """The number that the form was given out with; a new one for a form without."""
+    try:
+        return UUID(request.POST.get("form", ""))
+    except ValueError:
+        return uuid4()
+
+
+def _actor(request: HttpRequest) -> Actor:
+    return Actor(person=request.user.get_username())

@@ -4,6 +4,7 @@ Whoever may not read a run learns nothing about it; whoever may not cancel it le
 the race for its end came out.
 """
 
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -16,6 +17,21 @@ from runtime.errors import NoSuchRun, RunEnded
 from runtime.ports import Actor, Forbidden, InvalidInput
 
 MAX_REASON = 2_000
+MAX_BUSINESS_KEY = 200
+
+
+def start(*, agent: str, input: Any, business_key: str | None, actor: Actor) -> engine.Started:
+    """Start a run of a published agent.
+
+    Raises, in this order: Forbidden; NotJson; UnknownAgent; InvalidInput naming the field of `input`, or
+    `business_key`; BusinessKeyConflict.
+    """
+    ports.access().require(actor, "runs:start")
+    require_json(input, "input")
+    ports.catalogue().check_input(agent, input)
+    _check_key(business_key)
+    with transaction.atomic():
+        return engine.start(agent=agent, input=input, requester=actor, business_key=business_key)
 
 
 def cancel(*, run: UUID, reason: object, actor: Actor) -> queries.RunDetail:
@@ -43,6 +59,15 @@ def readable(run: UUID, actor: Actor) -> queries.RunDetail:
     if found is None:
         raise NoSuchRun
     return found
+
+
+def _check_key(key: str | None) -> None:
+    if key is None:
+        return
+    if not 1 <= len(key) <= MAX_BUSINESS_KEY:
+        raise InvalidInput("business_key", f"must have 1 to {MAX_BUSINESS_KEY} characters")
+    if "\x00" in key:
+        raise InvalidInput("business_key", "contains a character that is not text")
 
 
 def _checked(reason: object) -> str:

@@ -4,13 +4,11 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from django.db import transaction
 from django.http import Http404, HttpRequest
 from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, ConfigDict, StringConstraints, WithJsonSchema
 
-from runtime import actions, engine, ports, queries
-from runtime.core.digest import require_json
+from runtime import actions, ports, queries
 from runtime.ports import Actor, Forbidden
 
 router = Router(tags=["runs"])
@@ -103,16 +101,9 @@ class JournalPage(Schema):
 @router.post("/runs", response={201: RunOut, 200: RunOut})
 def start_run(request: Authenticated, body: RunIn) -> Status[queries.RunDetail]:
     """Start a run: 201, or 200 with the run that this business key already started."""
-    ports.access().require(request.auth, "runs:start")
-    require_json(body.input, "input")
-    ports.catalogue().check_input(body.agent, body.input)
-    with transaction.atomic():
-        started = engine.start(
-            agent=body.agent,
-            input=body.input,
-            requester=request.auth,
-            business_key=body.business_key,
-        )
+    started = actions.start(
+        agent=body.agent, input=body.input, business_key=body.business_key, actor=request.auth
+    )
     return Status(201 if started.created else 200, actions.readable(started.run, request.auth))
 
 

@@ -3,17 +3,21 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Left
+from django.utils import timezone
 
 from runtime import ports
 from runtime.core.continuation import RunStatus
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
 from runtime.queries.secrets import masked
 from runtime.signals import CANCEL
+
+LONGEST_WHY = 200  # characters of a reason that a list shows
 
 T = TypeVar("T")
 R = TypeVar("R", bound="RunRow")
@@ -54,7 +58,25 @@ class RunRow:
     requester: str
     created_at: datetime
     ended_at: datetime | None
+    due_at: datetime | None
     gates: tuple[GateView, ...]
+    position: int
+
+    @property
+    def ended(self) -> bool:
+        return self.ended_at is not None
+
+    @property
+    def lasted(self) -> timedelta:
+        """How long it took, or has taken until now."""
+        return (self.ended_at or timezone.now()) - self.created_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLine(RunRow):
+    """A row of the list of runs; `why` is the beginning of the reason of one that came to no good end."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +86,6 @@ class RunDetail(RunRow):
     input: Any
     output: Any
     reason: str | None
-    position: int
-
-    @property
-    def ended(self) -> bool:
-        return self.ended_at is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +97,10 @@ class JournalItem:
     events: list[dict[str, Any]]
 
 
-def runs_page(
-    where: Q, *, status: str | None = None, limit: int = 50, cursor: UUID | None = None
-) -> Page[RunRow]:
+def runs_page(where: Q, *, limit: int = 50, cursor: UUID | None = None) -> Page[RunLine]:
     """The runs that meet `where`, newest first, without their documents."""
-    where = where if status is None else where & Q(status=status)
     rows = _some_runs(where, None, limit, cursor).defer("input", "output", "reason", "head")
-    return _page(rows, limit, _row)
+    return _page(rows.annotate(why=Left("reason", LONGEST_WHY)), limit, _line)
 
 
 def run_details(
@@ -173,8 +187,9 @@ def _gate(row: Gate, approval: UUID | None) -> GateView:
     )
 
 
-def _row(run: Run, gates: Sequence[GateView]) -> RunRow:
-    return RunRow(
+def _line(run: Run, gates: Sequence[GateView]) -> RunLine:
+    why: str | None = getattr(run, "why", None)
+    return RunLine(
         id=run.id,
         agent=run.agent,
         status=run.status,
@@ -182,7 +197,10 @@ def _row(run: Run, gates: Sequence[GateView]) -> RunRow:
         requester=run.requester,
         created_at=run.created_at,
         ended_at=run.ended_at,
+        due_at=run.due_at,
         gates=tuple(gates),
+        position=run.position,
+        why=masked(why or ""),
     )
 
 
@@ -195,6 +213,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         requester=run.requester,
         created_at=run.created_at,
         ended_at=run.ended_at,
+        due_at=run.due_at,
         gates=tuple(gates),
         input=_json(run.input),
         output=None if run.output is None else _json(run.output),

@@ -157,6 +157,20 @@ class FrameView:
     calls: tuple[CallView, ...]
     messages: tuple[Message, ...]
 
+    @property
+    def children(self) -> tuple["FrameView", ...]:
+        return tuple(call.child for call in self.calls if call.child)
+
+    @property
+    def words(self) -> str:
+        """How it stands: its outcome, or what the last of its open calls waits for."""
+        if self.outcome is not None:
+            return self.outcome
+        if self.retry is not None:
+            return "its model is asked again"
+        still = [call for call in self.calls if not call.is_settled]
+        return still[-1].words if still else "at work"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:

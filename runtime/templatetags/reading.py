@@ -2,7 +2,7 @@
 
 import json
 import unicodedata
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from runtime.core.continuation import CallState, RunStatus
+from runtime.queries import Row, RowKind, Tone
 
 register = template.Library()
 
@@ -35,6 +36,15 @@ _ICONS = {
     CallState.FAILED: "x",
     CallState.UNKNOWN: "medium",
     CallState.CLOSED: "nope",
+}
+
+_KINDS = {
+    RowKind.QUEUE: ("clock", "queue"),
+    RowKind.AGENT: ("agent", "agent"),
+    RowKind.MODEL: ("dot", "model"),
+    RowKind.TOOL: ("play", "tool"),
+    RowKind.PERSON: ("pause", "person"),
+    RowKind.WAIT: ("clock", "wait"),
 }
 
 _STATUS: dict[str, tuple[str, str, str]] = {
@@ -97,6 +107,32 @@ def ahead(moment: datetime) -> str:
     return f"in {words}" if words else "in less than a minute" if seconds > 0 else "now"
 
 
+@register.filter
+def lasting(time: timedelta) -> str:
+    """How long, in one or two units: `0.4 s`, `18 s`, `4 min 02 s`, `3 h 05 min`, `12 d 3 h`."""
+    if time < timedelta(milliseconds=1):
+        return "0 s"
+    if time < timedelta(seconds=10):
+        return f"{time.total_seconds():.1f} s" if time >= timedelta(milliseconds=100) else "< 0.1 s"
+    minutes, seconds = divmod(round(time.total_seconds()), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+
+
+@register.simple_tag
+def clock(moment: datetime, since: datetime) -> str:
+    """A `<time>` element with the time of day, and the day unless it is that of `since`."""
+    local = timezone.localtime(moment)
+    same = local.date() == timezone.localtime(since).date()
+    shown = f"{local:%H:%M:%S}" if same else f"{local:%Y-%m-%d %H:%M:%S}"
+    return format_html('<time datetime="{}">{}</time>', moment.isoformat(), shown)
+
+
 @register.simple_tag
 def when(moment: datetime | None) -> str:
     """A `<time>` element with date, time and zone; nothing for None."""
@@ -123,6 +159,22 @@ def icon(name: str) -> str:
 @register.simple_tag
 def state_icon(state: CallState) -> str:
     return icon(_ICONS[state])
+
+
+@register.simple_tag
+def row_icon(row: Row) -> str:
+    """What a row of a timeline is about, or how it came out where that says more."""
+    if row.kind in (RowKind.TOOL, RowKind.PERSON):
+        if row.tone is Tone.DONE:
+            return icon("check")
+        if row.tone is Tone.BAD:
+            return icon("x" if row.kind is RowKind.TOOL else "nope")
+    return icon(_KINDS[row.kind][0])
+
+
+@register.simple_tag
+def kind_words(row: Row) -> str:
+    return _KINDS[row.kind][1]
 
 
 @register.simple_tag

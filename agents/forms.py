@@ -1,0 +1,188 @@
+"""The form that starts a run, made from the agent's input schema, and back from what was typed to JSON.
+
+What has a field of its own: text, whole numbers, numbers, yes or no, choices, mail addresses and dates.
+Anything else is typed as JSON. A field that is left empty is left out, so its default counts, and one
+that is required is missed by the schema itself.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agents import inputs
+from agents.schemas import Part, brief, parts
+from runtime.ports import InvalidInput
+
+WHOLE = "input"  # the one field of a schema that is not an object's
+LONG = 300  # characters, from which on a text has several lines
+
+_NUMBERS = {"integer": r"-?\d{1,18}", "number": r"-?\d{1,18}(\.\d{1,18})?([eE][-+]?\d{1,2})?"}
+
+
+class NotTyped(Exception):
+    """What was typed is no value of the field's kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field as it is drawn. `choices` are pairs of what is sent and what is read."""
+
+    id: str
+    name: str
+    label: str
+    kind: str
+    required: bool
+    help: str
+    typed: str
+    error: str
+    choices: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartForm:
+    """`problems` are by field name; the name of the whole is WHOLE, for what belongs to no field."""
+
+    schema: dict[str, Any]
+    typed: Mapping[str, str]
+    problems: Mapping[str, str]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        found = parts(self.schema)
+        if not found:
+            return (self._whole(),) if self.schema.get("type") != "object" else ()
+        return tuple(self._field(f"f{index}", part) for index, part in enumerate(found))
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with no field in particular."""
+        known = {part.name for part in parts(self.schema)}
+        if not known and self.schema.get("type") != "object":
+            return ""
+        return next((text for name, text in self.problems.items() if name not in known), "")
+
+    def _field(self, id: str, part: Part) -> Field:
+        first = "" if part.default is None else _as_typed(kind_of(part.rule), part.default)
+        return Field(
+            id=id,
+            name=_sent(part.name),
+            label=part.title,
+            kind=kind_of(part.rule),
+            required=part.required,
+            help=" · ".join(text for text in (part.description, part.type) if text),
+            typed=self.typed.get(part.name, first),
+            error=self.problems.get(part.name, ""),
+            choices=_choices(part.rule),
+        )
+
+    def _whole(self) -> Field:
+        return Field(
+            id="f0",
+            name=_sent(WHOLE),
+            label="Input",
+            kind="json",
+            required=True,
+            help="JSON",
+            typed=self.typed.get(WHOLE, ""),
+            error=self.problems.get(WHOLE, ""),
+            choices=(),
+        )
+
+
+def empty(schema: dict[str, Any]) -> StartForm:
+    return StartForm(schema=schema, typed={}, problems={})
+
+
+def read(schema: dict[str, Any], posted: Mapping[str, str]) -> tuple[StartForm, Any]:
+    """The form as it was sent, with what is wrong with each field, and the value it makes."""
+    found = parts(schema)
+    names = [part.name for part in found] or [WHOLE]
+    # Browsers send line breaks as CRLF whatever was typed.
+    typed = {name: posted.get(_sent(name), "").replace("\r\n", "\n") for name in names}
+    problems: dict[str, str] = {}
+    value: Any = {}
+    for part in found:
+        try:
+            if typed[part.name].strip():
+                value[part.name] = _value(kind_of(part.rule), typed[part.name])
+        except NotTyped as exc:
+            problems[part.name] = str(exc)
+    if not found and schema.get("type") != "object":
+        try:
+            value = _value("json", typed[WHOLE])
+        except NotTyped as exc:
+            problems[WHOLE] = str(exc)
+    for problem in inputs.problems(schema, value):
+        name = field_of(problem, names)
+        # What could not be read is missing from the value: the reason to show is why it could not.
+        problems.setdefault(name, problem.detail)
+    return StartForm(schema=schema, typed=typed, problems=problems), value
+
+
+def field_of(problem: InvalidInput, names: list[str]) -> str:
+    """The name of the form's field in which the field of a problem lies."""
+    path = problem.field.removeprefix(f"{WHOLE}.")
+    return next((name for name in names if path == name or path.startswith(f"{name}.")), WHOLE)
+
+
+def kind_of(rule: Mapping[str, Any]) -> str:
+    """`choice`, `boolean`, `integer`, `number`, `email`, `date`, `text`, `long` or `json`."""
+    kind = rule.get("type")
+    if isinstance(rule.get("enum"), list):
+        return "choice"
+    if kind in ("boolean", "integer", "number"):
+        return str(kind)
+    if kind != "string":
+        return "json"
+    if rule.get("format") in ("email", "date"):
+        return str(rule["format"])
+    limit = rule.get("maxLength")
+    return "long" if "pattern" not in rule and (limit is None or limit > LONG) else "text"
+
+
+def _choices(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    match kind_of(rule):
+        case "choice":
+            return tuple((json.dumps(choice), brief(choice)) for choice in rule["enum"])
+        case "boolean":
+            return (("true", "yes"), ("false", "no"))
+        case _:
+            return ()
+
+
+def _sent(name: str) -> str:
+    """The name under which a browser sends a field, kept apart from the form's own."""
+    return f"in.{name}"
+
+
+def _as_typed(kind: str, value: Any) -> str:
+    return value if isinstance(value, str) and kind not in ("choice", "json") else json.dumps(value)
+
+
+def _value(kind: str, typed: str) -> Any:
+    """Raises NotTyped."""
+    match kind:
+        case "integer" | "number":
+            text = typed.strip()
+            if not re.fullmatch(_NUMBERS[kind], text, re.ASCII):
+                raise NotTyped(f"must be a {'whole ' if kind == 'integer' else ''}number")
+            return int(text) if kind == "integer" else _number(text)
+        case "choice" | "boolean" | "json":
+            try:
+                return json.loads(typed)
+            except (ValueError, RecursionError) as exc:
+                raise NotTyped("must be JSON" if kind == "json" else "is not a choice") from exc
+        case "long":
+            return typed
+        case _:
+            return typed.strip()
+
+
+def _number(text: str) -> float | int:
+    number = float(text)
+    if not math.isfinite(number):
+        raise NotTyped("must be a number")
+    return int(text) if re.fullmatch(_NUMBERS["integer"], text) else number

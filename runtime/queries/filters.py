@@ -1,0 +1,44 @@
+"""How a list of runs is narrowed down: the tabs by status, and a search."""
+
+from uuid import UUID
+
+from django.db.models import Q
+
+from runtime.core.continuation import RunStatus
+
+LONGEST_SEARCH = 200
+
+TABS: dict[str, tuple[RunStatus, ...]] = {
+    "people": (RunStatus.SUSPENDED,),
+    "working": (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING, RunStatus.CANCELLING),
+    "failed": (RunStatus.FAILED, RunStatus.QUARANTINED),
+    "finished": (RunStatus.COMPLETED,),
+    "cancelled": (RunStatus.CANCELLED,),
+}
+
+
+def narrowed(where: Q, *, tab: str = "", status: str = "", search: str = "") -> Q:
+    """`where` and one of TABS, and a status, and a text in the agent, the business key or the requester.
+
+    A search that is a run's id finds that run. The caller has checked tab, status and length.
+    """
+    if tab:
+        where &= Q(status__in=TABS[tab])
+    if status:
+        where &= Q(status=status)
+    if search:
+        found = (
+            Q(agent__icontains=search)
+            | Q(business_key__icontains=search)
+            | Q(requester__icontains=search)
+        )
+        run = _id(search)
+        where &= found if run is None else found | Q(id=run)
+    return where
+
+
+def _id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

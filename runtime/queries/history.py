@@ -1,0 +1,109 @@
+"""What a run's page reads of a run: how things stand, where the time went, and what each step was given and gave."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.utils import timezone
+
+from runtime import ports
+from runtime.core.continuation import RunStatus
+from runtime.models import Gate
+from runtime.queries.entries import Line, read
+from runtime.queries.progress import progress_of
+from runtime.queries.rows import Row
+from runtime.queries.runs import RunDetail
+from runtime.queries.timeline import GateFacts, Timeline, timeline_of
+from runtime.queries.tree import CallView, FrameView, Message, Progress
+
+_GIVEN = frozenset({"input", "result", "fault", "decision"})
+_SAID = frozenset({"text", "call"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A run's journal, read once and folded twice."""
+
+    progress: Progress
+    timeline: Timeline
+
+    def step(self, step: str) -> "StepView | None":
+        """One step by its name: a frame, a call of a frame, or a model call; None if there is none."""
+        frame_id, _, rest = step.partition("/")
+        frame, rows = self.progress.frame(frame_id), self.timeline.of_step(step)
+        if frame is None or not rows:
+            return None
+        if not rest:
+            return _frame_step(step, frame, rows)
+        call = self.progress.call(frame_id, rest)
+        if call is not None:
+            return StepView(step=step, title=call.tool, agent=call.agent, rows=rows, call=call)
+        return _model_step(step, frame, rows, int(rest[1:]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepView:
+    """One step opened: its rows, and its call, or what was given and said."""
+
+    step: str
+    title: str
+    agent: str
+    rows: tuple[Row, ...]
+    call: CallView | None = None
+    given: tuple[Message, ...] = ()
+    said: tuple[Message, ...] = ()
+    plan: tuple[str, ...] | None = None
+
+    @property
+    def is_model(self) -> bool:
+        return "/m" in self.step
+
+
+def history(run: RunDetail) -> History:
+    """Three queries, whatever the length. The caller has checked that the run may be read."""
+    lines = read(run.id)
+    timeline = timeline_of(
+        lines, gates=_gates(run.id), start=run.created_at, until=_until(run, lines)
+    )
+    return History(progress=progress_of(lines), timeline=timeline)
+
+
+def _until(run: RunDetail, lines: tuple[Line, ...]) -> datetime:
+    if run.ended_at is not None:
+        return run.ended_at
+    if run.status == RunStatus.QUARANTINED:  # nothing goes on, whatever its last entry says
+        return max((line.entry.at for line in lines if line.entry), default=run.created_at)
+    return timezone.now()
+
+
+def _gates(run: UUID) -> dict[UUID, GateFacts]:
+    rows = list(Gate.objects.filter(run_id=run).values_list("id", "state", "decided_at"))
+    approvals = ports.gatekeeper().approvals_of([gate for gate, _, _ in rows]) if rows else {}
+    decided = {Gate.State.DECIDED, Gate.State.EFFECTIVE}
+    return {
+        gate: GateFacts(decided_at=at if state in decided else None, approval=approvals.get(gate))
+        for gate, state, at in rows
+    }
+
+
+def _frame_step(step: str, frame: FrameView, rows: tuple[Row, ...]) -> StepView:
+    given = tuple(message for message in frame.messages if message.kind == "input")
+    last = [message for message in frame.messages if message.kind in ("text", "fault")][-1:]
+    return StepView(
+        step=step,
+        title=frame.agent,
+        agent=frame.agent,
+        rows=rows,
+        given=given,
+        said=tuple(last) if frame.outcome is not None else (),
+        plan=frame.plan,
+    )
+
+
+def _model_step(step: str, frame: FrameView, rows: tuple[Row, ...], turn: int) -> StepView:
+    """What was new to the model since its last reply, and what it replied."""
+    before = tuple(m for m in frame.messages if m.turn == turn - 1 and m.kind in _GIVEN)
+    said = tuple(m for m in frame.messages if m.turn == turn and m.kind in _SAID)
+    return StepView(
+        step=step, title=frame.agent, agent=frame.agent, rows=rows, given=before, said=said
+    )

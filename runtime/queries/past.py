@@ -1,0 +1,89 @@
+"""A run's continuation as it was after an entry of its journal: what it would have gone on from just then.
+
+It is folded as the engine folds it, by the same core, but nothing is verified and nothing goes on from it.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from runtime.core import codec
+from runtime.core.continuation import CallState, Continuation, Pending
+from runtime.core.errors import CoreError
+from runtime.core.replay import initial, step
+from runtime.queries.entries import read
+from runtime.queries.secrets import masked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameThen:
+    """A frame that was open. `calls` are those of its turn, each with its state."""
+
+    id: str
+    agent: str
+    state: str
+    turn: int
+    calls: tuple[tuple[str, CallState], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """`document` is the whole continuation without secrets, None where entry `unreadable` cannot be folded."""
+
+    position: int
+    at: datetime | None
+    events: tuple[str, ...]
+    pending: tuple[Pending, ...]
+    frames: tuple[FrameThen, ...]
+    document: Any
+    unreadable: int | None
+
+    @property
+    def before(self) -> int:
+        return self.position - 1
+
+    @property
+    def after(self) -> int:
+        return self.position + 1
+
+
+def past(run: UUID, position: int) -> Past | None:
+    """After the entry at `position`; None if there is no such entry. The caller has checked access."""
+    lines = read(run, until=position)
+    if not lines or lines[-1].position != position:
+        return None
+    last = lines[-1].entry
+    now: Continuation | None = initial(run)
+    unreadable = None
+    for line in lines:
+        try:
+            if line.entry is None or now is None or line.position != now.position + 1:
+                raise CoreError
+            now = step(now, line.entry.events, head=line.mac)
+        except CoreError:
+            now, unreadable = None, line.position
+            break
+    return Past(
+        position=position,
+        at=last.at if last else None,
+        events=tuple(event.type for event in last.events) if last else (),
+        pending=now.pending if now else (),
+        frames=_frames(now) if now else (),
+        document=masked(json.loads(codec.encode_continuation(now))) if now else None,
+        unreadable=unreadable,
+    )
+
+
+def _frames(now: Continuation) -> tuple[FrameThen, ...]:
+    return tuple(
+        FrameThen(
+            id=frame.id,
+            agent=frame.agent,
+            state=frame.state,
+            turn=frame.turn,
+            calls=tuple((call.tool, call.state) for call in frame.of_turn()),
+        )
+        for frame in now.frames.values()
+    )

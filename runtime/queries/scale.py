@@ -1,0 +1,116 @@
+"""Time as a timeline draws it: what a run spent its time on, and a scale on which waiting is shortened.
+
+Every moment of a run belongs to one thing: work, if anything works; else a person, if one is waited for;
+else the next try; else nothing is known of it, as of a run that waits for a worker. Work keeps its
+proportions. What is not work is cut to a share of the whole, so that weeks of waiting leave room for the
+seconds in which something happened.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import IntEnum
+from itertools import pairwise
+
+IDLE_SHARE = 2 / 3  # of the time at work: all waiting together gets two fifths of the scale at most
+
+
+class Use(IntEnum):
+    """What time is spent on; where several go on at once, the least number counts."""
+
+    WORK = 0
+    PEOPLE = 1
+    RETRY = 2
+    IDLE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    use: Use
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Consecutive time of one use; `x` and `width` are its place on the scale, in percent."""
+
+    use: Use
+    start: datetime
+    end: datetime
+    x: float
+    width: float
+    shortened: bool
+
+    @property
+    def lasted(self) -> timedelta:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    stretches: tuple[Stretch, ...]
+
+    def at(self, moment: datetime) -> float:
+        """Where a moment is, in percent from the left."""
+        index = bisect_right(self.stretches, moment, key=lambda stretch: stretch.start) - 1
+        if index < 0:
+            return 0.0
+        stretch = self.stretches[index]
+        if moment >= stretch.end:
+            return stretch.x + stretch.width
+        return stretch.x + stretch.width * ((moment - stretch.start) / stretch.lasted)
+
+    def spent(self, use: Use) -> timedelta:
+        of_use = (stretch.lasted for stretch in self.stretches if stretch.use is use)
+        return sum(of_use, timedelta())
+
+    @property
+    def shortened(self) -> tuple[Stretch, ...]:
+        return tuple(stretch for stretch in self.stretches if stretch.shortened)
+
+
+def scale(spans: Iterable[Span], start: datetime, end: datetime) -> Scale:
+    """The scale from `start` to `end`, whatever goes on between the two."""
+    parts = _parts(list(spans), start, end)
+    work = sum((to - since).total_seconds() for use, since, to in parts if use is Use.WORK)
+    idle = sum(1 for use, _, _ in parts if use is not Use.WORK)
+    cap = (work or 1.0) * IDLE_SHARE / idle if idle else 0.0
+    widths = []
+    for use, since, to in parts:
+        lasted = (to - since).total_seconds()
+        widths.append(lasted if use is Use.WORK else min(lasted, cap))
+    total = sum(widths) or 1.0
+    stretches, x = [], 0.0
+    for (use, since, to), weight in zip(parts, widths, strict=True):
+        width = 100 * weight / total
+        shortened = use is not Use.WORK and weight < (to - since).total_seconds()
+        stretches.append(
+            Stretch(use=use, start=since, end=to, x=x, width=width, shortened=shortened)
+        )
+        x += width
+    return Scale(stretches=tuple(stretches))
+
+
+def _parts(
+    spans: list[Span], start: datetime, end: datetime
+) -> list[tuple[Use, datetime, datetime]]:
+    """Consecutive times and what each was spent on, neighbours of one use made one."""
+    changes: dict[datetime, list[tuple[Use, int]]] = {start: [], max(start, end): []}
+    for span in spans:
+        since, to = max(span.start, start), min(span.end, end)
+        if since < to:
+            changes.setdefault(since, []).append((span.use, 1))
+            changes.setdefault(to, []).append((span.use, -1))
+    going = dict.fromkeys(Use, 0)
+    parts: list[tuple[Use, datetime, datetime]] = []
+    for since, to in pairwise(sorted(changes)):
+        for use, more in changes[since]:
+            going[use] += more
+        use = next((use for use in Use if going[use]), Use.IDLE)
+        if parts and parts[-1][0] is use:
+            parts[-1] = (use, parts[-1][1], to)
+        else:
+            parts.append((use, since, to))
+    return parts

@@ -1,0 +1,221 @@
+"""A run's timeline: every model call, tool call, gate, wait and sub-agent, with when it began and how long it took.
+
+A second reading of the same journal: where progress asks how things stand, this asks where the time went.
+A model's call begins when its frame is opened or the last call of its turn is settled; nothing is written
+down then, so the entry that caused it gives the time.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from runtime.core import events as e
+from runtime.core.ids import call_id, depth_of
+from runtime.queries.entries import Line
+from runtime.queries.rows import USES, Row, RowKind, Tone, bar
+from runtime.queries.scale import Scale, Span, Use, scale
+from runtime.queries.tracks import FrameTrack, GateFacts, Mark
+
+__all__ = ["GateFacts", "Timeline", "timeline_of"]
+
+LONG_ENOUGH = timedelta(seconds=1)  # for a wait for a worker to be worth a row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """`until` is the end of the run, or now. `working`, `people`, `retrying` and `idle` add up to `lasted`."""
+
+    rows: tuple[Row, ...]
+    scale: Scale
+    start: datetime
+    until: datetime
+
+    @property
+    def lasted(self) -> timedelta:
+        return self.until - self.start
+
+    @property
+    def working(self) -> timedelta:
+        return self.scale.spent(Use.WORK)
+
+    @property
+    def people(self) -> timedelta:
+        return self.scale.spent(Use.PEOPLE)
+
+    @property
+    def retrying(self) -> timedelta:
+        return self.scale.spent(Use.RETRY)
+
+    @property
+    def idle(self) -> timedelta:
+        return self.scale.spent(Use.IDLE)
+
+    @property
+    def retries(self) -> int:
+        return sum(1 for row in self.rows if row.attempt > 1)
+
+    @property
+    def steps(self) -> int:
+        return len({row.step for row in self.rows if row.kind is not RowKind.QUEUE})
+
+    @property
+    def gates(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if row.for_people)
+
+    def of_step(self, step: str) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if row.step == step)
+
+
+def timeline_of(
+    lines: Iterable[Line], *, gates: dict[UUID, GateFacts], start: datetime, until: datetime
+) -> Timeline:
+    """Fold lines that were read before. `gates` is what the engine's table knows beside the journal."""
+    fold = _Fold(gates, start)
+    for line in lines:
+        if line.entry is not None:
+            fold.at, fold.position = line.entry.at, line.position
+            for event in line.entry.events:
+                fold.take(event)
+    marks = fold.marks()
+    until = max(until, start)
+    drawn = scale(_spans(marks, until), start, until)
+    return Timeline(
+        rows=tuple(_row(mark, index, drawn, start, until) for index, mark in enumerate(marks)),
+        scale=drawn,
+        start=start,
+        until=until,
+    )
+
+
+class _Fold:
+    """The frames so far, each with the marks it left in time."""
+
+    def __init__(self, gates: dict[UUID, GateFacts], start: datetime) -> None:
+        self.frames: dict[str, FrameTrack] = {}
+        self.at = start
+        self.position = 0
+        self._gates = gates
+        self._ending = False
+        self._began = start
+        self._queue: Mark | None = Mark(
+            kind=RowKind.QUEUE, step="", name="", depth=0, start=start, words="no worker had it yet"
+        )
+
+    def take(self, event: e.Event) -> None:
+        match event:
+            case e.RunStarted():
+                return
+            case e.FrameOpened():
+                self._opened(event)
+            case e.Cancelling():
+                self._ending = True
+            case e.Completed():
+                self._ended("answered", Tone.DONE)
+            case e.Failed():
+                self._ended("failed", Tone.BAD)
+            case e.Cancelled():
+                self._ended("cancelled", Tone.OVER)
+            case _:
+                frame = self.frames.get(event.frame)
+                if frame is not None:
+                    self._frame_event(frame, event)
+
+    def marks(self) -> list[Mark]:
+        """In the order of the tree: a frame, then what happened in it, a child frame where it was called."""
+        marks = [self._queue] if self._queue is not None else []
+        children = {frame.id for frame in self.frames.values() if frame.parent in self.frames}
+        for frame in self.frames.values():
+            if frame.id not in children:
+                marks += frame.marks(self.frames, set())
+        return marks
+
+    def _opened(self, event: e.FrameOpened) -> None:
+        if self._queue is not None:
+            self._queue.finish(self.at, "waited for a worker", Tone.OVER)
+            if self.at - self._began < LONG_ENOUGH:
+                self._queue = None
+        frame = FrameTrack(
+            id=event.frame, parent=event.parent, agent=event.agent, depth=depth_of(event.frame)
+        )
+        frame.open(self.at)
+        self.frames[frame.id] = frame
+        parent = self.frames.get(event.parent or "")
+        if parent is not None and event.call in parent.calls:
+            parent.calls[event.call].child = frame.id
+
+    def _frame_event(
+        self, frame: FrameTrack, event: e.FrameEvent | e.CallEvent | e.WaitEvent
+    ) -> None:
+        match event:
+            case e.ModelReplied():
+                names = {call_id(frame.turn + 1, i): p.tool for i, p in enumerate(event.calls)}
+                frame.replied(self.at, names)
+            case e.ModelFailed():
+                frame.model_failed(self.at, event.error)
+            case e.FrameClosed():
+                frame.close(self.at, event.outcome)
+                self._settle_parent(frame)
+            case e.RetryScheduled(call=None):
+                frame.model_retries(self.at, event)
+            case e.WaitEnded(call=None):
+                frame.model_asked_again(self.at)
+            case _:
+                call = frame.calls.get(event.call or "")
+                if call is not None:
+                    call.take(event, self.at, self.position, self._gates)
+                    self._next_turn(frame)
+
+    def _settle_parent(self, frame: FrameTrack) -> None:
+        parent = self.frames.get(frame.parent or "")
+        if parent is None:
+            return
+        for call in parent.calls.values():
+            if call.child == frame.id:
+                call.settled = True
+        self._next_turn(parent)
+
+    def _next_turn(self, frame: FrameTrack) -> None:
+        if not self._ending and frame.waits_for_model():
+            frame.ask(self.at)
+
+    def _ended(self, words: str, tone: Tone) -> None:
+        for frame in self.frames.values():
+            root = frame.parent is None
+            frame.end(self.at, words if root else "ended with the run", tone if root else Tone.OVER)
+
+
+def _spans(marks: list[Mark], until: datetime) -> list[Span]:
+    return [
+        Span(use=USES[mark.kind], start=mark.start, end=mark.end or until)
+        for mark in marks
+        if mark.start is not None
+    ]
+
+
+def _row(mark: Mark, index: int, drawn: Scale, began: datetime, until: datetime) -> Row:
+    end = mark.end or until
+    return Row(
+        id=f"r{index}",
+        step=mark.step,
+        kind=mark.kind,
+        name=mark.name,
+        depth=mark.depth,
+        words=mark.words,
+        tone=mark.tone,
+        start=mark.start,
+        end=mark.end,
+        attempt=mark.attempt,
+        by=mark.by,
+        error=mark.error,
+        reason=mark.reason,
+        gate=mark.gate,
+        gate_kind=mark.gate_kind,
+        verdict=mark.verdict,
+        position=mark.position,
+        approval=mark.approval,
+        until=mark.until,
+        offset=None if mark.start is None else max(mark.start - began, timedelta()),
+        lasted=None if mark.start is None else max(end - mark.start, timedelta()),
+        bar=None if mark.start is None else bar(drawn, mark.start, end),
+    )

@@ -1,0 +1,276 @@
+"""What a frame and a call leave in time while a journal is being folded into a timeline."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import assert_never
+from uuid import UUID
+
+from runtime.core import events as e
+from runtime.core.decisions import GateKind, Verdict
+from runtime.queries.rows import RowKind, Tone
+from runtime.queries.secrets import masked
+
+_GATES = {
+    GateKind.APPROVAL: "waits for a person to decide",
+    GateKind.IN_DOUBT: "in doubt: waits for a person to say what became of it",
+}
+_VERDICTS: dict[Verdict, tuple[str, Tone]] = {
+    Verdict.APPROVE: ("approved by", Tone.DONE),
+    Verdict.DENY: ("denied by", Tone.BAD),
+    Verdict.EXPIRE: ("nobody decided in time", Tone.BAD),
+    Verdict.HAPPENED: ("reported as done by", Tone.DONE),
+    Verdict.RUN_AGAIN: ("to run again, approved by", Tone.DONE),
+    Verdict.GIVE_UP: ("given up by", Tone.BAD),
+}
+_STARTS_NOTHING = frozenset({Verdict.DENY, Verdict.EXPIRE, Verdict.HAPPENED, Verdict.GIVE_UP})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateFacts:
+    """What the journal does not say of a gate: when somebody decided, which a worker takes up later."""
+
+    decided_at: datetime | None
+    approval: UUID | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Mark:
+    """A row to be, still open while `end` is None."""
+
+    kind: RowKind
+    step: str
+    name: str
+    depth: int
+    start: datetime | None
+    words: str
+    end: datetime | None = None
+    tone: Tone = Tone.OPEN
+    attempt: int = 0
+    by: str = ""
+    error: str = ""
+    reason: str = ""
+    gate: UUID | None = None
+    gate_kind: GateKind | None = None
+    verdict: Verdict | None = None
+    position: int = 0
+    approval: UUID | None = None
+    until: datetime | None = None
+
+    def finish(self, at: datetime, words: str, tone: Tone, *, error: str = "") -> None:
+        if self.end is None:
+            self.end, self.words, self.tone, self.until = at, words, tone, None
+            self.error = masked(error)
+
+
+@dataclass(slots=True, kw_only=True)
+class CallTrack:
+    """One call: its gates, its attempts, and the waits between them, in order."""
+
+    step: str
+    tool: str
+    depth: int
+    marks: list[Mark] = field(default_factory=list)
+    child: str | None = None
+    settled: bool = False
+    words: str = "proposed, not judged yet"
+
+    def take(
+        self,
+        event: e.CallEvent | e.WaitEvent,
+        at: datetime,
+        position: int,
+        gates: Mapping[UUID, GateFacts],
+    ) -> None:
+        match event:
+            case e.CallAdmitted():
+                self.words = "about to start"
+            case e.GateOpened():
+                self._gated(event, at, position, gates)
+            case e.GateDecided():
+                self._decided(event, at, gates)
+            case e.GateClosed():
+                self._closed(event, at)
+            case e.ToolStarted():
+                self._add(RowKind.TOOL, event.at, "under way", attempt=event.attempt)
+            case e.ToolReturned():
+                self.settled = True
+                self._last(RowKind.TOOL, at, "done", Tone.DONE)
+            case e.CallRefused():
+                self.settled = True
+                self._add(RowKind.TOOL, at, "").finish(
+                    at, "refused, it cannot be made", Tone.BAD, error=event.reason
+                )
+            case e.ToolFailed():
+                self.settled = True
+                self._last(RowKind.TOOL, at, "failed", Tone.BAD, error=event.error)
+            case e.OutcomeUnknown():
+                self._last(RowKind.TOOL, at, "its outcome was lost", Tone.BAD, error=event.error)
+            case e.RetryScheduled():
+                self._retries(event, at)
+            case e.WaitEnded():
+                self._last(RowKind.WAIT, at, "waited before the next attempt", Tone.OVER)
+            case _:
+                assert_never(event)
+
+    def end(self, at: datetime, words: str) -> None:
+        for mark in self.marks:
+            mark.finish(at, words, Tone.OVER)
+        self.words = "not started: the run was ended first"
+
+    def shown(self) -> list[Mark]:
+        """Its marks, or the one of a call to which nothing has happened that takes time."""
+        if self.marks or self.child:
+            return self.marks
+        return [self._mark(RowKind.TOOL, None, self.words)]
+
+    def _gated(
+        self, event: e.GateOpened, at: datetime, position: int, gates: Mapping[UUID, GateFacts]
+    ) -> None:
+        mark = self._add(RowKind.PERSON, at, _GATES[event.kind])
+        mark.gate, mark.gate_kind, mark.position = event.gate, event.kind, position
+        facts = gates.get(event.gate)
+        if facts is not None:
+            mark.approval = facts.approval
+            if facts.decided_at is not None:  # replaced when the journal says what was decided
+                mark.end, mark.words = facts.decided_at, "decided, taken up in a moment"
+
+    def _decided(self, event: e.GateDecided, at: datetime, gates: Mapping[UUID, GateFacts]) -> None:
+        facts = gates.get(event.gate)
+        for mark in self.marks:
+            if mark.gate == event.gate:
+                mark.end = (facts.decided_at if facts else None) or at
+                mark.words, mark.tone = _VERDICTS[event.verdict]
+                mark.by, mark.verdict, mark.reason = event.by, event.verdict, masked(event.reason)
+        self.settled = event.verdict in _STARTS_NOTHING
+
+    def _closed(self, event: e.GateClosed, at: datetime) -> None:
+        for mark in self.marks:
+            if mark.gate == event.gate:
+                mark.end, mark.words = at, "not needed any more: the run was ended"
+                mark.tone, mark.reason = Tone.OVER, masked(event.reason)
+
+    def _retries(self, event: e.RetryScheduled, at: datetime) -> None:
+        words = "its worker was lost" if event.cause == "lost" else "failed, tried again"
+        self._last(RowKind.TOOL, at, words, Tone.BAD, error=event.error)
+        if event.until is not None and event.until > at:
+            self._add(RowKind.WAIT, at, "tries again at").until = event.until
+
+    def _last(
+        self, kind: RowKind, at: datetime, words: str, tone: Tone, *, error: str = ""
+    ) -> None:
+        for mark in reversed(self.marks):
+            if mark.kind is kind:
+                return mark.finish(at, words, tone, error=error)
+        return None
+
+    def _add(self, kind: RowKind, at: datetime, words: str, attempt: int = 0) -> Mark:
+        mark = self._mark(kind, at, words)
+        mark.attempt = attempt
+        self.marks.append(mark)
+        return mark
+
+    def _mark(self, kind: RowKind, at: datetime | None, words: str) -> Mark:
+        return Mark(
+            kind=kind, step=self.step, name=self.tool, depth=self.depth, start=at, words=words
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class FrameTrack:
+    """One frame: its own mark, then model calls and calls in the order in which they came."""
+
+    id: str
+    parent: str | None
+    agent: str
+    depth: int
+    turn: int = 0
+    own: list[Mark] = field(default_factory=list)
+    items: list[Mark | CallTrack] = field(default_factory=list)
+    calls: dict[str, CallTrack] = field(default_factory=dict)
+    of_turn: list[CallTrack] = field(default_factory=list)
+    asked: int = 0  # attempts at the model call of the next turn
+
+    def open(self, at: datetime) -> None:
+        self.own.append(self._mark(RowKind.AGENT, self.id, at, "at work"))
+        self.ask(at)
+
+    def ask(self, at: datetime) -> None:
+        self.asked += 1
+        mark = self._mark(RowKind.MODEL, f"{self.id}/m{self.turn + 1}", at, "asked, no reply yet")
+        mark.attempt = self.asked
+        self.items.append(mark)
+
+    def replied(self, at: datetime, calls: Mapping[str, str]) -> None:
+        count = len(calls)
+        asked = f"asked for {count} call{'s' if count > 1 else ''}" if count else "answered"
+        self._last(RowKind.MODEL, at, asked, Tone.DONE)
+        self.turn += 1
+        self.asked = 0
+        self.of_turn = []
+        for call, tool in calls.items():
+            track = CallTrack(step=f"{self.id}/{call}", tool=tool, depth=self.depth + 1)
+            self.calls[call] = track
+            self.items.append(track)
+            self.of_turn.append(track)
+
+    def model_failed(self, at: datetime, error: str) -> None:
+        self._last(RowKind.MODEL, at, "failed", Tone.BAD, error=error)
+
+    def model_retries(self, at: datetime, event: e.RetryScheduled) -> None:
+        words = "its worker was lost" if event.cause == "lost" else "brought no reply"
+        self._last(RowKind.MODEL, at, words, Tone.BAD, error=event.error)
+        if event.until is None or event.until <= at:
+            return
+        step = f"{self.id}/m{self.turn + 1}"
+        mark = self._mark(RowKind.WAIT, step, at, "tries again at")
+        mark.until = event.until
+        self.items.append(mark)
+
+    def model_asked_again(self, at: datetime) -> None:
+        self._last(RowKind.WAIT, at, "waited before the next attempt", Tone.OVER)
+        self.ask(at)
+
+    def waits_for_model(self) -> bool:
+        """Whether every call of the turn is settled and the model was not asked since."""
+        settled = bool(self.of_turn) and all(call.settled for call in self.of_turn)
+        return settled and not self.asked
+
+    def close(self, at: datetime, outcome: str) -> None:
+        self.own[0].finish(at, outcome, Tone.DONE if outcome == "answered" else Tone.BAD)
+
+    def end(self, at: datetime, words: str, tone: Tone) -> None:
+        self.own[0].finish(at, words, tone)
+        for item in self.items:
+            if isinstance(item, CallTrack):
+                item.end(at, "ended with the run")
+            else:
+                item.finish(at, "ended with the run", Tone.OVER)
+
+    def marks(self, frames: Mapping[str, "FrameTrack"], seen: set[str]) -> list[Mark]:
+        """Everything in the order of the tree. A damaged journal may go in circles; this does not."""
+        if self.id in seen:
+            return []
+        seen.add(self.id)
+        marks = list(self.own)
+        for item in self.items:
+            if isinstance(item, Mark):
+                marks.append(item)
+                continue
+            marks += item.shown()
+            child = frames.get(item.child or "")
+            if child is not None:
+                marks += child.marks(frames, seen)
+        return marks
+
+    def _last(
+        self, kind: RowKind, at: datetime, words: str, tone: Tone, *, error: str = ""
+    ) -> None:
+        for item in reversed(self.items):
+            if isinstance(item, Mark) and item.kind is kind:
+                return item.finish(at, words, tone, error=error)
+        return None
+
+    def _mark(self, kind: RowKind, step: str, at: datetime, words: str) -> Mark:
+        depth = self.depth if kind is RowKind.AGENT else self.depth + 1
+        return Mark(kind=kind, step=step, name=self.agent, depth=depth, start=at, words=words)

@@ -1,0 +1,1 @@
+"""The pages of runs: doors that check access, read, and answer."""

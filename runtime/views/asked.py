@@ -1,0 +1,60 @@
+"""What a request asks for: who asks, and the parts of its query that these pages read."""
+
+from uuid import UUID
+
+from django.http import Http404, HttpRequest
+
+from runtime import actions, queries
+from runtime.errors import NoSuchRun
+from runtime.ports import Actor, InvalidInput
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    return Actor(person=request.user.get_username())
+
+
+def readable(run: UUID, actor: Actor) -> queries.RunDetail:
+    """Raises Http404 for a run that this actor may not read."""
+    try:
+        return actions.readable(run, actor)
+    except NoSuchRun as exc:
+        raise Http404 from exc
+
+
+def part_only(request: HttpRequest) -> bool:
+    """Whether a page that is open already asks for the part of it that changes."""
+    return "HX-Request" in request.headers
+
+
+def cursor(request: HttpRequest) -> UUID | None:
+    text = request.GET.get("cursor")
+    try:
+        return None if text is None else UUID(text)
+    except ValueError as exc:
+        raise Http404 from exc
+
+
+def page_number(request: HttpRequest) -> int:
+    """From 1; anything that is no number is no page."""
+    text = request.GET.get("page", "1")
+    if not (text.isascii() and text.isdecimal() and len(text) < 7 and int(text)):
+        raise Http404
+    return int(text)
+
+
+def one_of(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
+    """One of a few words, empty if it is not given; any other is no page."""
+    text = request.GET.get(name, "")
+    if text and text not in allowed:
+        raise Http404
+    return text
+
+
+def search(request: HttpRequest) -> str:
+    """What was typed into the search. Raises InvalidInput naming `q`."""
+    text = request.GET.get("q", "").strip()
+    if len(text) > queries.LONGEST_SEARCH:
+        raise InvalidInput("q", f"must have at most {queries.LONGEST_SEARCH} characters")
+    if "\x00" in text:
+        raise InvalidInput("q", "contains a character that is not text")
+    return text

@@ -1,0 +1,108 @@
+"""The page of one run, in its tabs, and a run as it was at an entry of its journal."""
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_safe
+
+from runtime import ports, queries
+from runtime.core.continuation import RunStatus
+from runtime.views import asked
+
+ROWS = 200  # steps, or things said, on one page
+
+
+@require_safe
+@login_required
+def run(request: HttpRequest, run: UUID) -> HttpResponse:
+    """One run: where it stands, what it waits for, and what its agents did."""
+    actor, access = asked.actor_of(request), ports.access()
+    found = asked.readable(run, actor)
+    is_admin = access.reads_continuations(actor)
+    tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
+    tab = asked.one_of(request, "tab", tabs) or "timeline"
+    history = queries.history(found)
+    context = {
+        "place": "runs",
+        "run": found,
+        "tab": tab,
+        "tabs": tabs,
+        "history": history,
+        "timeline": history.timeline,
+        "progress": history.progress,
+        "is_admin": is_admin,
+        "source": request.get_full_path(),
+        "cancel_asked": not found.ended and queries.cancel_asked(run),
+        "may_cancel": can_end(found) and access.may_cancel(actor, found.requester),
+        **_shown(request, tab, history),
+    }
+    response = render(request, "run.html#live" if asked.part_only(request) else "run.html", context)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+@require_safe
+@login_required
+def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
+    """The continuation after an entry of the journal, for admins."""
+    actor = asked.actor_of(request)
+    found = asked.readable(run, actor)
+    if not ports.access().reads_continuations(actor):
+        raise Http404
+    # The column holds eight bytes; what does not fit into it is no entry either.
+    past = queries.past(run, position) if position <= found.position else None
+    if past is None:
+        raise Http404
+    return render(request, "past.html", {"place": "runs", "run": found, "past": past})
+
+
+def can_end(shown: queries.RunDetail) -> bool:
+    return not shown.ended and shown.status != RunStatus.QUARANTINED
+
+
+def _shown(request: HttpRequest, tab: str, history: queries.History) -> dict[str, Any]:
+    """The part of the run that this tab shows on this page, and the step that is open in it."""
+    if tab == "state":
+        return {"gates": history.timeline.gates}
+    if tab == "transcript":
+        return _piece(request, history.progress.said(), {"tab": tab})
+    step = request.GET.get("step", "")
+    opened = history.step(step) if step else None
+    if step and opened is None:
+        raise Http404
+    rows = history.timeline.rows
+    piece = _piece(request, rows, {}, at=_place(rows, step))
+    return {**piece, "opened": opened, "open_row": opened.rows[-1].id if opened else ""}
+
+
+def _place(rows: Sequence[queries.Row], step: str) -> int | None:
+    """The page on which a step's last row stands, where no page is asked for."""
+    places = [index for index, row in enumerate(rows) if step and row.step == step]
+    return places[-1] // ROWS + 1 if places else None
+
+
+def _piece(
+    request: HttpRequest, items: Sequence[Any], keep: dict[str, str], at: int | None = None
+) -> dict[str, Any]:
+    number = asked.page_number(request) if at is None or "page" in request.GET else at
+    last = max(1, -(-len(items) // ROWS))
+    if number > last:
+        raise Http404
+    first = (number - 1) * ROWS
+    shown = items[first : first + ROWS]
+    return {
+        "items": shown,
+        "first": first + 1,
+        "last": first + len(shown),
+        "total": len(items),
+        "number": number,
+        "before": number - 1,
+        "after": number + 1 if number < last else 0,
+        "keep": f"{urlencode(keep)}&" if keep else "",
+    }

@@ -1,0 +1,66 @@
+"""The list of runs."""
+
+from urllib.parse import urlencode
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_safe
+
+from runtime import ports, queries
+from runtime.core.continuation import RunStatus
+from runtime.ports import InvalidInput
+from runtime.views import asked
+
+TABS = (
+    ("", "All"),
+    ("people", "Waiting for people"),
+    ("working", "Working"),
+    ("failed", "Failed"),
+    ("finished", "Finished"),
+    ("cancelled", "Cancelled"),
+)
+
+
+@require_safe
+@login_required
+def runs(request: HttpRequest) -> HttpResponse:
+    """The runs this person may read, newest first; `tab`, `status` and `q` narrow them down."""
+    actor, access = asked.actor_of(request), ports.access()
+    readable, problem = access.readable_runs(actor), None
+    tab = asked.one_of(request, "tab", tuple(queries.TABS))
+    status = asked.one_of(request, "status", tuple(RunStatus))
+    try:
+        search = asked.search(request)
+        where = queries.narrowed(readable, tab=tab, status=status, search=search)
+    except InvalidInput as exc:
+        problem, search, where = exc, request.GET["q"], Q(pk__in=[])
+    filters = {name: text for name, text in (("tab", tab), ("status", status)) if text}
+    kept = {**filters, "q": search} if search and not problem else filters
+    context = {
+        "place": "runs",
+        "page": queries.runs_page(where, cursor=asked.cursor(request)),
+        "first_page": "cursor" not in request.GET,
+        "tabs": [_tab(name, words, tab, status, search) for name, words in TABS],
+        "tab": tab,
+        "status": status,
+        "search": search,
+        "filters": filters,
+        "problem": problem,
+        "longest": queries.LONGEST_SEARCH,
+        "keep": f"{urlencode(kept)}&" if kept else "",
+        "source": request.get_full_path(),
+        "alarms": queries.quarantined(readable) if access.reads_continuations(actor) else 0,
+    }
+    template = "runs.html#list" if asked.part_only(request) else "runs.html"
+    response = render(request, template, context, status=422 if problem else 200)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+def _tab(name: str, words: str, tab: str, status: str, search: str) -> dict[str, object]:
+    """A tab, its address with the search kept, and whether it is the one that is shown."""
+    query = urlencode({key: text for key, text in (("tab", name), ("q", search)) if text})
+    return {"words": words, "query": f"?{query}", "here": name == tab and not status}
