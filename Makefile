@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help up test faults check format lock clean
+.PHONY: help up test faults screenshots check format lock clean
 
 help: ## show what can be done
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
@@ -18,6 +18,9 @@ test: developer-environment ## run the tests (TESTS=tests/core to run some)
 
 faults: developer-environment ## kill processes at every point and at random, print the figures (FAULTS_SEED=1)
 	@FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/faults -s -q
+
+screenshots: developer-environment ## start the application for the purpose and take the pictures of the docs
+	@exec $(RUN) -m tests.docs.screenshots
 
 check: developer-environment ## format, lint, types, imports, lock is current
 	$(RUN) -m ruff format --check .

@@ -1,0 +1,119 @@
+"""`make screenshots`: starts the application in a folder for the purpose, makes runs, and takes pictures for docs/img.
+
+The runs are those of a first start, the agent of the README, and a few decisions, so that there is something
+to see on every page.
+"""
+
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from config.env import ROOT
+from tests.browser.chromium import CHROMIUM, FLAGS
+from tests.docs.pages import README, blocks
+from tests.e2e.office import Office
+from tests.stack import Stack
+
+IMAGES = ROOT / "docs" / "img"
+MOST_BYTES = 200 * 1024
+
+DESKTOP, PHONE = (1280, 800), (390, 844)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """One picture: who looks at what. `path` is an address, in which `{…}` stands for what was made."""
+
+    name: str
+    path: str
+    person: str = "bea"
+    size: tuple[int, int] = DESKTOP
+    scheme: Literal["light", "dark"] = "light"
+
+
+PICTURES = (
+    Picture(name="inbox", path="/inbox/"),
+    Picture(name="inbox-dark", path="/inbox/", scheme="dark"),
+    Picture(name="inbox-phone", path="/inbox/", size=PHONE),
+    Picture(name="approval", path="/a/{approval}/"),
+    Picture(name="approval-phone", path="/a/{approval}/", size=PHONE),
+    Picture(name="run", path="/runs/{run}/", person="ada", size=(1280, 1100)),
+    Picture(name="agents", path="/agents/", person="ada"),
+)
+
+
+def take_all(folder: Path) -> None:
+    """Take every picture anew; raises AssertionError if one cannot be taken or is too large."""
+    own = folder / "agents"
+    own.mkdir(mode=0o755)
+    (block,) = blocks(README, "python")
+    (own / "refunds.py").write_text(block.text, encoding="utf-8")
+    chosen = "agents.flows.hr,refunds"
+    IMAGES.mkdir(exist_ok=True)
+    with (
+        Stack(folder / "home", AGENTS_DIR=str(own), ABEYANCE_AGENTS=chosen) as stack,
+        sync_playwright() as playwright,
+    ):
+        made = _work(Office(stack))
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        for picture in PICTURES:
+            _take(browser, stack, picture, made)
+        browser.close()
+
+
+def _work(office: Office) -> dict[str, str]:
+    """A working day: runs that wait, one that was approved, one that was denied."""
+    _, page = office.stack.ask("ada", "GET", "/api/v1/runs?limit=50")
+    first = {run["input"]["username"]: run["id"] for run in page["items"]}
+    office.decide("bea", office.approval(first["newhire1"]), "approve")
+    office.wait(first["newhire1"], "completed")
+    early = office.start("hr_onboarding", "newhire4", level=5)
+    office.wait(early, "suspended")
+    office.decide("bea", office.approval(early), "deny", "Level 5 needs a ticket.")
+    office.wait(early, "completed")
+    both = office.start("hr_access_bundle", "newhire5", level=2)
+    office.wait(both, "suspended")
+    body = {"agent": "refunds", "input": {"number": "A-1"}}
+    status, refund = office.stack.ask("ada", "POST", "/api/v1/runs", body)
+    assert status == 201, refund
+    office.wait(refund["id"], "suspended")
+    return {"approval": office.approval(first["newhire2"])["id"], "run": first["newhire1"]}
+
+
+def _take(browser: Browser, stack: Stack, picture: Picture, made: dict[str, str]) -> None:
+    width, height = picture.size
+    context = browser.new_context(
+        base_url=stack.url,
+        viewport={"width": width, "height": height},
+        color_scheme=picture.scheme,
+        reduced_motion="reduce",
+    )
+    page = context.new_page()
+    _log_in(page, picture.person, stack.credentials["users"][picture.person]["password"])
+    answer = page.goto(picture.path.format(**made))
+    assert answer is not None
+    assert answer.ok, f"{picture.name}: {answer.status}"
+    target = IMAGES / f"{picture.name}.png"
+    page.screenshot(path=target)
+    context.close()
+    size = target.stat().st_size
+    assert size <= MOST_BYTES, f"{target.name} has {size} bytes, at most {MOST_BYTES} are meant"
+
+
+def _log_in(page: Page, person: str, password: str) -> None:
+    page.goto("/login/")
+    page.get_by_label("Username").fill(person)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(lambda url: "/login/" not in url)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="abeyance-pictures-") as name:
+        Path(name).chmod(0o755)
+        take_all(Path(name))
+    sys.stdout.write(f"{len(PICTURES)} pictures are in {IMAGES.relative_to(ROOT)}/\n")
