@@ -1,0 +1,220 @@
+"""Every page and every route of the API for every identity: the answer is the one written in matrix.txt."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from agents.models import PublishedAgent
+from approvals import tokens
+from approvals.models import Request
+from approvals.permissions import ALL_SCOPES
+from tests.cast import PASSWORD, Cast
+from tests.desk.office import NEWCOMER, Office
+
+IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
+CELL = re.compile(r"in|up|[1-5]\d\d")
+# They answer for whatever is no page of ours.
+NOT_OURS = {"^api/", "api/v1/"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One route. `by` and `without` say whose token lacks which scope."""
+
+    method: str
+    path: str
+    cells: dict[str, str]
+    by: str
+    without: str
+
+    @property
+    def is_api(self) -> bool:
+        return (
+            self.path.startswith("/api/v1/") and "docs" not in self.path and "open" not in self.path
+        )
+
+
+def _rows() -> Iterator[Row]:
+    for line in Path(__file__).with_name("matrix.txt").read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            method, path, *rest = line.split()
+            cells = dict(zip(IDENTITIES, rest[: len(IDENTITIES)], strict=True))
+            by, without = rest[len(IDENTITIES) :]
+            yield Row(method=method, path=path, cells=cells, by=by, without=without)
+
+
+ROWS = list(_rows())
+
+
+@pytest.fixture
+def places(office: Office, cast: Cast, published: None) -> dict[str, Any]:
+    """What the paths name. Whatever is done to it is undone after each cell."""
+    run, doubtful = office.start(), office.in_doubt()
+    doubt = office.doubt(doubtful)
+    Request.objects.filter(pk=doubt.pk).update(not_before=None)  # long past
+    token, _ = tokens.create(cast.ada, ALL_SCOPES)
+    approval = office.request(run)
+    return {
+        "run": run,
+        "approval": approval.id,
+        "digest": approval.request_digest,
+        "doubt": doubt.id,
+        "doubtrun": doubtful,
+        "doubtgate": doubt.gate,
+        "token": token.public_id,
+    }
+
+
+def test_everybody_gets_the_answer_that_is_written_down(
+    places: dict[str, Any], subtests: pytest.Subtests
+) -> None:
+    for row in ROWS:
+        with subtests.test(f"{row.method} {row.path}"):
+            assert {identity: _cell(row, identity, places) for identity in IDENTITIES} == row.cells
+
+
+def test_every_route_has_a_row_for_each_thing_it_does() -> None:
+    """A new route fails here until somebody has written down who may use it."""
+    written = {re.sub(r"\{\w+\}", "X", row.path) for row in ROWS}
+    missing = [
+        route
+        for route in _routes(get_resolver().url_patterns)
+        if route not in NOT_OURS and not any(_fits(route, path) for path in written)
+    ]
+    assert missing == []
+
+
+def test_every_cell_is_an_answer_and_every_route_lets_somebody_through() -> None:
+    for row in ROWS:
+        assert all(CELL.fullmatch(cell) for cell in row.cells.values()), row
+        assert any(cell in {"up", "200", "201", "302"} for cell in row.cells.values()), row
+
+
+def test_every_operation_of_the_api_has_its_row() -> None:
+    schema = Client().get("/api/v1/openapi.json").json()
+    documented = {
+        (method.upper(), re.sub(r"\{\w+\}", "X", path))
+        for path, operations in schema["paths"].items()
+        for method in operations
+    }
+    rows = {(row.method, re.sub(r"\{\w+\}", "X", row.path)) for row in ROWS if row.is_api}
+    assert documented == rows
+
+
+# Asking
+
+
+def _cell(row: Row, identity: str, places: dict[str, Any]) -> str:
+    with transaction.atomic():
+        said = _said(row, _answer(row, identity, places))
+        transaction.set_rollback(True)
+    return said
+
+
+def _answer(row: Row, identity: str, places: dict[str, Any]) -> HttpResponse:
+    client = _client(row, identity)
+    path = row.path.format(**places)
+    if row.method == "GET":
+        return client.get(path)  # type: ignore[return-value]
+    body = _body(row, identity, places)
+    if row.is_api:
+        return client.post(path, json.dumps(body), content_type="application/json")  # type: ignore[return-value]
+    return client.post(path, body)  # type: ignore[return-value]
+
+
+def _client(row: Row, identity: str) -> Client:
+    client = Client()
+    if identity == "anon":
+        return client
+    name = {"disabled": "bea", "narrow": row.by if row.by != "-" else "bea"}.get(identity, identity)
+    person = User.objects.get(username=name)
+    if row.is_api or identity == "narrow":
+        scopes = ALL_SCOPES - {row.without} if identity == "narrow" else ALL_SCOPES
+        _, plain = tokens.create(person, scopes)
+        client = Client(headers={"authorization": f"Bearer {plain}"})
+    else:
+        client.force_login(person)
+    if identity == "disabled":
+        User.objects.filter(pk=person.pk).update(is_active=False)
+    return client
+
+
+def _body(row: Row, identity: str, places: dict[str, Any]) -> dict[str, Any]:
+    """What somebody who may would send."""
+    last = row.path.rstrip("/").rsplit("/", 1)[-1]
+    given = {"digest": places["digest"], "reason": "because"}
+    another = {"password": "an0ther long passphrase", "again": "an0ther long passphrase"}
+    match last:
+        case "login":
+            name = identity if identity in {"cyril", "ada", "bea", "admin"} else "nobody"
+            return {"username": name, "password": PASSWORD}
+        case "password":
+            return {"current": PASSWORD, **another}
+        case "add" if "tokens" in row.path:
+            return {"scope": ["runs:read"]}
+        case "add":
+            return {"username": "newhire", "group": ["reviewers"], **another}
+        case "groups":
+            return {"group": ["reviewers"]}
+        case "decision":
+            return {"verdict": "approve", **given}
+        case "settle":
+            return {"outcome": "give_up", **given}
+        case "happened":
+            return {"result": '{"message_id": "1"}', **given}
+        case "runs":
+            return {"agent": "hr_onboarding", "input": NEWCOMER}
+        case "start":
+            return {f"in.{name}": value for name, value in NEWCOMER.items()} | _hidden(places)
+        case _:
+            return given
+
+
+def _hidden(places: dict[str, Any]) -> dict[str, str]:
+    """What the form carries unseen."""
+    client = Client()
+    client.force_login(User.objects.get(username="ada"))
+    page = client.get("/agents/hr_onboarding/start/").content.decode()
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page)
+    return {name: value for name, value in found if name != "csrfmiddlewaretoken"}
+
+
+def _said(row: Row, answer: HttpResponse) -> str:
+    to_login = answer.status_code == 302 and answer["Location"].startswith("/login/?")
+    unknown = row.is_api and answer.status_code == 401
+    if row.path == "/readyz" and answer.status_code in (200, 503):
+        return "up"
+    return "in" if to_login or unknown else str(answer.status_code)
+
+
+# The routes there are
+
+
+def _routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[str]:
+    for pattern in patterns:
+        route = before + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from _routes(pattern.url_patterns, route)
+        else:
+            yield route
+
+
+def _fits(route: str, path: str) -> bool:
+    """Whether a written path is one of this route."""
+    as_pattern = re.sub(r"<[^>]+>", "[^/]+", route)
+    return re.fullmatch(f"/{as_pattern}", path) is not None
+
+
+def test_the_list_of_published_agents_is_not_empty(published: None) -> None:
+    """Or the rows of agents would say nothing."""
+    assert PublishedAgent.objects.filter(name="hr_onboarding").exists()
