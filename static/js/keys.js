@@ -30,7 +30,7 @@ function step(by) {
 
 function open(what) {
   const link = chosen();
-  if (link) location.assign(`${link.href}#${what}`);
+  if (link) location.assign(`${link.href}#to-${what}`);
 }
 
 /** Approves what has been on the screen for a moment; at high risk the button has to be pressed itself. */
@@ -68,5 +68,5 @@ document.addEventListener("focusin", ({ target }) => {
 for (const button of all("[data-opens]")) {
   button.onclick = () => one(`#${button.dataset.opens}`).showModal();
 }
-if (location.hash === "#approve") one(".decide .approve")?.focus();
-if (location.hash === "#deny") one("#reason")?.focus();
+if (location.hash === "#to-approve") one(".decide .approve")?.focus();
+if (location.hash === "#to-deny") one("#reason")?.focus();

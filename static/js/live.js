@@ -126,6 +126,7 @@ function merge(region, fresh) {
 
 function strike(row, verdict) {
   if (row.classList.contains("gone")) return;
+  row.style.minHeight = `${row.getBoundingClientRect().height}px`; // or the rows below would move up
   row.classList.add("gone");
   one(".side", row).replaceWith(one(".side", verdict));
   say(`${one(".t", row).textContent}: ${one(".side", row).textContent}`);

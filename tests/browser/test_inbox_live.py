@@ -1,0 +1,146 @@
+"""Open pages without the doorbell: they ask, and nothing moves under the cursor."""
+
+import re
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from approvals.actions import decide
+from runtime.core.decisions import Verdict
+from runtime.ports import Actor
+from tests.browser.conftest import Desk
+from tests.desk.office import Office
+
+pytestmark = pytest.mark.browser
+
+PRIVILEGES = "Set the privileges of newhire to 3"
+
+
+@pytest.fixture
+def bea(desk: Desk, office: Office) -> Page:
+    """Her page, whose time passes only when a test says so."""
+    desk.log_in("bea")
+    desk.page.clock.install()
+    return desk.page
+
+
+def _later(page: Page, seconds: float) -> None:
+    page.clock.run_for(round(seconds * 1000))
+
+
+def test_a_decision_in_one_browser_appears_in_another_without_reload(
+    desk: Desk, bea: Page, chromium: Browser, office: Office, suspended: UUID
+) -> None:
+    desk.open("/inbox/")
+    bea.evaluate("window.stays = true")
+    expect(bea.locator(".live")).to_have_text("Polling")
+    row = bea.locator(".row", has_text=PRIVILEGES)
+    place = row.bounding_box()
+    other = chromium.new_context()
+    other.route("**/events/", lambda route: route.fulfill(status=204))
+    second = Desk(page=other.new_page(), url=desk.url)
+    try:
+        second.log_in("bea")
+        second.open(f"/a/{office.request(suspended).id}/")
+        second.page.get_by_label(re.compile("Reason")).fill("Not today.")
+        second.page.get_by_role("button", name="Deny").click()
+        expect(second.page.get_by_role("heading", name="Denied by bea")).to_be_visible()
+    finally:
+        other.close()
+    _later(bea, 4)
+    expect(row).to_have_class(re.compile("gone"))
+    expect(row).to_contain_text("Denied")
+    expect(row).to_contain_text("by bea")
+    assert bea.evaluate("window.stays")
+    assert row.bounding_box() == place
+    expect(bea.locator("[data-count=mine]")).to_have_text("0")
+    expect(bea).to_have_title("Inbox · Abeyance")
+
+
+def test_new_rows_wait_until_they_are_asked_for(
+    desk: Desk, bea: Page, office: Office, suspended: UUID
+) -> None:
+    desk.open("/inbox/")
+    bea.keyboard.press("j")
+    first = bea.locator(".row").first
+    place = first.bounding_box()
+    office.start(args={"username": "another", "security_level": 2})
+    office.start(args={"username": "third", "security_level": 1})
+    _later(bea, 4)
+    expect(bea.get_by_role("button", name="2 new, press . to show")).to_be_visible()
+    expect(bea.locator(".row")).to_have_count(1)
+    assert first.bounding_box() == place
+    bea.keyboard.press(".")
+    expect(bea.locator(".row")).to_have_count(3)
+    expect(bea.get_by_role("link", name=PRIVILEGES)).to_be_focused()
+    expect(bea.get_by_role("button", name="new")).to_have_count(0)
+
+
+def test_an_empty_inbox_fills_by_itself(desk: Desk, bea: Page, office: Office) -> None:
+    desk.open("/inbox/")
+    expect(bea.get_by_role("heading", name="Nothing needs you")).to_be_visible()
+    office.start()
+    _later(bea, 4)
+    expect(bea.locator(".row")).to_have_count(1)
+    expect(bea).to_have_title("Inbox (1) · Abeyance")
+
+
+def test_a_page_nobody_touches_asks_once_a_minute(desk: Desk, bea: Page, office: Office) -> None:
+    desk.open("/inbox/")
+    for _ in range(3):
+        with bea.expect_response(re.compile("known=")):
+            _later(bea, 4)
+    _later(bea, 70)
+    asked: list[str] = []
+    bea.on("request", lambda it: asked.append(it.url))
+    _later(bea, 40)
+    assert [url for url in asked if "known=" in url] == []
+    with bea.expect_response(re.compile("known=")):
+        _later(bea, 40)
+
+
+def test_offline_decisions_are_not_sent_and_it_says_so(
+    desk: Desk, bea: Page, office: Office, suspended: UUID
+) -> None:
+    desk.open(f"/a/{office.request(suspended).id}/")
+    approve = bea.get_by_role("button", name="Approve")
+    bea.context.set_offline(True)
+    expect(bea.get_by_text("Offline: decisions are not sent")).to_be_visible()
+    expect(bea.locator(".live")).to_have_text("Offline")
+    expect(approve).to_be_disabled()
+    expect(approve).to_have_accessible_description("Offline: decisions are not sent")
+    bea.context.set_offline(False)
+    expect(approve).to_be_enabled()
+    expect(bea.get_by_text("Offline: decisions are not sent")).to_have_count(0)
+    desk.complaints.clear()  # the browser notes every request that could not be made
+
+
+def test_what_was_decided_elsewhere_shows_without_losing_a_reason(
+    desk: Desk, bea: Page, office: Office, suspended: UUID
+) -> None:
+    request = office.request(suspended)
+    desk.open(f"/a/{request.id}/")
+    reason = bea.get_by_label(re.compile("Reason"))
+    reason.fill("I would rather wait for Monday.")
+    decide(
+        request=request.id,
+        verdict=Verdict.DENY,
+        digest=request.request_digest,
+        reason="Not today.",
+        actor=Actor(person="bea"),  # in another of her windows
+    )
+    _later(bea, 4)
+    expect(bea.get_by_role("heading", name="Denied by bea")).to_be_visible()
+    expect(bea.get_by_role("button", name="Approve")).to_have_count(0)
+    expect(bea.get_by_text("You had typed this, and it was not sent:")).to_be_visible()
+    expect(bea.get_by_text("I would rather wait for Monday.")).to_be_visible()
+
+
+def test_a_session_that_ended_leads_to_the_login(
+    desk: Desk, bea: Page, office: Office, suspended: UUID
+) -> None:
+    desk.open("/inbox/")
+    bea.context.clear_cookies()
+    _later(bea, 4)
+    expect(bea.get_by_role("heading", name="Log in")).to_be_visible()

@@ -1,0 +1,57 @@
+"""Everything works without scripts: plain links, plain forms."""
+
+import re
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import Browser, expect
+from pytest_django.live_server_helper import LiveServer
+
+from tests.browser.conftest import Desk
+from tests.desk.office import Office
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def plain(chromium: Browser, live_server: LiveServer, office: Office) -> Iterator[Desk]:
+    context = chromium.new_context(java_script_enabled=False)
+    yield Desk(page=context.new_page(), url=live_server.url)
+    context.close()
+
+
+def test_bea_logs_in_and_approves(plain: Desk, office: Office) -> None:
+    office.start()
+    plain.log_in("bea")
+    plain.page.get_by_role("link", name="Set the privileges of newhire to 3").click()
+    plain.page.get_by_role("button", name="Approve").click()
+    expect(plain.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
+
+
+def test_bea_denies_with_a_reason(plain: Desk, office: Office) -> None:
+    run: UUID = office.start()
+    plain.log_in("bea")
+    plain.open(f"/a/{office.request(run).id}/")
+    plain.page.get_by_label(re.compile("Reason")).fill("Not before Monday.")
+    plain.page.get_by_role("button", name="Deny").click()
+    expect(plain.page.get_by_role("heading", name="Denied by bea")).to_be_visible()
+    expect(plain.page.get_by_text("Not before Monday.").first).to_be_visible()
+
+
+def test_the_inbox_filters_and_offers_nothing_that_needs_scripts(
+    plain: Desk, office: Office
+) -> None:
+    office.start()
+    office.start(args={"username": "another", "security_level": 2})
+    plain.log_in("bea")
+    field = plain.page.get_by_label("Filter the list")
+    field.fill("another")
+    plain.page.get_by_role("button", name="Filter").click()
+    expect(plain.page.locator(".row")).to_have_count(1)
+    expect(field).to_have_value("another")
+    plain.page.get_by_role("link", name="Clear the filter").click()
+    expect(plain.page.locator(".row")).to_have_count(2)
+    plain.page.get_by_role("link", name="Decided today").click()
+    expect(plain.page.get_by_role("heading", name="Nothing was decided today")).to_be_visible()
+    expect(plain.page.get_by_role("button", name="Keys")).to_have_count(0)
