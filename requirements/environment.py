@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOM = 50 * 1000 * 1000  # bytes; an environment with nothing but pip takes as many
 
 # What venv and pip say when they fail, and what it means for whoever runs this; the first that fits.
 REASONS = (
@@ -120,8 +121,17 @@ def _reason(said, folder, locks):
                 python=sys.executable,
                 version=_version(),
             )
+    if _free(folder) < ROOM:  # venv does not pass on what was said in there
+        return _reason("No space left on device", folder, locks)
     sys.stderr.write(said)
     return "the environment in %s could not be made, see above" % folder
+
+
+def _free(folder):
+    try:
+        return shutil.disk_usage(os.path.dirname(os.path.abspath(folder))).free
+    except OSError:
+        return ROOM
 
 
 def _named(locks):

@@ -218,7 +218,7 @@ def _ring(purpose: str) -> dict[str, bytes]:
 def _read(path: Path, purpose: str) -> dict[str, bytes]:
     ring = dict(_parse(line, path) for line in _lines(path, purpose))
     if not ring:
-        raise ImproperlyConfigured(f"{path} holds no key")
+        raise ImproperlyConfigured(f"{path} holds no key: put back the copy of a backup")
     return ring
 
 
@@ -229,6 +229,8 @@ def _lines(path: Path, purpose: str) -> list[str]:
         raise ImproperlyConfigured(
             f"cannot read the {purpose} key in {path}: {exc.strerror}. `manage.py prepare` makes it."
         ) from exc
+    except UnicodeDecodeError as exc:
+        raise ImproperlyConfigured(f"{path} is not text: put back the copy of a backup") from exc
 
 
 def _parse(line: str, path: Path) -> tuple[str, bytes]:
@@ -238,7 +240,9 @@ def _parse(line: str, path: Path) -> tuple[str, bytes]:
     except ValueError:
         key = b""
     if not key_id or len(key) != KEY_BYTES:
-        raise ImproperlyConfigured(f"{path}: a line is not `id:hex` of {KEY_BYTES} bytes")
+        raise ImproperlyConfigured(
+            f"{path}: a line is not `id:hex` of {KEY_BYTES} bytes: put back the copy of a backup"
+        )
     return key_id, key
 
 
