@@ -24,10 +24,13 @@ function toast() {
 const skew = Date.parse(document.body.dataset.now) - Date.now() || 0;
 const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
+const PARTS = { year: "numeric", timeZoneName: "short" };
+for (const part of ["month", "day", "hour", "minute", "second"]) PARTS[part] = "2-digit";
+
 function localise(where) {
   for (const time of all("time[datetime]", where)) {
     const at = new Date(time.dateTime);
-    const local = at.toLocaleString("sv", { timeZoneName: "short" });
+    const local = at.toLocaleString("sv", PARTS);
     time.title = `${at.toISOString().slice(0, 19).replace("T", " ")} UTC`;
     if (time.textContent.endsWith(" UTC")) time.textContent = local;
   }

@@ -34,7 +34,7 @@ def test_each_pending_action_is_a_sentence_with_risk_path_and_requester(
     bea: Client, suspended: UUID, office: Office
 ) -> None:
     page = bea.get("/inbox/").content.decode()
-    assert "1 action waits for your decision" in page
+    assert 'For me <span class="num" data-count="mine">1</span>' in page
     assert "Set the privileges of newhire to 3" in page
     assert "Medium risk" in page
     assert "<bdi>hr_onboarding</bdi>" in page

@@ -1,0 +1,64 @@
+"""Large text and narrow windows: everything stays readable without scrolling sideways, and is large enough to touch."""
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.conftest import Desk
+from tests.desk.office import Office
+
+pytestmark = pytest.mark.browser
+
+LISTS = (
+    "/inbox/",
+    "/inbox/?view=others",
+    "/inbox/?view=decided",
+    "/inbox/?q=risk:none",
+    "/account/",
+)
+
+
+@pytest.mark.parametrize("width", [640, 1280])
+def test_text_of_twice_the_size_does_not_scroll_sideways(
+    desk: Desk, office: Office, width: int
+) -> None:
+    run = office.start(args={"username": "n" * 60, "security_level": 3})
+    office.in_doubt()
+    desk.page.set_viewport_size({"width": width, "height": 800})
+    desk.log_in("bea")
+    for path in (*LISTS, f"/a/{office.request(run).id}/"):
+        desk.open(path)
+        desk.page.evaluate("document.documentElement.style.fontSize = '200%'")
+        assert desk.page.evaluate("document.documentElement.scrollWidth") <= width, path
+    desk.page.get_by_role("button", name="Approve").scroll_into_view_if_needed()
+    expect(desk.page.get_by_role("button", name="Approve")).to_be_in_viewport()
+
+
+def test_what_a_finger_touches_is_large_enough(
+    desk: Desk, chromium: Browser, office: Office
+) -> None:
+    office.start()
+    context = chromium.new_context(
+        viewport={"width": 360, "height": 780}, has_touch=True, is_mobile=True
+    )
+    context.route("**/events/", lambda route: route.fulfill(status=204))
+    phone = Desk(page=context.new_page(), url=desk.url)
+    try:
+        phone.log_in("bea")
+        phone.open("/inbox/")
+        for target in phone.page.locator("nav a, .search input, .search button, .row").all():
+            box = target.bounding_box()
+            if box is not None:  # None for what a phone does not show
+                assert box["height"] >= 44, target.inner_text()
+        assert phone.page.evaluate("document.documentElement.scrollWidth") <= 360
+    finally:
+        context.close()
+
+
+def test_a_press_of_print_leaves_the_list_alone(desk: Desk, office: Office) -> None:
+    office.start()
+    desk.log_in("bea")
+    desk.open("/inbox/")
+    desk.page.emulate_media(media="print")
+    expect(desk.page.get_by_role("link", name="Set the privileges")).to_be_visible()
+    for hidden in (".rail", ".search", ".tabs", ".live"):
+        expect(desk.page.locator(hidden)).to_be_hidden()
