@@ -1,0 +1,82 @@
+"""docs/operations.md says of every variable what config/env.py does, and starts what the table of processes starts."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from config import env
+from config.env import ROOT
+from config.processes import table
+
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+ROW = re.compile(r"^\| `([A-Z_]+)` \| (.+?) \| ?(.*?) ?\| ?(.*?) ?\|$", re.MULTILINE)
+ROWS = {name: (default, limits) for name, _, default, limits in ROW.findall(PAGE)}
+
+
+class Recorder(Mapping[str, str]):
+    """Variables that remember which of them were asked for."""
+
+    def __init__(self, **variables: str) -> None:
+        self.variables = variables
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self.asked.add(name)
+        return self.variables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.variables)
+
+    def __len__(self) -> int:
+        return len(self.variables)
+
+
+def test_every_variable_that_is_read_has_a_row_and_every_row_is_read() -> None:
+    asked: set[str] = set()
+    for model in ("scripted", "openai:x", "anthropic:x"):
+        variables = Recorder(ABEYANCE_MODEL=model, OPENAI_API_KEY="x", ANTHROPIC_API_KEY="x")
+        env.read(variables)
+        asked |= variables.asked
+    assert asked == set(ROWS)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_writing_a_default_down_changes_nothing(name: str) -> None:
+    default, _ = ROWS[name]
+    stated = re.fullmatch(r"`([^`]+)`( of the checkout)?", default)
+    if stated is None:
+        assert default == ""
+        assert env.read({name: ""}) == env.read({})
+        return
+    value = str(ROOT / stated[1]) if stated[2] else stated[1]
+    assert env.read({name: value}) == env.read({})
+
+
+def test_limits_are_those_that_hold() -> None:
+    limited = {
+        name: re.fullmatch(r"from (\d+) to (\d+)", limits) for name, (_, limits) in ROWS.items()
+    }
+    found = {name: match for name, match in limited.items() if match}
+    assert set(found) == {"ABEYANCE_LEASE_SECONDS", "ABEYANCE_APPROVAL_SECONDS"}
+    for name, match in found.items():
+        least, most = int(match[1]), int(match[2])
+        for value in (least, most):
+            env.read({name: str(value)})
+        for value in (least - 1, most + 1):
+            with pytest.raises(env.BadSetting, match=name):
+                env.read({name: str(value)})
+
+
+def test_services_without_docker_start_the_commands_of_the_table() -> None:
+    started = re.findall(r"^ExecStart=\S+/python (.+)$", PAGE, re.MULTILINE)
+    assert started == [" ".join(process.command[1:]) for process in table()]
+
+
+def test_every_file_of_the_application_that_the_page_names_is_there() -> None:
+    compose = (ROOT / "docker-compose.yml").read_text()
+    for name in re.findall(r"\b(?:for name in )([a-z_ ]+);", PAGE):
+        for secret in name.split():
+            assert f"file: ./secrets/{secret}}}" in compose
+    assert Path(ROOT / "requirements" / "runtime.txt").exists()
