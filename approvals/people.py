@@ -108,6 +108,16 @@ def set_password(
     return person
 
 
+def remove_password(username: str, *, actor: str | None) -> None:
+    """Leave somebody without a password and without a session, until they are given a new one."""
+    with _changing():
+        person = _person(username)
+        person.set_unusable_password()
+        person.save(update_fields=["password"])
+        end_sessions(person)
+        note(actor, f"took the password of {username} away")
+
+
 def end_sessions(person: User, *, keep: str | None = None) -> int:
     """Delete somebody's sessions but for the one with the key `keep`; how many it was."""
     ended = [

@@ -16,8 +16,8 @@ LIMIT = 100  # people on one page; a name finds the others
 GROUPS: Mapping[Group, str] = {
     Group.REQUESTERS: "start runs of agents",
     Group.REVIEWERS: "decide on what agents want to do in runs that somebody else started",
-    Group.ADMINS: "look after people and tokens, start runs, and read every run with its journal;"
-    " deciding is not theirs",
+    Group.ADMINS: "look after people and tokens, start runs, and read every run with its journal,"
+    " but decide nothing",
 }
 SCOPES: Mapping[Scope, str] = {
     Scope.RUNS_START: "start runs",

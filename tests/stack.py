@@ -33,9 +33,12 @@ class Stack:
     has to keep its data elsewhere. `extra` are variables of the environment, a short lease for example.
     """
 
-    def __init__(self, home: Path, *, port: int | None = None, **extra: str) -> None:
+    def __init__(
+        self, home: Path, *, port: int | None = None, demo: str = "", **extra: str
+    ) -> None:
         self.home = home
         self.port = port
+        self.demo = demo
         self.extra = extra
         self.said: list[str] = []
         self._process: subprocess.Popen[str] | None = None
@@ -63,7 +66,7 @@ class Stack:
         """Start, and do not wait."""
         self.said = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "config.local", "up", "--home", str(self.home), *self._port()],
+            [sys.executable, "-m", "config.local", "up", "--home", str(self.home), *self._chosen()],
             cwd=ROOT,
             env=_environment(self.extra),
             stdin=subprocess.DEVNULL,
@@ -169,8 +172,9 @@ class Stack:
     def _ended(self) -> bool:
         return self._running().poll() is not None
 
-    def _port(self) -> list[str]:
-        return [] if self.port is None else ["--port", str(self.port)]
+    def _chosen(self) -> list[str]:
+        port = [] if self.port is None else ["--port", str(self.port)]
+        return [*port, *(["--demo", self.demo] if self.demo else [])]
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:

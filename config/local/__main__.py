@@ -1,4 +1,4 @@
-"""`python -m config.local up`: what `make up` runs."""
+"""`python -m config.local up` and `… manage`: what `make up` and `make manage` run."""
 
 import argparse
 import errno
@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from config.local import home
-from config.local.errors import LocalError
+from config.local.errors import LocalError, Refused
+from config.local.manage import manage
 from config.local.up import up
 
+DEMO = {"": None, "0": False, "1": True}
 NO_SPACE = os.strerror(errno.ENOSPC)
 
 
@@ -18,24 +20,43 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="config.local", description=__doc__)
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("up", help="run everything on this machine")
-    command.add_argument("--home", help="the data folder (default: %(default)s)", default="")
+    command.set_defaults(door=_up)
     command.add_argument("--port", help="the port of the web server", default="")
     command.add_argument("--host", help="the address of the web server", default="127.0.0.1")
+    command.add_argument("--demo", help="0: no demo people and runs", default="")
+    beside = commands.add_parser("manage", help="run a command on the data of what is up")
+    beside.set_defaults(door=_manage)
+    beside.add_argument("words", nargs="*", help="after --, as in -- people list")
+    for one in (command, beside):
+        one.add_argument("--home", help=f"the data folder (default: {home.default()})", default="")
     chosen = parser.parse_args(arguments)
-    if chosen.port and not chosen.port.isdecimal():
-        return _refuse(f"PORT must be a number, not {chosen.port!r}")
     folder = Path(chosen.home).expanduser() if chosen.home else home.default()
+    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - symbolic links stay as they were given
     try:
-        up(
-            Path(os.path.abspath(folder)),  # noqa: PTH100 - symbolic links stay as they were given
-            host=chosen.host,
-            port=int(chosen.port) if chosen.port else None,
-            given=dict(os.environ),
-            say=_say,
-        )
+        code: int = chosen.door(chosen, folder)
     except (LocalError, OSError) as problem:
         return _refuse(_explained(problem, folder))
+    return code
+
+
+def _up(chosen: argparse.Namespace, folder: Path) -> int:
+    if chosen.port and not chosen.port.isdecimal():
+        raise Refused(f"PORT must be a number, not {chosen.port!r}")
+    if chosen.demo not in DEMO:
+        raise Refused(f"DEMO must be 0 or 1, not {chosen.demo!r}")
+    up(
+        folder,
+        host=chosen.host,
+        port=int(chosen.port) if chosen.port else None,
+        given=dict(os.environ),
+        say=_say,
+        demo=DEMO[chosen.demo],
+    )
     return 0
+
+
+def _manage(chosen: argparse.Namespace, folder: Path) -> int:
+    return manage(folder, chosen.words, given=dict(os.environ))
 
 
 def _explained(problem: Exception, folder: Path) -> str:

@@ -29,8 +29,12 @@ class Broker:
     mark: str = ""
 
     def url(self) -> str:
-        """The REDIS_URL."""
-        return f"unix://{self.socket / _SOCKET}"
+        return url(self.socket)
+
+
+def url(socket: Path) -> str:
+    """The REDIS_URL of the broker whose socket is in this folder."""
+    return f"unix://{socket / _SOCKET}"
 
 
 def start(

@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,21 @@ def assemble(path: Path, about: dict[str, Any]) -> bool:
     return True
 
 
+def withdraw(addresses: dict[str, str]) -> None:
+    """End what the file told: of each person in it the token with this public id, the password, all sessions."""
+    from django.db import transaction
+
+    from approvals import people, tokens
+    from approvals.errors import UnknownPerson, UnknownToken
+
+    with transaction.atomic():
+        for name, public_id in addresses.items():
+            with suppress(UnknownToken):
+                tokens.revoke(public_id, actor=None)
+            with suppress(UnknownPerson):
+                people.remove_password(name, actor=None)
+
+
 def keep_current(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | None:
     """Write the addresses of this start into the file, which otherwise stays as it is; None without a file."""
     if not path.exists():
@@ -72,7 +88,10 @@ def _make(name: str, groups: tuple[str, ...]) -> dict[str, str]:
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    rest = json.load(sys.stdin)
-    require_loopback(rest.pop("host"))
+    told = json.load(sys.stdin)
     django.setup()
-    assemble(Path(sys.argv[1]), rest)
+    if sys.argv[1] == "--withdraw":
+        withdraw(told)
+    else:
+        require_loopback(told.pop("host"))
+        assemble(Path(sys.argv[1]), told)

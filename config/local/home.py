@@ -93,6 +93,26 @@ def open_home(folder: Path, servers_account: Account) -> Home:
     return home
 
 
+def visit(folder: Path) -> Home:
+    """A folder that somebody else holds. Raises Refused if nobody does."""
+    try:
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise Refused(f"there is nothing in {folder} yet: start it with make up") from None
+    except NotADirectoryError:
+        raise Refused(f"{folder} is not a folder") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass
+    else:
+        os.close(lock)
+        raise Refused(f"nothing runs on {folder}: start it with make up, and leave that running")
+    known = read(folder / "home.json")
+    servers = Path(known["servers"]) if known["servers"] else folder / "servers"
+    return Home(folder=folder, id=known["id"], lock=lock, servers=servers)
+
+
 def furnish(home: Home, application: Account) -> None:
     """Make what the application keeps in the folder, and hand all of it over if its account has changed."""
     for name in APPLICATION_FOLDERS:
@@ -102,8 +122,16 @@ def furnish(home: Home, application: Account) -> None:
         _write_text(home.secret_key, secrets.token_urlsafe(64) + "\n")
     if os.geteuid() == 0 and home.recall("application") != application.uid:
         for name in APPLICATION_FOLDERS:
-            _hand_over(home.folder / name, application)
+            _hand_over(home.folder / name, application.uid, application.gid)
         home.note(application=application.uid)
+
+
+def hand_over(home: Home) -> None:
+    """Make the application's account the owner of all that is in its folders. Only root has to."""
+    uid = home.recall("application")
+    if os.geteuid() == 0 and uid is not None:
+        for name in APPLICATION_FOLDERS:
+            _hand_over(home.folder / name, uid, -1)
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
@@ -198,6 +226,6 @@ def _link_worker_keys(home: Home) -> None:
             link.symlink_to(Path("..", "keys", name))
 
 
-def _hand_over(folder: Path, account: Account) -> None:
+def _hand_over(folder: Path, uid: int, gid: int) -> None:
     for path in (folder, *folder.rglob("*")):
-        os.chown(path, account.uid, account.gid, follow_symlinks=False)
+        os.chown(path, uid, gid, follow_symlinks=False)

@@ -45,6 +45,12 @@ def forget(home: Home, sockets: Path) -> None:
     home.processes.unlink(missing_ok=True)
 
 
+def sockets(home: Home) -> Path | None:
+    """The folder of the sockets of what runs, None if nothing does."""
+    folder = _known(home).get("sockets")
+    return Path(folder) if folder else None
+
+
 def _known(home: Home) -> dict[str, Any]:
     try:
         known: dict[str, Any] = json.loads(home.processes.read_text(encoding="utf-8"))

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.env import ROOT
-from config.local import accounts, broker, children, listeners, logs, postgres, programs
+from config.local import (
+    accounts,
+    broker,
+    children,
+    environment,
+    listeners,
+    logs,
+    postgres,
+    programs,
+)
 from config.local.accounts import Account
 from config.local.directory.server import TOKEN_VARIABLE
 from config.local.errors import DidNotStart
@@ -45,32 +54,21 @@ class Machine:
 
     @property
     def scim_url(self) -> str:
-        return self.given.get("SCIM_URL") or (
-            f"http://127.0.0.1:{listeners.port_of(self.directory)}/v2"
-        )
+        port = listeners.port_of(self.directory)
+        return self.given.get("SCIM_URL") or environment.scim_url(port)
 
     def environment(self) -> dict[str, str]:
         """The environment of the application's processes."""
-        home = self.home
-        settings = {
-            "DATABASE_URL": self.cluster.url() if self.cluster else self.given["DATABASE_URL"],
-            "REDIS_URL": self.queue.url() if self.queue else self.given["REDIS_URL"],
-            "SCIM_URL": self.scim_url,
-            "SCIM_TOKEN": self._scim_token(),
-            "EMAIL_URL": self.given.get("EMAIL_URL")
-            or f"smtp://127.0.0.1:{listeners.port_of(self.mailbox)}",
-            "KEYS_DIR": str(home.folder / "keys"),
-            "SECRET_KEY_FILE": str(home.secret_key),
-            "STATIC_ROOT": str(home.folder / "static"),
-            "PUBLIC_URL": self.url,
-            "ABEYANCE_INSTANCE": home.id[:8],
-            "PYTHONUNBUFFERED": "1",
-        }
-        return (
-            _inherited(self.given, self.application, self.sockets)
-            | settings
-            | {children.MARK: home.id}
+        settings = environment.of_application(
+            self.home,
+            self.given,
+            database=self.cluster.url() if self.cluster else self.given["DATABASE_URL"],
+            broker=self.queue.url() if self.queue else self.given["REDIS_URL"],
+            directory_port=listeners.port_of(self.directory),
+            mailbox_port=listeners.port_of(self.mailbox),
+            url=self.url,
         )
+        return environment.inherited(self.given, self.application, self.sockets) | settings
 
     def database(self) -> Job | None:
         """The embedded Postgres, made if this is the first start."""
@@ -111,7 +109,7 @@ class Machine:
                     self.directory,
                     self.home.folder / "directory" / "directory.sqlite3",
                     module="config.local.directory.server",
-                    secrets={TOKEN_VARIABLE: self._scim_token()},
+                    secrets={TOKEN_VARIABLE: environment.scim_token(self.home, self.given)},
                 )
             )
         if not self.given.get("EMAIL_URL"):
@@ -146,12 +144,6 @@ class Machine:
                 f"{name} failed: {said} (all of it is in {self.home.logs}/{name}.log)"
             )
 
-    def _scim_token(self) -> str:
-        """A real directory's token is given with its address; the embedded one has its own."""
-        if self.given.get("SCIM_URL"):
-            return self.given.get("SCIM_TOKEN", "")
-        return self.home.secret("scim")
-
     def _server(
         self,
         name: str,
@@ -161,25 +153,25 @@ class Machine:
         module: str,
         secrets: dict[str, str],
     ) -> Job:
-        environment = _inherited({}, self.application, self.sockets)
-        environment |= {children.MARK: self.home.id, "PYTHONUNBUFFERED": "1"} | secrets
+        variables = environment.inherited({}, self.application, self.sockets)
+        variables |= {children.MARK: self.home.id, "PYTHONUNBUFFERED": "1"} | secrets
         command = [sys.executable, "-m", module, str(listener.fileno()), str(data)]
 
         def begin() -> subprocess.Popen[bytes]:
             with logs.append(self.home.logs, name) as log:
-                return self._start(command, log.fileno(), environment, listener)
+                return self._start(command, log.fileno(), variables, listener)
 
         return Job(name=name, begin=begin, stage=SERVERS, patience=1.5)
 
     def _process(self, process: Process) -> Job:
         listener = [self.web] if process.name == "web" else []
-        environment = self.environment()
+        variables = self.environment()
         if not process.decides:
-            environment["KEYS_DIR"] = str(self.home.folder / "worker-keys")
+            variables["KEYS_DIR"] = str(self.home.folder / "worker-keys")
 
         def begin() -> subprocess.Popen[bytes]:
             with logs.append(self.home.logs, process.name) as log:
-                return self._start(process.command, log.fileno(), environment, *listener)
+                return self._start(process.command, log.fileno(), variables, *listener)
 
         return Job(name=process.name, begin=begin, stage=APPLICATION, patience=process.patience)
 
@@ -187,13 +179,13 @@ class Machine:
         self,
         command: Sequence[str],
         log: int,
-        environment: Mapping[str, str],
+        variables: Mapping[str, str],
         *listener: socket.socket,
     ) -> subprocess.Popen[bytes]:
         return children.start(
             command,
             account=self.application,
-            environment=environment,
+            environment=variables,
             folder=ROOT,
             log=log,
             hand_down=[one.fileno() for one in listener],
@@ -249,18 +241,6 @@ def _broker(home: Home, account: Account, sockets: Path) -> broker.Broker:
         account=account,
         mark=home.id,
     )
-
-
-def _inherited(given: Mapping[str, str], application: Account, folder: Path) -> dict[str, str]:
-    """What the application inherits: everything but the addresses of this room's own, less another account's home."""
-    environment = children.plain_environment() | dict(given)
-    if application.switch:
-        environment |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    # The directory is on loopback, where no proxy finds it.
-    for name in ("NO_PROXY", "no_proxy"):
-        kept = [given[name]] if given.get(name) else []
-        environment[name] = ",".join([*kept, "127.0.0.1", "localhost"])
-    return environment
 
 
 def _sockets(account: Account) -> Path:

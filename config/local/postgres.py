@@ -42,8 +42,12 @@ class Cluster:
     mark: str = ""
 
     def url(self, database: str = DATABASE) -> str:
-        """The DATABASE_URL; the socket's folder stands where a host would."""
-        return f"postgres://{USER}:{quote(self.password)}@{quote(str(self.socket), safe='')}/{database}"
+        return url(self.socket, self.password, database)
+
+
+def url(socket: Path, password: str, database: str = DATABASE) -> str:
+    """The DATABASE_URL; the socket's folder stands where a host would."""
+    return f"postgres://{USER}:{quote(password)}@{quote(str(socket), safe='')}/{database}"
 
 
 def initialise(cluster: Cluster) -> bool:

@@ -1,8 +1,6 @@
 """`make up`: brings everything up on this machine, says so on one screen, keeps it up, and takes it down again."""
 
-import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from config import env
-from config.local import accounts, client, demo, leftovers, listeners, logs
+from config.local import accounts, client, leftovers, listeners, logs, people
 from config.local import home as homes
 from config.local import machine as machines
 from config.local.errors import DidNotStart, Refused
@@ -32,11 +30,23 @@ FIRST_RUNS = (
 )
 
 
-def up(folder: Path, *, host: str, port: int | None, given: Mapping[str, str], say: Say) -> None:
-    """Run until SIGINT, SIGTERM or SIGHUP. Raises LocalError if it cannot be brought up."""
+def up(
+    folder: Path,
+    *,
+    host: str,
+    port: int | None,
+    given: Mapping[str, str],
+    say: Say,
+    demo: bool | None = None,
+) -> None:
+    """Run until SIGINT, SIGTERM or SIGHUP. Raises LocalError if it cannot be brought up.
+
+    `demo` is whether there shall be people and runs to begin with; None is as before, at first yes.
+    """
     bell = Bell()
     listeners.require_loopback(host)
     given = _checked(given)
+    people.check(folder, demo)
     servers = accounts.unprivileged()
     home = homes.open_home(folder, servers)
     if ended := leftovers.clear(home):
@@ -45,9 +55,9 @@ def up(folder: Path, *, host: str, port: int | None, given: Mapping[str, str], s
     machine = machines.build(home, bell, servers, listeners.web(host, port), given)
     supervisor = Supervisor(bell, say, lambda pids: leftovers.note(home, machine.sockets, pids))
     try:
-        _require_agents(machine)
+        require_agents(given.get("AGENTS_DIR", ""), machine.application)
         _explain(machine, say)
-        _bring_up(machine, supervisor, host, say)
+        _bring_up(machine, supervisor, host, demo, say)
         supervisor.watch()
     except Stop:
         say("Stopping")
@@ -69,11 +79,10 @@ def _checked(given: Mapping[str, str]) -> Mapping[str, str]:
     return given
 
 
-def _require_agents(machine: Machine) -> None:
-    """Raises Refused for agents in a folder that workers cannot read."""
-    folder = machine.given.get("AGENTS_DIR")
-    if folder and not accounts.reaches(machine.application, Path(folder)):
-        who = machine.application.name
+def require_agents(folder: str, workers: accounts.Account) -> None:
+    """Raises Refused for agents in a folder that workers cannot read; an empty `folder` means none."""
+    if folder and not accounts.reaches(workers, Path(folder)):
+        who = workers.name
         raise Refused(
             f"AGENTS_DIR: workers run as {who}, who cannot read {folder};"
             f" put it where {who} can, or start as somebody else than root"
@@ -91,7 +100,9 @@ def _explain(machine: Machine, say: Say) -> None:
         )
 
 
-def _bring_up(machine: Machine, supervisor: Supervisor, host: str, say: Say) -> None:
+def _bring_up(
+    machine: Machine, supervisor: Supervisor, host: str, wanted: bool | None, say: Say
+) -> None:
     homes.furnish(machine.home, machine.application)
     for what, job in (("Postgres", machine.database()), ("the broker", machine.broker())):
         if job is not None:
@@ -101,8 +112,8 @@ def _bring_up(machine: Machine, supervisor: Supervisor, host: str, say: Say) -> 
         supervisor.start(job)
     say("Preparing the database")
     machine.run("prepare", [sys.executable, "manage.py", "prepare"])
-    _make_people(machine, host, say)
-    known = demo.keep_current(machine.home.credentials, url=machine.url, scim_url=machine.scim_url)
+    known = people.arrive(machine, host, wanted, say)
+    machine.home.note(url=machine.url)
     say("Starting web, worker and sweeper")
     for job in machine.processes():
         supervisor.start(job)
@@ -112,36 +123,6 @@ def _bring_up(machine: Machine, supervisor: Supervisor, host: str, say: Say) -> 
         _start_runs(machine, supervisor, known["users"]["ada"]["token"])
         machine.home.note(welcomed=True)
     _show(machine, known, say)
-
-
-def _make_people(machine: Machine, host: str, say: Say) -> None:
-    """In a process of the starter's, because the file is for the starter alone."""
-    if machine.home.credentials.exists():
-        return
-    say("Making the demo people")
-    real_directory = bool(machine.given.get("SCIM_URL"))
-    about = {
-        "host": host,
-        "url": machine.url,
-        "scim": {
-            "url": machine.scim_url,
-            "token": None if real_directory else machine.home.secret("scim"),
-        },
-        "mail": {
-            "folder": None if machine.given.get("EMAIL_URL") else str(machine.home.folder / "mail"),
-        },
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "config.local.demo", str(machine.home.credentials)],
-        input=json.dumps(about),
-        capture_output=True,
-        text=True,
-        cwd=env.ROOT,
-        env=machine.environment(),
-        check=False,
-    )
-    if done.returncode:
-        raise DidNotStart(f"the demo people could not be made: {done.stderr.strip()[-500:]}")
 
 
 def _wait_until_ready(machine: Machine, supervisor: Supervisor) -> None:
@@ -212,6 +193,8 @@ def _show(machine: Machine, known: dict[str, Any] | None, say: Say) -> None:
         lines.append(
             f"           (ada, cyril, admin and everybody's API tokens: {machine.home.credentials})"
         )
+    else:
+        lines.append(f"  Admins   are made with {people.advice(machine.home)}")
     lines += [
         f"  Data     {machine.home.folder}",
         f"  Logs     {machine.home.logs}",

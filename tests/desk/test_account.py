@@ -32,7 +32,7 @@ def _another(person: User) -> Client:
         ("ada", ["start runs of agents", "decide on what agents want to do"]),
         ("bea", ["decide on what agents want to do"]),
         ("cyril", ["You are in no group"]),
-        ("admin", ["look after people and tokens", "deciding is not theirs"]),
+        ("admin", ["look after people and tokens", "but decide nothing"]),
     ],
 )
 def test_it_says_who_one_is_and_what_one_may_do(cast: Cast, name: str, words: list[str]) -> None:

@@ -1,0 +1,59 @@
+"""The environment of the application's processes on one machine, for those that run and for commands beside them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from config.local import children
+from config.local.accounts import Account
+from config.local.home import Home
+
+
+def of_application(
+    home: Home,
+    given: Mapping[str, str],
+    *,
+    database: str,
+    broker: str,
+    directory_port: int,
+    mailbox_port: int,
+    url: str,
+) -> dict[str, str]:
+    """Where everything of this home is; what was given stands where it was given."""
+    return {
+        "DATABASE_URL": database,
+        "REDIS_URL": broker,
+        "SCIM_URL": given.get("SCIM_URL") or scim_url(directory_port),
+        "SCIM_TOKEN": scim_token(home, given),
+        "EMAIL_URL": given.get("EMAIL_URL") or f"smtp://127.0.0.1:{mailbox_port}",
+        "KEYS_DIR": str(home.folder / "keys"),
+        "SECRET_KEY_FILE": str(home.secret_key),
+        "STATIC_ROOT": str(home.folder / "static"),
+        "PUBLIC_URL": url,
+        "ABEYANCE_INSTANCE": home.id[:8],
+        "PYTHONUNBUFFERED": "1",
+        children.MARK: home.id,
+    }
+
+
+def scim_url(port: int) -> str:
+    """The embedded directory's."""
+    return f"http://127.0.0.1:{port}/v2"
+
+
+def scim_token(home: Home, given: Mapping[str, str]) -> str:
+    """A real directory's token is given with its address; the embedded one has its own."""
+    if given.get("SCIM_URL"):
+        return given.get("SCIM_TOKEN", "")
+    return home.secret("scim")
+
+
+def inherited(given: Mapping[str, str], application: Account, folder: Path) -> dict[str, str]:
+    """What the application inherits: everything but the addresses of this room's own, less another account's home."""
+    environment = children.plain_environment() | dict(given)
+    if application.switch:
+        environment |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    # The directory is on loopback, where no proxy finds it.
+    for name in ("NO_PROXY", "no_proxy"):
+        kept = [given[name]] if given.get(name) else []
+        environment[name] = ",".join([*kept, "127.0.0.1", "localhost"])
+    return environment

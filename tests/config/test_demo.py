@@ -1,0 +1,68 @@
+"""A start without demo people, and what becomes of them once their file is gone."""
+
+import os
+from pathlib import Path
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.test import Client
+
+from approvals import tokens
+from approvals.permissions import ALL_SCOPES
+from config.local import accounts, demo, people
+from config.local.__main__ import main
+from config.local.errors import Refused
+from config.local.home import open_home
+from runtime.ports import Actor
+from tests.cast import Cast
+
+
+def test_a_folder_of_a_demo_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "credentials.json").write_text("{}")
+    assert main(["up", "--home", str(tmp_path), "--demo", "0"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"abeyance: {tmp_path}/credentials.json belongs to a demo: delete it")
+    assert said.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["credentials.json"]
+
+
+def test_demo_is_yes_or_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["up", "--home", str(tmp_path / "home"), "--demo", "maybe"]) == 1
+    assert capsys.readouterr().err == "abeyance: DEMO must be 0 or 1, not 'maybe'\n"
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("wanted", [None, True])
+def test_a_folder_of_a_demo_stays_one(tmp_path: Path, wanted: bool | None) -> None:
+    (tmp_path / "credentials.json").write_text("{}")
+    people.check(tmp_path, wanted)
+    with pytest.raises(Refused):
+        people.check(tmp_path, False)
+
+
+def test_the_advice_can_be_typed_as_it_is(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "a home", accounts.starter())
+    assert people.advice(home) == (
+        f"make manage HOME_DIR='{tmp_path}/a home' CMD=\"people add NAME --group admins\""
+    )
+    os.close(home.lock)
+
+
+@pytest.mark.django_db
+def test_what_the_file_told_ends_and_nothing_else(cast: Cast) -> None:
+    told, plain = tokens.create(cast.ada, ALL_SCOPES)
+    other, kept = tokens.create(cast.ada, ["runs:read"])
+    for person in (cast.ada, cast.bea):
+        Client().force_login(person)
+    demo.withdraw({"ada": told.public_id, "gone": "0" * 16})
+    assert tokens.authenticate(plain) is None
+    assert tokens.authenticate(kept) == Actor(person="ada", token=other.public_id)
+    cast.ada.refresh_from_db()
+    cast.bea.refresh_from_db()
+    assert not cast.ada.has_usable_password()
+    assert cast.ada.is_active
+    assert cast.ada.groups.count() == 2
+    assert cast.bea.has_usable_password()
+    assert Session.objects.count() == 1

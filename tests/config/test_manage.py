@@ -1,0 +1,110 @@
+"""`make manage` and starts without a demo, on whole installations; each start takes a while, so there are few."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from config.env import ROOT
+from config.local.__main__ import main
+from config.local.client import ask
+from tests.stack import Stack
+
+
+def _manage(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "config.local", "manage", "--home", str(home), "--", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _url(stack: Stack) -> str:
+    return next(line.split()[-1] for line in stack.said if line.startswith("Abeyance is ready at"))
+
+
+def test_without_anything_that_runs_it_says_what_to_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "idle").mkdir()
+    (tmp_path / "idle" / "lock").touch()
+    (tmp_path / "file").touch()
+    for name, said in (
+        ("nowhere", "yet: start it with make up"),
+        ("idle", "idle: start it with make up, and leave that running"),
+        ("file", "file is not a folder"),
+    ):
+        assert main(["manage", "--home", str(tmp_path / name), "--", "people", "list"]) == 1
+        told = capsys.readouterr().err
+        assert said in told
+        assert told.count("\n") == 1
+    assert main(["manage", "--home", str(tmp_path)]) == 1
+    assert 'CMD="people list"' in capsys.readouterr().err
+
+
+@pytest.mark.e2e
+def test_an_installation_without_a_demo_is_opened_by_a_command(sandbox: Path) -> None:
+    stack = Stack(sandbox / "no demo", demo="0")
+    with stack:
+        assert not (stack.home / "credentials.json").exists()
+        screen = "\n".join(stack.said)
+        assert (
+            f"make manage HOME_DIR='{stack.home}' CMD=\"people add NAME --group admins\"" in screen
+        )
+        assert "Log in" not in screen
+        assert _manage(stack.home, "people", "list").stdout == ""
+        said = _manage(stack.home, "people", "add", "root", "--group", "admins", "--generate")
+        assert said.returncode == 0
+        assert re.search("^Password: .{20}$", said.stdout, re.MULTILINE)
+        token = _manage(stack.home, "token", "create", "root", "--all").stdout.strip()
+        assert ask(_url(stack), "GET", "/api/v1/runs", token=token) == (
+            200,
+            {"items": [], "next": None},
+        )
+        assert _same_settings(stack)
+        refused = _manage(stack.home, "people", "disable", "root")
+        assert refused.returncode == 1
+        assert refused.stderr == (
+            "CommandError: root is the last active admin and cannot be disabled.\n"
+        )
+
+
+@pytest.mark.e2e
+def test_a_deleted_file_ends_what_it_told_and_keeps_the_people(sandbox: Path) -> None:
+    stack = Stack(sandbox / "file deleted")
+    with stack:
+        known = stack.credentials["users"]
+    (stack.home / "credentials.json").unlink()
+    with stack:
+        assert any(line.startswith("credentials.json is gone") for line in stack.said)
+        for person in known.values():
+            assert ask(_url(stack), "GET", "/api/v1/runs", token=person["token"])[0] == 401
+        listed = _manage(stack.home, "people", "list").stdout
+        assert [line.split("\t")[:2] for line in listed.splitlines()] == [
+            [name, "active"] for name in ("ada", "admin", "bea", "cyril")
+        ]
+        assert listed.count("valid tokens: 0") == 4
+        assert not (stack.home / "credentials.json").exists()
+        assert json.loads((stack.home / "home.json").read_text())["demo"] is False
+
+
+def _same_settings(stack: Stack) -> bool:
+    """Whether a command sees what the web process sees."""
+    (web,) = [one for one in stack.processes() if "config.web" in one.cmdline()]
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    seen = json.loads(_manage(stack.home, "shell", "-v", "0", "-c", code).stdout)
+    ours = _settings(web)
+    return bool(ours) and {name: seen.get(name) for name in ours} == ours
+
+
+def _settings(process: psutil.Process) -> dict[str, str]:
+    names = re.compile(
+        "(DATABASE|REDIS|SCIM|EMAIL|PUBLIC)_URL|SCIM_TOKEN|KEYS_DIR|SECRET_KEY_FILE|STATIC_ROOT|ABEYANCE_.*"
+    )
+    return {name: value for name, value in process.environ().items() if names.fullmatch(name)}
