@@ -125,7 +125,8 @@ def read(schema: dict[str, Any], posted: Mapping[str, str]) -> tuple[StartForm, 
 def field_of(problem: InvalidInput, names: list[str]) -> str:
     """The name of the form's field in which the field of a problem lies."""
     path = problem.field.removeprefix(f"{WHOLE}.")
-    return next((name for name in names if path == name or path.startswith(f"{name}.")), WHOLE)
+    inside = (name for name in names if path == name or path.startswith((f"{name}.", f"{name}[")))
+    return next(inside, WHOLE)
 
 
 def kind_of(rule: Mapping[str, Any]) -> str:
@@ -172,13 +173,18 @@ def _value(kind: str, typed: str) -> Any:
             return int(text) if kind == "integer" else _number(text)
         case "choice" | "boolean" | "json":
             try:
-                return json.loads(typed)
+                return json.loads(typed, parse_constant=_refuse)
             except (ValueError, RecursionError) as exc:
                 raise NotTyped("must be JSON" if kind == "json" else "is not a choice") from exc
         case "long":
             return typed
         case _:
             return typed.strip()
+
+
+def _refuse(constant: str) -> None:
+    """JSON has no NaN and no Infinity, though Python reads them."""
+    raise ValueError(constant)
 
 
 def _number(text: str) -> float | int:

@@ -27,20 +27,24 @@ class Part:
 
 
 def parts(schema: Any) -> tuple[Part, ...]:
-    """The properties of an object's schema in their order; none if it is the schema of something else."""
+    """The properties of an object's schema; none if it is the schema of something else.
+
+    The required ones come first, in the order in which they are listed: a stored schema has kept no other.
+    """
     found = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(found, dict):
         return ()
-    required = schema.get("required", [])
+    required = [name for name in schema.get("required", []) if name in found]
+    names = required + [name for name in found if name not in required]
     return tuple(
         Part(
             name=name,
-            title=str(rule.get("title", name)) if isinstance(rule, dict) else name,
-            rule=_resolved(rule, schema),
+            title=str(_target(found[name], schema).get("title", name)),
+            rule=_resolved(found[name], schema),
             required=name in required,
-            default=rule.get("default") if isinstance(rule, dict) else None,
+            default=_target(found[name], schema).get("default"),
         )
-        for name, rule in found.items()
+        for name in names
     )
 
 

@@ -202,7 +202,7 @@ def test_admins_are_alarmed_wherever_they_start(
     assert page.count('class="row"') == 1
     assert str(suspended) in page
     page = _text(admin, f"/runs/{suspended}/")
-    assert page.index("entry 3 is not its own") < page.index("Agents at work")
+    assert page.index("entry 3 is not its own") < page.index(">Agents</h2>")
 
 
 def test_the_list_keeps_its_status_over_pages(ada: Client, suspended: UUID) -> None:
@@ -212,3 +212,76 @@ def test_the_list_keeps_its_status_over_pages(ada: Client, suspended: UUID) -> N
     assert 'href="?status=suspended&amp;cursor=' in page
     assert "No run fits" in _text(ada, "/runs/?status=cancelled")
     assert ada.get("/runs/?status=nonsense").status_code == 404
+
+
+# Narrowing the list down
+
+
+def test_tabs_hold_the_runs_of_their_statuses(ada: Client, office: Office, suspended: UUID) -> None:
+    finished = office.start()
+    office.approve(finished)
+    queued = office.start(advanced=False)
+    for tab, run in (("people", suspended), ("finished", finished), ("working", queued)):
+        page = _text(ada, f"/runs/?tab={tab}")
+        assert page.count('class="row"') == 1
+        assert f"/runs/{run}/" in page
+        assert f'href="?tab={tab}" aria-current="page"' in page
+    assert "No run fits" in _text(ada, "/runs/?tab=failed")
+    assert ada.get("/runs/?tab=nonsense").status_code == 404
+
+
+def test_a_search_finds_by_agent_key_person_and_id(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    office.start(key="HR-77")
+    assert _text(ada, "/runs/?q=hr-77").count('class="row"') == 1
+    assert _text(ada, f"/runs/?q={suspended}").count('class="row"') == 1
+    for text in ("ONBOARD", "ada"):
+        assert _text(ada, f"/runs/?q={text}").count('class="row"') == 2
+    for text in ("%25", "_x_", "nobody"):
+        page = _text(ada, f"/runs/?q={text}")
+        assert "No run fits" in page
+    assert 'value="nobody"' in page
+    assert 'href="?tab=people&amp;q=nobody"' in page
+
+
+def test_a_search_reaches_only_runs_that_may_be_read(cyril: Client, suspended: UUID) -> None:
+    for text in ("ada", str(suspended)):
+        assert "No run fits" in _text(cyril, f"/runs/?q={text}")
+
+
+def test_a_search_that_cannot_be_made_is_refused_and_kept(ada: Client, suspended: UUID) -> None:
+    for text, why in (("x" * 201, "at most 200 characters"), ("a%00b", "not text")):
+        answer = ada.get(f"/runs/?q={text}")
+        assert answer.status_code == 422
+        assert why in answer.content.decode()
+    assert "x" * 201 in ada.get(f"/runs/?q={'x' * 201}").content.decode()
+
+
+def test_pages_and_fragments_keep_tab_and_search(ada: Client, suspended: UUID) -> None:
+    for _ in range(50):
+        _copy(suspended)
+    path = "/runs/?tab=people&q=hr"
+    page = _text(ada, path)
+    assert 'href="?tab=people&amp;q=hr&amp;cursor=' in page
+    assert 'data-live="runs" data-src="/runs/?tab=people&amp;q=hr"' in page
+    part = ada.get(path, headers={"HX-Request": "true"}).content.decode()
+    assert part.count('class="row"') == 50
+    assert "<!doctype" not in part
+    assert '<nav class="views"' not in part
+
+
+def test_the_list_says_why_a_run_failed(ada: Client, office: Office) -> None:
+    reason = "<b>gone</b>" + "x" * 1000
+    office.effects.agents["hr_onboarding"] = lambda request: ModelFault(error=reason)
+    office.start()
+    page = _text(ada, "/runs/?tab=failed")
+    assert "&lt;b&gt;gone&lt;/b&gt;" in page
+    assert "x" * 201 not in page
+
+
+def test_nobody_has_runs_yet_says_how_to_begin(ada: Client, bea: Client) -> None:
+    page = _text(ada, "/runs/")
+    assert "No runs yet" in page
+    assert "Choose an agent" in page
+    assert "Choose an agent</a>" not in _text(bea, "/runs/")

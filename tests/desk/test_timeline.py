@@ -1,0 +1,354 @@
+"""Where a run's time went: the rows of its timeline, the scale they are drawn on, and the page that shows them."""
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import connection
+from django.db.models import Q
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from runtime import queries
+from runtime.core.events import RetryPolicy
+from runtime.models import Gate, JournalEntry, Run
+from runtime.ports import ModelFault, ToolFault
+from runtime.queries.scale import Span, Use, scale
+from tests.desk.office import Office
+from tests.fakes.ports import FakeTool, ask, say, turns
+
+START = datetime(2026, 11, 21, 22, tzinfo=UTC)
+
+
+def _at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def _span(use: Use, start: float, end: float) -> Span:
+    return Span(use=use, start=_at(start), end=_at(end))
+
+
+# The scale
+
+
+def test_work_counts_before_people_and_people_before_the_next_try() -> None:
+    spans = [_span(Use.PEOPLE, 0, 10), _span(Use.WORK, 2, 4), _span(Use.RETRY, 8, 12)]
+    found = scale(spans, _at(0), _at(20))
+    assert [(s.use, s.lasted.total_seconds()) for s in found.stretches] == [
+        (Use.PEOPLE, 2),
+        (Use.WORK, 2),
+        (Use.PEOPLE, 6),
+        (Use.RETRY, 2),
+        (Use.IDLE, 8),
+    ]
+    total = sum((found.spent(use) for use in Use), timedelta())
+    assert total == timedelta(seconds=20)
+
+
+def test_weeks_of_waiting_leave_room_for_the_seconds_of_work() -> None:
+    weeks = 3 * 7 * 86_400
+    spans = [_span(Use.WORK, 0, 2), _span(Use.PEOPLE, 2, weeks), _span(Use.WORK, weeks, weeks + 4)]
+    found = scale(spans, _at(0), _at(weeks + 4))
+    first, waiting, last = found.stretches
+    assert first.width + last.width == pytest.approx(60)
+    assert last.width == pytest.approx(2 * first.width)
+    assert [stretch.shortened for stretch in found.stretches] == [False, True, False]
+    assert found.spent(Use.PEOPLE) == waiting.lasted == timedelta(seconds=weeks - 2)
+
+
+def test_short_waiting_is_drawn_as_long_as_it_was() -> None:
+    found = scale([_span(Use.WORK, 0, 9), _span(Use.PEOPLE, 9, 10)], _at(0), _at(10))
+    assert found.at(_at(9)) == pytest.approx(90)
+    assert found.shortened == ()
+    assert found.at(_at(-5)) == 0
+    assert found.at(_at(99)) == pytest.approx(100)
+
+
+@pytest.mark.parametrize("spans", [[], [_span(Use.WORK, 5, 1)]])
+def test_a_scale_of_nothing_is_drawn_all_the_same(spans: Sequence[Span]) -> None:
+    found = scale(spans, _at(3), _at(3))
+    assert found.stretches == ()
+    assert found.at(_at(3)) == 0
+
+
+# The rows
+
+
+def _rows(run: UUID) -> list[tuple[str, str, int, str]]:
+    return [(row.kind, row.name, row.depth, row.words) for row in _timeline(run).rows]
+
+
+def _timeline(run: UUID) -> queries.Timeline:
+    found = queries.run_detail(Q(), run)
+    assert found is not None
+    return queries.history(found).timeline
+
+
+def test_every_step_has_a_row_in_the_order_of_the_tree(office: Office, suspended: UUID) -> None:
+    office.approve(suspended)
+    assert _rows(suspended) == [
+        ("agent", "hr_onboarding", 0, "answered"),
+        ("model", "hr_onboarding", 1, "asked for 1 call"),
+        ("agent", "account_agent", 1, "answered"),
+        ("model", "account_agent", 2, "asked for 1 call"),
+        ("tool", "create_account", 2, "done"),
+        ("model", "account_agent", 2, "asked for 1 call"),
+        ("person", "set_privileges", 2, "approved by"),
+        ("tool", "set_privileges", 2, "done"),
+        ("model", "account_agent", 2, "answered"),
+        ("model", "hr_onboarding", 1, "asked for 1 call"),
+        ("tool", "send_welcome_mail", 1, "done"),
+        ("model", "hr_onboarding", 1, "answered"),
+    ]
+
+
+def test_calls_of_one_turn_keep_their_gates_and_attempts_together(office: Office) -> None:
+    office.ask_twice()
+    run = office.start()
+    gates = [row for row in _rows(run) if row[0] == "person"]
+    assert gates == [("person", "set_privileges", 2, "waits for a person to decide")] * 2
+
+
+def test_failed_attempts_and_the_waits_between_them_are_rows(office: Office) -> None:
+    busy = ToolFault(error="busy", again=True)
+    slowly = RetryPolicy(attempts=3, base=600.0, ceiling=600.0)
+    office.effects.tools["create_account"] = FakeTool(body=lambda request: busy, retry=slowly)
+    rows = _rows(office.start())
+    assert rows[-2:] == [
+        ("tool", "create_account", 2, "failed, tried again"),
+        ("wait", "create_account", 2, "tries again at"),
+    ]
+
+
+def test_a_model_without_a_reply_is_a_row_with_its_error(ada: Client, office: Office) -> None:
+    office.effects.agents["hr_onboarding"] = lambda request: ModelFault(error="gone <b>")
+    page = _text(ada, f"/runs/{office.start()}/?step=0/m1")
+    assert 'class="k-fail"' in page
+    assert page.count("gone &lt;b&gt;") >= 2
+
+
+def test_a_call_in_doubt_waits_for_people_like_any_other(office: Office) -> None:
+    assert _rows(office.in_doubt())[-2:] == [
+        ("tool", "send_welcome_mail", 1, "its outcome was lost"),
+        (
+            "person",
+            "send_welcome_mail",
+            1,
+            "in doubt: waits for a person to say what became of it",
+        ),
+    ]
+
+
+def test_a_cancelled_run_leaves_nothing_open(office: Office, suspended: UUID) -> None:
+    office.cancel(suspended, "enough")
+    timeline = _timeline(suspended)
+    assert all(row.end is not None for row in timeline.rows)
+    (gate,) = timeline.gates
+    assert (gate.words, gate.reason) == ("not needed any more: the run was ended", "enough")
+
+
+def test_what_people_took_is_what_they_took_not_when_a_worker_noticed(
+    office: Office, suspended: UUID
+) -> None:
+    office.approve(suspended)
+    gate = Gate.objects.get(run=suspended)
+    assert gate.decided_at is not None
+    Gate.objects.filter(id=gate.id).update(decided_at=gate.decided_at - timedelta(milliseconds=5))
+    (shown,) = _timeline(suspended).gates
+    assert shown.end == gate.decided_at - timedelta(milliseconds=5)
+
+
+def test_a_damaged_journal_still_has_a_timeline(ada: Client, suspended: UUID) -> None:
+    for position in (2, 4):
+        rows = JournalEntry.objects.filter(run_id=suspended, position=position)
+        body = json.loads(rows.get().body)
+        body["events"] = [{**event, "frame": "9"} for event in body["events"]]
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE runtime_journalentry SET body = %s WHERE run_id = %s AND position = %s",
+                [json.dumps(body), suspended, position],
+            )
+    assert "Timeline" in _text(ada, f"/runs/{suspended}/")
+
+
+# The page
+
+
+def _text(client: Client, path: str, **headers: str) -> str:
+    response = client.get(path, headers=headers)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_bars_are_attributes_with_words_beside_them(ada: Client, suspended: UUID) -> None:
+    page = _text(ada, f"/runs/{suspended}/")
+    bars = re.findall(
+        r'<rect class="k-(\w+)"[^>]* x="([\d.]+)%" y="[\d.]+" width="([\d.]+)%"', page
+    )
+    assert {kind for kind, _, _ in bars} == {"agent", "model", "tool", "person"}
+    assert all(float(x) + float(width) <= 100.01 for _, x, width in bars)
+    assert page.count("after the start of the run, ") == len(bars)
+    assert 'fill="url(#hatch)"' in page
+    assert "style=" not in page
+
+
+def test_a_step_opens_by_its_address(ada: Client, office: Office, suspended: UUID) -> None:
+    page = _text(ada, f"/runs/{suspended}/?step=0.c1.0/c2.0")
+    opened = page[page.index('id="step"') :]
+    assert "security_level" in opened
+    assert "It has no result yet" in opened
+    assert f"/a/{office.request(suspended).id}/" in opened
+    office.approve(suspended)
+    page = _text(ada, f"/runs/{suspended}/?step=0.c1.0/c2.0")
+    opened = page[page.index('id="step"') :]
+    assert "approved by <b><bdi>bea</bdi></b>" in opened
+    assert "Attempt 1: done" in opened
+    assert ada.get(f"/runs/{suspended}/?step=0/c9.9").status_code == 404
+    assert ada.get(f"/runs/{suspended}/?step=%00").status_code == 404
+
+
+def test_a_model_call_opens_to_what_was_new_to_it_and_what_it_said(
+    ada: Client, suspended: UUID
+) -> None:
+    page = _text(ada, f"/runs/{suspended}/?step=0.c1.0/m2")
+    opened = page[page.index('id="step"') :]
+    assert "result of <bdi>create_account</bdi>" in opened
+    assert "asked for by <bdi>account_agent</bdi>" in opened
+
+
+def test_the_transcript_has_decisions_in_their_place(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    office.approve(suspended)
+    page = _text(ada, f"/runs/{suspended}/?tab=transcript")
+    said = [
+        "asked for by <bdi>account_agent",
+        "decided by <bdi>bea",
+        "result of <bdi>set_privileges",
+    ]
+    places = [page.index(text) for text in said]
+    assert places == sorted(places)
+    assert page.index("written by <bdi>account_agent") < page.index("result of <bdi>account_agent")
+
+
+def test_an_open_page_asks_for_the_part_that_changes(ada: Client, suspended: UUID) -> None:
+    path = f"/runs/{suspended}/?tab=transcript"
+    page = _text(ada, path)
+    assert f'data-live="run" data-run="{suspended}" data-src="{path}"' in page
+    part = ada.get(path, headers={"HX-Request": "true"})
+    assert "HX-Request" in part.headers["Vary"]
+    assert "<!doctype" not in part.content.decode()
+    assert "given by <bdi>ada</bdi>" in part.content.decode()
+
+
+def test_a_long_run_is_shown_200_rows_at_a_time_in_as_many_queries_as_a_short_one(
+    admin: Client, office: Office, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    calls = [("note", {"number": number}) for number in range(30)]
+    office.effects.tools["note"] = FakeTool()
+    office.effects.agents["hr_onboarding"] = turns(*[ask(*calls) for _ in range(14)], say("Done."))
+    run = office.start()
+    with django_assert_max_num_queries(15):
+        page = _text(admin, f"/runs/{run}/")
+    assert len(re.findall(r'<tr id="r\d+"', page)) == 200
+    assert "steps 1 to 200 of 436" in page
+    with django_assert_max_num_queries(15):
+        page = _text(admin, f"/runs/{run}/?page=3")
+    assert len(re.findall(r'<tr id="r\d+"', page)) == 36
+    with django_assert_max_num_queries(15):
+        page = _text(admin, f"/runs/{run}/?step=0/c9.0")
+    assert "steps 201 to 400 of 436" in page
+    with django_assert_max_num_queries(15):
+        assert "things said 1 to 200" in _text(admin, f"/runs/{run}/?tab=transcript")
+    for wrong in ("4", "0", "-1", "x", "9" * 30):
+        assert admin.get(f"/runs/{run}/?page={wrong}").status_code == 404
+
+
+def test_many_gates_take_no_more_queries(
+    admin: Client, office: Office, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    calls = [("set_privileges", {"username": f"u{n}", "security_level": 1}) for n in range(20)]
+    office.effects.agents["account_agent"] = turns(ask(*calls), say("Ready."))
+    run = office.start()
+    for tab in ("timeline", "transcript", "state"):
+        with django_assert_max_num_queries(15):
+            page = _text(admin, f"/runs/{run}/?tab={tab}")
+    assert page.count(f"/runs/{run}/at/") == 20
+
+
+# As it was at a gate
+
+
+def test_admins_read_the_continuation_as_it_was_at_each_gate(
+    admin: Client, office: Office, suspended: UUID
+) -> None:
+    document = queries.continuation(suspended)
+    position = Run.objects.get(id=suspended).position
+    office.approve(suspended)
+    assert queries.continuation(suspended) is None
+    page = _text(admin, f"/runs/{suspended}/?tab=state")
+    assert f"/runs/{suspended}/at/{position}/" in page
+    past = queries.past(suspended, position)
+    assert past is not None
+    assert past.document == document
+    page = _text(admin, f"/runs/{suspended}/at/{position}/")
+    assert "account_agent" in page
+    assert "GateOpened" in page
+
+
+def test_nobody_else_reads_it(ada: Client, bea: Client, cyril: Client, suspended: UUID) -> None:
+    for client in (ada, bea, cyril):
+        assert client.get(f"/runs/{suspended}/at/1/").status_code == 404
+        assert client.get(f"/runs/{suspended}/?tab=state").status_code == 404
+    assert "State at each gate" not in _text(bea, f"/runs/{suspended}/")
+
+
+def test_only_entries_that_are_there_have_a_state(admin: Client, suspended: UUID) -> None:
+    for position in ("0", "999", "9" * 40):
+        assert admin.get(f"/runs/{suspended}/at/{position}/").status_code == 404
+    assert admin.get(f"/runs/{uuid4()}/at/1/").status_code == 404
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE runtime_journalentry SET body = '{' WHERE run_id = %s AND position = 2",
+            [suspended],
+        )
+    assert "Entry 2 of the journal cannot be read" in _text(admin, f"/runs/{suspended}/at/3/")
+
+
+def test_a_secret_is_masked_there_as_everywhere(admin: Client, office: Office) -> None:
+    secret = {"$secret": "k1:gAAAAAtoken"}
+    run = office.start(args={"username": "newhire", "security_level": 3, "note": secret})
+    position = Run.objects.get(id=run).position
+    for path in (f"at/{position}/", "", "?step=0.c1.0/c2.0", "?tab=transcript"):
+        page = _text(admin, f"/runs/{run}/{path}")
+        assert "gAAAAAtoken" not in page
+    assert "••••" in _text(admin, f"/runs/{run}/at/{position}/")
+
+
+# Whatever was written stays text
+
+HOSTILE = (
+    '"><script>alert(1)</script><img src=x hx-get=/ onerror=alert(1)>\u202e[x](http://x.example)'
+)
+
+
+def test_hostile_text_stays_text_in_every_tab(admin: Client, office: Office) -> None:
+    level = {"username": HOSTILE, "security_level": 1}
+    office.effects.tools[HOSTILE] = FakeTool(body=lambda request: ToolFault(error=HOSTILE))
+    office.effects.agents["account_agent"] = turns(
+        ask((HOSTILE, {HOSTILE: HOSTILE}), ("set_privileges", level)), say(HOSTILE)
+    )
+    run = office.start(key=HOSTILE)
+    position = Run.objects.get(id=run).position
+    office.approve(run)
+    paths = ["", "?tab=transcript", "?tab=state", f"at/{position}/"]
+    paths += [f"?step=0.c1.0/{step}" for step in ("c1.0", "c1.1", "m1", "m2")] + ["?step=0.c1.0"]
+    for path in paths:
+        page = _text(admin, f"/runs/{run}/{path}")
+        assert "<script>alert" not in page
+        assert "<img" not in page
+        assert "\u202e" not in page
+        assert "⟦U+202E⟧" in page
