@@ -153,6 +153,18 @@ class Office:
         )
         return self.advance(run)
 
+    def deny(self, run: UUID, reason: str) -> Run:
+        """As Bea, and take the run further."""
+        request = self.request(run)
+        decide(
+            request=request.id,
+            verdict=Verdict.DENY,
+            digest=request.request_digest,
+            reason=reason,
+            actor=Actor(person="bea"),
+        )
+        return self.advance(run)
+
     def cancel(self, run: UUID, reason: str) -> UUID:
         """As Ada, to its very end."""
         actions.cancel(run=run, reason=reason, actor=Actor(person="ada"))

@@ -1,0 +1,170 @@
+"""Three hundred hostile strings in every place where agents' text is shown: text they stay."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import Page, Request
+
+from agents.models import PublishedAgent
+from runtime.models import Run
+from runtime.ports import CallFacts, ToolFault, ToolResult
+from tests.browser.conftest import Desk
+from tests.browser.hostile import strings
+from tests.desk.office import Office, OfficeEffects
+from tests.fakes.ports import FakeTool, ask, say, turns
+
+pytestmark = pytest.mark.browser
+
+SIZE = 20
+BATCHES = [strings()[at : at + SIZE] for at in range(0, 300, SIZE)]
+# What a page asks for by itself.
+OURS = re.compile(r"/(static/.*|events/|login/|inbox/|runs/.*|a/[0-9a-f-]+/|agents/.*|account/)?")
+
+
+class HostileEffects(OfficeEffects):
+    """The sentence is whatever the agent gave as its first argument."""
+
+    def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
+        facts = super().describe(agent=agent, tool=tool, args=args)
+        return replace(facts, sentence=args["a"]) if tool == "set_privileges" else facts
+
+
+@pytest.fixture
+def office(office: Office) -> Office:
+    office.effects.__class__ = HostileEffects
+    return office
+
+
+def _run(office: Office, batch: list[str]) -> UUID:
+    """A run that has every string of the batch somewhere, and waits for a person."""
+    words = iter(batch)
+    args = {"a": next(words), **{f"{n} {next(words)}": next(words) for n in range(3)}}
+    office.effects.steps = (next(words), next(words))
+    failing = FakeTool(body=lambda request: ToolFault(error=request.args["error"]))
+    returning = FakeTool(body=lambda request: ToolResult(value=request.args["result"]))
+    office.effects.tools |= {"failing": failing, "returning": returning}
+    result = {next(words): [next(words), {"deep": next(words)}]}
+    office.effects.agents["account_agent"] = turns(
+        replace(ask((next(words), {"x": next(words)})), text=next(words)),  # a tool there is not
+        ask(("failing", {"error": next(words)}), ("returning", {"result": result})),
+        replace(ask(("set_privileges", args)), text=next(words)),
+        say(next(words)),
+    )
+    run = office.start(key=batch[-1][:100].replace("\n", " "))
+    assert Run.objects.get(pk=run).status == "suspended"
+    return run
+
+
+def test_no_string_is_more_than_text_on_any_page(desk: Desk, office: Office) -> None:
+    for batch in BATCHES:
+        PublishedAgent.objects.all().delete()
+        _publish(batch)
+        run = _run(office, batch)
+        _visit(desk, office, run, batch)
+        desk.page.context.clear_cookies()
+    assert (desk.complaints, desk.strays) == ([], [])
+
+
+def _visit(desk: Desk, office: Office, run: UUID, batch: list[str]) -> None:
+    page, asked, dialogs = desk.page, [], []
+
+    def note(request: Request) -> None:
+        asked.append(urlsplit(request.url).path)
+
+    page.on("request", note)
+    page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    desk.log_in("admin")
+    approval = office.request(run).id
+    shown = "".join(
+        _text(desk, path)
+        for path in (
+            "/inbox/?view=others",
+            f"/a/{approval}/",
+            "/runs/",
+            f"/runs/{run}/",
+            f"/runs/{run}/?tab=transcript",
+            f"/runs/{run}/at/{Run.objects.get(pk=run).position}/",
+            f"/runs/{run}/cancel/",
+            "/agents/",
+            "/agents/hr_onboarding/",
+            "/agents/hr_onboarding/start/",
+        )
+    )
+    # Deny with a reason that is one of them, so that a person's words go the same way.
+    office.deny(run, batch[18][:2000])
+    shown += _text(desk, f"/a/{approval}/") + _text(desk, f"/runs/{run}/?tab=transcript")
+    page.remove_listener("request", note)
+    assert dialogs == []
+    assert [path for path in asked if not OURS.fullmatch(path)] == []
+    assert [text[:4] for text in batch if f"{text[:4]} " not in shown] == []
+
+
+def _text(desk: Desk, path: str) -> str:
+    """What a reader sees of a page, with everything unfolded."""
+    desk.open(path)
+    page = desk.page
+    page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
+    assert page.evaluate("window.pwned") is None, path
+    assert _foreign(page) == [], path
+    text: str = page.evaluate("document.body.innerText")
+    values: Iterable[str] = page.evaluate(
+        "[...document.querySelectorAll('input,textarea')].map(it => it.value)"
+    )
+    return text + "".join(values)
+
+
+def _foreign(page: Page) -> list[str]:
+    """Elements and attributes that no template of ours writes."""
+    found: list[str] = page.evaluate(
+        """() => [...document.querySelectorAll(
+            'script:not([src]), style, iframe, object, embed, base, img:not([src^="/static/"]), math, template,'
+            + 'meta[http-equiv], [hx-get], [data-hx-post], [hx-vals], [hx-swap-oob], [sse-connect], [style],'
+            + 'a[href^="javascript:"], a[href*="elsewhere"]'
+        )].concat([...document.querySelectorAll('*')].filter(
+            (it) => [...it.attributes].some(({ name }) => name.startsWith('on'))
+        )).map((it) => it.outerHTML.slice(0, 120))"""
+    )
+    return found
+
+
+def _publish(batch: list[str]) -> None:
+    tool = {
+        "name": "set_privileges",
+        "description": batch[1],
+        "schema": {
+            "type": "object",
+            "properties": {batch[2]: {"type": "string", "description": batch[3]}},
+        },
+        "effect": "write",
+        "risk": "high",
+        "approval": True,
+        "sentence": batch[4],
+        "deadline": 30.0,
+        "secret_args": [batch[5]],
+        "secret_result": False,
+    }
+    PublishedAgent.objects.create(
+        name="hr_onboarding",
+        description=batch[0],
+        fingerprint="sha256:f",
+        input_schema={
+            "type": "object",
+            "properties": {
+                batch[6]: {
+                    "type": "string",
+                    "title": batch[7],
+                    "description": batch[8],
+                    "default": batch[9],
+                },
+                "choice": {"type": "string", "enum": [batch[10], batch[11]]},
+            },
+        },
+        tools=[tool],
+        subagents=[batch[12]],
+        steps=[batch[13]],
+    )
