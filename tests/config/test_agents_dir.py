@@ -1,0 +1,45 @@
+"""A folder of agents that workers cannot use ends the start with one line that says what to do."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from config.env import ROOT
+from config.local import accounts
+from config.local.errors import Refused
+from config.local.up import require_agents
+
+
+def test_a_folder_that_workers_cannot_read_is_refused(sandbox: Path) -> None:
+    workers = accounts.unprivileged()
+    folder = sandbox / "agents"
+    folder.mkdir(mode=0o700 if workers.switch else 0o000)
+    with pytest.raises(Refused) as problem:
+        require_agents(str(folder), workers)
+    said = str(problem.value)
+    assert said.startswith(f"AGENTS_DIR: workers run as {workers.name}, who cannot read {folder}; ")
+    assert "\n" not in said
+
+
+def test_a_folder_that_they_can_read_or_none_is_not(sandbox: Path) -> None:
+    require_agents(str(sandbox), accounts.unprivileged())
+    require_agents("", accounts.unprivileged())
+
+
+def test_a_folder_that_is_none_ends_the_start_with_one_line(sandbox: Path) -> None:
+    home = str(sandbox / "home of no agents")
+    done = subprocess.run(
+        [sys.executable, "-m", "config.local", "up", "--home", home],
+        cwd=ROOT,
+        env={**os.environ, "AGENTS_DIR": "/nowhere/agents"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    said = "abeyance: AGENTS_DIR is not a folder that can be reached: /nowhere/agents\n"
+    assert done.stderr == said
