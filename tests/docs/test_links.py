@@ -8,6 +8,7 @@ import pytest
 
 from config.env import ROOT
 from tests.docs.pages import PAGES
+from tests.docs.screenshots import MOST_BYTES, PICTURES
 
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`|^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -85,3 +86,9 @@ def _is_file(path: str) -> bool:
     """A file or folder, also without its suffix."""
     plain = path.rstrip("./")
     return any((ROOT / f"{plain}{suffix}").exists() for suffix in ("", ".py", ".md"))
+
+
+def test_the_pictures_are_those_of_the_script_and_small() -> None:
+    pictures = {path.name: path for path in (ROOT / "docs" / "img").iterdir()}
+    assert set(pictures) == {f"{picture.name}.png" for picture in PICTURES}
+    assert {name for name, path in pictures.items() if path.stat().st_size > MOST_BYTES} == set()
