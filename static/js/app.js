@@ -91,8 +91,11 @@ for (const field of all("[data-preference]")) {
 
 // --- Start
 
-for (const part of all(".scripted")) part.hidden = false;
-toast();
-localise(document);
-countDown();
-setInterval(countDown, 1000);
+// When every script has seen the page as it was sent.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const part of all(".scripted")) part.hidden = false;
+  toast();
+  localise(document);
+  countDown();
+  setInterval(countDown, 1000);
+});

@@ -99,8 +99,9 @@ function take(region, text) {
   region.print = print;
   const over = region.dataset.status === "pending" && fresh.dataset.status !== "pending";
   const used = region.contains(document.activeElement) || typed(region);
-  if (used && !over) offer(region, fresh, "This page has changed. Show");
-  else swap(region, fresh);
+  if (used && !over) return offer(region, fresh, "This page has changed. Show");
+  withdraw(region);
+  swap(region, fresh);
 }
 
 const rows = (where) => all("[data-id]", where);
@@ -162,16 +163,18 @@ function swap(region, fresh, focus = region.contains(document.activeElement)) {
   if (!fresh.dataset.live) regions.splice(regions.indexOf(region), 1); // it changes no more
   for (const { id } of open) one(`#${CSS.escape(id)}`)?.setAttribute("open", "");
   localise(region);
+  const verdict = one(".note[role=status]", region);
   if (lost) {
     const kept = made("div", { className: "note warn" });
     kept.append(made("p", { textContent: "You had typed this, and it was not sent:" }));
     kept.append(made("p", { className: "raw", textContent: lost }));
-    (one(".stack", region) ?? region).prepend(kept);
+    verdict ? verdict.after(kept) : (one(".stack", region) ?? region).prepend(kept);
   }
   if (!focus) return;
-  const place = one(`[data-id="${current}"] .t`, region) ?? one(".row .t, .note, h1", region);
-  if (!place?.href) place?.setAttribute("tabindex", "-1");
-  place?.focus({ preventScroll: true });
+  const row = one(`[data-id="${current}"] .t`, region) ?? one("[data-id] .t", region);
+  const place = row ?? verdict ?? one("h1, h2", region);
+  if (!row) place?.setAttribute("tabindex", "-1");
+  place?.focus();
 }
 
 // --- Start

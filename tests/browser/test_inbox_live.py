@@ -123,6 +123,8 @@ def test_what_was_decided_elsewhere_shows_without_losing_a_reason(
     desk.open(f"/a/{request.id}/")
     reason = bea.get_by_label(re.compile("Reason"))
     reason.fill("I would rather wait for Monday.")
+    _later(bea, 4)
+    expect(bea.get_by_role("button", name="This page has changed")).to_have_count(0)
     decide(
         request=request.id,
         verdict=Verdict.DENY,
@@ -131,7 +133,8 @@ def test_what_was_decided_elsewhere_shows_without_losing_a_reason(
         actor=Actor(person="bea"),  # in another of her windows
     )
     _later(bea, 4)
-    expect(bea.get_by_role("heading", name="Denied by bea")).to_be_visible()
+    expect(bea.get_by_role("heading", name="Denied by bea")).to_be_in_viewport()
+    expect(bea.locator(".note[role=status]")).to_be_focused()
     expect(bea.get_by_role("button", name="Approve")).to_have_count(0)
     expect(bea.get_by_text("You had typed this, and it was not sent:")).to_be_visible()
     expect(bea.get_by_text("I would rather wait for Monday.")).to_be_visible()
