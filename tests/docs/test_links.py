@@ -16,7 +16,7 @@ TARGET = re.compile(r"\bmake ([a-z][a-z-]*)")
 PATH = re.compile(
     r"(?:agents|approvals|config|runtime|tests|docs|templates|static|requirements)/[\w/.-]*"
 )
-MODULE = re.compile(r"(?<![\w/])(?:agents|approvals|config|runtime)(?:\.[a-z_]+)+")
+MODULE = re.compile(r"(?<![\w/.])(?:agents|approvals|config|runtime)(?:\.(?!txt|yml|log)[a-z_]+)+")
 COMMAND = re.compile(r"manage\.py ([a-z_]+)")
 DJANGO = ("migrate", "shell", "check", "dumpdata", "loaddata")
 
