@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from django.conf import settings
+from django.conf import settings as ours
 from django.test import Client
+from pytest_django import Settings
 
 from config import celery, env
 from config.processes import table
@@ -64,10 +65,23 @@ def test_a_hint_that_was_taken_and_lost_is_given_back_within_seconds() -> None:
 
 
 def test_no_statement_and_no_lock_is_waited_for_without_end() -> None:
-    options = settings.DATABASES["default"]["OPTIONS"]["options"]
+    options = ours.DATABASES["default"]["OPTIONS"]["options"]
     for timeout in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
         assert f"{timeout}=" in options
 
 
 def test_the_table_names_every_process_in_the_order_in_which_to_stop_them() -> None:
     assert [process.name for process in table()] == ["web", "sweeper", "worker"]
+
+
+@pytest.mark.django_db
+def test_behind_a_proxy_only_what_came_over_https_is_answered_and_health_to_everybody(
+    settings: Settings,
+) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    client = Client()
+    assert client.get("/login/").status_code == 301
+    assert client.get("/login/", headers={"X-Forwarded-Proto": "https"}).status_code == 200
+    assert client.get("/healthz").status_code == 200
+    assert client.get("/readyz").status_code == 503
