@@ -1,0 +1,219 @@
+"""axe-core on every page in every state, at a desk in the light and on a phone in the dark: no violations."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from agents.models import PublishedAgent
+from approvals import tokens
+from approvals.gatekeeper import Gatekeeper
+from approvals.models import Request
+from runtime.models import Run
+from tests.browser.conftest import Desk
+from tests.cast import Cast
+from tests.desk.office import NEWCOMER, Office
+from tests.fakes.ports import say, turns
+
+pytestmark = pytest.mark.browser
+
+RULES = {
+    "resultTypes": ["violations"],
+    "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+}
+LOOKS = [(1280, "light"), (360, "dark")]
+
+State = tuple[str, Callable[[Page], Any] | None]
+
+
+def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
+    """Who opens which address, and what they do there before axe looks."""
+    waiting = office.start(key="a-key")
+    done = office.start()
+    office.approve(done)
+    denied = office.start()
+    office.deny(denied, "Not now.")
+    expired = office.start()
+    Gatekeeper().expire(office.request(_overdue(office, expired)).gate)
+    doubt = office.in_doubt()
+    settled = office.in_doubt()
+    cancelled = office.cancel(office.start(), reason="A mistake.")
+    office.effects.agents["hr_onboarding"] = turns(say(""))
+    parked = office.start()
+    Run.objects.filter(id=parked).update(status="quarantined", reason="entry 3 is not its own")
+    failed = office.start()
+    Run.objects.filter(id=failed).update(status="failed", reason="the model cannot be reached")
+    _publish()
+    tokens.create(cast.bea, ["runs:read"])
+    ours = [waiting, done, denied, expired, doubt, cancelled]
+    requests = {run: office.request(run).id for run in ours}
+    return {
+        "bea": [
+            ("/inbox/", None),
+            ("/inbox/?q=nothing-like-it", None),
+            ("/inbox/?q=risk:none", None),
+            ("/inbox/?view=others", None),
+            ("/inbox/?view=decided", None),
+            *((f"/a/{request}/", None) for request in requests.values()),
+            (f"/a/{requests[waiting]}/", _deny_without_a_reason),
+            (f"/a/{requests[waiting]}/", _open_the_keys),
+            (f"/a/{office.doubt(doubt).id}/", None),
+            (f"/a/{office.doubt(doubt).id}/", _report_no_json),
+            (f"/a/{office.doubt(settled).id}/", None),
+            ("/runs/", None),
+            ("/runs/?q=nothing-like-it", None),
+            *((f"/runs/{run}/", _unfold) for run in [*ours, parked, failed]),
+            (f"/runs/{waiting}/?tab=transcript", _unfold),
+            (f"/runs/{waiting}/cancel/", None),
+            ("/agents/", None),
+            ("/agents/hr_onboarding/", _unfold),
+            ("/agents/hr_onboarding/start/", None),
+            ("/account/", None),
+            ("/nowhere/", None),
+            (f"/runs/{uuid4()}/", None),
+        ],
+        "ada": [
+            ("/inbox/", None),
+            (f"/a/{requests[waiting]}/", None),
+            (f"/runs/{waiting}/cancel/", _send),
+            ("/agents/hr_onboarding/start/", None),
+            ("/agents/hr_onboarding/start/", _send),
+        ],
+        "admin": [
+            ("/inbox/", None),
+            ("/people/", _unfold),
+            ("/people/?q=nobody", None),
+            ("/people/?open=bea", _send_a_short_name),
+            (f"/runs/{waiting}/", _unfold),
+            (f"/runs/{waiting}/at/1/", _unfold),
+        ],
+    }
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_pages_with_data_have_no_violations(
+    desk: Desk, office: Office, cast: Cast, width: int, scheme: str
+) -> None:
+    _look(desk, width, scheme)
+    found = {}
+    for name, states in _states(office, cast).items():
+        desk.page.context.clear_cookies()
+        desk.log_in(name)
+        for path, act in states:
+            desk.open(path)
+            if act is not None:
+                act(desk.page)
+            found[f"{name} {path} {act.__name__ if act else ''}"] = _violations(desk.page)
+    assert {where: what for where, what in found.items() if what} == {}
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_empty_pages_and_the_login_have_no_violations(
+    desk: Desk, office: Office, width: int, scheme: str
+) -> None:
+    _look(desk, width, scheme)
+    found = {}
+    desk.open("/login/")
+    found["login"] = _violations(desk.page)
+    desk.page.get_by_label("Username").fill("bea")
+    desk.page.get_by_label("Password").fill("wrong")
+    desk.page.get_by_role("button", name="Log in").click()
+    found["login refused"] = _violations(desk.page)
+    for name in ("bea", "cyril"):
+        desk.page.context.clear_cookies()
+        desk.log_in(name)
+        for path in ("/inbox/", "/inbox/?view=decided", "/runs/", "/agents/", "/account/"):
+            desk.open(path)
+            found[f"{name} {path}"] = _violations(desk.page)
+    assert {where: what for where, what in found.items() if what} == {}
+
+
+def _look(desk: Desk, width: int, scheme: str) -> None:
+    desk.page.set_viewport_size({"width": width, "height": 800})
+    desk.page.emulate_media(
+        color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce"
+    )
+
+
+def _violations(page: Page) -> list[str]:
+    found = Axe().run(page, options=RULES).response["violations"]
+    return [f"{one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
+
+
+# What people do
+
+
+def _unfold(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
+
+
+def _send(page: Page) -> None:
+    """The form as it is, past the browser's own checks."""
+    page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
+    page.locator("main form[method=post] button:not([type=button])").last.click()
+    page.wait_for_load_state()
+
+
+def _deny_without_a_reason(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
+    page.get_by_role("button", name="Deny").click()
+    page.get_by_role("alert").first.wait_for()
+
+
+def _report_no_json(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
+    page.locator("textarea[name=result]").fill("no json")
+    page.locator("form[action*=happened] button").click()
+    page.get_by_role("alert").first.wait_for()
+
+
+def _open_the_keys(page: Page) -> None:
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+
+
+def _send_a_short_name(page: Page) -> None:
+    _unfold(page)
+    page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
+    page.locator("form[action='/people/add/'] button").click()
+    page.wait_for_load_state()
+    _unfold(page)
+
+
+# What there is to see
+
+
+def _overdue(office: Office, run: UUID) -> UUID:
+    Request.objects.filter(run=run).update(expires_at="2020-01-01T00:00:00Z")
+    return run
+
+
+def _publish() -> None:
+    properties = {
+        name: {"type": "integer" if isinstance(value, int) else "string", "title": name}
+        for name, value in NEWCOMER.items()
+    }
+    tool = {
+        "name": "set_privileges",
+        "description": "Sets what an account may do.",
+        "schema": {"type": "object", "properties": properties, "required": ["username"]},
+        "effect": "idempotent",
+        "risk": "high",
+        "approval": True,
+        "sentence": "Give {username} security level {security_level}",
+        "deadline": 30.0,
+        "secret_args": ["username"],
+        "secret_result": False,
+    }
+    PublishedAgent.objects.create(
+        name="hr_onboarding",
+        description="Brings a newcomer on board.",
+        fingerprint="sha256:f",
+        input_schema={"type": "object", "properties": properties, "required": list(properties)},
+        tools=[tool],
+        subagents=["account_agent"],
+        steps=["Create the account"],
+    )
