@@ -240,8 +240,15 @@ def test_an_open_page_asks_for_the_part_that_changes(ada: Client, suspended: UUI
     assert f'data-live="run" data-run="{suspended}" data-src="{path}"' in page
     part = ada.get(path, headers={"HX-Request": "true"})
     assert "HX-Request" in part.headers["Vary"]
-    assert "<!doctype" not in part.content.decode()
+    assert part.content.decode().strip().startswith('<div id="live" data-live="run"')
     assert "given by <bdi>ada</bdi>" in part.content.decode()
+
+
+def test_a_run_that_is_over_asks_for_nothing(ada: Client, office: Office, suspended: UUID) -> None:
+    office.approve(suspended)
+    part = ada.get(f"/runs/{suspended}/", headers={"HX-Request": "true"}).content.decode()
+    assert part.strip().startswith('<div id="live">')
+    assert "data-live" not in part
 
 
 def test_a_long_run_is_shown_200_rows_at_a_time_in_as_many_queries_as_a_short_one(
