@@ -149,6 +149,17 @@ class Services:
         finally:
             postgres.stop(process)
 
+    def postgres(self, *command: str, told: bytes = b"") -> bytes:
+        """A program of Postgres' beside the server, as `docker compose exec` runs it; what it printed."""
+        place = programs.postgres(accounts.unprivileged(), self.folder / "programs") / command[0]
+        known = {
+            "PGHOST": str(self.folder / "servers"),
+            "PGPASSWORD": self.secret("postgres_password"),
+        }
+        return subprocess.run(
+            [place, *command[1:]], env=known, input=told, capture_output=True, check=True
+        ).stdout
+
     @contextmanager
     def outside(self) -> Iterator[None]:
         """A directory and a mail server, whose addresses are settings of the deployment."""

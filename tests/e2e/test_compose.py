@@ -1,5 +1,6 @@
 """Every service of docker-compose.yml does its part of the main job, with the image's files and its own settings."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,11 +9,19 @@ from typing import Any
 import pytest
 import redis
 
+from config.env import ROOT
 from config.local.client import ask
 from tests.e2e.office import newcomer, until
 from tests.e2e.services import Services
 
 pytestmark = pytest.mark.e2e
+
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+PSQL = ("psql", "-U", "abeyance", "-At")
+COUNT = "SELECT " + ", ".join(
+    f"(SELECT count(*) FROM {table})"
+    for table in ("runtime_journalentry", "approvals_request", "approvals_auditentry", "auth_user")
+)
 
 NAMES = ("postgres", "redis", "web", "sweeper", "worker")
 
@@ -103,6 +112,26 @@ def test_the_broker_asks_for_the_secrets_password_and_keeps_what_it_is_told_to_k
         "maxmemory-policy": "noeviction",
         "save": "",
     }
+
+
+def test_a_backup_is_restored_by_the_commands_that_are_written_down(services: Services) -> None:
+    """Into another database of the same server, in which there is then as much as in the first."""
+    backup, restore = (
+        re.findall(rf"exec -T postgres ({program} [^<>`]+?) [<>]", OPERATIONS)[0].split()
+        for program in ("pg_dump", "pg_restore")
+    )
+    dump = services.postgres(*backup)
+    services.postgres("createdb", "-U", "abeyance", "restored")
+    assert restore[-2:] == ["-d", "abeyance"]
+    services.postgres(*restore[:-1], "restored", told=dump)
+    counted = [
+        services.postgres(*PSQL, "-d", database, "-c", COUNT)
+        for database in ("abeyance", "restored")
+    ]
+    assert counted[0] == counted[1]
+    assert not counted[0].startswith(b"0")
+    archived = services.run("prepare", "sh", "-c", 'tar -C "$KEYS_DIR" -cf - . | tar -tf -')
+    assert "./decisions.private" in archived.split()
 
 
 def test_preparing_again_changes_no_key(services: Services) -> None:
