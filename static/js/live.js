@@ -98,7 +98,7 @@ function take(region, text) {
   if (print === region.print) return;
   region.print = print;
   const over = region.dataset.status === "pending" && fresh.dataset.status !== "pending";
-  const used = region.contains(document.activeElement) || typed(region);
+  const used = one(":focus:not([tabindex='-1'])", region) || typed(region);
   if (used && !over) return offer(region, fresh, "This page has changed. Show");
   withdraw(region);
   swap(region, fresh);

@@ -1,0 +1,85 @@
+"""What time does to an open page: deadlines run down and are said, decisions are sent once and confirmed."""
+
+import re
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Browser, Page, expect
+
+from approvals.models import Request
+from tests.browser.conftest import Desk
+from tests.desk.office import Office
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def bea(desk: Desk, office: Office, suspended: UUID) -> Page:
+    """Her inbox with something that expires in a little more than five minutes."""
+    at = timezone.now() + timedelta(minutes=5, seconds=30)
+    Request.objects.update(expires_at=at)
+    desk.log_in("bea")
+    desk.page.clock.install()
+    desk.open("/inbox/")
+    return desk.page
+
+
+def test_deadlines_run_down_and_two_marks_are_said_once(bea: Page) -> None:
+    due = bea.locator(".due")
+    voice = bea.locator("p.vh[role=status]")
+    expect(due).to_contain_text("in 5 min")
+    bea.clock.run_for(60_000)
+    expect(due).to_contain_text("in 4 min")
+    expect(voice).to_have_text("Expires in 5 min: Set the privileges of newhire to 3")
+    expect(bea.locator(".due time")).to_have_attribute("title", re.compile(" UTC$"))
+    bea.clock.run_for(225_000)
+    expect(due).to_have_attribute("data-left", "none")
+    expect(voice).to_have_text("Expires in 1 min: Set the privileges of newhire to 3")
+
+
+def test_a_clock_that_is_wrong_does_not_change_the_deadline(
+    desk: Desk, office: Office, suspended: UUID
+) -> None:
+    Request.objects.update(expires_at=timezone.now() + timedelta(minutes=5, seconds=30))
+    desk.log_in("bea")
+    desk.page.clock.install(time=timezone.now() - timedelta(days=2))
+    desk.open("/inbox/")
+    expect(desk.page.locator(".due")).to_contain_text("in 5 min")
+
+
+def test_moments_are_shown_in_the_zone_of_the_reader(
+    desk: Desk, chromium: Browser, office: Office, suspended: UUID
+) -> None:
+    context = chromium.new_context(timezone_id="Asia/Tokyo")
+    context.route("**/events/", lambda route: route.fulfill(status=204))
+    tokyo = Desk(page=context.new_page(), url=desk.url)
+    try:
+        tokyo.log_in("bea")
+        tokyo.open(f"/a/{office.request(suspended).id}/")
+        asked = tokyo.page.locator(".dl time").first
+        expect(asked).to_contain_text("GMT+9")
+        assert (asked.get_attribute("title") or "").endswith(" UTC")
+    finally:
+        context.close()
+
+
+def test_a_decision_is_confirmed_and_the_words_go_away(bea: Page) -> None:
+    bea.get_by_role("link", name="Set the privileges").click()
+    bea.get_by_role("button", name="Approve").click()
+    toast = bea.locator(".toast")
+    expect(toast).to_have_text("Approved. The run goes on.")
+    bea.clock.run_for(9000)
+    expect(toast).to_have_count(0)
+
+
+def test_a_button_that_was_pressed_waits_until_the_page_is_seen_again(bea: Page) -> None:
+    bea.get_by_role("link", name="Set the privileges").click()
+    approve = bea.get_by_role("button", name="Approve")
+    bea.route("**/approve/", lambda route: route.fulfill(status=204))  # and stay here
+    approve.click()
+    bea.clock.run_for(10)
+    expect(approve).to_be_disabled()
+    bea.evaluate("dispatchEvent(new PageTransitionEvent('pageshow'))")
+    expect(approve).to_be_enabled()
