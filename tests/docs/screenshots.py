@@ -97,6 +97,8 @@ def _take(browser: Browser, stack: Stack, picture: Picture, made: dict[str, str]
     answer = page.goto(picture.path.format(**made))
     assert answer is not None
     assert answer.ok, f"{picture.name}: {answer.status}"
+    if page.locator("[data-live]").count():
+        page.locator(".live[data-state=live]").wait_for()
     target = IMAGES / f"{picture.name}.png"
     page.screenshot(path=target)
     context.close()
