@@ -15,6 +15,10 @@ _GATES = {
     GateKind.APPROVAL: "waits for a person to decide",
     GateKind.IN_DOUBT: "in doubt: waits for a person to say what became of it",
 }
+_CLOSED = {
+    GateKind.APPROVAL: "not started: the run was ended first",
+    GateKind.IN_DOUBT: "in doubt for good: the run was ended first",
+}
 _VERDICTS: dict[Verdict, tuple[str, Tone]] = {
     Verdict.APPROVE: ("approved by", Tone.DONE),
     Verdict.DENY: ("denied by", Tone.BAD),
@@ -147,7 +151,8 @@ class CallTrack:
     def _closed(self, event: e.GateClosed, at: datetime) -> None:
         for mark in self.marks:
             if mark.gate == event.gate:
-                mark.end, mark.words = at, "not needed any more: the run was ended"
+                mark.end = at
+                mark.words = _CLOSED[mark.gate_kind or GateKind.APPROVAL]
                 mark.tone, mark.reason = Tone.OVER, masked(event.reason)
 
     def _retries(self, event: e.RetryScheduled, at: datetime) -> None:

@@ -147,7 +147,7 @@ def test_a_cancelled_run_leaves_nothing_open(office: Office, suspended: UUID) ->
     timeline = _timeline(suspended)
     assert all(row.end is not None for row in timeline.rows)
     (gate,) = timeline.gates
-    assert (gate.words, gate.reason) == ("not needed any more: the run was ended", "enough")
+    assert (gate.words, gate.reason) == ("not started: the run was ended first", "enough")
 
 
 def test_what_people_took_is_what_they_took_not_when_a_worker_noticed(
