@@ -28,7 +28,7 @@ from approvals.record import note
 MAX_USERNAME = 64
 MAX_PASSWORD = 1024  # hashing takes time for every character
 
-disabled = Signal()  # after the commit, with `person`, the username
+sessions_ended = Signal()  # after the commit, with `person`, the username
 
 _FIRST = re.compile(r"[A-Za-z0-9]")
 
@@ -77,9 +77,6 @@ def disable(username: str, *, actor: str | None) -> None:
         end_sessions(person)
         tokens.revoke_all(person)
         note(actor, f"disabled {username}")
-        transaction.on_commit(
-            lambda: disabled.send_robust(sender=User, person=username), robust=True
-        )
 
 
 def enable(username: str, *, actor: str | None) -> None:
@@ -125,6 +122,8 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
         for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator()
         if session.session_key != keep and session.get_decoded().get(SESSION_KEY) == str(person.pk)
     ]
+    name = person.get_username()
+    transaction.on_commit(lambda: sessions_ended.send_robust(sender=User, person=name), robust=True)
     return Session.objects.filter(session_key__in=ended).delete()[0]
 
 

@@ -20,7 +20,7 @@ def connect() -> None:
     """What every process needs: rights, what agents there are, and who is asked before a call."""
     ports.plug(access=Access(), catalogue=Catalogue(), gatekeeper=Gatekeeper())
     user_logged_out.connect(_ring_whoever_left)
-    people.disabled.connect(_ring_whoever_was_disabled)
+    people.sessions_ended.connect(_ring_whose_sessions_ended)
 
 
 def _ring_whoever_left(user: User | None, **_: Any) -> None:
@@ -29,7 +29,7 @@ def _ring_whoever_left(user: User | None, **_: Any) -> None:
         dispatch.ring_person(user.get_username())
 
 
-def _ring_whoever_was_disabled(person: str, **_: Any) -> None:
+def _ring_whose_sessions_ended(person: str, **_: Any) -> None:
     dispatch.ring_person(person)
 
 

@@ -130,7 +130,7 @@ def test_disabling_is_told_once_after_it_is_committed(
     def hear(person: str, **_: object) -> None:
         told.append(person)
 
-    people.disabled.connect(hear)
+    people.sessions_ended.connect(hear)
     try:
         with django_capture_on_commit_callbacks(execute=True):
             people.disable("bea", actor="admin")
@@ -138,7 +138,7 @@ def test_disabling_is_told_once_after_it_is_committed(
         with django_capture_on_commit_callbacks(execute=True):
             people.disable("bea", actor="admin")
     finally:
-        people.disabled.disconnect(hear)
+        people.sessions_ended.disconnect(hear)
     assert told == ["bea"]
 
 
