@@ -28,6 +28,7 @@ def bea(desk: Desk, two: list[UUID]) -> Page:
 
 def _seen(page: Page) -> None:
     """Wait until the page has been there long enough to be decided by a key."""
+    page.wait_for_load_state()
     while page.evaluate("performance.now()") <= 1000:
         pass
 
@@ -55,6 +56,7 @@ def test_a_in_the_inbox_only_shows_and_a_on_the_page_approves(bea: Page) -> None
     _seen(bea)
     bea.keyboard.press("a")
     expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
+    bea.wait_for_load_state()  # until then keys go nowhere
     bea.keyboard.press("u")
     expect(bea.get_by_role("heading", name="Inbox")).to_be_visible()
 
@@ -102,8 +104,10 @@ def test_j_and_k_lead_from_one_approval_to_the_next(desk: Desk, bea: Page) -> No
     bea.keyboard.press("j")
     bea.keyboard.press("Enter")
     expect(bea.get_by_role("heading", name="Set the privileges of newhire to 3")).to_be_visible()
+    bea.wait_for_load_state()
     bea.keyboard.press("j")
     expect(bea.get_by_role("heading", name="Set the privileges of another to 2")).to_be_visible()
+    bea.wait_for_load_state()
     bea.keyboard.press("k")
     expect(bea.get_by_role("heading", name="Set the privileges of newhire to 3")).to_be_visible()
 
