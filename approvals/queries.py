@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Q, QuerySet
 
 from approvals import permissions
 from approvals.errors import Invalid, NotFound
@@ -65,43 +65,6 @@ class Page:
 
     items: tuple[Approval, ...]
     next: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inbox:
-    """What waits. `items` are the pending ones this actor may decide.
-
-    The counts are of all, not of this page: `for_you` counts those, `for_others` the pending ones
-    that the actor may only read.
-    """
-
-    items: tuple[Approval, ...]
-    next: str | None
-    for_you: int
-    for_others: int
-
-
-def inbox(
-    actor: Actor,
-    *,
-    kind: GateKind = GateKind.APPROVAL,
-    limit: int = LIMIT,
-    cursor: str | None = None,
-) -> Inbox:
-    """What is pending and this actor may decide, oldest first. Raises Invalid."""
-    standing = permissions.standing_of(actor)
-    pending = Request.objects.filter(status=Request.Status.PENDING, kind=kind)
-    decidable = permissions.decidable_requests(standing)
-    page = _page(pending.filter(decidable), standing, limit=limit, cursor=cursor)
-    counts = pending.filter(permissions.readable_requests(standing)).aggregate(
-        readable=Count("pk"), decidable=Count("pk", filter=decidable)
-    )
-    return Inbox(
-        items=page.items,
-        next=page.next,
-        for_you=counts["decidable"],
-        for_others=counts["readable"] - counts["decidable"],
-    )
 
 
 def approvals(

@@ -5,8 +5,9 @@ from uuid import uuid4
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from approvals import actions, queries
+from approvals import actions, inbox, permissions, queries
 from approvals.errors import Invalid, NotFound
+from approvals.inbox import View
 from approvals.models import Request
 from runtime.core.decisions import Risk
 from runtime.ports import Actor
@@ -25,28 +26,47 @@ def approve(request: Request, actor: Actor) -> None:
     )
 
 
-def test_the_inbox_has_what_one_may_decide_oldest_first(ada: Actor, bea: Actor) -> None:
-    first, second = seeds.pending(requester="ada"), seeds.pending(requester="cyril")
+def test_the_inbox_has_what_one_may_decide_in_the_order_of_deadlines(
+    ada: Actor, bea: Actor
+) -> None:
+    late = seeds.pending(requester="ada", expires_at=seeds.moment(900))
+    soon = seeds.pending(requester="cyril", expires_at=seeds.moment(600))
+    never = seeds.pending(requester="cyril")
     approve(seeds.pending(requester="cyril"), bea)
+    doubt = seeds.in_doubt(requester="cyril")
 
-    inbox = queries.inbox(bea)
-    assert [item.id for item in inbox.items] == [first.id, second.id]
-    assert [item.sentence for item in inbox.items] == [first.sentence, second.sentence]
-    assert (inbox.for_you, inbox.for_others, inbox.next) == (2, 0, None)
+    standing = permissions.standing_of(bea)
+    mine = inbox.piece(standing, view=View.MINE)
+    assert [item.id for item in mine.items] == [soon.id, late.id, never.id]
+    assert mine.items[0].sentence == soon.sentence
+    assert [item.id for item in inbox.doubts(standing)] == [doubt.id]
+    assert (inbox.counts(standing), mine.next) == (inbox.Counts(mine=4, doubts=1, others=0), None)
 
-    own = queries.inbox(ada)
-    assert [item.id for item in own.items] == [second.id]
-    assert (own.for_you, own.for_others) == (1, 1)
+    own = inbox.piece(permissions.standing_of(ada), view=View.MINE)
+    assert [item.id for item in own.items] == [soon.id, never.id]
+    assert inbox.counts(permissions.standing_of(ada)).others == 1
+
+
+def test_what_stands_before_and_after_an_approval_is_what_the_inbox_shows(bea: Actor) -> None:
+    deadlines = [seeds.moment(seconds) for seconds in (900, 600)] + [None, None]
+    for deadline in deadlines:
+        seeds.pending(requester="ada", expires_at=deadline)
+    standing = permissions.standing_of(bea)
+    items = inbox.piece(standing, view=View.MINE).items
+    ids = [None, *(item.id for item in items), None]
+    for number, item in enumerate(items):
+        assert inbox.neighbours(standing, item) == (ids[number], ids[number + 2])
 
 
 def test_an_inbox_of_somebody_who_decides_nothing_is_empty_but_counts(
     cyril: Actor, admin: Actor
 ) -> None:
     seeds.pending(requester="ada")
-    assert queries.inbox(cyril) == queries.Inbox(items=(), next=None, for_you=0, for_others=0)
-    assert queries.inbox(admin) == queries.Inbox(items=(), next=None, for_you=0, for_others=1)
     nobody = Actor(person="nobody")
-    assert queries.inbox(nobody) == queries.Inbox(items=(), next=None, for_you=0, for_others=0)
+    for actor, others in ((cyril, 0), (admin, 1), (nobody, 0)):
+        standing = permissions.standing_of(actor)
+        assert inbox.piece(standing, view=View.MINE).items == ()
+        assert inbox.counts(standing) == inbox.Counts(mine=0, doubts=0, others=others)
 
 
 def test_an_approval_is_complete_and_says_what_its_reader_may_do(ada: Actor, bea: Actor) -> None:
@@ -104,10 +124,9 @@ def test_pieces_of_a_list_make_the_whole_even_with_equal_times(bea: Actor) -> No
 
 @pytest.mark.parametrize("limit", [0, -1, 201])
 def test_a_limit_is_from_one_to_two_hundred(bea: Actor, limit: int) -> None:
-    for ask in (queries.approvals, queries.inbox):
-        with pytest.raises(Invalid) as caught:
-            ask(bea, limit=limit)
-        assert caught.value.field == "limit"
+    with pytest.raises(Invalid) as caught:
+        queries.approvals(bea, limit=limit)
+    assert caught.value.field == "limit"
     assert queries.approvals(bea, limit=200).items == ()
 
 
@@ -130,8 +149,6 @@ def test_reading_costs_the_same_whatever_the_number_of_rows(
 ) -> None:
     of = seeds.run()
     requests = seeds.opened(*(seeds.picture(of) for _ in range(rows)))
-    with django_assert_num_queries(3):  # standing, rows, counts
-        queries.inbox(bea)
     with django_assert_num_queries(2):
         queries.approvals(bea)
     with django_assert_num_queries(2):

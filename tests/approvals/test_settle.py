@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from ninja.testing import TestClient
 
-from approvals import actions, audit, queries, tokens
+from approvals import actions, audit, tokens
 from approvals.api import router
 from approvals.errors import (
     AlreadyDecided,
@@ -22,7 +22,6 @@ from approvals.errors import (
 from approvals.models import AuditEntry, Request
 from approvals.permissions import ALL_SCOPES, Scope
 from approvals.queries import Approval
-from runtime.core.decisions import GateKind
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, Forbidden
 from tests.approvals import seeds
@@ -347,13 +346,6 @@ def test_calls_in_doubt_are_listed_apart_and_read_alike(client: TestClient, bea:
     with pytest.raises(Invalid) as caught:
         client.get("/approvals?kind=limit", auth=bea)
     assert caught.value.field == "kind"
-
-
-def test_the_inbox_is_of_one_kind(bea: Actor) -> None:
-    waiting, doubt = seeds.pending(), seeds.in_doubt()
-    approvals, doubts = queries.inbox(bea), queries.inbox(bea, kind=GateKind.IN_DOUBT)
-    assert ([one.id for one in approvals.items], approvals.for_you) == ([waiting.id], 1)
-    assert ([one.id for one in doubts.items], doubts.for_you) == ([doubt.id], 1)
 
 
 def test_every_refusal_has_what_a_door_needs() -> None:

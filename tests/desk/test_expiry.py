@@ -43,7 +43,7 @@ def test_the_inbox_and_the_page_say_how_much_time_is_left(
     page = bea.get("/inbox/").content.decode()
     assert f'<time datetime="{request.expires_at.isoformat()}" data-countdown>in 6 d</time>' in page
     page = bea.get(f"/a/{request.id}/").content.decode()
-    assert 'data-countdown>in 6 d</time>' in page
+    assert "data-countdown>in 6 d</time>" in page
     assert "If nobody decides until then, the call is denied." in page
 
 
