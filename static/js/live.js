@@ -179,10 +179,22 @@ function swap(region, fresh, focus = region.contains(document.activeElement)) {
 
 // --- Start
 
-for (const region of regions) {
-  region.print = essence(region);
-  region.asked = Date.now();
+function begin() {
+  for (const region of regions) {
+    region.print = essence(region);
+    region.asked = Date.now();
+  }
 }
+
+// A list that was filtered is another one, with its own address.
+document.addEventListener("htmx:afterSettle", () => {
+  all(".new").forEach((bar) => bar.remove());
+  regions.splice(0, regions.length, ...all("[data-live]"));
+  begin();
+  localise(main);
+});
+
+begin();
 if (regions.length) one(".top")?.append(dot);
 show(line());
 listen();

@@ -14,6 +14,8 @@ LISTS = (
     "/inbox/?view=decided",
     "/inbox/?q=risk:none",
     "/account/",
+    "/runs/",
+    "/agents/",
 )
 
 
@@ -25,7 +27,8 @@ def test_text_of_twice_the_size_does_not_scroll_sideways(
     office.in_doubt()
     desk.page.set_viewport_size({"width": width, "height": 800})
     desk.log_in("bea")
-    for path in (*LISTS, f"/a/{office.request(run).id}/"):
+    pages = (f"/runs/{run}/", f"/runs/{run}/?tab=transcript", f"/runs/{run}/cancel/")
+    for path in (*LISTS, *pages, f"/a/{office.request(run).id}/"):
         desk.open(path)
         desk.page.evaluate("document.documentElement.style.fontSize = '200%'")
         assert desk.page.evaluate("document.documentElement.scrollWidth") <= width, path

@@ -47,6 +47,11 @@ def paths(office: Office) -> list[str]:
         f"/runs/{doubt}/cancel/",
         f"/runs/{hostile}/cancel/",
         "/runs/?status=cancelled",
+        f"/runs/{hostile}/?tab=transcript",
+        f"/runs/{hostile}/at/3/",
+        "/agents/",
+        "/people/",
+        "/account/",
     ]
 
 

@@ -186,7 +186,7 @@ def test_an_open_page_gets_the_list_alone_with_what_became_of_its_rows(
     _decide(done, "approve")
     answer = bea.get(f"/inbox/?known={open_.id},{done.id}", headers={"HX-Request": "true"})
     page = answer.content.decode()
-    assert page.lstrip().startswith('<div class="waiting" data-live="inbox"')
+    assert page.lstrip().startswith('<div id="list">')
     assert "HX-Request" in answer["Vary"]
     rows, closed = page.split("data-closed")
     assert (_ids(rows), _ids(closed)) == ([str(open_.id)], [str(done.id)])
