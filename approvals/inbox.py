@@ -82,7 +82,7 @@ def piece(
     readable = permissions.readable_requests(standing)
     rows = Request.objects.filter(readable, search.condition(q))
     if view == View.DECIDED:
-        rows = rows.exclude(status=Request.Status.PENDING).filter(decided_at__gte=midnight())
+        rows = rows.filter(decided_at__gte=midnight())
         return _piece(rows.order_by("-decided_at", "-id"), _before, cursor, standing)
     rows = rows.filter(status=Request.Status.PENDING)
     decidable = permissions.decidable_requests(standing)

@@ -94,6 +94,16 @@ class Request(models.Model):
                 name="request_pending",
                 condition=models.Q(status="pending"),
             ),
+            models.Index(
+                fields=["expires_at", "created_at", "id"],
+                name="request_deadline",
+                condition=models.Q(status="pending"),
+            ),
+            models.Index(
+                fields=["-decided_at", "-id"],
+                name="request_decided",
+                condition=models.Q(decided_at__isnull=False),
+            ),
             models.Index(fields=["requester"], name="request_requester"),
             models.Index(
                 fields=["tool", "-decided_at"],
