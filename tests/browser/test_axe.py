@@ -121,6 +121,7 @@ def test_empty_pages_and_the_login_have_no_violations(
     desk.page.get_by_label("Username").fill("bea")
     desk.page.get_by_label("Password").fill("wrong")
     desk.page.get_by_role("button", name="Log in").click()
+    desk.page.get_by_role("alert").wait_for()
     found["login refused"] = _violations(desk.page)
     for name in ("bea", "cyril"):
         desk.page.context.clear_cookies()
@@ -153,8 +154,8 @@ def _unfold(page: Page) -> None:
 def _send(page: Page) -> None:
     """The form as it is, past the browser's own checks."""
     page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
-    page.locator("main form[method=post] button:not([type=button])").last.click()
-    page.wait_for_load_state()
+    with page.expect_navigation():
+        page.locator("main form[method=post] button:not([type=button])").last.click()
 
 
 def _deny_without_a_reason(page: Page) -> None:
@@ -178,8 +179,8 @@ def _open_the_keys(page: Page) -> None:
 def _send_a_short_name(page: Page) -> None:
     _unfold(page)
     page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
-    page.locator("form[action='/people/add/'] button").click()
-    page.wait_for_load_state()
+    with page.expect_navigation():
+        page.locator("form[action='/people/add/'] button").click()
     _unfold(page)
 
 
