@@ -14,7 +14,7 @@ from config.processes import table
 from tests.e2e.office import until
 from tests.stack import Stack
 
-SAYS_READY = {"worker": " ready.", "web": "Listening at"}
+SAYS_READY = {"worker": " ready.", "web": "Uvicorn running on"}
 
 
 class Hand:
