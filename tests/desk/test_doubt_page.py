@@ -128,8 +128,8 @@ def test_what_happened_is_reported_and_marked_as_a_persons_word(
     assert (heard["content"], heard["reported_by"]) == ({"message_id": "m-17"}, "bea")
     assert "m-17" in _page(bea, request)
     page = ada.get(f"/runs/{doubt}/").content.decode()
-    assert "done · reported by <bdi>bea</bdi>" in page
-    assert "Result, reported by <bdi>bea</bdi>" in page
+    assert "reported as done by <bdi>bea</bdi>" in page
+    page = ada.get(f"/runs/{doubt}/?tab=transcript").content.decode()
     assert "<bdi>send_welcome_mail</bdi>, reported by <bdi>bea</bdi>" in page
 
 
@@ -164,7 +164,7 @@ def test_giving_up_tells_the_agent_the_reason(bea: Client, office: Office, doubt
     office.advance(doubt)
     assert "Nobody\nknows." in str(_heard(office)["content"])
     page = bea.get(f"/runs/{doubt}/").content.decode()
-    assert "failed · given up by <bdi>bea</bdi>" in page
+    assert "given up by <bdi>bea</bdi>" in page
 
 
 def test_two_clicks_settle_once(bea: Client, office: Office, doubt: UUID) -> None:
