@@ -63,7 +63,7 @@ def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothin
             what = chance.choice((*KINDS, "everything"))
             killed[what] += 1
             _kill(stack, what)
-        until(lambda: crew.work() or None, "every run to end", within=120)
+        _wait_for_every_end(crew, stack)
         wrong = [
             problem for run, score in crew.runs.items() for problem in crew.problems(run, score)
         ]
@@ -170,6 +170,16 @@ def _work(crew: Crew, seconds: float) -> None:
         with suppress(Unreachable):
             crew.work()
         time.sleep(0.05)
+
+
+def _wait_for_every_end(crew: Crew, stack: Stack) -> None:
+    try:
+        until(lambda: crew.work() or None, "every run to end", within=120)
+    except AssertionError:
+        print(*stack.said[-60:], sep="\n")
+        for log in sorted((stack.home / "logs").glob("*.log")):
+            print(log.name, *log.read_text(errors="replace").splitlines()[-40:], sep="\n")
+        raise
 
 
 def _kill(stack: Stack, what: str) -> None:
