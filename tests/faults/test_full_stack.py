@@ -175,10 +175,11 @@ def _work(crew: Crew, seconds: float) -> None:
 def _wait_for_every_end(crew: Crew, stack: Stack) -> None:
     try:
         until(lambda: crew.work() or None, "every run to end", within=120)
-    except AssertionError:
-        print(*stack.said[-60:], sep="\n")
+    except AssertionError as late:
+        lines = stack.said[-60:]
         for log in sorted((stack.home / "logs").glob("*.log")):
-            print(log.name, *log.read_text(errors="replace").splitlines()[-40:], sep="\n")
+            lines += [log.name, *log.read_text(errors="replace").splitlines()[-40:]]
+        late.add_note("\n".join(lines))
         raise
 
 
