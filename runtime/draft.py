@@ -80,7 +80,6 @@ class Draft:
         """
         if signal.id in self.signals:
             return
-        self.signals.append(signal.id)
         match signal:
             case GateDecidedSignal():
                 self._take_decision(signal)
@@ -88,6 +87,8 @@ class Draft:
                 self.cancel(by=signal.by, reason=signal.reason)
             case _ as never:
                 assert_never(never)
+        # Last: what fails on the way, as vouching does without Postgres, is taken up again.
+        self.signals.append(signal.id)
 
     def cancel(self, *, by: str, reason: str) -> None:
         """Start nothing new, and close every gate of the run."""

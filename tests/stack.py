@@ -149,6 +149,15 @@ class Stack:
                 found |= {child.pid: child for child in parent.children(recursive=True)}
         return list(found.values())
 
+    def named(self, word: str) -> list[psutil.Process]:
+        """Those of them that are a program of this name, or have it on their command line."""
+        found = []
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):  # servers' children come and go
+                if word in (process.name(), *process.cmdline()):
+                    found.append(process)
+        return found
+
     def _running(self) -> "subprocess.Popen[str]":
         assert self._process is not None, "the stack is not running"
         return self._process

@@ -96,7 +96,7 @@ def test_a_deleted_file_ends_what_it_told_and_keeps_the_people(sandbox: Path) ->
 
 def _same_settings(stack: Stack) -> bool:
     """Whether a command sees what the web process sees."""
-    (web,) = [one for one in stack.processes() if "config.web" in one.cmdline()]
+    (web,) = stack.named("config.web")
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     seen = json.loads(_manage(stack.home, "shell", "-v", "0", "-c", code).stdout)
     ours = _settings(web)

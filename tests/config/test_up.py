@@ -9,7 +9,6 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.stack import Stack
@@ -56,12 +55,11 @@ def test_the_first_start_leaves_three_runs_at_their_gates(stack: Stack) -> None:
 
 def test_only_processes_that_decide_have_the_key_that_signs_decisions(stack: Stack) -> None:
     found = {}
-    for process in stack.processes():
-        for name in ("config.web", "celery", "sweep"):
-            if name in process.cmdline():
-                keys = Path(process.environ()["KEYS_DIR"])
-                assert (keys / "decisions.public").exists()
-                found[name] = (keys / "decisions.private").exists()
+    for name in ("config.web", "celery", "sweep"):
+        for process in stack.named(name):
+            keys = Path(process.environ()["KEYS_DIR"])
+            assert (keys / "decisions.public").exists()
+            found[name] = (keys / "decisions.private").exists()
     assert found == {"config.web": True, "celery": False, "sweep": False}
 
 
@@ -123,18 +121,15 @@ def test_the_next_start_goes_on_with_the_same_data(stack: Stack) -> None:
 
 
 def test_a_process_that_dies_is_started_again(stack: Stack) -> None:
-    (worker,) = [one for one in stack.processes() if "celery" in one.cmdline()]
+    (worker,) = stack.named("celery")
     worker.kill()
     stack.wait_for_line("worker is running again")
-    assert [one for one in stack.processes() if "celery" in one.cmdline()]
+    assert stack.named("celery")
 
 
 def test_a_server_that_dies_is_started_again(stack: Stack) -> None:
     for name, program in (("broker", "valkey-server"), ("postgres", "postgres")):
-        oldest = min(
-            (one for one in stack.processes() if one.name() == program),
-            key=psutil.Process.create_time,
-        )
+        oldest = min(stack.named(program), key=lambda one: one.create_time())
         oldest.kill()
         stack.wait_for_line(f"{name} is running again")
     assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200

@@ -39,8 +39,7 @@ class Hand:
 def of(stack: Stack, kind: str) -> Hand:
     """The stack's own worker, web server or broker."""
     mark = {"worker": "celery", "web": "config.web", "broker": "--unixsocket"}[kind]
-    found = [one for one in stack.processes() if mark in one.cmdline()]
-    oldest = min(found, key=lambda one: one.create_time())
+    oldest = min(stack.named(mark), key=lambda one: one.create_time())
     return Hand(oldest.pid, stack.home / "logs" / f"{kind}.log")
 
 

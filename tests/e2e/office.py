@@ -94,7 +94,7 @@ class Office:
 
     def execute(self, code: str) -> str:
         """Run Python inside the application, as its web process would; what it printed."""
-        web = next(one for one in self.stack.processes() if "config.web" in one.cmdline())
+        web = self.stack.named("config.web")[0]
         done = subprocess.run(
             [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
             cwd=ROOT,

@@ -106,7 +106,7 @@ class Crew:
             for approval in (inbox or {}).get("items", []):
                 if approval["run"] in self.runs:
                     self._decide(approval)
-        return all(self._run(run)["status"] in ENDS for run in self.runs)
+        return all(self.look(run)["status"] in ENDS for run in self.runs)
 
     def _decide(self, approval: dict[str, Any]) -> None:
         if approval["kind"] == "approval":
@@ -121,16 +121,16 @@ class Crew:
             path = f"/api/v1/runs/{approval['run']}/gates/{approval['gate']}/settle"
         self._stack.ask("bea", "POST", path, body)
 
-    def _run(self, run: str) -> dict[str, Any]:
+    def look(self, run: str) -> dict[str, Any]:
         status, found = self._stack.ask("ada", "GET", f"/api/v1/runs/{run}")
         return dict(found) if status == 200 else {"status": "unknown"}
 
     def doubts(self, run: str) -> int:
-        return sum(gate["kind"] == "in_doubt" for gate in self._run(run)["gates"])
+        return sum(gate["kind"] == "in_doubt" for gate in self.look(run)["gates"])
 
     def problems(self, run: str, score: Score) -> list[str]:
         """Against the ledger; what a transactional tool did is counted by its results in the journal."""
-        found = self._run(run)
+        found = self.look(run)
         wrong = [] if found["status"] == score.ends else [f"{run} is {found['status']}"]
         tools = self._tools(run)
         happened = Counter(
@@ -176,7 +176,8 @@ def _wait_for_every_end(crew: Crew, stack: Stack) -> None:
     try:
         until(lambda: crew.work() or None, "every run to end", within=120)
     except AssertionError as late:
-        lines = stack.said[-60:]
+        left = [found for run in crew.runs if (found := crew.look(run))["status"] not in ENDS]
+        lines = [*map(str, left), *stack.said[-60:]]
         for log in sorted((stack.home / "logs").glob("*.log")):
             lines += [log.name, *log.read_text(errors="replace").splitlines()[-40:]]
         late.add_note("\n".join(lines))

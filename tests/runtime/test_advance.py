@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, connections
 from pytest_django import Settings
 
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.decisions import Decision, EffectClass, Verdict
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
 from runtime.ports import (
     ModelFault,
@@ -384,3 +384,24 @@ def test_more_calls_than_slots_all_run(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(*[("t", {"n": n}) for n in range(10)]), say("done"))}, t=FakeTool())
     assert desk.advance(desk.start("a")).status == "completed"
     assert sorted(call.args["n"] for call in desk.effects.calls) == list(range(10))
+
+
+def test_a_decision_outlives_a_postgres_that_goes_away_while_it_is_taken_up(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read as a signal, it was forgotten once: vouching for it failed, and it counted as taken up."""
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=GATED)
+    run = desk.start("a")
+    desk.advance(run)
+    (gate,) = desk.open_gates(run)
+    desk.decide(gate.id, Verdict.APPROVE)
+    failures = [psycopg.OperationalError("gone")]
+    vouch = desk.gatekeeper.vouch
+
+    def unreachable_once(*, gate: UUID, decision: Decision) -> None:
+        if failures:
+            raise failures.pop()
+        vouch(gate=gate, decision=decision)
+
+    monkeypatch.setattr(desk.gatekeeper, "vouch", unreachable_once)
+    assert desk.advance(run).status == "completed"
