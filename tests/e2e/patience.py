@@ -84,6 +84,7 @@ def write(tool_name: str, what: str, name: str) -> None:
 def _hold(tool_name: str, name: str) -> str:
     write(tool_name, "begin", name)
     while not Path(os.environ[FOLDER], f"{name}.go").exists():
+        # Between two looks at what another process makes; the tool's deadline ends it.
         time.sleep(0.02)
     write(tool_name, "end", name)
     return "held"
