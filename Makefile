@@ -17,7 +17,7 @@ manage: environment ## run a command on the data of make up (CMD="people list" H
 	@exec $(RUN) -m config.local manage --home "$(HOME_DIR)" -- $(CMD)
 
 test: developer-environment ## run the tests (TESTS=tests/core to run some)
-	@exec $(RUN) -m pytest $(TESTS)
+	@exec $(RUN) -m $(if $(TESTS),pytest $(TESTS),tests.run)
 
 faults: developer-environment ## kill processes at every point and at random, print the figures (FAULTS_SEED=1)
 	@FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/faults -s -q

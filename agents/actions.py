@@ -11,7 +11,13 @@ from runtime.ports import Actor
 
 
 def start_once(
-    *, form: UUID, agent: str, input: Any, business_key: str | None, actor: Actor
+    *,
+    form: UUID,
+    agent: str,
+    input: Any,
+    business_key: str | None,
+    actor: Actor,
+    budget: object = None,
 ) -> UUID:
     """The run that this form started, now or when it was sent before.
 
@@ -22,6 +28,8 @@ def start_once(
         row, _ = SentForm.objects.get_or_create(number=form, defaults={"person": actor.person})
         if row.run is not None and row.person == actor.person:
             return row.run
-        run = actions.start(agent=agent, input=input, business_key=business_key, actor=actor).run
+        run = actions.start(
+            agent=agent, input=input, business_key=business_key, actor=actor, budget=budget
+        ).run
         SentForm.objects.filter(number=form).update(run=run)
         return run

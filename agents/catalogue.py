@@ -1,13 +1,17 @@
 """Publishes a worker's agents as rows and answers for them in processes that have no author code."""
 
+import json
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from django.db.models.functions import Now
 
 from agents import inputs
-from agents.models import PublishedAgent
+from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.spec import AgentSpec, ToolSpec
+from agents.versions import Version
+from runtime.core.digest import sha256_of
 from runtime.ports import UnknownAgent
 
 PUBLISHED = (
@@ -32,6 +36,21 @@ class Catalogue:
             raise UnknownAgent(f"there is no agent named {agent}")
         inputs.check(schema, value)
 
+    def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
+        """Whether this version of an agent was published after all of those. False for one that never was."""
+        known = versions([fingerprint, *than])
+        ours = known.get(fingerprint)
+        others = [known[one] for one in than if one in known]
+        return ours is not None and all(one.published_at < ours.published_at for one in others)
+
+    def knows(self, agent: str) -> bool:
+        """Whether an agent of that name was ever published."""
+        return "\x00" not in agent and PublishedAgent.objects.filter(name=agent).exists()
+
+    def names(self) -> list[str]:
+        """Of every agent that was ever published, in order."""
+        return list(PublishedAgent.objects.order_by("name").values_list("name", flat=True))
+
 
 def publish(registry: Registry) -> None:
     """Write every agent of `registry`, in one statement; again and at once from many workers does no harm.
@@ -46,6 +65,54 @@ def publish(registry: Registry) -> None:
         unique_fields=["name"],
         update_fields=PUBLISHED,
     )
+    AgentVersion.objects.bulk_create(
+        [
+            AgentVersion(fingerprint=agent.fingerprint, agent=agent.name, facts=_text(agent.facts))
+            for agent in sorted(agents, key=lambda agent: agent.fingerprint)
+        ],
+        ignore_conflicts=True,  # the first worker that had it says when it was new
+    )
+
+
+def versions(fingerprints: Iterable[str]) -> dict[str, Version]:
+    """Those of these versions that were published, by fingerprint; not those that are not what was published."""
+    rows = AgentVersion.objects.filter(fingerprint__in=list(fingerprints))
+    found = [version_of(row) for row in rows]
+    return {version.fingerprint: version for version in found if version is not None}
+
+
+def make_newest(agent: str, fingerprint: str) -> str:
+    """Have this version count as published last; the first letters of it are enough. Returns all of them.
+
+    Raises LookupError unless they mean exactly one version of the agent.
+    """
+    rows = AgentVersion.objects.filter(agent=agent, fingerprint__startswith=fingerprint)
+    found = list(rows.values_list("fingerprint", flat=True)[:2])
+    if len(found) != 1:
+        what = "more than one version" if found else "no version"
+        raise LookupError(f"{what} of {agent} begins with {fingerprint}")
+    AgentVersion.objects.filter(fingerprint=found[0]).update(published_at=Now())
+    return str(found[0])
+
+
+def version_of(row: AgentVersion) -> Version | None:
+    """None for a row that somebody has changed."""
+    try:
+        facts = json.loads(row.facts)
+    except ValueError:
+        return None
+    if sha256_of(facts) != row.fingerprint:
+        return None
+    return Version(
+        agent=row.agent,
+        fingerprint=row.fingerprint,
+        published_at=row.published_at,
+        facts=facts,
+    )
+
+
+def _text(facts: dict[str, Any]) -> str:
+    return json.dumps(facts, sort_keys=True)
 
 
 def _row(agent: AgentSpec) -> PublishedAgent:

@@ -1,5 +1,7 @@
 """What can go wrong with agents, told apart by whose fault it is."""
 
+from runtime.core.decisions import Blame
+
 
 class AgentsError(Exception):
     """The base of this room's errors; never raised itself."""
@@ -20,12 +22,20 @@ class ToolError(AgentsError):
 class NotDone(AgentsError):
     """Certainly nothing happened outside: the call may be made again without harm.
 
-    `after` is how many seconds the other side asked to be left alone.
+    `after` is how many seconds the other side asked to be left alone; `blame` is whose fault it is, which
+    the tool's retry policy may ask about.
     """
 
-    def __init__(self, message: str = "", *, after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        after: float | None = None,
+        blame: Blame | str = Blame.PROVIDER,
+    ) -> None:
         super().__init__(message)
         self.after = after
+        self.blame = Blame(blame)
 
 
 class NotSealed(AgentsError):

@@ -2,27 +2,33 @@
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, assert_never
+from functools import lru_cache
+from typing import Any
 
 from django.db import close_old_connections, connection, transaction
 from pydantic import ValidationError
 
-from agents import inputs, secrets
+from agents import catalogue, inputs, secrets
 from agents.errors import NotDone, NotSealed, ToolError
+from agents.gateway import prices
+from agents.gateway.brakes import Brakes
 from agents.gateway.messages import REPEATED
 from agents.gateway.request import KEY_WAIT, ask
-from agents.limits import MAX_JSON_BYTES, json_size
 from agents.registry import Registry
 from agents.sdk import ToolContext
 from agents.spec import DEFAULT_DEADLINE, AgentSpec, ToolSpec
-from agents.wording import describe_exception, plain, sentence_of
-from runtime.core.decisions import EffectClass, Risk
+from agents.versions import Version, changes, nothing_known, writes
+from agents.wording import describe_exception, sentence_of
+from runtime.core.decisions import Blame, EffectClass, Risk
 from runtime.core.digest import require_json, sha256_of
 from runtime.core.errors import NotJson
+from runtime.core.events import ModelTerms
+from runtime.core.limits import MAX_RESULT, plain, size_of
 from runtime.errors import KeyMissing
 from runtime.ports import (
+    Abort,
     AgentFacts,
     CallFacts,
     CallRejected,
@@ -30,9 +36,11 @@ from runtime.ports import (
     ModelFault,
     ModelRequest,
     Outcome,
+    Skew,
     ToolFault,
     ToolRequest,
     ToolResult,
+    TurnBoundary,
     Unknown,
     UnknownAgent,
 )
@@ -45,16 +53,38 @@ class Handler:
     """Implements runtime.ports.EffectHandler on the agents this worker has loaded.
 
     `tidy` is called after each tool, in its thread, unless a transaction is still to end there.
+    `versions` knows the versions that were published. `brakes` are the installation's, None where nobody
+    else asks the same providers.
     """
 
     registry: Registry
     tidy: Callable[[], None] = close_old_connections
+    brakes: Brakes | None = None
+    versions: Callable[[Iterable[str]], Mapping[str, Version]] = catalogue.versions
 
     def agent(self, name: str) -> AgentFacts:
         """Raise UnknownAgent if this worker has no such agent."""
-        agent = self.registry.get(name)
-        return AgentFacts(
-            name=agent.name, fingerprint=agent.fingerprint, prompt=agent.prompt, plan=agent.steps
+        return _agent_facts(self.registry.get(name))
+
+    def fingerprints(self) -> Mapping[str, str]:
+        """The version of every agent that this worker has, by name."""
+        return {name: _agent_facts(spec).fingerprint for name, spec in self.registry.agents.items()}
+
+    def skew(self, name: str, fingerprint: str) -> Skew | None:
+        """None if this worker's agent is of that version. Raise UnknownAgent if it has no such agent."""
+        spec = self.registry.get(name)
+        ours = _agent_facts(spec)
+        if ours.fingerprint == fingerprint:
+            return None
+        found = self.versions([fingerprint, ours.fingerprint])
+        theirs, own = found.get(fingerprint), found.get(ours.fingerprint)
+        if theirs is None or theirs.agent != name:
+            return Skew(agent=ours, changes=nothing_known(fingerprint, ours.fingerprint))
+        return Skew(
+            agent=ours,
+            changes=changes(theirs.facts, spec.facts),
+            older=own is not None and own.published_at < theirs.published_at,
+            writes=writes(theirs.facts, spec.facts),
         )
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
@@ -67,25 +97,31 @@ class Handler:
         known = ", ".join([*(t.name for t in caller.tools), *(a.name for a in caller.subagents)])
         raise CallRejected(plain(f"there is no tool named {tool}; there are: {known or 'none'}"))
 
-    def perform(self, request: ModelRequest | ToolRequest) -> Outcome:
-        """Never raises: whatever happens is an outcome."""
-        match request:
-            case ModelRequest():
-                return self._ask(request)
-            case ToolRequest():
-                return self._use(request)
-            case _ as never:
-                assert_never(never)
+    def hold(self, position: TurnBoundary) -> str:
+        """Why the agent is to stop before its next model call, by its own rules; empty to go on."""
+        return plain(
+            self.registry.get(position.agent).holds.why(
+                agent=position.agent,
+                turn=position.turn,
+                seconds=position.seconds,
+                messages=position.messages,
+            )
+        )
 
-    def _ask(self, request: ModelRequest) -> Outcome:
+    def begin(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+        """Returns at once, never raises: whatever happens is an outcome, delivered once."""
         try:
             agent = self.registry.get(request.agent)
         except UnknownAgent as exc:
-            return ModelFault(error=str(exc))
-        return ask(agent, request)
+            deliver(ModelFault(error=str(exc), blame=Blame.REQUEST))
+            return _over
+        return ask(agent, request, deliver, self.brakes)
 
-    def _use(self, request: ToolRequest) -> Outcome:
-        """Whatever goes wrong before the tool is called is a fault: certainly nothing happened."""
+    def perform(self, request: ToolRequest) -> Outcome:
+        """Never raises: whatever happens is an outcome.
+
+        Whatever goes wrong before the tool is called is a fault: certainly nothing happened.
+        """
         try:
             tool = self.registry.get(request.agent).tool(request.tool)
             if tool is None:
@@ -96,13 +132,31 @@ class Handler:
             return ToolFault(error=str(exc))
         except KeyMissing as exc:
             log.error("%s waits: %s", request.key, exc)
-            return ToolFault(error=str(exc), again=True, after=KEY_WAIT)
+            return ToolFault(error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER)
         try:
             return _call(tool, arguments, opened, request)
         finally:
             # The engine commits a transactional call together with its journal entry, on this connection.
             if not connection.in_atomic_block:
                 self.tidy()
+
+
+@lru_cache(256)
+def _agent_facts(agent: AgentSpec) -> AgentFacts:
+    return AgentFacts(
+        name=agent.name,
+        fingerprint=agent.fingerprint,
+        prompt=agent.prompt,
+        plan=agent.steps,
+        model=ModelTerms(retry=agent.retry, deadline=agent.deadline),
+        compaction=agent.compaction.terms if agent.compaction else None,
+        budget=agent.budget,
+        rates=prices.rates_of(agent),
+    )
+
+
+def _over() -> None:
+    """The call has ended already."""
 
 
 def _tool_facts(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallFacts:
@@ -189,7 +243,10 @@ def _call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolR
         return ToolFault(error=told(str(exc)) or type(exc).__name__)
     except NotDone as exc:
         return ToolFault(
-            error=told(str(exc)) or type(exc).__name__, again=True, after=_wait(exc.after)
+            error=told(str(exc)) or type(exc).__name__,
+            again=True,
+            after=_wait(exc.after),
+            blame=exc.blame,
         )
     except (Exception, SystemExit) as exc:
         error = told(describe_exception(exc))
@@ -202,7 +259,17 @@ def _call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolR
             error,
             exc_info=traceback,
         )
-        return Unknown(error=error)
+        return Unknown(error=error, blame=_blame(exc))
+
+
+def _blame(exc: BaseException) -> Blame:
+    match exc:
+        case TimeoutError():
+            return Blame.TIME
+        case ConnectionError():
+            return Blame.NETWORK
+        case _:
+            return Blame.TOOL
 
 
 class _NotKept(Exception):
@@ -240,8 +307,8 @@ def _result(tool: ToolSpec, value: Any) -> ToolResult:
     except NotJson as exc:
         why = "" if tool.secret_result else f": {exc}"
         raise _NotKept(f"{tool.name} ran, but its result is not JSON{why}") from exc
-    size = json_size(value)
-    if size > MAX_JSON_BYTES:
-        limit = f"{size} bytes of JSON, at most {MAX_JSON_BYTES} are kept"
+    size = size_of(value)
+    if size > MAX_RESULT:
+        limit = f"{size} bytes of JSON, at most {MAX_RESULT} are kept"
         raise _NotKept(f"{tool.name} ran, but its result is {limit}")
     return ToolResult(value=secrets.seal_result(tool, value))

@@ -8,9 +8,9 @@ from typing import Any
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
-from agents.limits import MAX_JSON_BYTES, json_size
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
+from runtime.core.limits import MAX_INPUT, size_of
 from runtime.ports import InvalidInput
 
 
@@ -29,9 +29,9 @@ def problems(schema: dict[str, Any], value: Any, *, where: str = "input") -> lis
         require_json(value, where)
     except NotJson as exc:
         return [InvalidInput(exc.where, exc.why)]
-    size = json_size(value)
-    if size > MAX_JSON_BYTES:
-        detail = f"is {size} bytes of JSON, at most {MAX_JSON_BYTES} are allowed"
+    size = size_of(value)
+    if size > MAX_INPUT:
+        detail = f"is {size} bytes of JSON, at most {MAX_INPUT} are allowed"
         return [InvalidInput(where, detail)]
     errors = sorted(
         _Validator(schema).iter_errors(value), key=lambda error: len(error.absolute_path)

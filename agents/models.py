@@ -17,6 +17,33 @@ class PublishedAgent(models.Model):
     published_at = models.DateTimeField(db_default=Now())
 
 
+class AgentVersion(models.Model):
+    """One version of an agent, as the first worker that had it described it.
+
+    The fingerprint is the digest of `facts`, so a row that was tampered with is found out. `published_at`
+    says which of two versions is the newer one, and nothing but `manage.py newest` changes it.
+    """
+
+    fingerprint = models.TextField(primary_key=True)
+    agent = models.TextField()
+    facts = models.TextField()  # JSON text, as it was digested
+    published_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        indexes = [models.Index(fields=["agent", "published_at"], name="agent_versions")]
+
+
+class Brake(models.Model):
+    """A provider of models that asked for fewer requests, and how many may go since; see its keeper."""
+
+    provider = models.TextField(primary_key=True)
+    gap = models.FloatField()  # seconds between two requests, 0 for none
+    served = models.FloatField()  # the numbers that might go at `since`
+    since = models.DateTimeField()
+    issued = models.BigIntegerField()  # the last number that was given out
+    hit_at = models.DateTimeField()
+
+
 class SentForm(models.Model):
     """A form that started a run: its number, given out with the page, makes sending it twice start one run."""
 

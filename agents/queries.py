@@ -1,12 +1,18 @@
 """The published agents as plain data for pages."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Any
 
-from agents.models import PublishedAgent
+from agents.catalogue import version_of
+from agents.models import AgentVersion, PublishedAgent
 from agents.schemas import Part, parts
+from agents.versions import changes
 from runtime.core.decisions import EffectClass
+from runtime.queries import Difference, differences, live_versions
+
+ALIVE = timedelta(seconds=10)
 
 # What can go wrong while a tool is under way, and what happens then.
 EFFECTS: dict[str, tuple[str, str]] = {
@@ -59,6 +65,43 @@ class AgentView:
     tools: tuple[ToolView, ...]
     subagents: tuple[tuple[str, bool], ...]
     steps: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionView:
+    """One published version. `workers` says whether a living worker has it; `differences` are those to the one before.
+
+    `asks` says that people had to agree before runs under the one before went on under this one.
+    """
+
+    fingerprint: str
+    published_at: datetime
+    has_workers: bool
+    differences: tuple[Difference, ...]
+    is_first: bool
+
+    @property
+    def asks(self) -> bool:
+        return any(difference.asks for difference in self.differences)
+
+
+def versions(name: str, limit: int) -> tuple[VersionView, ...]:
+    """The newest versions of an agent, newest first."""
+    rows = AgentVersion.objects.filter(agent=name).order_by("-published_at", "-fingerprint")
+    found = [version_of(row) for row in rows[: limit + 1]]
+    known = [version for version in found if version is not None]
+    live = live_versions(ALIVE).get(name, frozenset())
+    return tuple(
+        VersionView(
+            fingerprint=version.fingerprint,
+            published_at=version.published_at,
+            has_workers=version.fingerprint in live,
+            differences=differences(changes(before.facts, version.facts)) if before else (),
+            is_first=before is None,
+        )
+        for version, before in zip_longest(known[:limit], known[1 : limit + 1])
+        if version is not None
+    )
 
 
 def published() -> tuple[AgentView, ...]:

@@ -4,19 +4,40 @@ import inspect
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
 
+from agents.budget import Budget
 from agents.errors import DefinitionError, NotDone, ToolError
 from agents.signature import Signature, json_schema_of, read_signature
-from agents.spec import DEFAULT_DEADLINE, AgentSpec, Approvals, ToolSpec, placeholders
-from runtime.core.decisions import EffectClass, Risk
-from runtime.core.events import TOOL_RETRIES, RetryPolicy
+from agents.spec import (
+    DEFAULT_DEADLINE,
+    PROVIDERS,
+    AgentSpec,
+    Approvals,
+    Compaction,
+    Holds,
+    ToolSpec,
+    placeholders,
+)
+from runtime.core.decisions import Blame, EffectClass, Risk
+from runtime.core.events import MODEL_DEADLINE, MODEL_RETRIES, TOOL_RETRIES, RetryPolicy
 
-__all__ = ["NotDone", "RetryPolicy", "ToolContext", "ToolError", "agent", "tool"]
+__all__ = [
+    "Blame",
+    "Budget",
+    "Compaction",
+    "Holds",
+    "NotDone",
+    "RetryPolicy",
+    "ToolContext",
+    "ToolError",
+    "agent",
+    "tool",
+]
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -104,6 +125,12 @@ def agent(
     subagents: Sequence[AgentSpec] = (),
     steps: Sequence[str] | None = None,
     approvals: Approvals | Risk | str = Approvals.BY_TOOL,
+    models: Sequence[str] = (),
+    retry: RetryPolicy = MODEL_RETRIES,
+    deadline: float = MODEL_DEADLINE,
+    holds: Holds | None = None,
+    compaction: Compaction | None = None,
+    budget: Budget | None = None,
 ) -> AgentSpec:
     """Define an agent; assign it to a name of the module, or the registry does not find it.
 
@@ -111,7 +138,12 @@ def agent(
     To a model a sub-agent is one more tool, named like the agent, whose arguments are the agent's input.
     `steps` tell reviewers what the agent means to do. `approvals` says which calls wait for a person:
     `by_tool`, `every_call`, or a risk for all calls from that risk up; a tool that asks for a person gets
-    one in any case. Raises DefinitionError when that cannot work.
+    one in any case. `models` are asked instead of the installation's, one after the other as the attempts
+    at the one before are used up, unless it plays scripts; `retry` says how often each, `deadline` how many
+    seconds one attempt may take. `holds` says when the agent stops before its next model call until a person
+    lets it go on, `compaction` when earlier messages give way to a summary. `budget` limits each activation
+    of the agent, with all below it: where it is used up, people are asked. Raises DefinitionError when that
+    cannot work.
     """
     where = f"agent {name}"
     _refuse_duplicates([*(tool.name for tool in tools), *(one.name for one in subagents)], where)
@@ -126,7 +158,25 @@ def agent(
         subagents=tuple(subagents),
         steps=None if steps is None else tuple(steps),
         approvals=_approvals(approvals, where),
+        models=_models(models, where),
+        retry=_retry(retry, where),
+        deadline=_positive(deadline, "deadline", where),
+        holds=_holds(holds or Holds(), where),
+        compaction=_compaction(compaction, where),
+        budget=None if budget is None else budget.read(where),
     )
+
+
+def _compaction(given: Compaction | None, where: str) -> Compaction | None:
+    if given is None:
+        return None
+    if given.messages is None and given.bytes is None:
+        raise DefinitionError(f"{where}: compaction needs messages or bytes to begin at")
+    if (given.messages is not None and given.messages < 4) or (
+        given.bytes is not None and given.bytes < 1_000
+    ):
+        raise DefinitionError(f"{where}: compaction begins at 4 messages or 1000 bytes, or later")
+    return given
 
 
 def _name(name: str, where: str) -> str:
@@ -158,6 +208,14 @@ def _approvals(value: Any, where: str) -> Approvals | Risk:
     raise DefinitionError(f"{where}: {value!r} is not one of {allowed}")
 
 
+def _holds(holds: Holds, where: str) -> Holds:
+    if holds.every is not None and holds.every < 1:
+        raise DefinitionError(f"{where}: holds.every must be a number of replies, at least 1")
+    if holds.after is not None:
+        _positive(holds.after, "holds.after", where)
+    return holds
+
+
 def _positive(seconds: float, name: str, where: str) -> float:
     if not 0 < seconds < float("inf"):
         raise DefinitionError(f"{where}: {name} must be a number of seconds, more than 0")
@@ -169,7 +227,25 @@ def _retry(policy: RetryPolicy, where: str) -> RetryPolicy:
         raise DefinitionError(
             f"{where}: retry needs at least one attempt, and 0 <= base <= ceiling seconds"
         )
-    return policy
+    if policy.on is None:
+        return policy
+    on = tuple(_member(Blame, blame, f"{where}: retry") for blame in policy.on)
+    if Blame.REQUEST in on:
+        raise DefinitionError(f"{where}: what is wrong with a request stays wrong: no retry on it")
+    return replace(policy, on=on)
+
+
+def _models(models: Sequence[str], where: str) -> tuple[str, ...]:
+    names = (models,) if isinstance(models, str) else tuple(models)
+    for name in names:
+        provider, _, model = name.partition(":")
+        if provider not in PROVIDERS or not model.strip():
+            raise DefinitionError(
+                f"{where}: models are named {' or '.join(f'{one}:…' for one in PROVIDERS)}, not {name!r}"
+            )
+    if len(set(names)) < len(names):
+        raise DefinitionError(f"{where}: each of its models is listed once")
+    return names
 
 
 def _secret_args(names: Sequence[str], signature: Signature, where: str) -> frozenset[str]:

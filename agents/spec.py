@@ -4,15 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from string import Formatter
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 from pydantic import TypeAdapter
 
+from runtime.core.budgets import Budget
 from runtime.core.decisions import EffectClass, Risk
 from runtime.core.digest import sha256_of
-from runtime.core.events import RetryPolicy
+from runtime.core.events import MODEL_DEADLINE, MODEL_RETRIES, CompactionTerms, RetryPolicy
 
 DEFAULT_DEADLINE = 30.0
+PROVIDERS = ("openai", "anthropic")  # of models; a model is named provider:model
 
 
 class Approvals(StrEnum):
@@ -23,6 +25,30 @@ class Approvals(StrEnum):
 
 
 RISKS = tuple(Risk)  # from the least to the greatest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """When an agent stops before its next model call until a person lets it go on.
+
+    `every` is a number of replies; `after` is in seconds since it began, or since it last went on;
+    `when` is asked each time with the messages, oldest first, and says why to stop, or nothing.
+    """
+
+    every: int | None = None
+    after: float | None = None
+    when: Callable[[tuple[dict[str, Any], ...]], str | None] | None = None
+
+    def why(self, *, agent: str, turn: int, seconds: float, messages: tuple[Any, ...]) -> str:
+        """Why to stop here, in a sentence; empty to go on. Nothing stops before the first reply."""
+        if turn == 0:
+            return ""
+        if self.every is not None and turn % self.every == 0:
+            return f"{agent} stops after every {self.every} replies, and this was number {turn}"
+        if self.after is not None and seconds >= self.after:
+            return f"{agent} stops after {self.after:g} seconds of work"
+        said = self.when(messages) if self.when is not None else None
+        return said or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,13 +89,34 @@ class ToolSpec:
         return sha256_of(self.schema)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """When a frame's earlier messages give way to a summary: beyond this many messages, or bytes of them.
+
+    `summarise` is given the messages as the engine keeps them (runtime.ports.ModelRequest) and returns the text,
+    quickly; without it the agent's model is asked for one.
+    """
+
+    messages: int | None = None
+    bytes: int | None = None
+    summarise: Callable[[tuple[dict[str, Any], ...]], str] | None = None
+
+    @property
+    def terms(self) -> CompactionTerms:
+        by: Literal["model", "author"] = "model" if self.summarise is None else "author"
+        return CompactionTerms(messages=self.messages, bytes=self.bytes, by=by)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AgentSpec:
     """One agent. `input_schema` is the JSON Schema of what starts it.
 
     `model` is the script that plays the model: a function of the messages, in the gateway's types.
     `steps` are the short phrases the agent declares as its plan, None if it declares none. `approvals`
-    can only ask for more than its tools do.
+    can only ask for more than its tools do. `models` are its own instead of the installation's, in the
+    order in which they are asked; `retry` and `deadline` (seconds) are for each attempt at each of them.
+    `holds` says when it stops to be looked at. `budget` is what one activation may use with all
+    below it, None for no limit.
     """
 
     name: str
@@ -81,6 +128,12 @@ class AgentSpec:
     subagents: tuple["AgentSpec", ...]
     steps: tuple[str, ...] | None
     approvals: Approvals | Risk = Approvals.BY_TOOL
+    models: tuple[str, ...] = ()
+    retry: RetryPolicy = MODEL_RETRIES
+    deadline: float = MODEL_DEADLINE
+    holds: Holds = Holds()
+    compaction: Compaction | None = None
+    budget: Budget | None = None
 
     def gates(self, risk: Risk, *, asked: bool) -> bool:
         """Whether a call of that risk waits for a person; `asked` is what its tool says."""
@@ -115,17 +168,21 @@ class AgentSpec:
         return sha256_of(self.instructions)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """Everything whose change may change what the agent does, as JSON."""
+        return {
+            "name": self.name,
+            "instructions": self.instructions,
+            "model": [self.model_name, *self.models] if self.models else self.model_name,
+            "approvals": self.approvals,
+            "tools": [_tool_facts(self, tool) for tool in self.tools],
+            "subagents": [_hand_over_facts(self, agent) for agent in self.subagents],
+        }
+
+    @property
     def fingerprint(self) -> str:
-        """The digest of everything whose change may change what the agent does."""
-        return sha256_of(
-            {
-                "instructions": self.instructions,
-                "model": self.model_name,
-                "tools": [_identity(tool) for tool in self.tools],
-                "subagents": [agent.name for agent in self.subagents],
-                "approvals": self.approvals,
-            }
-        )
+        """The digest of the facts."""
+        return sha256_of(self.facts)
 
 
 def placeholders(sentence: str) -> set[str]:
@@ -140,13 +197,23 @@ def placeholders(sentence: str) -> set[str]:
     return names
 
 
-def _identity(tool: ToolSpec) -> dict[str, Any]:
+def _tool_facts(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
+    """`approval` is what holds for this agent, which may ask for more than the tool."""
     return {
         "name": tool.name,
         "description": tool.description,
         "schema": tool.schema,
         "effect": tool.effect,
         "risk": tool.risk,
-        "approval": tool.approval,
-        "secret": [*sorted(tool.secret_args), tool.secret_result],
+        "approval": agent.gates(tool.risk, asked=tool.approval),
+        "secret": [*sorted(tool.secret_args), *(["its result"] if tool.secret_result else [])],
+    }
+
+
+def _hand_over_facts(agent: AgentSpec, child: AgentSpec) -> dict[str, Any]:
+    return {
+        "name": child.name,
+        "description": child.description,
+        "schema": child.input_schema,
+        "approval": agent.gates(Risk.LOW, asked=False),
     }

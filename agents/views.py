@@ -8,15 +8,16 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from agents import actions, forms, queries
+from agents import actions, ceilings, forms, queries
 from runtime import ports
-from runtime.actions import MAX_BUSINESS_KEY
 from runtime.core.errors import NotJson
+from runtime.core.limits import MAX_KEY
 from runtime.errors import BusinessKeyConflict
 from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
 from runtime.queries import runs_page
 
 RECENT = 10  # runs on the page of an agent
+VERSIONS = 10  # of it, there
 
 
 @require_safe
@@ -33,7 +34,8 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
     shown = _agent(name)
     readable = ports.access().readable_runs(_actor(request))
     runs = runs_page(readable & Q(agent=name), limit=RECENT)
-    context = {"place": "agents", "agent": shown, "runs": runs.items}
+    versions = queries.versions(name, limit=VERSIONS)
+    context = {"place": "agents", "agent": shown, "runs": runs.items, "versions": versions}
     return render(request, "agent.html", context)
 
 
@@ -62,6 +64,7 @@ def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
             input=value,
             business_key=request.POST.get("business_key", "").strip() or None,
             actor=_actor(request),
+            budget=ceilings.read(request.POST),
         )
     except UnknownAgent as exc:
         raise Http404 from exc
@@ -71,6 +74,8 @@ def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
         problem = "has started a run with another input already; choose another, or leave it empty"
         return _page(request, shown, form, key_problem=problem, status=409)
     except InvalidInput as exc:
+        if exc.field.startswith(ceilings.PREFIX):
+            return _page(request, shown, form, ceiling_problem=exc, status=422)
         return _page(request, shown, form, key_problem=exc.detail, status=422)
     except NotJson as exc:
         return _page(request, shown, form, key_problem=exc.why, status=422)
@@ -84,6 +89,7 @@ def _page(
     *,
     refusal: Forbidden | None = None,
     key_problem: str = "",
+    ceiling_problem: InvalidInput | None = None,
     status: int = 200,
 ) -> HttpResponse:
     context = {
@@ -93,9 +99,11 @@ def _page(
         "refusal": refusal,
         "business_key": request.POST.get("business_key", ""),
         "key_problem": key_problem,
-        "max_business_key": MAX_BUSINESS_KEY,
+        "max_business_key": MAX_KEY,
         "number": _number(request),
-        "wrong": bool(form.problems or key_problem),
+        "ceilings": ceilings.ceilings(request.POST, ceiling_problem),
+        "ceiling_problem": ceiling_problem,
+        "wrong": bool(form.problems or key_problem or ceiling_problem),
     }
     return render(request, "agent_start.html", context, status=status)
 

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from agents.spec import ToolSpec
+from runtime.core.limits import plain
 
-MAX_ERROR = 2000
 MASK = "••••"  # what is shown of a secret
 
 
@@ -19,12 +19,6 @@ def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
 def describe_exception(exc: BaseException) -> str:
     """Type and message; the message alone often says nothing (`KeyError: 'id'`)."""
     return plain(f"{type(exc).__name__}: {exc}")
-
-
-def plain(text: str) -> str:
-    """Text that any journal takes: without NUL and half surrogates, and not endless."""
-    clean = text.replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode()
-    return clean if len(clean) <= MAX_ERROR else clean[: MAX_ERROR - 1] + "…"
 
 
 def _visible(value: Any) -> str:

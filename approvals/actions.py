@@ -8,50 +8,71 @@ signal, audit.
 import hmac
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 
-from approvals import audit, clock, endings, permissions, queries, results, statements
+from approvals import audit, clock, endings, grants, permissions, queries, results, statements
 from approvals.errors import (
     AlreadyDecided,
     Cancelled,
     DigestMismatch,
     Expired,
     Invalid,
+    NotDecided,
     TooEarly,
+    TooLate,
 )
 from approvals.models import Request
 from runtime import engine
-from runtime.core.decisions import VERDICTS, Decision, GateKind, Verdict
+from runtime.core.decisions import HALTS, VERDICTS, Decision, GateKind, Verdict
+from runtime.core.limits import MAX_REASON
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Run
 from runtime.ports import Actor
 
-MAX_REASON = 2_000
-
 # What `result` is when none was given: null is a result.
 ABSENT: Final = object()
 
-_NEEDS_REASON = {Verdict.DENY: "deny", Verdict.GIVE_UP: "give up"}
+_NEEDS_REASON = {
+    Verdict.DENY: "deny",
+    Verdict.GIVE_UP: "give up",
+    Verdict.STOP: "stop the run",
+}
 
 
 def decide(
-    *, request: UUID, verdict: object, digest: object, reason: object, actor: Actor
+    *,
+    request: UUID,
+    verdict: object,
+    digest: object,
+    reason: object,
+    actor: Actor,
+    grant: object = None,
 ) -> queries.Approval:
-    """Approve or deny for good. The values come just as they came through the door.
+    """Approve or deny a call, or let a halted frame `continue` or `stop` its run, for good.
+
+    The values come just as they came through the door. `grant` is how much more of what a limit gate
+    names, `{"turns": 10}`, where null takes a limit away.
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `not_eligible`);
     AlreadyDecided with the winner, Cancelled or Expired; DigestMismatch; Invalid naming `digest`,
-    `verdict` or `reason`. Nothing is written when it raises, but that time was faster.
+    `verdict`, `reason` or `grant`. Nothing is written when it raises, but that time was faster.
     """
 
     def judge(row: Request, at: datetime) -> Decision:
         _check_digest(row, digest)
-        chosen = _chosen(verdict, "verdict", GateKind.APPROVAL, row)
-        return Decision(verdict=chosen, by=actor.person, reason=_checked_reason(reason, chosen))
+        kind = GateKind(row.kind) if row.kind in HALTS else GateKind.APPROVAL
+        chosen = _chosen(verdict, "verdict", kind, row)
+        return Decision(
+            verdict=chosen,
+            by=actor.person,
+            reason=_checked_reason(reason, chosen),
+            result=grants.check(row, chosen, grant),
+        )
 
     return _decide(lambda standing: queries.readable(request, standing), judge, actor)
 
@@ -87,6 +108,53 @@ def settle(
     return _decide(lambda standing: queries.settleable(run, gate, standing), judge, actor)
 
 
+def undo(*, request: UUID, actor: Actor) -> queries.Approval:
+    """Take one's own decision back, before it counts: people are asked again.
+
+    Raises, in this order: NotFound; Forbidden; Cancelled or Expired; NotDecided; AlreadyDecided with the
+    name of whoever did decide; TooLate. Nothing is written when it raises.
+    """
+    run = queries.readable(request, permissions.standing_of(actor)).run_id
+    with transaction.atomic():
+        Run.objects.select_for_update(no_key=True).only("id").get(pk=run)
+        standing = permissions.standing_of(actor)
+        row = queries.readable(request, standing)
+        _check_right(row, standing)
+        _check_undoable(row, actor)
+        try:
+            engine.undo(gate=row.gate)
+        except (GateNotOpen, RunEnded) as exc:
+            raise TooLate from exc
+        _reopen(row, actor)
+    return queries.plain(row, standing)
+
+
+def _check_undoable(row: Request, actor: Actor) -> None:
+    if row.status == Request.Status.PENDING:
+        raise NotDecided
+    if row.status in (Request.Status.CANCELLED, Request.Status.EXPIRED):
+        _check_still_open(row)
+    if row.decided_by != actor.person:
+        raise AlreadyDecided(row.decided_by)
+    if row.effective_at is None or row.effective_at <= clock.now():
+        raise TooLate
+
+
+def _reopen(row: Request, actor: Actor) -> None:
+    verdict = row.status
+    row.status = Request.Status.PENDING
+    row.decided_by = row.decided_at = row.reason = None
+    endings.forget_decision(row)
+    row.save()
+    audit.append(
+        run=row.run_id,
+        actor=actor,
+        act=audit.UNDONE,
+        subject=f"request {row.id}",
+        detail={"digest": row.request_digest, "was": verdict},
+    )
+
+
 def _decide(
     find: Callable[[permissions.Standing | None], Request],
     judge: Callable[[Request, datetime], Decision],
@@ -103,6 +171,8 @@ def _decide(
         due = row.expires_at if endings.is_due(row, at) else None
         if due is None:
             decision = judge(row, at)
+            seconds = float(settings.ABEYANCE_UNDO_SECONDS)
+            row.effective_at = at + timedelta(seconds=seconds) if seconds else None
             _settle(row, decision)
             _close(row, decision, at)
             _audit(row, decision, actor)
@@ -143,7 +213,7 @@ def _same(one: str, other: str) -> bool:
 
 def _chosen(value: object, field: str, kind: GateKind, row: Request) -> Verdict:
     if row.kind != kind:
-        door = "settled at its gate" if kind is GateKind.APPROVAL else "approved or denied"
+        door = "settled at its gate" if row.kind == GateKind.IN_DOUBT else "decided as it is"
         raise Invalid(field, f"is not for this request, which is {door}")
     if value not in list(VERDICTS[kind]):
         raise Invalid(field, f"must be one of {', '.join(VERDICTS[kind])}")
@@ -178,7 +248,7 @@ def _checked_result(result: Any, verdict: Verdict, row: Request) -> Any:
 
 def _settle(row: Request, decision: Decision) -> None:
     try:
-        engine.settle(gate=row.gate, decision=decision)
+        engine.settle(gate=row.gate, decision=decision, effective_at=row.effective_at)
     except (GateNotOpen, RunEnded) as exc:
         raise AlreadyDecided(None) from exc
 
@@ -194,13 +264,14 @@ def _close(row: Request, decision: Decision, at: datetime) -> None:
     """The compare-and-set that makes one winner even if a door forgot the lock."""
     row.status = statements.STATUS[decision.verdict]
     row.decided_by, row.decided_at, row.reason = decision.by, at, decision.reason
-    statements.sign(row, statements.make(row, decision, at))
+    statements.sign(row, statements.make(row, decision, at, audit.undone(row)))
     changed = Request.objects.filter(
         pk=row.pk, status=Request.Status.PENDING, request_digest=row.request_digest
     ).update(
         status=row.status,
         decided_by=row.decided_by,
         decided_at=at,
+        effective_at=row.effective_at,
         reason=row.reason,
         statement=row.statement,
         signature=row.signature,
@@ -221,6 +292,7 @@ def _audit(row: Request, decision: Decision, actor: Actor) -> None:
             "digest": row.request_digest,
             "verdict": decision.verdict,
             "reason": decision.reason,
+            **({"granted": decision.result} if decision.verdict is Verdict.CONTINUE else {}),
         },
         at=row.decided_at,
     )

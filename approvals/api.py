@@ -11,7 +11,9 @@ from pydantic import WithJsonSchema
 from approvals import actions, queries
 from approvals.errors import NotFound
 from approvals.permissions import Access, Scope
+from runtime.core.amounts import NAMES
 from runtime.core.decisions import VERDICTS, GateKind
+from runtime.core.limits import MAX_REASON
 from runtime.ports import Actor
 
 router = Router(tags=["approvals"])
@@ -24,10 +26,12 @@ class Authenticated(HttpRequest):
 
 
 class ApprovalOut(Schema):
-    """One request: `kind` is `approval`, or `in_doubt` for a call whose outcome was lost.
+    """One request: `kind` is `approval`, `in_doubt` for a call whose outcome was lost, or a halt: `hold`,
+    `limit` or `version`, where the agent itself waits, `tool` and `call` are empty and `args` says why.
+
 
     `digest` is what a decision must name; `args` are complete. A call in doubt cannot be run again
-    before `not_before`, and a reported result must fit `result_schema`.
+    before `not_before`, and a reported result must fit `result_schema`. `removed_at` is when retention took `args`.
     """
 
     id: UUID
@@ -50,7 +54,9 @@ class ApprovalOut(Schema):
     not_before: datetime | None
     decided_by: str | None
     decided_at: datetime | None
+    effective_at: datetime | None
     reason: str | None
+    removed_at: datetime | None
 
 
 class ApprovalPage(Schema):
@@ -60,15 +66,28 @@ class ApprovalPage(Schema):
     next: str | None
 
 
-Reason = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": actions.MAX_REASON})]
+Reason = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})]
+
+
+_DECIDED = (
+    *VERDICTS[GateKind.APPROVAL],
+    *VERDICTS[GateKind.HOLD],
+)  # a limit and a version as a hold
+
+
+GRANT_SCHEMA = {"type": ["object", "null"], "propertyNames": {"enum": [*NAMES]}}
 
 
 class DecisionIn(Schema):
-    """A verdict on what was seen. Any value gets in: who may not read hears 404, not 422."""
+    """A verdict on what was seen; `grant` is how much more of what a limit gate names, where null is no limit.
 
-    verdict: Annotated[Any, WithJsonSchema({"enum": [*VERDICTS[GateKind.APPROVAL]]})] = None
+    Any value gets in: who may not read hears 404, not 422.
+    """
+
+    verdict: Annotated[Any, WithJsonSchema({"enum": [*_DECIDED]})] = None
     digest: Annotated[Any, WithJsonSchema({"type": "string"})] = None
     reason: Reason = ""
+    grant: Annotated[Any, WithJsonSchema(GRANT_SCHEMA)] = None
 
 
 class SettlementIn(Schema):
@@ -88,7 +107,7 @@ def list_approvals(
     limit: int = queries.LIMIT,
     cursor: str | None = None,
 ) -> queries.Page:
-    """The approvals you may read, oldest first; with `kind=in_doubt` the calls in doubt."""
+    """The approvals you may read, oldest first; with `kind` the calls in doubt or the halts."""
     Access().require(request.auth, Scope.APPROVALS_READ)
     return queries.approvals(
         request.auth, kind=kind, status=status, run=run, limit=limit, cursor=cursor
@@ -97,21 +116,31 @@ def list_approvals(
 
 @router.get("/approvals/{approval}", response=ApprovalOut)
 def read_approval(request: Authenticated, approval: str) -> queries.Approval:
-    """One request, of either kind."""
+    """One request, of any kind."""
     Access().require(request.auth, Scope.APPROVALS_READ)
     return queries.approval(_id(approval), actor=request.auth)
 
 
 @router.post("/approvals/{approval}/decision", response=ApprovalOut)
 def decide(request: Authenticated, approval: str, body: DecisionIn) -> queries.Approval:
-    """Approve or deny, for good. A denial needs a reason, which the agent's model hears."""
+    """Approve or deny a call, `continue` or `stop` at a halt, for good.
+
+    A denial needs a reason, which the agent's model hears; so does stopping, which ends the run.
+    """
     return actions.decide(
         request=_id(approval),
         verdict=body.verdict,
         digest=body.digest,
         reason=body.reason,
         actor=request.auth,
+        grant=body.grant,
     )
+
+
+@router.post("/approvals/{approval}/undo", response=ApprovalOut)
+def undo(request: Authenticated, approval: str) -> queries.Approval:
+    """Take your own decision back, before it counts (`effective_at`): people are asked again."""
+    return actions.undo(request=_id(approval), actor=request.auth)
 
 
 @router.post("/runs/{run}/gates/{gate}/settle", response=ApprovalOut)

@@ -12,11 +12,12 @@ from uuid import UUID
 from django.utils import timezone
 
 from approvals.errors import BrokenChain
-from approvals.models import AuditEntry
+from approvals.models import AuditEntry, Request
 from runtime.core.digest import sha256_of
 from runtime.ports import Actor
 
 GENESIS = ""
+UNDONE = "undone"
 
 
 def append(
@@ -44,6 +45,13 @@ def append(
     entry.hash = _hash(entry)
     entry.save(force_insert=True)
     return entry
+
+
+def undone(request: Request) -> int:
+    """How many decisions on a request were taken back. The rows that say so can be neither changed nor deleted."""
+    return AuditEntry.objects.filter(
+        run=request.run_id, act=UNDONE, subject=f"request {request.id}"
+    ).count()
 
 
 def verify(run: UUID) -> int:

@@ -33,12 +33,18 @@ def cancel(request: Request, *, actor: Actor | None, at: datetime, reason: str) 
     _end(request, Request.Status.CANCELLED, actor=actor, at=at, reason=reason)
 
 
+def forget_decision(request: Request) -> None:
+    """What somebody signed of it does not count any more. The caller saves."""
+    request.statement = request.signature = request.key_id = request.effective_at = None
+
+
 def _end(
     request: Request, status: Request.Status, *, actor: Actor | None, at: datetime, reason: str
 ) -> None:
     request.status, request.decided_by = status, None if actor is None else actor.person
     request.decided_at, request.reason = at, reason
-    request.save(update_fields=["status", "decided_by", "decided_at", "reason"])
+    forget_decision(request)
+    request.save()
     audit.append(
         run=request.run_id,
         actor=actor,

@@ -84,6 +84,26 @@ class TooEarly(ApprovalError):
         self.not_before = not_before
 
 
+class NotDecided(ApprovalError):
+    """Nobody has decided: there is nothing to take back."""
+
+    status = 409
+    code = "not_decided"
+
+    def __init__(self) -> None:
+        super().__init__("Nobody has decided this approval.")
+
+
+class TooLate(ApprovalError):
+    """The decision counts, and cannot be taken back any more."""
+
+    status = 410
+    code = "too_late"
+
+    def __init__(self) -> None:
+        super().__init__("This decision counts already, and cannot be taken back any more.")
+
+
 class DigestMismatch(ApprovalError):
     """The decider saw something else than what the request says now."""
 

@@ -8,9 +8,12 @@ statement names it, so that all of it holds together or not at all.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import F, Q, Value
+from django.db.models.functions import Concat
 
 from approvals import audit, clock, endings, frozen, permissions, policy, statements
 from approvals.models import Request
@@ -94,7 +97,7 @@ class Gatekeeper:
         _lock(run)
         at = clock.now()
         pending = Request.objects.filter(
-            run=run, gate__in=gates, status=Request.Status.PENDING
+            Q(status=Request.Status.PENDING) | Q(effective_at__gt=at), run=run, gate__in=gates
         ).order_by("created_at", "id")
         for request in pending:
             endings.cancel(request, actor=actor, at=at, reason=reason)
@@ -107,6 +110,31 @@ class Gatekeeper:
                 detail={"reason": reason},
                 at=at,
             )
+
+    def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
+        """Write the audit row of what somebody did to a run, inside the caller's transaction."""
+        _lock(run)
+        audit.append(
+            run=run, actor=actor, act=act, subject=f"run {run}", detail=detail, at=clock.now()
+        )
+
+    def forget(self, *, run: UUID, at: datetime, head: str) -> None:
+        """Take arguments and sentence off every request of the run; what was decided, and its digests, stay."""
+        _lock(run)
+        requests = Request.objects.filter(run=run, removed_at=None)
+        requests.update(
+            args="{}",
+            sentence=Concat(F("tool"), Value(" (removed under retention)")),
+            removed_at=at,
+        )
+        audit.append(
+            run=run,
+            actor=None,
+            act="removed",
+            subject=f"run {run}",
+            detail={"head": head},
+            at=at,
+        )
 
     def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """The request of each gate that has one, by gate."""
@@ -136,6 +164,10 @@ def _said(request: Request) -> Statement:
     again = said.verdict is Verdict.RUN_AGAIN
     if again and request.not_before is not None and said.at < request.not_before:
         raise NotConfirmed("the first start may still have been under way")
+    if said.effective_at is not None and said.effective_at > clock.now():
+        raise NotConfirmed("the decision can still be taken back")
+    if said.undone != audit.undone(request):
+        raise NotConfirmed("the decision was taken back")
     frozen.check_seal(request)
     return said
 

@@ -86,7 +86,7 @@ def piece(
         return _piece(rows.order_by("-decided_at", "-id"), _before, cursor, standing)
     rows = rows.filter(status=Request.Status.PENDING)
     decidable = permissions.decidable_requests(standing)
-    chosen = decidable & Q(kind=GateKind.APPROVAL) if view == View.MINE else ~decidable
+    chosen = decidable & ~Q(kind=GateKind.IN_DOUBT) if view == View.MINE else ~decidable
     ordered = rows.filter(chosen).order_by(F("expires_at").asc(nulls_last=True), "created_at", "id")
     return _piece(ordered, _after, cursor, standing)
 
@@ -106,8 +106,8 @@ def neighbours(standing: Standing | None, item: Approval) -> tuple[UUID | None, 
     """What stands before and after an approval in the list `mine`, whether or not it is in it itself."""
     rows = Request.objects.filter(
         permissions.decidable_requests(standing),
+        ~Q(kind=GateKind.IN_DOUBT),
         status=Request.Status.PENDING,
-        kind=GateKind.APPROVAL,
     ).exclude(pk=item.id)
     later = _after(item.expires_at, item.created_at, item.id)
     order = (F("expires_at").asc(nulls_last=True), "created_at", "id")

@@ -50,10 +50,12 @@ class Request(models.Model):
     not_before = models.DateTimeField(null=True)  # when a call in doubt may run again
     decided_by = models.TextField(null=True)
     decided_at = models.DateTimeField(null=True)
+    effective_at = models.DateTimeField(null=True)  # until then the decider can take it back
     reason = models.TextField(null=True)  # verbatim, as the decider wrote it
     statement = models.TextField(null=True)
     signature = models.TextField(null=True)  # hex
     key_id = models.TextField(null=True)
+    removed_at = models.DateTimeField(null=True)  # when retention took args and sentence
 
     class Meta:
         constraints = [

@@ -24,6 +24,7 @@ class Scope(StrEnum):
     RUNS_START = "runs:start"  # start runs
     RUNS_READ = "runs:read"  # read runs and their journals
     RUNS_CANCEL = "runs:cancel"  # cancel runs
+    RUNS_CONTROL = "runs:control"  # pause and resume runs, and write to them
     APPROVALS_READ = "approvals:read"  # read approvals
     APPROVALS_DECIDE = "approvals:decide"  # approve and deny
     ADMIN = "admin"  # read everything, continuations too
@@ -31,8 +32,10 @@ class Scope(StrEnum):
 
 ALL_SCOPES = frozenset(str(scope) for scope in Scope)
 
-# Reading and cancelling are everybody's, because the rows that answer are chosen one by one.
-_EVERYBODY = frozenset({Scope.RUNS_READ, Scope.RUNS_CANCEL, Scope.APPROVALS_READ})
+# Reading, cancelling and holding up are everybody's, because the rows that answer are chosen one by one.
+_EVERYBODY = frozenset(
+    {Scope.RUNS_READ, Scope.RUNS_CANCEL, Scope.RUNS_CONTROL, Scope.APPROVALS_READ}
+)
 _RIGHTS: Mapping[str, frozenset[Scope]] = {
     Group.REQUESTERS: frozenset({Scope.RUNS_START}),
     Group.REVIEWERS: frozenset({Scope.APPROVALS_DECIDE}),
@@ -75,8 +78,16 @@ class Access:
 
     def may_cancel(self, actor: Actor, requester: str) -> bool:
         """Whether the actor may cancel a run of `requester`: their own, or any as an admin."""
+        return _owns(standing_of(actor), Scope.RUNS_CANCEL, requester)
+
+    def may_control(self, actor: Actor, requester: str) -> bool:
+        """Whether the actor may hold up a run of `requester`: their own, or any as an admin."""
+        return _owns(standing_of(actor), Scope.RUNS_CONTROL, requester)
+
+    def may_fork(self, actor: Actor, requester: str) -> bool:
+        """Whether the actor may start forks of a run of `requester`: their own, or any as an admin."""
         standing = standing_of(actor)
-        if standing is None or not standing.has(Scope.RUNS_CANCEL):
+        if standing is None or not standing.has(Scope.RUNS_START):
             return False
         return standing.person == requester or standing.has(Scope.ADMIN)
 
@@ -152,6 +163,12 @@ def refusal(standing: Standing | None, *, requester: str, risk: str) -> Forbidde
             return Forbidden(code, "Nobody decides on a run that they started themselves.")
         case "not_eligible":
             return Forbidden(code, f"{standing.person} may not decide on actions of {risk} risk.")
+
+
+def _owns(standing: Standing | None, scope: str, requester: str) -> bool:
+    if standing is None or not standing.has(scope):
+        return False
+    return standing.person == requester or standing.has(Scope.ADMIN)
 
 
 def rights_of(groups: frozenset[str]) -> frozenset[str]:

@@ -31,6 +31,7 @@ class Approval:
     again. `digest` is the request digest, which a decision must
     name; `refusal` says why this actor may not decide it (`scope`, `requester` or
     `not_eligible`), whatever its status, and is None if they may.
+    `removed_at` is when retention took the arguments and the sentence.
     """
 
     id: UUID
@@ -55,7 +56,9 @@ class Approval:
     not_before: datetime | None
     decided_by: str | None
     decided_at: datetime | None
+    effective_at: datetime | None
     reason: str | None
+    removed_at: datetime | None
     refusal: Forbidden | None
 
 
@@ -153,7 +156,9 @@ def plain(row: Request, standing: permissions.Standing | None) -> Approval:
         not_before=row.not_before,
         decided_by=row.decided_by,
         decided_at=row.decided_at,
+        effective_at=row.effective_at,
         reason=row.reason,
+        removed_at=row.removed_at,
         refusal=permissions.refusal(standing, requester=row.requester, risk=row.risk),
     )
 

@@ -10,9 +10,8 @@ from referencing.exceptions import Unresolvable
 from approvals.errors import Invalid
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
+from runtime.core.limits import MAX_REPORTED, size_of
 from runtime.queries import masked
-
-MAX_BYTES = 64 * 1024
 
 
 def check(result: Any, schema: dict[str, Any] | None) -> None:
@@ -21,9 +20,9 @@ def check(result: Any, schema: dict[str, Any] | None) -> None:
         require_json(result, "result")
     except NotJson as exc:
         raise Invalid(exc.where, exc.why) from exc
-    size = len(json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode())
-    if size > MAX_BYTES:
-        raise Invalid("result", f"is {size} bytes of JSON, at most {MAX_BYTES} are allowed")
+    size = size_of(result)
+    if size > MAX_REPORTED:
+        raise Invalid("result", f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
     if masked(result) != result:
         raise Invalid("result", "must not hold a sealed secret: only what tools return is sealed")
     if schema is None:

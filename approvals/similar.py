@@ -77,6 +77,7 @@ def similar(approval: Approval, standing: Standing | None) -> Similar | None:
         path=list(approval.path),
         status=Request.Status.APPROVED,
         kind=GateKind.APPROVAL,
+        removed_at=None,
         decided_at__lt=approval.decided_at or timezone.now(),
     ).exclude(pk=approval.id)
     row = rows.order_by("-decided_at").first()

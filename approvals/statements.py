@@ -26,6 +26,8 @@ STATUS: Mapping[Verdict, Request.Status] = {
     Verdict.DENY: Request.Status.DENIED,
     Verdict.GIVE_UP: Request.Status.DENIED,
     Verdict.HAPPENED: Request.Status.ANSWERED,
+    Verdict.CONTINUE: Request.Status.APPROVED,
+    Verdict.STOP: Request.Status.DENIED,
 }
 
 
@@ -40,10 +42,15 @@ class Statement:
     reason: str
     result: str | None
     at: datetime
+    effective_at: datetime | None = None
+    undone: int = 0
 
 
-def make(request: Request, decision: Decision, at: datetime) -> Statement:
-    """The statement about this decision on this request, not yet signed."""
+def make(request: Request, decision: Decision, at: datetime, undone: int = 0) -> Statement:
+    """The statement about this decision on this request, not yet signed.
+
+    `undone` is how many decisions on it were taken back before this one.
+    """
     return Statement(
         request=request.id,
         digest=request.request_digest,
@@ -52,6 +59,8 @@ def make(request: Request, decision: Decision, at: datetime) -> Statement:
         reason=decision.reason,
         result=result_digest(decision),
         at=at,
+        effective_at=request.effective_at,
+        undone=undone,
     )
 
 
@@ -80,6 +89,7 @@ def read(request: Request) -> Statement:
         ("decider", said.by, request.decided_by),
         ("reason", said.reason, request.reason),
         ("time", said.at, request.decided_at),
+        ("effective time", said.effective_at, request.effective_at),
         ("status", STATUS[said.verdict], request.status),
     )
     for name, signed, written in stored:
@@ -106,6 +116,8 @@ def _text(statement: Statement) -> str:
             "reason": statement.reason,
             "result": statement.result,
             "at": statement.at.astimezone(UTC).isoformat(),
+            "effective_at": _moment(statement.effective_at),
+            "undone": statement.undone,
         }
     ).decode()
 
@@ -113,6 +125,7 @@ def _text(statement: Statement) -> str:
 def _parse(text: str) -> Statement:
     """Only of text whose signature holds, so that it is ours."""
     said: dict[str, Any] = json.loads(text)
+    effective = said.get("effective_at")  # those of versions before had neither this nor `undone`
     return Statement(
         request=UUID(said["request"]),
         digest=said["digest"],
@@ -121,4 +134,10 @@ def _parse(text: str) -> Statement:
         reason=said["reason"],
         result=said["result"],
         at=datetime.fromisoformat(said["at"]),
+        effective_at=effective and datetime.fromisoformat(effective),
+        undone=said.get("undone", 0),
     )
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else at.astimezone(UTC).isoformat()

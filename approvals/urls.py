@@ -10,6 +10,7 @@ from approvals.views.account import (
 )
 from approvals.views.approval import approval, approve, deny
 from approvals.views.doubt import give_up, happened, run_again
+from approvals.views.halt import go_on, stop
 from approvals.views.inbox import inbox
 from approvals.views.people import (
     add_person,
@@ -22,6 +23,7 @@ from approvals.views.people import (
     set_password,
 )
 from approvals.views.session import home, login, logout
+from approvals.views.undo import undo
 
 urlpatterns = [
     path("", home, name="home"),
@@ -43,6 +45,9 @@ urlpatterns = [
     path("a/<uuid:approval>/", approval, name="approval"),
     path("a/<uuid:approval>/approve/", approve, name="approve"),
     path("a/<uuid:approval>/deny/", deny, name="deny"),
+    path("a/<uuid:approval>/undo/", undo, name="undo"),
+    path("a/<uuid:approval>/continue/", go_on, name="go_on"),
+    path("a/<uuid:approval>/stop/", stop, name="stop"),
     path("a/<uuid:approval>/settle/happened/", happened, name="happened"),
     path("a/<uuid:approval>/settle/run-again/", run_again, name="run_again"),
     path("a/<uuid:approval>/settle/give-up/", give_up, name="give_up"),

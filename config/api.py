@@ -20,8 +20,23 @@ from approvals import permissions, tokens
 from approvals.api import router as approvals_router
 from approvals.errors import ApprovalError
 from runtime.api import router as runtime_router
-from runtime.core.errors import NotJson
-from runtime.errors import BusinessKeyConflict, NoSuchRun, RunEnded
+from runtime.core.errors import NewerSchema, NotJson
+from runtime.errors import (
+    BusinessKeyConflict,
+    KeyMissing,
+    NoSuchEntry,
+    NoSuchRun,
+    NotAtRest,
+    NotImportable,
+    NotQuiescent,
+    RunEnded,
+    RunKnown,
+    StopNotOn,
+    StoppedAlready,
+    Tampered,
+    TooLarge,
+)
+from runtime.history_api import router as history_router
 from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
 
 
@@ -74,6 +89,7 @@ api = Api(
     docs=Swagger(settings={"validatorUrl": None}),
 )
 api.add_router("", runtime_router)
+api.add_router("", history_router)
 api.add_router("", approvals_router)
 
 
@@ -158,14 +174,62 @@ def _no_such_run(request: HttpRequest, exc: NoSuchRun) -> HttpResponse:
     return error(404, "not_found", str(exc))
 
 
+@api.exception_handler(NoSuchEntry)
+def _no_such_entry(request: HttpRequest, exc: NoSuchEntry) -> HttpResponse:
+    return error(404, "not_found", str(exc))
+
+
+@api.exception_handler(NotQuiescent)
+def _not_quiescent(request: HttpRequest, exc: NotQuiescent) -> HttpResponse:
+    return error(409, "not_quiescent", str(exc))
+
+
+@api.exception_handler(NotAtRest)
+def _not_at_rest(request: HttpRequest, exc: NotAtRest) -> HttpResponse:
+    return error(409, "not_at_rest", str(exc))
+
+
+@api.exception_handler(RunKnown)
+def _run_known(request: HttpRequest, exc: RunKnown) -> HttpResponse:
+    return error(409, "run_known", str(exc))
+
+
+@api.exception_handler(NotImportable)
+def _not_importable(request: HttpRequest, exc: NotImportable) -> HttpResponse:
+    return error(422, "not_importable", f"Not imported: {exc}.")
+
+
+@api.exception_handler(TooLarge)
+def _too_large(request: HttpRequest, exc: TooLarge) -> HttpResponse:
+    return error(413, "too_large", str(exc))
+
+
+@api.exception_handler(Tampered)
+@api.exception_handler(KeyMissing)
+@api.exception_handler(NewerSchema)
+def _unverified(request: HttpRequest, exc: Exception) -> HttpResponse:
+    return error(409, "unverified", f"What is stored cannot be verified: {exc}")
+
+
 @api.exception_handler(RunEnded)
 def _run_ended(request: HttpRequest, exc: RunEnded) -> HttpResponse:
     return error(409, "run_ended", str(exc), status=exc.status)
 
 
+@api.exception_handler(StoppedAlready)
+def _stopped_already(request: HttpRequest, exc: StoppedAlready) -> HttpResponse:
+    return error(409, "stopped_already", str(exc))
+
+
+@api.exception_handler(StopNotOn)
+def _stop_not_on(request: HttpRequest, exc: StopNotOn) -> HttpResponse:
+    return error(409, "stop_not_on", str(exc))
+
+
 @api.exception_handler(RequestDataTooBig)
 def _too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
-    return error(413, "too_large", "The body of this request is too large.")
+    detail = f"The body of a request may have at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes."
+    return error(413, "too_large", detail)
 
 
 @api.exception_handler(HttpError)

@@ -4,12 +4,15 @@ Postgres is the truth and a message is a run id used as a hint, so a message may
 or late. The settings keep a hint cheap, and keep a broken broker from holding anybody up.
 """
 
+import logging
 import os
 from typing import Any
 
 import celery
 from celery import signals
 from django.conf import settings
+
+from config import letters
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -20,6 +23,7 @@ def broker_url(redis_url: str) -> str:
     return redis_url if socket == redis_url else f"redis+socket://{socket}"
 
 
+letters.use()
 app = celery.Celery("abeyance")
 app.conf.update(
     broker_url=broker_url(settings.REDIS_URL),
@@ -36,7 +40,8 @@ app.conf.update(
     task_reject_on_worker_lost=False,
     task_default_queue="runs",
     task_create_missing_queues=False,
-    task_queues={"runs": {}},
+    # Runs that go on are taken before new ones; those that may kill their worker by a process of their own.
+    task_queues={"resumed": {}, "runs": {}, "isolated": {}},
     worker_prefetch_multiplier=1,
     worker_disable_prefetch=True,
     worker_enable_remote_control=False,
@@ -49,6 +54,7 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_transport_options={
         "visibility_timeout": 900,
+        "queue_order_strategy": "sorted",
         "unacked_restore_interval": 5,
         "unacked_restore_throttle": 1,
         # Without these a stopped broker holds its callers for as long as it likes.
@@ -74,6 +80,8 @@ def _equip(**_: Any) -> None:
         start.require_database()
         start.require_broker()
         start.require_keys(signing=False)
+        start.require_durable_stores()
+        start.require_keys_of_live_runs()
         wiring.connect_effects()
     except Exception as problem:
         # Celery would go on without: a worker that holds its queue and can do nothing.
@@ -89,8 +97,19 @@ def _report(**_: Any) -> None:
     tasks.bench()
 
 
+@signals.worker_shutting_down.connect
+def _drain(**_: Any) -> None:
+    """In the handler of the signal that asks this worker to stop: Celery then waits for its tasks."""
+    from runtime import tasks
+
+    tasks.drain()
+
+
 @signals.worker_shutdown.connect
 def _leave(**_: Any) -> None:
     from runtime import tasks
 
-    tasks.stop()
+    if not tasks.stop():
+        # Python would wait for the thread of an effect whose run was let go of.
+        logging.shutdown()
+        os._exit(0)

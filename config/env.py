@@ -10,18 +10,17 @@ from urllib.parse import quote, unquote, urlsplit
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+from config import ceilings
+from config.problems import BadSetting
+from runtime.core import retention
+from runtime.core.budgets import Budget
+
 MINUTE = 60.0
 DAY = 24 * 60 * MINUTE
+DRAIN_SECONDS = 30.0
+MOST_WORKERS = 64
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-class BadSetting(Exception):
-    """A variable of the environment has a value that cannot be used; whoever set it is to blame."""
-
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name} {problem}")
-        self.name = name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +41,16 @@ class Environment:
     anthropic_api_key: str = field(repr=False)
     lease_seconds: float
     approval_seconds: float
+    undo_seconds: float
+    drain_seconds: float
+    unsafe_postgres: bool
+    retention: tuple[retention.Rule, ...]
+    poison_losses: int
+    workers: int
+    budget: Budget | None
     keys_dir: Path
     worker_keys_dir: Path | None
+    import_keys: tuple[Path, ...]
     secret_key: str = field(repr=False)
     public_url: str
     behind_proxy: bool
@@ -81,8 +88,16 @@ def read(variables: Mapping[str, str]) -> Environment:
         approval_seconds=_seconds(
             variables, "ABEYANCE_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY
         ),
+        drain_seconds=_seconds(variables, "ABEYANCE_DRAIN_SECONDS", DRAIN_SECONDS, 1, 30),
+        retention=_retention(variables),
+        poison_losses=_number(variables, "ABEYANCE_POISON_LOSSES", 3, 1, 100),
+        workers=_number(variables, "ABEYANCE_WORKERS", _cores(), 1, MOST_WORKERS),
+        unsafe_postgres=_said_yes(variables, "ABEYANCE_UNSAFE_POSTGRES"),
+        undo_seconds=_seconds(variables, "ABEYANCE_UNDO_SECONDS", 0.0, 0, 300),
+        budget=ceilings.read(variables),
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
         worker_keys_dir=_folder(variables, "WORKER_KEYS_DIR"),
+        import_keys=_paths(variables, "ABEYANCE_IMPORT_KEYS"),
         secret_key=_secret_key(variables),
         public_url=public_url,
         behind_proxy=_behind_proxy(variables, public_url),
@@ -173,18 +188,19 @@ def _agents_dir(variables: Mapping[str, str]) -> str:
 
 
 def _model(variables: Mapping[str, str]) -> str:
-    """`scripted`, or a provider and its model, with the provider's key at hand."""
+    """`scripted`, or providers and their models in the order in which to ask, with the keys at hand."""
     name = "ABEYANCE_MODEL"
-    chosen = variables.get(name) or "scripted"
-    if chosen == "scripted":
-        return chosen
-    provider, _, model = chosen.partition(":")
-    key = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(provider)
-    if key is None or not model.strip():
-        raise BadSetting(name, f"must be scripted, openai:… or anthropic:…, not {chosen!r}")
-    if not _secret(variables, key):
-        raise BadSetting(key, f"must be set, or {key}_FILE, because {name} is {chosen}")
-    return chosen
+    chosen = [one.strip() for one in (variables.get(name) or "scripted").split(",")]
+    for one in chosen if chosen != ["scripted"] else []:
+        provider, _, model = one.partition(":")
+        key = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(provider)
+        if key is None or not model.strip() or chosen.count(one) > 1:
+            raise BadSetting(
+                name, f"must be scripted, or each of openai:… and anthropic:… once, not {one!r}"
+            )
+        if not _secret(variables, key):
+            raise BadSetting(key, f"must be set, or {key}_FILE, because {name} names {one}")
+    return ",".join(chosen)
 
 
 def _seconds(
@@ -198,6 +214,27 @@ def _seconds(
     if not least <= value <= most:
         raise BadSetting(name, f"must be between {least:.0f} and {most:.0f} seconds, not {text}")
     return value
+
+
+def _retention(variables: Mapping[str, str]) -> tuple[retention.Rule, ...]:
+    try:
+        return retention.parse(variables.get("ABEYANCE_RETENTION", ""))
+    except ValueError as error:
+        raise BadSetting("ABEYANCE_RETENTION", str(error)) from None
+
+
+def _number(variables: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    text = variables.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal()) or not least <= int(text[:9]) <= most:
+        raise BadSetting(name, f"must be a whole number from {least} to {most}, not {text!r}")
+    return int(text)
+
+
+def _cores() -> int:
+    """How many this process may use."""
+    return min(len(os.sched_getaffinity(0)), MOST_WORKERS)
 
 
 def _secret_key(variables: Mapping[str, str]) -> str:
@@ -250,21 +287,35 @@ def _folder(variables: Mapping[str, str], name: str) -> Path | None:
     return Path(variables[name]) if variables.get(name) else None
 
 
+def _paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
+    """Files or folders, with commas between; each of them is there."""
+    given = [part.strip() for part in variables.get(name, "").split(",") if part.strip()]
+    for part in given:
+        if not os.path.exists(part):  # noqa: PTH110 - Path would raise where it may not look
+            raise BadSetting(name, f"names what cannot be found: {part}")
+    return tuple(Path(part) for part in given)
+
+
 def _public_url(variables: Mapping[str, str]) -> str:
     return _web_address(variables, "PUBLIC_URL") or "http://127.0.0.1:8000"
 
 
-def _behind_proxy(variables: Mapping[str, str], public_url: str) -> bool:
-    name = "BEHIND_PROXY"
+def _said_yes(variables: Mapping[str, str], name: str) -> bool:
     said = variables.get(name, "").lower() or "no"
     if said not in ("yes", "no"):
         raise BadSetting(name, f"must be yes or no, not {said!r}")
-    if said == "no" and public_url.startswith("https://"):
+    return said == "yes"
+
+
+def _behind_proxy(variables: Mapping[str, str], public_url: str) -> bool:
+    name = "BEHIND_PROXY"
+    said = _said_yes(variables, name)
+    if not said and public_url.startswith("https://"):
         # The web process speaks plain HTTP: it would send every request to https for ever.
         raise BadSetting(
             name, "must be yes, because PUBLIC_URL is https: a proxy that sets X-Forwarded-Proto"
         )
-    return said == "yes"
+    return said
 
 
 def _allowed_hosts(variables: Mapping[str, str], public_url: str) -> tuple[str, ...]:

@@ -3,6 +3,11 @@
 import sys
 from dataclasses import dataclass
 
+from config.env import DRAIN_SECONDS
+
+# What a worker may need besides draining: to start its shutdown, to let go of its runs, to close.
+WORKER_MARGIN = 6.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
@@ -18,11 +23,14 @@ class Process:
     decides: bool = False
 
 
-def table(*, bind: str = "127.0.0.1:8000", threads: int = 16) -> tuple[Process, ...]:
+def table(
+    *, bind: str = "127.0.0.1:8000", threads: int = 16, drain: float = DRAIN_SECONDS
+) -> tuple[Process, ...]:
     """Every kind of process, in the order in which to stop them.
 
     `bind` is what the web server listens on: `host:port`, or `fd://N` for a socket that is handed down.
     `threads` is how many tasks one worker process takes at once; to use more cores, start more workers.
+    `drain` is how many seconds a worker that is to stop lets running effects go on.
     """
     return (
         Process(
@@ -38,7 +46,18 @@ def table(*, bind: str = "127.0.0.1:8000", threads: int = 16) -> tuple[Process, 
             command=(sys.executable, "manage.py", "sweep"),
             patience=2.0,
         ),
-        Process(name="worker", does="advances runs", command=_worker(threads), patience=4.0),
+        Process(
+            name="worker",
+            does="advances runs",
+            command=_worker(threads, "resumed,runs"),
+            patience=drain + WORKER_MARGIN,
+        ),
+        Process(
+            name="isolated",
+            does="tries runs that may kill their worker, one at a time",
+            command=_worker(1, "isolated"),
+            patience=drain + WORKER_MARGIN,
+        ),
     )
 
 
@@ -46,10 +65,10 @@ def _web(bind: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "config.web", "--bind", bind)
 
 
-def _worker(threads: int) -> tuple[str, ...]:
+def _worker(threads: int, queues: str) -> tuple[str, ...]:
     return (
         *(sys.executable, "-m", "celery", "-A", "config.celery", "worker"),
-        *("--pool", "threads", "--concurrency", str(threads)),
+        *("--pool", "threads", "--concurrency", str(threads), "--queues", queues),
         # Workers have nothing to tell each other: what they must agree on is in Postgres.
         *("--without-gossip", "--without-mingle", "--without-heartbeat"),
         *("--loglevel", "INFO"),

@@ -4,6 +4,7 @@ import os
 from datetime import timedelta
 
 from config import env
+from runtime.core import limits
 
 ENV = env.load(os.environ)
 
@@ -53,6 +54,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "approvals.context.desk",
+                "runtime.context.stops",
             ],
         },
     }
@@ -88,6 +90,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = ENV.redis_url
 KEYS_DIR = ENV.keys_dir
 WORKER_KEYS_DIR = ENV.worker_keys_dir
+IMPORT_KEYS = ENV.import_keys
 ABEYANCE_AGENTS = ENV.agents
 AGENTS_DIR = ENV.agents_dir
 ABEYANCE_MODEL = ENV.model
@@ -96,6 +99,12 @@ OPENAI_API_KEY = ENV.openai_api_key
 ANTHROPIC_API_KEY = ENV.anthropic_api_key
 ABEYANCE_LEASE_SECONDS = ENV.lease_seconds
 ABEYANCE_APPROVAL_SECONDS = ENV.approval_seconds
+ABEYANCE_UNDO_SECONDS = ENV.undo_seconds
+ABEYANCE_DRAIN_SECONDS = ENV.drain_seconds
+ABEYANCE_UNSAFE_POSTGRES = ENV.unsafe_postgres
+ABEYANCE_RETENTION = ENV.retention
+ABEYANCE_POISON_LOSSES = ENV.poison_losses
+ABEYANCE_BUDGET = ENV.budget
 
 # Systems that the flows act on
 
@@ -162,7 +171,7 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = limits.MAX_BODY
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

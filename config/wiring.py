@@ -40,13 +40,16 @@ def connect_effects() -> None:
     with one line if the agents cannot be loaded.
     """
     # Only workers pay for importing what models and tools need.
+    from agents.gateway.brakes import Brakes
+    from agents.gateway.provider import require_keys
     from agents.handlers import Handler
 
     if settings.AGENTS_DIR:
         sys.path.append(settings.AGENTS_DIR)
     try:
         registry = load(settings.ABEYANCE_AGENTS)
+        require_keys(registry)
     except RegistryError as problem:
         raise SystemExit(f"abeyance: {problem}") from None
     publish(registry)
-    ports.plug(effects=Handler(registry=registry))
+    ports.plug(effects=Handler(registry=registry, brakes=Brakes()))

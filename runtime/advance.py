@@ -4,25 +4,44 @@ import logging
 import queue
 from uuid import UUID
 
-from runtime import continuations, database, dispatch, journal, leases
-from runtime.coordinator import Bench, Coordinator, News
-from runtime.core.continuation import Continuation
-from runtime.core.errors import NewerSchema
-from runtime.errors import KeyMissing, LeaseLost, Tampered
-from runtime.leases import Claim
-from runtime.ports import (
-    EffectHandler,
-    UnknownAgent,
+from runtime import (
+    contents,
+    continuations,
+    database,
+    dispatch,
+    journal,
+    leases,
+    poison,
+    signals,
+    skew,
 )
-from runtime.scribe import OUT_OF_REACH
+from runtime.coordinator import Bench, Coordinator, News
+from runtime.core.contents import referred
+from runtime.core.continuation import Continuation, Phase
+from runtime.core.decisions import Verdict
+from runtime.core.errors import NewerSchema
+from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered
+from runtime.leases import Claim
+from runtime.ports import EffectHandler, UnknownAgent
+from runtime.scribe import OUT_OF_REACH, Sizes
 
 log = logging.getLogger(__name__)
 
 
-def advance(run: UUID, bench: Bench) -> bool:
-    """Claim the run and take it as far as it goes. False if it is not to be had."""
+def advance(run: UUID, bench: Bench, *, isolated: bool = False) -> bool:
+    """Claim the run and take it as far as it goes. False if it is not to be had, or if the shift ends.
+
+    `isolated` is for a process that has one run at a time: it takes those that are suspected of
+    killing workers, and lets them go as soon as they have got on.
+    """
+    if bench.heartbeat.shift.ends:
+        return False
+    if bench.refusals.stand(run, lambda: _mailbox(run)):
+        if bench.refusals.pass_on(run):
+            dispatch.hint(run)
+        return False
     with database.pooled() as connection:
-        claim = leases.claim(connection, run)
+        claim = leases.claim(connection, run, worker=bench.heartbeat.worker, isolated=isolated)
     if claim is None:
         log.info("run %s is not to be had: nothing is due, or another worker has it", run)
         bench.heartbeat.poke(run)
@@ -30,12 +49,18 @@ def advance(run: UUID, bench: Bench) -> bool:
     inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
     with bench.heartbeat.holding(claim, lambda: inbox.put(None)) as held:
         try:
-            Coordinator(bench, held, inbox, _load(claim, bench.handler)).work()
+            if _sorted_out(claim):
+                return True
+            now, sizes = _load(claim)
+            if _sorted_out(claim, now):
+                return True
+            Coordinator(bench, held, inbox, now, sizes, _skews(now, bench.handler)).work()
+            bench.refusals.drop(run)
         except LeaseLost:
             log.warning("run %s: the lease was lost, nothing more is written", run)
-        except (NewerSchema, UnknownAgent) as exc:
-            log.error("run %s left untouched for now: %s", run, exc)
-            _back_off(claim)
+        except (NewerSchema, UnknownAgent, Outdated) as exc:
+            log.warning("run %s left untouched, for another worker: %s", run, exc)
+            _leave_to_others(claim, bench.refusals)
         except KeyMissing as exc:
             log.critical("key missing, run %s left untouched for now: %s", run, exc)
             _back_off(claim)
@@ -53,16 +78,74 @@ def advance(run: UUID, bench: Bench) -> bool:
     return True
 
 
+def _sorted_out(claim: Claim, now: Continuation | None = None) -> bool:
+    """Whether a run that lost its worker is not to run here: it is isolated, or quarantined."""
+    why = poison.verdict(claim)
+    if why is not None:
+        log.critical("run %s quarantined: %s", claim.run, why)
+        with database.pooled() as connection:
+            leases.quarantine(connection, claim, why)
+        dispatch.ring(claim.run, inbox=True)
+        return True
+    if poison.is_suspect(claim, now):
+        log.warning("run %s lost its worker and is tried in a process of its own", claim.run)
+        with database.pooled() as connection:
+            leases.isolate(connection, claim)
+        dispatch.hint(claim.run, dispatch.ISOLATED)
+        return True
+    return False
+
+
 def _back_off(claim: Claim) -> None:
     with database.pooled() as connection:
         leases.back_off(connection, claim)
 
 
-def _load(claim: Claim, handler: EffectHandler) -> Continuation:
-    """The verified state at the claim's position, of agents that this process has."""
+def _leave_to_others(claim: Claim, refusals: skew.Refusals) -> None:
+    """Due again soon, with a hint at once: who gets it may be able to act on the run."""
     with database.pooled() as connection:
-        base = continuations.load(connection, claim.run, claim.base)
-        now = journal.replay(connection, base, position=claim.position, head=claim.head)
-    for agent in {now.agent, *(frame.agent for frame in now.frames.values())}:
-        handler.agent(agent)
-    return now
+        refusals.add(claim.run, leases.read(connection, claim.run).mailbox)
+        leases.back_off(connection, claim, seconds=leases.RESEND_SECONDS)
+    dispatch.hint(claim.run)
+
+
+def _mailbox(run: UUID) -> int:
+    with database.pooled() as connection:
+        return leases.read(connection, run).mailbox
+
+
+def _load(claim: Claim) -> tuple[Continuation, Sizes]:
+    """The verified state at the claim's position, and what it was made of."""
+    with database.pooled() as connection:
+        base, size = continuations.load(connection, claim.run, claim.base)
+        now, tail = journal.replay(connection, base, position=claim.position, head=claim.head)
+        contents.check(connection, referred(now))
+    return now, Sizes(continuation=size, tail=tail)
+
+
+def _skews(now: Continuation, handler: EffectHandler) -> skew.Skews | None:
+    """How the agents have changed. Raises UnknownAgent or Outdated; None for a run that is to end in any case."""
+    try:
+        return skew.look(now, handler)
+    except (UnknownAgent, Outdated):
+        if not _is_to_end(now):
+            raise
+        return None
+
+
+def _is_to_end(now: Continuation) -> bool:
+    if now.phase is Phase.CANCELLING:
+        return True
+    with database.pooled() as connection:
+        mail = signals.read(connection, now.run)
+    return any(_ends(signal) for signal in mail.due)
+
+
+def _ends(signal: signals.Signal) -> bool:
+    match signal:
+        case signals.CancelSignal():
+            return True
+        case signals.GateDecidedSignal():
+            return signal.decision.verdict is Verdict.STOP
+        case _:
+            return False

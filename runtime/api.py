@@ -4,12 +4,15 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, JsonResponse
 from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, ConfigDict, StringConstraints, WithJsonSchema
 
-from runtime import actions, ports, queries
-from runtime.ports import Actor, Forbidden
+from runtime import actions, ports, queries, stopping
+from runtime.core.amounts import NAMES
+from runtime.core.limits import MAX_KEY, MAX_REASON
+from runtime.ports import Actor
+from runtime.stops import Stop
 
 router = Router(tags=["runs"])
 
@@ -20,8 +23,17 @@ def _storable(text: str) -> str:
     return text
 
 
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_storable)]
+Text = Annotated[
+    str, StringConstraints(min_length=1, max_length=MAX_KEY), AfterValidator(_storable)
+]
 Limit = Annotated[int, Query(ge=1, le=200)]
+
+
+BUDGET_SCHEMA: dict[str, Any] = {
+    "type": ["object", "null"],
+    "properties": {name: {"type": ["number", "string", "null"]} for name in NAMES},
+    "additionalProperties": False,
+}
 
 
 class Authenticated(HttpRequest):
@@ -31,17 +43,27 @@ class Authenticated(HttpRequest):
 
 
 class RunIn(Schema):
-    """What to run. The same business key, from the same person for the same agent, is the same run."""
+    """What to run. The same business key, from the same person for the same agent, is the same run.
+
+    `budget` limits the run: it can only be stricter than the installation's.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     agent: Text
     input: Any
     business_key: Text | None = None
+    budget: Annotated[Any, WithJsonSchema(BUDGET_SCHEMA)] = None
 
 
 class CancelIn(Schema):
     """Why. Any value gets in: who may not read the run hears 404, not 422."""
+
+    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
+
+
+class PauseIn(Schema):
+    """Why, if anybody should know."""
 
     reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": actions.MAX_REASON})] = ""
 
@@ -61,7 +83,10 @@ class GateOut(Schema):
 
 
 class RunOut(Schema):
-    """A run. `reason` says why it failed, or was quarantined or cancelled."""
+    """A run. `reason` says why it failed, or was quarantined or cancelled.
+
+    `removed_at` is when retention took input, output, reason and journal.
+    """
 
     id: UUID
     agent: str
@@ -73,7 +98,22 @@ class RunOut(Schema):
     requester: str
     created_at: datetime
     ended_at: datetime | None
+    removed_at: datetime | None
     gates: list[GateOut]
+
+
+class UseOut(Schema):
+    """One kind of use: of the run where `frame` is null, or of one activation of an agent with its own limits.
+
+    `used` and `allowed` are decimal text, `usd` in US dollars; `unpriced` replies have no known price.
+    """
+
+    frame: str | None
+    agent: str
+    limit: str
+    used: str
+    allowed: str | None
+    unpriced: int
 
 
 class RunPage(Schema):
@@ -98,11 +138,36 @@ class JournalPage(Schema):
     next: str | None
 
 
+class StopIn(Schema):
+    """Which agent, empty for all of them, and why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    agent: Annotated[Any, WithJsonSchema({"type": "string"})]
+    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": stopping.MAX_REASON})]
+
+
+class StopOut(Schema):
+    """A stop: no effect starts for `agent`, or for any if it is empty, until it is lifted."""
+
+    id: int
+    agent: str
+    stopped_by: str | None
+    reason: str
+    at: datetime
+    lifted_by: str | None
+    lifted_at: datetime | None
+
+
 @router.post("/runs", response={201: RunOut, 200: RunOut})
 def start_run(request: Authenticated, body: RunIn) -> Status[queries.RunDetail]:
     """Start a run: 201, or 200 with the run that this business key already started."""
     started = actions.start(
-        agent=body.agent, input=body.input, business_key=body.business_key, actor=request.auth
+        agent=body.agent,
+        input=body.input,
+        business_key=body.business_key,
+        budget=body.budget,
+        actor=request.auth,
     )
     return Status(201 if started.created else 200, actions.readable(started.run, request.auth))
 
@@ -136,6 +201,28 @@ def cancel_run(request: Authenticated, run: UUID, body: CancelIn) -> queries.Run
     return actions.cancel(run=run, reason=body.reason, actor=request.auth)
 
 
+@router.post("/runs/{uuid:run}/pause", response=RunOut)
+def pause_run(request: Authenticated, run: UUID, body: PauseIn) -> queries.RunDetail:
+    """Hold a run up: what is under way is waited for, and nothing new starts until it is resumed."""
+    ports.access().require(request.auth, "runs:control")
+    return actions.pause(run=run, reason=body.reason, actor=request.auth)
+
+
+@router.post("/runs/{uuid:run}/resume", response=RunOut)
+def resume_run(request: Authenticated, run: UUID) -> queries.RunDetail:
+    """Let a run go on that is held up."""
+    ports.access().require(request.auth, "runs:control")
+    return actions.resume(run=run, actor=request.auth)
+
+
+@router.get("/runs/{uuid:run}/budget", response=list[UseOut])
+def read_budget(request: Authenticated, run: UUID) -> tuple[queries.Use, ...]:
+    """What the run has used, of how much where it is limited: its own use first."""
+    ports.access().require(request.auth, "runs:read")
+    actions.readable(run, request.auth)
+    return queries.spending(run)
+
+
 @router.get("/runs/{uuid:run}/journal", response=JournalPage)
 def read_journal(
     request: Authenticated, run: UUID, limit: Limit = 50, cursor: int | None = None
@@ -146,15 +233,40 @@ def read_journal(
     return queries.journal_page(run, limit=limit, cursor=cursor)
 
 
+@router.get("/contents/{digest}")
+def read_content(request: Authenticated, digest: str) -> Any:
+    """A result that an entry refers to by its hash, if you may read a run that does."""
+    access = ports.access()
+    access.require(request.auth, "runs:read")
+    found = queries.content(access.readable_runs(request.auth), digest)
+    if found is None:
+        raise Http404("There is no such content.")
+    return JsonResponse(found[0], safe=False)
+
+
 @router.get("/runs/{uuid:run}/continuation")
 def read_continuation(request: Authenticated, run: UUID) -> Any:
     """Everything a run that waits needs to go on, without secrets; for admins."""
-    access = ports.access()
-    access.require(request.auth, "runs:read")
-    actions.readable(run, request.auth)
-    if not access.reads_continuations(request.auth):
-        raise Forbidden("not_eligible", "Continuations are for admins.")
+    actions.readable_whole(run, request.auth)
     document = queries.continuation(run)
     if document is None:
         raise Http404("This run has no continuation: it does not wait.")
     return document
+
+
+@router.get("/stops", response=list[StopOut])
+def list_stops(request: Authenticated, lifted: bool = False) -> list[Stop]:
+    """What is stopped, the newest first; with `lifted` the last stops that are over. For admins."""
+    return stopping.listed(lifted=lifted, actor=request.auth)
+
+
+@router.post("/stops", response={201: StopOut})
+def put_stop(request: Authenticated, body: StopIn) -> Status[Stop]:
+    """Stop an agent wherever it works, or all: within two seconds nothing new starts. For admins."""
+    return Status(201, stopping.stop(agent=body.agent, reason=body.reason, actor=request.auth))
+
+
+@router.post("/stops/{int:stop}/lift", response=StopOut)
+def lift_stop(request: Authenticated, stop: int) -> Stop:
+    """Let what was stopped go on. For admins."""
+    return stopping.lift(stop=stop, actor=request.auth)

@@ -1,4 +1,11 @@
-"""The continuations' keeper: what a suspended run goes on from, one signed row per run."""
+"""The continuations' keeper: what a suspended run goes on from, one signed row per run.
+
+To write a big document anew at each gate would cost its size each time. So one of more than LARGE bytes
+stays live, together with the entries after it, until these come to a quarter of it.
+
+The continuation of a step that compacts a frame is kept a second time, as the base of its run: entries up to
+it may be removed while the run goes on, and whoever reads the journal begins there.
+"""
 
 from uuid import UUID
 
@@ -11,6 +18,8 @@ from runtime.database import Connection
 from runtime.errors import Tampered
 from runtime.keyring import Seal
 
+LARGE = 64 * 1024
+
 # Parts of the step statement: the row of a run that suspends, and the end of one that is over.
 REPLACE = """
     INSERT INTO runtime_continuation (run_id, position, body, mac, key_id)
@@ -18,6 +27,12 @@ REPLACE = """
     WHERE %(c_body)s::text IS NOT NULL
     ON CONFLICT (run_id) DO UPDATE SET position = excluded.position, body = excluded.body,
         mac = excluded.mac, key_id = excluded.key_id
+"""
+PIN = """
+    INSERT INTO runtime_base (run_id, position, body, mac, key_id)
+    SELECT id, %(position)s, %(c_body)s, %(c_mac)s, %(c_key_id)s FROM run
+    ON CONFLICT (run_id) DO UPDATE SET position = excluded.position, body = excluded.body,
+        mac = excluded.mac, key_id = excluded.key_id, at = clock_timestamp()
 """
 DROP = """
     DELETE FROM runtime_continuation WHERE run_id = (SELECT id FROM run WHERE %(ended)s)
@@ -33,8 +48,13 @@ def parameters(continuation: Continuation | None) -> dict[str, object]:
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
 
-def load(connection: Connection, run: UUID, base: int) -> Continuation:
-    """The verified continuation at position `base`, or the initial one at 0.
+def stays(size: int, tail: int) -> bool:
+    """Whether a continuation of `size` bytes stays live with `tail` bytes of entries after it."""
+    return size > LARGE and tail * 4 < size
+
+
+def load(connection: Connection, run: UUID, base: int) -> tuple[Continuation, int]:
+    """The verified continuation at position `base` and its size in bytes, or the initial one at 0.
 
     Raises Tampered, KeyMissing, or NewerSchema.
     """
@@ -42,10 +62,41 @@ def load(connection: Connection, run: UUID, base: int) -> Continuation:
         "SELECT position, body, mac, key_id FROM runtime_continuation WHERE run_id = %s", (run,)
     ).fetchone()
     if row is None and base == 0:
-        return initial(run)
+        return initial(run), 0
     if row is None:
         raise Tampered("the continuation is missing")
-    position, body, mac, key_id = row
+    continuation = _checked(run, *row)
+    if continuation.position != base:
+        position = continuation.position
+        raise Tampered(f"the continuation is of position {position}, the last one was of {base}")
+    return continuation, len(row[1])
+
+
+def load_base(connection: Connection, run: UUID) -> Continuation | None:
+    """The run's base, None if it was never compacted. Raises Tampered, KeyMissing, or NewerSchema."""
+    row = connection.execute(
+        "SELECT position, body, mac, key_id FROM runtime_base WHERE run_id = %s", (run,)
+    ).fetchone()
+    return None if row is None else _checked(run, *row)
+
+
+def forget_base(connection: Connection, run: UUID) -> None:
+    """Delete it with the journal that goes on from it."""
+    connection.execute("DELETE FROM runtime_base WHERE run_id = %s", (run,))
+
+
+def drop(connection: Connection, run: UUID) -> None:
+    """The run goes on nowhere here."""
+    connection.execute("DELETE FROM runtime_continuation WHERE run_id = %s", (run,))
+
+
+def exists(connection: Connection, run: UUID) -> bool:
+    """Whether a run has one, whatever it says."""
+    found = connection.execute("SELECT 1 FROM runtime_continuation WHERE run_id = %s", (run,))
+    return found.fetchone() is not None
+
+
+def _checked(run: UUID, position: int, body: str, mac: str, key_id: str) -> Continuation:
     if not keyring.verify(keyring.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)):
         raise Tampered("the continuation does not verify")
     try:
@@ -54,8 +105,6 @@ def load(connection: Connection, run: UUID, base: int) -> Continuation:
         raise Tampered(f"the continuation: {exc}") from exc
     if (continuation.run, continuation.position) != (run, position):
         raise Tampered("the continuation belongs elsewhere")
-    if position != base:
-        raise Tampered(f"the continuation is of position {position}, the last one was of {base}")
     return continuation
 
 

@@ -10,14 +10,15 @@ import queue
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import EffectClass
 from runtime.core.effects import AskModel, StartTool
-from runtime.core.events import ToolFailed
+from runtime.core.events import Event, RetryScheduled, ToolFailed
 from runtime.core.planning import plan
 from runtime.core.replay import recover
 from runtime.draft import Draft, Work
@@ -25,7 +26,9 @@ from runtime.errors import LeaseLost, MailboxRaised
 from runtime.executor import Executor, event_of, request_for
 from runtime.heartbeat import Heartbeat, Held
 from runtime.judging import Judge
+from runtime.performing import nothing_to_end
 from runtime.ports import (
+    Abort,
     EffectHandler,
     Gatekeeper,
     ModelRequest,
@@ -33,7 +36,9 @@ from runtime.ports import (
     ToolFault,
     ToolRequest,
 )
-from runtime.scribe import Scribe
+from runtime.scribe import Scribe, Sizes
+from runtime.skew import Refusals, Skews, require_agents, writes
+from runtime.tenure import Tenure
 from runtime.transactional import Handoff
 
 HOLD = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
@@ -48,6 +53,7 @@ class Bench:
     gatekeeper: Gatekeeper
     executor: Executor
     heartbeat: Heartbeat
+    refusals: Refusals = field(default_factory=Refusals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +76,16 @@ class Coordinator:
         held: Held,
         inbox: "queue.SimpleQueue[News]",
         now: Continuation,
+        sizes: Sizes,
+        skews: Skews | None,
     ) -> None:
         self._bench = bench
+        self._skews = skews
         self._held = held
         self._inbox = inbox
-        self._scribe = Scribe(held, bench.gatekeeper, now)
-        self._running: set[tuple[str, str | None]] = set()
+        self._tenure = Tenure(held, bench.heartbeat.shift)
+        self._scribe = Scribe(held, bench.gatekeeper, now, sizes, self._tenure)
+        self._running: dict[tuple[str, str | None], Abort] = {}
         self._ready: list[Work] = []
         self._handed: list[Handoff] = []
         self._over = threading.Event()
@@ -87,15 +97,18 @@ class Coordinator:
         self._draft = self._new_draft()
 
     def work(self) -> None:
-        for event in recover(self._scribe.now):
+        for event in recover(self._scribe.now, writes(self._skews or {})):
             self._draft.add(event)
+        if self._skews is not None:
+            self._draft.adopt(self._skews)
         try:
             while not self._advance():
                 self._launch()
                 self._wait()
         finally:
-            for _ in (*self._draft.work, *self._ready):
-                self._bench.executor.give_back()
+            self._stop_asking()
+            for work in (*self._draft.work, *self._ready):
+                self._bench.executor.give_back(work)
             self._drop_handed()
 
     def _advance(self) -> bool:
@@ -103,10 +116,13 @@ class Coordinator:
         scribe = self._scribe
         self._write_handed()
         self._settle_cancelling()
+        self._leave_ready()
         self._expire()
+        given, contents = tuple(self._draft.events), tuple(self._draft.contents)
         while True:
             for signal in scribe.read_signals():
                 scribe.persist(functools.partial(self._draft.take, signal))
+            require_agents(self._draft.now, self._skews)
             self._draft.end_waits()
             scribe.persist(lambda: self._draft.develop(self._asking()))
             release = self._at_rest()
@@ -120,25 +136,47 @@ class Coordinator:
                 return release
             except MailboxRaised:
                 scribe.look_again()
+                self._draft_again(given, contents)
+
+    def _draft_again(self, given: tuple[Event, ...], contents: tuple[Content, ...]) -> None:
+        """Begin with what came in alone: a decision in the draft may have been taken back since it was read."""
+        for work in self._draft.work:
+            self._bench.executor.give_back(work)
+        self._draft = self._new_draft()
+        self._draft.contents.extend(contents)
+        for event in given:
+            self._draft.add(event)
 
     def _at_rest(self) -> bool:
         """Whether nothing is under way or planned, and no wait is short enough to keep the worker for it."""
         now = self._draft.now
-        if now.ended:
+        if now.ended or self._tenure.forfeited:
             return True
-        if self._running or self._ready or self._draft.work or plan(now):
+        if self._running or self._ready or self._draft.work:
             return False
-        soonest = min((wait.until for wait in now.waits()), default=None)
+        if self._tenure.ended(now):
+            return True
+        if plan(now):
+            return False
+        moments = [wait.until for wait in now.waits()]
+        if self._scribe.next_signal is not None:
+            moments.append(self._scribe.next_signal)
+        soonest = min(moments, default=None)
         return soonest is None or soonest - self._scribe.clock() > HOLD
 
     def _new_draft(self) -> Draft:
-        wake = self._held.wake
         return Draft(
             self._scribe.now,
             self._bench.handler,
             self._judge,
-            lambda: self._bench.executor.reserve(wake),
+            self._reserve,
             self._scribe.clock,
+        )
+
+    def _reserve(self, work: Work) -> bool:
+        """Take a slot for something new."""
+        return not self._tenure.ended(self._scribe.now) and self._bench.executor.reserve(
+            work, self._held.wake
         )
 
     def _asking(self) -> set[str]:
@@ -184,16 +222,17 @@ class Coordinator:
             case None:
                 return
             case Handoff():
-                self._running.discard(_place(item.request))
+                self._running.pop(_place(item.request), None)
                 if item.waits_for_step:
                     self._handed.append(item)
                 else:
                     self._add_outcome(item.request, item.outcome)
             case Arrived():
-                self._running.discard(_place(item.request))
+                self._running.pop(_place(item.request), None)
                 self._add_outcome(item.request, item.outcome)
 
     def _add_outcome(self, request: ModelRequest | ToolRequest, outcome: Outcome) -> None:
+        self._tenure.get_on()
         event = event_of(
             self._draft.now,
             request,
@@ -213,6 +252,8 @@ class Coordinator:
         ]
         if self._grace_ends is not None:
             moments.append(self._grace_ends)
+        if self._scribe.next_signal is not None:
+            moments.append(self._scribe.next_signal)
         if not moments:
             return None
         return max(0.0, (min(moments) - self._scribe.clock()).total_seconds())
@@ -234,33 +275,54 @@ class Coordinator:
         if self._draft.now.phase is not Phase.CANCELLING:
             return
         for work in self._ready:
-            self._bench.executor.give_back()
+            self._bench.executor.give_back(work)
             if isinstance(work, StartTool):
                 self._draft.add(not_started(work))
         self._ready.clear()
         if self._grace_ends is None:
             self._grace_ends = self._scribe.clock() + GRACE
+            self._stop_asking()
         if self._scribe.clock() >= self._grace_ends:
             for event in recover(self._draft.now):
                 self._draft.add(event)
             self._running.clear()
 
+    def _leave_ready(self) -> None:
+        """Leave to the next worker what was written down and not started before this one's tenure ended."""
+        if not self._tenure.ended(self._scribe.now):
+            return
+        for work in self._ready:
+            self._bench.executor.give_back(work)
+            if isinstance(work, StartTool):
+                self._draft.add(left(work))
+        self._ready.clear()
+
     # What goes out
 
     def _launch(self) -> None:
         """Start the effects whose intents are committed, as long as the lease surely lasts."""
+        if self._tenure.ended(self._scribe.now):
+            if self._ready:
+                self._held.wake()  # to leave them instead
+            return
         if self._scribe.now.phase is Phase.CANCELLING:
             if self._ready or self._grace_ends is None:
                 self._held.wake()  # to settle them instead
             return
         while self._ready and self._held.has_budget():
             work = self._ready.pop(0)
-            request = request_for(self._scribe.now, work)
-            self._running.add(_place(request))
+            request = request_for(self._scribe.now, work, self._scribe.content)
             if isinstance(request, ToolRequest) and request.effect is EffectClass.TRANSACTIONAL:
+                self._running[_place(request)] = nothing_to_end
                 self._bench.executor.launch_transactional(request, self._hand_in)
             else:
-                self._bench.executor.launch(request, self._deliver(request))
+                deliver = self._deliver(request)
+                self._running[_place(request)] = self._bench.executor.launch(request, deliver)
+
+    def _stop_asking(self) -> None:
+        """End the model calls that are under way; what had come of their replies comes in as any outcome."""
+        for abort in self._running.values():
+            abort()
 
     def _deliver(self, request: ModelRequest | ToolRequest) -> Callable[[Outcome], None]:
         return lambda outcome: self._inbox.put(Arrived(request=request, outcome=outcome))
@@ -269,7 +331,7 @@ class Coordinator:
         """Commit each transactional result on its own, in its tool's transaction, before anything else."""
         while self._handed:
             handoff = self._handed.pop(0)
-            later = self._draft.events
+            later = self._draft
             self._draft = self._new_draft()
             self._add_outcome(handoff.request, handoff.outcome)
             problem = self._scribe.commit_handed(self._draft, handoff)
@@ -277,7 +339,8 @@ class Coordinator:
             if problem is not None:
                 fault = ToolFault(error=f"it was rolled back: {problem}", again=True)
                 self._add_outcome(handoff.request, fault)
-            for event in later:
+            self._draft.contents += later.contents
+            for event in later.events:
                 self._draft.add(event)
 
 
@@ -289,3 +352,11 @@ def not_started(work: StartTool) -> ToolFailed:
     """What becomes of a call whose intent is written when its run is cancelled."""
     error = "the run was cancelled before this call was started"
     return ToolFailed(frame=work.frame, call=work.call, attempt=work.attempt, error=error)
+
+
+def left(work: StartTool) -> RetryScheduled:
+    """What becomes of a call whose intent is written by a worker that must not start it any more."""
+    error = "the worker let go of it before it was started"
+    return RetryScheduled(
+        frame=work.frame, call=work.call, attempt=work.attempt, cause="lost", error=error
+    )

@@ -68,11 +68,25 @@ def _the_pool() -> ConnectionPool[Connection]:
                 min_size=1,
                 max_size=POOL_SIZE,
                 timeout=WAIT_SECONDS,
-                check=ConnectionPool.check_connection,
+                check=_check,
                 open=True,
                 name="engine",
             )
         return _pool
+
+
+def _check(connection: Connection) -> None:
+    """Raise if the connection is dead, with every other dead one of the pool thrown away.
+
+    What kills one kills all, and the pool pauses twice as long before each next one it finds.
+    """
+    try:
+        ConnectionPool.check_connection(connection)
+    except Exception:
+        pool = _pool
+        if pool is not None:
+            pool.check()
+        raise
 
 
 def _parameters() -> dict[str, Any]:

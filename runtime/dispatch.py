@@ -21,6 +21,7 @@ from django.conf import settings
 log = logging.getLogger(__name__)
 
 ADVANCE = "runtime.advance"
+NEW, RESUMED, ISOLATED = "runs", "resumed", "isolated"  # the queues
 QUEUE_SIZE = 1000
 CHANNEL = "abeyance:doorbell"
 GATHER_SECONDS = 0.2  # rings of the same moment travel together
@@ -33,12 +34,12 @@ class Publisher:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self._queue: queue.Queue[UUID] = queue.Queue(QUEUE_SIZE)
+        self._queue: queue.Queue[tuple[UUID, str]] = queue.Queue(QUEUE_SIZE)
         threading.Thread(target=self._run, name="publisher", daemon=True).start()
 
-    def put(self, run: UUID) -> None:
+    def put(self, run: UUID, queue_name: str) -> None:
         try:
-            self._queue.put_nowait(run)
+            self._queue.put_nowait((run, queue_name))
         except queue.Full:
             log.warning("hint for run %s dropped: %s are waiting for the broker", run, QUEUE_SIZE)
 
@@ -48,9 +49,9 @@ class Publisher:
 
     def _run(self) -> None:
         while True:
-            run = self._queue.get()
+            run, queue_name = self._queue.get()
             try:
-                send(run)
+                send(run, queue_name)
             except Exception as exc:  # whatever the broker's client raises, the sweeper resends
                 log.warning("hint for run %s not sent: %s", run, exc)
             finally:
@@ -111,12 +112,15 @@ _ringer: Ringer | None = None
 _lock = threading.Lock()
 
 
-def hint(run: UUID) -> None:
-    """Have a worker look at the run soon. Returns at once, never raises."""
+def hint(run: UUID, queue_name: str = RESUMED) -> None:
+    """Have a worker look at the run soon. Returns at once, never raises.
+
+    A run that goes on is looked at before one that is NEW; one that is ISOLATED by a process of its own.
+    """
     global _publisher
     with _lock:
         _publisher = _own(_publisher, Publisher)
-    _publisher.put(run)
+    _publisher.put(run, queue_name)
 
 
 def ring(run: UUID, *, inbox: bool) -> None:
@@ -129,9 +133,11 @@ def ring_person(person: str) -> None:
     _the_ringer().put_person(person)
 
 
-def send(run: UUID) -> None:
+def send(run: UUID, queue_name: str = RESUMED) -> None:
     """Send the hint now, from a thread that may wait for the broker."""
-    current_app.send_task(ADVANCE, args=[str(run)], retry=False, ignore_result=True)
+    current_app.send_task(
+        ADVANCE, args=[str(run)], queue=queue_name, retry=False, ignore_result=True
+    )
 
 
 def _the_ringer() -> Ringer:

@@ -1,11 +1,13 @@
 """What the next commit will say: events added so far, and everything that must be written with them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import assert_never
 from uuid import UUID
 
+from runtime.core.contents import Content, set_aside
 from runtime.core.continuation import Continuation, FrameState, Pending, Phase
+from runtime.core.decisions import Verdict
 from runtime.core.effects import (
     AskModel,
     CancelRun,
@@ -28,15 +30,22 @@ from runtime.core.events import (
     GateClosed,
     GateDecided,
     GateOpened,
+    Paused,
+    Resumed,
     ToolStarted,
     WaitEnded,
 )
+from runtime.core.halts import halted
 from runtime.core.ids import ROOT
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
-from runtime.judging import Judge, Judged
+from runtime.core.spending import fits, reached
+from runtime.judging import Judge
+from runtime.opening import Judged
 from runtime.ports import ActionPicture, EffectHandler
-from runtime.signals import CancelSignal, GateDecidedSignal, Signal
+from runtime.shortage import grant_of, limit_gate
+from runtime.signals import CancelSignal, GateDecidedSignal, PauseSignal, ResumeSignal, Signal
+from runtime.skew import Skews, agent_changed, agreed, ask, asked
 
 Work = AskModel | StartTool
 
@@ -49,7 +58,7 @@ class Draft:
         base: Continuation,
         handler: EffectHandler,
         judge: Judge,
-        reserve: Callable[[], bool],
+        reserve: Callable[[Work], bool],
         clock: Callable[[], datetime],
     ) -> None:
         self.now = base
@@ -59,6 +68,7 @@ class Draft:
         self.taken: list[UUID] = []
         self.closed: list[UUID] = []
         self.signals: list[int] = []
+        self.contents: list[Content] = []
         self._handler = handler
         self._judge = judge
         self._reserve = reserve
@@ -70,8 +80,26 @@ class Draft:
         return tuple(pending for pending in self.now.pending if pending.gate in self._opened)
 
     def add(self, event: Event) -> None:
+        event, content = set_aside(event)
+        if content is not None:
+            self.contents.append(content)
         self.now = evolve(self.now, event)
         self.events.append(event)
+
+    def adopt(self, skews: Skews) -> None:
+        """Let every frame whose agent has changed go on under this process's version, or ask people first."""
+        if self.now.phase is not Phase.STARTED:
+            return
+        for gate in asked(self.now):
+            skew = skews.get(gate.frame)
+            if skew is None or not skew.asks or skew.agent.fingerprint != gate.version:
+                self._close_gate(gate, "the agent has changed once more")
+        halted_frames = {gate.frame for gate in asked(self.now)}
+        for frame, skew in skews.items():
+            if not skew.asks:
+                self.add(agent_changed(self.now, frame, skew))
+            elif frame not in halted_frames:
+                self._record(ask(self.now, frame, skew, self._clock()))
 
     def take(self, signal: Signal) -> None:
         """Take a signal up once; one whose gate is not waited for, or that comes too late, changes nothing.
@@ -85,6 +113,12 @@ class Draft:
                 self._take_decision(signal)
             case CancelSignal():
                 self.cancel(by=signal.by, reason=signal.reason)
+            case PauseSignal():
+                if self.now.phase is Phase.STARTED and self.now.paused is None:
+                    self.add(Paused(by=signal.by, reason=signal.reason))
+            case ResumeSignal():
+                if self.now.rests:
+                    self.add(Resumed(by=signal.by))
             case _ as never:
                 assert_never(never)
         # Last: what fails on the way, as vouching does without Postgres, is taken up again.
@@ -96,10 +130,7 @@ class Draft:
             return
         self.add(Cancelling(by=by, reason=reason))
         for pending in self.now.pending:
-            self.closed.append(pending.gate)
-            self.add(
-                GateClosed(gate=pending.gate, frame=pending.frame, call=pending.call, reason=reason)
-            )
+            self._close_gate(pending, reason)
 
     def end_waits(self) -> None:
         """Let every retry go on whose time has come."""
@@ -108,19 +139,47 @@ class Draft:
                 self.add(WaitEnded(frame=wait.frame, call=wait.call))
 
     def develop(self, busy: set[str]) -> None:
-        """Add what follows without the outside until nothing does. `busy` frames await their model."""
+        """Add what follows without the outside until nothing does. `busy` frames await their model.
+
+        A run that is ended waits for them: they are stopped, and what came of them is evidence.
+        """
         asked = {work.frame for work in self.work if isinstance(work, AskModel)} | busy
         while True:
             count = len(self.events)
-            for effect in plan(self.now):
+            effects = [effect for effect in plan(self.now) if not _is_asked(effect, asked)]
+            self._mind_limits(effects)
+            for effect in effects:
+                if self._halted(effect) or not fits(self.now, effect, asked):
+                    continue  # by something else of this plan, or until what is under way is settled
                 if isinstance(effect, AskModel):
-                    if effect.frame not in asked and self._reserve():
+                    if not self._held(effect.frame) and self._reserve(effect):
                         asked.add(effect.frame)
                         self.work.append(effect)
-                else:
+                elif not (isinstance(effect, EndRun) and busy):
                     self._follow(effect)
             if len(self.events) == count:
                 return
+
+    def _halted(self, effect: Effect) -> bool:
+        frame = getattr(effect, "frame", None)
+        return frame is not None and halted(self.now, frame)
+
+    def _held(self, frame: str) -> bool:
+        """Open a hold before the frame's model call, if its agent asks for one."""
+        hold = self._judge.hold(self.now, frame)
+        if hold is not None:
+            self._record(hold)
+        return hold is not None
+
+    def _mind_limits(self, effects: Sequence[Effect]) -> None:
+        """Open one gate for every limit that is used up and needed."""
+        at = self._clock()
+        found = reached(self.now, effects, at)
+        if found:
+            exceeded, gate = limit_gate(self.now, found, at)
+            for event in exceeded:
+                self.add(event)
+            self._record(gate)
 
     def _follow(self, effect: Effect) -> None:
         match effect:
@@ -154,6 +213,11 @@ class Draft:
             input=effect.input,
             parent=effect.parent,
             call=effect.call,
+            model=facts.model,
+            at=self._clock(),
+            compaction=facts.compaction,
+            budget=facts.budget,
+            rates=facts.rates,
         )
 
     def _record(self, judged: Judged) -> None:
@@ -169,13 +233,17 @@ class Draft:
         if changed is not None:
             self._record(changed)
             return
-        if self._reserve():
+        if self._reserve(effect):
             self.add(
                 ToolStarted(
                     frame=effect.frame, call=effect.call, attempt=effect.attempt, at=self._clock()
                 )
             )
             self.work.append(effect)
+
+    def _close_gate(self, gate: Pending, reason: str) -> None:
+        self.closed.append(gate.gate)
+        self.add(GateClosed(gate=gate.gate, frame=gate.frame, call=gate.call, reason=reason))
 
     def _close(self, effect: CloseFrame) -> FrameClosed:
         frame = self.now.frame(effect.frame)
@@ -199,8 +267,21 @@ class Draft:
         for pending in self.now.pending:
             if pending.gate == signal.gate:
                 self._judge.vouch(signal)
+                goes_on = signal.decision.verdict is Verdict.CONTINUE
+                changed = agreed(self.now, pending, self._handler) if goes_on else None
                 self.taken.append(signal.gate)
                 self.add(_decided(pending, signal))
+                if changed is not None:
+                    self.add(changed)
+                granted = grant_of(self.now, pending, signal.decision)
+                if granted is not None:
+                    self.add(granted)
+                if signal.decision.verdict is Verdict.STOP:
+                    self.cancel(by=signal.decision.by, reason=signal.decision.reason)
+
+
+def _is_asked(effect: Effect, asked: set[str]) -> bool:
+    return isinstance(effect, AskModel) and effect.frame in asked
 
 
 def _decided(pending: Pending, signal: GateDecidedSignal) -> GateDecided:

@@ -1,4 +1,4 @@
-"""What the rooms above may do to runs: start, settle a gate, cancel. All inside the caller's transaction."""
+"""What the rooms above may do to runs: start, fork, settle, pause, resume, cancel. Inside the caller's transaction."""
 
 import json
 from dataclasses import dataclass
@@ -8,13 +8,15 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runtime import database, dispatch, gates, journal, leases, ports, signals
+from runtime import database, dispatch, forking, gates, journal, leases, porting, ports, signals
+from runtime.core.budgets import NO_LIMITS, Budget
+from runtime.core.continuation import RunStatus
 from runtime.core.decisions import Decision
 from runtime.core.digest import require_json
 from runtime.core.events import RunStarted
 from runtime.core.replay import Entry
 from runtime.database import Connection
-from runtime.errors import BusinessKeyConflict
+from runtime.errors import BusinessKeyConflict, GateNotOpen, RunEnded
 from runtime.ports import Actor
 
 
@@ -26,7 +28,14 @@ class Started:
     created: bool
 
 
-def start(*, agent: str, input: Any, requester: Actor, business_key: str | None = None) -> Started:
+def start(
+    *,
+    agent: str,
+    input: Any,
+    requester: Actor,
+    business_key: str | None = None,
+    budget: Budget | None = None,
+) -> Started:
     """Start a run; the same business key, agent and requester with the same input finds the same run.
 
     Raises BusinessKeyConflict for another input, NotJson for one that is not JSON.
@@ -34,7 +43,9 @@ def start(*, agent: str, input: Any, requester: Actor, business_key: str | None 
     require_json(input, "input")
     connection = _transaction()
     run, at = _new_id(connection)
-    event = RunStarted(agent=agent, input=input, requester=requester.person)
+    event = RunStarted(
+        agent=agent, input=input, requester=requester.person, budget=budget or NO_LIMITS
+    )
     first = journal.seal(run, 1, "", Entry(at=at, events=(event,)))
     row = {
         "id": run,
@@ -48,38 +59,140 @@ def start(*, agent: str, input: Any, requester: Actor, business_key: str | None 
     if not leases.insert(connection, row):
         return _found(connection, row, input)
     journal.append_first(connection, first)
-    transaction.on_commit(lambda: _tell(run))
+    transaction.on_commit(lambda: _tell(run, queue=dispatch.NEW))
     return Started(run=run, created=True)
 
 
-def settle(*, gate: UUID, decision: Decision) -> None:
+def fork(*, run: UUID, position: int, actor: Actor) -> UUID:
+    """Start a new run from a copy of this one as it was after entry `position`. Returns its id.
+
+    Nothing that was recorded is repeated, nothing that was allowed is inherited, and the original is left as
+    it is. Raises NoSuchEntry, NotQuiescent, Tampered, KeyMissing, or NewerSchema.
+    """
+    connection = _transaction()
+    new, at = _new_id(connection)
+    fork = forking.Fork(run=new, of=run, position=position)
+    forking.write(connection, fork, actor=actor, at=at)
+    where: dict[str, str | None] = {"position": str(position)}
+    keeper = ports.gatekeeper()
+    keeper.note(run=run, actor=actor, act="forked", detail={"into": str(new), **where})
+    keeper.note(run=new, actor=actor, act="started", detail={"fork of": str(run), **where})
+    transaction.on_commit(lambda: _tell(new))
+    return new
+
+
+def export(*, run: UUID, actor: Actor) -> str:
+    """Hand a run over: end it here, close what it waits at, and return the signed file of it.
+
+    A run that was exported before gives its file again. Raises NoSuchRun, RunEnded, NotAtRest, TooLarge,
+    Tampered, KeyMissing, or NewerSchema.
+    """
+    connection = _transaction()
+    keeper = ports.gatekeeper()
+    if leases.standing(connection, run).status != RunStatus.EXPORTED:
+        closed = porting.leave(connection, run, actor=actor, at=_now(connection))
+        keeper.close(run=run, gates=closed, actor=None, reason=f"{actor.person} exported the run.")
+        transaction.on_commit(lambda: dispatch.ring(run, inbox=True))
+    keeper.note(run=run, actor=actor, act="exported", detail={})
+    return porting.package(connection, run)
+
+
+def take_over(*, text: str, actor: Actor) -> UUID:
+    """Take over a run that another installation exported. Returns its id. Raises NotImportable or RunKnown."""
+    connection = _transaction()
+    now = porting.arrive(connection, text, actor=actor, at=_now(connection))
+    ports.gatekeeper().note(run=now.run, actor=actor, act="imported", detail={})
+    transaction.on_commit(lambda: _tell(now.run))
+    return now.run
+
+
+def settle(*, gate: UUID, decision: Decision, effective_at: datetime | None = None) -> None:
     """Close an open gate with a decision and wake its run. Raises GateNotOpen if somebody was faster.
 
+    Until `effective_at` (at once if None) the decision can be taken back, and the run does not hear of it.
     The first statement locks the run's row, so everything the caller writes after it is one at a time.
     """
     connection = _transaction()
     run = gates.find(connection, gate).run
-    leases.ring(connection, run)
+    leases.ring(connection, run, effective_at)
     gates.decide(connection, gate)
-    signals.send_decision(connection, run=run, gate=gate, decision=decision)
+    signals.send_decision(
+        connection, run=run, gate=gate, decision=decision, effective_at=effective_at
+    )
+    transaction.on_commit(lambda: _tell(run, inbox=True, hint=effective_at is None))
+
+
+def undo(*, gate: UUID) -> None:
+    """Take a decision back that does not count yet: its gate is open again. Raises GateNotOpen once it counts."""
+    connection = _transaction()
+    run = gates.find(connection, gate).run
+    leases.ring(connection, run)
+    if not signals.withdraw(connection, run, gate):
+        raise GateNotOpen
+    gates.reopen(connection, gate)
     transaction.on_commit(lambda: _tell(run, inbox=True))
 
 
 def cancel(*, run: UUID, actor: Actor, reason: str) -> None:
     """End a run: nothing new starts, and what waits for people is closed here and now.
 
-    Raises RunEnded. A gate that somebody decided before keeps its decision, which then takes no effect.
+    Raises RunEnded. A decision that counts already keeps its gate, and then takes no effect; one that could
+    still be taken back is void.
     """
     connection = _transaction()
     leases.ring(connection, run)
-    closed = gates.close_open(connection, run)
+    withdrawn = signals.withdraw(connection, run)
+    gates.close_decided(connection, withdrawn)
+    closed = [*withdrawn, *gates.close_open(connection, run)]
     ports.gatekeeper().close(run=run, gates=closed, actor=actor, reason=reason)
     signals.send_cancel(connection, run=run, by=actor.person, reason=reason)
     transaction.on_commit(lambda: _tell(run, inbox=True))
 
 
-def _tell(run: UUID, *, inbox: bool = False) -> None:
-    dispatch.hint(run)
+def pause(*, run: UUID, actor: Actor, reason: str) -> bool:
+    """Hold a run up: nothing new starts until it is resumed. False, with nothing written, if it is held up.
+
+    Raises RunEnded, also for a run that is being cancelled.
+    """
+    connection = _transaction()
+    if _is_paused(connection, run):
+        return False
+    leases.ring(connection, run)
+    signals.send_pause(connection, run=run, by=actor.person, reason=reason)
+    ports.gatekeeper().note(run=run, actor=actor, act="paused", detail={"reason": reason})
+    transaction.on_commit(lambda: _tell(run))
+    return True
+
+
+def resume(*, run: UUID, actor: Actor) -> bool:
+    """Let a run that is held up go on. False, with nothing written, if it is not held up.
+
+    Raises RunEnded, also for a run that is being cancelled.
+    """
+    connection = _transaction()
+    if not _is_paused(connection, run):
+        return False
+    leases.ring(connection, run)
+    signals.send_resume(connection, run=run, by=actor.person)
+    ports.gatekeeper().note(run=run, actor=actor, act="resumed", detail={})
+    transaction.on_commit(lambda: _tell(run))
+    return True
+
+
+def _is_paused(connection: Connection, run: UUID) -> bool:
+    """Whether the run is held up, once its signals are taken up. Locks its row. Raises RunEnded."""
+    status = leases.lock(connection, run)
+    asked = signals.last_of(connection, run, signals.PAUSE, signals.RESUME, signals.CANCEL)
+    if asked == signals.CANCEL:
+        raise RunEnded(RunStatus.CANCELLING)
+    return status == RunStatus.PAUSED if asked is None else asked == signals.PAUSE
+
+
+def _tell(
+    run: UUID, *, inbox: bool = False, queue: str = dispatch.RESUMED, hint: bool = True
+) -> None:
+    if hint:
+        dispatch.hint(run, queue)
     dispatch.ring(run, inbox=inbox)
 
 
@@ -87,6 +200,13 @@ def _transaction() -> Connection:
     if not transaction.get_connection().in_atomic_block:
         raise transaction.TransactionManagementError("call this inside transaction.atomic()")
     return database.djangos()
+
+
+def _now(connection: Connection) -> datetime:
+    row = connection.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None  # a SELECT without FROM has one row
+    at: datetime = row[0]
+    return at
 
 
 def _new_id(connection: Connection) -> tuple[UUID, datetime]:
@@ -100,12 +220,13 @@ def _new_id(connection: Connection) -> tuple[UUID, datetime]:
 def _found(connection: Connection, row: dict[str, Any], input: Any) -> Started:
     found = connection.execute(
         """
-        SELECT id, input FROM runtime_run
+        SELECT id, input, removed_at FROM runtime_run
         WHERE agent = %(agent)s AND requester = %(requester)s AND business_key = %(business_key)s
         """,
         row,
     ).fetchone()
     assert found is not None  # the conflicting row is committed and runs are never deleted
-    if json.loads(found[1]) != input:
+    # What it was given may be gone under retention: then the key alone says that it is the same.
+    if found[2] is None and json.loads(found[1]) != input:
         raise BusinessKeyConflict
     return Started(run=found[0], created=False)

@@ -19,6 +19,30 @@ class NoSuchRun(RuntimeFault):
     """There is no such run."""
 
 
+class NoSuchEntry(RuntimeFault):
+    """The run's journal has no such entry."""
+
+
+class NotQuiescent(RuntimeFault):
+    """Nothing can go on from this entry: the run is over then, or an effect is under way or may have happened."""
+
+
+class NotAtRest(RuntimeFault):
+    """A worker has the run, or will soon: only a run that waits and has nothing to take up can be exported."""
+
+
+class NotImportable(RuntimeFault):
+    """The file is not a run that may be taken over."""
+
+
+class RunKnown(RuntimeFault):
+    """This run is here already, or was."""
+
+
+class TooLarge(RuntimeFault):
+    """The run is larger than what an installation takes over."""
+
+
 class GateNotOpen(RuntimeFault):
     """The gate is not open any more."""
 
@@ -29,6 +53,14 @@ class RunEnded(RuntimeFault):
     def __init__(self, status: str) -> None:
         super().__init__(f"The run is {status} already.")
         self.status = status
+
+
+class StoppedAlready(RuntimeFault):
+    """This is stopped already."""
+
+
+class StopNotOn(RuntimeFault):
+    """There is no such stop, or it is over already."""
 
 
 # A race that another process won
@@ -43,6 +75,10 @@ class MailboxRaised(RuntimeFault):
 
 
 # The installation's: the run is released untouched and tried again later
+
+
+class Outdated(RuntimeFault):
+    """The run has met a newer version of an agent than this process has."""
 
 
 class KeyMissing(RuntimeFault):

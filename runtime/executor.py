@@ -1,4 +1,4 @@
-"""Performs effects through their port, in threads of their own; the outcome is a value."""
+"""Performs effects through their port, away from the runs' threads; the outcome is a value."""
 
 import functools
 import logging
@@ -7,23 +7,30 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import assert_never
+from typing import Any, assert_never
 
-from runtime import killpoints
-from runtime.core.continuation import Continuation
-from runtime.core.digest import require_json
+from runtime.alarm import Alarm
+from runtime.core.compaction import cut
+from runtime.core.contents import filled_in
+from runtime.core.continuation import Continuation, Frame
+from runtime.core.decisions import Blame
 from runtime.core.effects import AskModel, StartTool
-from runtime.core.errors import NotJson
 from runtime.core.events import (
+    Compacted,
     Event,
     ModelFailed,
     ModelReplied,
+    RetryScheduled,
     ToolFailed,
     ToolReturned,
 )
-from runtime.core.ids import depth_of, idempotency_key
+from runtime.core.ids import idempotency_key
+from runtime.core.limits import MAX_SUMMARY
 from runtime.core.retries import unanswered, uncertain, undone
+from runtime.performing import begin, nothing_to_end, perform
 from runtime.ports import (
+    Abort,
+    Braked,
     EffectHandler,
     ModelAnswer,
     ModelFault,
@@ -38,19 +45,18 @@ from runtime.transactional import Handoff, transact
 
 log = logging.getLogger(__name__)
 
-SLOTS = 32
-MODEL_DEADLINE_SECONDS = 120.0
+TOOL_SLOTS = 32
+MODEL_SLOTS = 256
+LATE = 1.0  # seconds after its deadline at which an effect that has not ended is waited for no more
 
 
-class Executor:
-    """A bounded number of effects at once. A slot is reserved before an intent is written down."""
+class Slots:
+    """A bounded number of effects of one kind at once."""
 
-    def __init__(self, handler: EffectHandler, slots: int = SLOTS) -> None:
-        self._handler = handler
-        self._free = slots
+    def __init__(self, number: int) -> None:
+        self._number = self._free = number
         self._waiting: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(slots, thread_name_prefix="effect")
 
     def reserve(self, wake: Callable[[], None]) -> bool:
         """Take a slot, or be woken when one is free."""
@@ -62,6 +68,11 @@ class Executor:
                 self._waiting.append(wake)
             return False
 
+    def is_busy(self) -> bool:
+        """Whether any is taken."""
+        with self._lock:
+            return self._free < self._number
+
     def give_back(self) -> None:
         """Return a slot, used or not."""
         with self._lock:
@@ -70,11 +81,42 @@ class Executor:
         if wake is not None:
             wake()
 
+
+class Executor:
+    """Tools run in threads; model calls wait in no thread, so there may be many more of them.
+
+    A slot is reserved before an intent is written down.
+    """
+
+    def __init__(
+        self, handler: EffectHandler, slots: int = TOOL_SLOTS, models: int = MODEL_SLOTS
+    ) -> None:
+        self._handler = handler
+        self._tools, self._models = Slots(slots), Slots(models)
+        self._pool = ThreadPoolExecutor(slots, thread_name_prefix="effect")
+        self._alarm = Alarm()
+
+    def reserve(self, work: AskModel | StartTool, wake: Callable[[], None]) -> bool:
+        """Take a slot for this work, or be woken when one is free."""
+        return self._slots(work).reserve(wake)
+
+    def give_back(self, work: AskModel | StartTool) -> None:
+        """Return the slot of work that was not launched."""
+        self._slots(work).give_back()
+
     def launch(
         self, request: ModelRequest | ToolRequest, deliver: Callable[[Outcome], None]
-    ) -> None:
-        """Perform in a reserved slot and deliver the outcome from that thread."""
-        self._pool.submit(self._perform, request, deliver)
+    ) -> Abort:
+        """Perform in a reserved slot, and deliver the outcome from another thread, at the deadline at the latest.
+
+        What is returned ends a model call early; a tool cannot be stopped, and keeps its thread until it ends.
+        """
+        if isinstance(request, ModelRequest):
+            return self._ask(request, deliver)
+        once = _Once(deliver)
+        drop = self._alarm.after(request.deadline + LATE, lambda: once(_late(request)))
+        self._pool.submit(self._perform, request, once, drop)
+        return nothing_to_end
 
     def launch_transactional(
         self, request: ToolRequest, deliver: Callable[[Handoff], None]
@@ -82,57 +124,86 @@ class Executor:
         """Perform inside a transaction of that thread; the result is handed over before it commits."""
         self._pool.submit(self._transact, request, deliver)
 
+    def is_busy(self) -> bool:
+        """Whether an effect is under way."""
+        return self._tools.is_busy() or self._models.is_busy()
+
     def close(self) -> None:
         self._pool.shutdown(wait=True)
+        self._alarm.close()
 
-    def _perform(
-        self, request: ModelRequest | ToolRequest, deliver: Callable[[Outcome], None]
-    ) -> None:
+    def _slots(self, work: AskModel | StartTool) -> Slots:
+        return self._models if isinstance(work, AskModel) else self._tools
+
+    def _ask(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+        def settle(outcome: Outcome) -> None:
+            drop()
+            self._models.give_back()
+            deliver(outcome)
+
+        def give_up() -> None:
+            once(_late(request))
+            abort()
+
+        once = _Once(settle)
+        drop = self._alarm.after(request.deadline + LATE, give_up)
+        abort = begin(self._handler, request, once)
+        return abort
+
+    def _perform(self, request: ToolRequest, once: "_Once", drop: Callable[[], None]) -> None:
         try:
             outcome = perform(self._handler, request)
         finally:
-            self.give_back()
-        deliver(outcome)
+            self._tools.give_back()
+        drop()
+        if not once(outcome):
+            log.warning("%s ended long after its deadline: %s", request.key, type(outcome).__name__)
 
     def _transact(self, request: ToolRequest, deliver: Callable[[Handoff], None]) -> None:
         handoff = Handoff(request)
         try:
             transact(functools.partial(perform, self._handler), handoff, deliver)
         finally:
-            self.give_back()
+            self._tools.give_back()
 
 
-def perform(handler: EffectHandler, request: ModelRequest | ToolRequest) -> Outcome:
-    """The one call of the port. What is not JSON, or raises after all, becomes an outcome that says so."""
-    kind = request.effect if isinstance(request, ToolRequest) else "model"
-    killpoints.pass_by("starting", kind, depth_of(request.frame))
-    try:
-        outcome = handler.perform(request)
-        _require_json(outcome)
-        killpoints.pass_by("performed", kind, depth_of(request.frame))
-        return outcome
-    except NotJson as exc:
-        problem = f"what it returned is not JSON: {exc}"
-    except Exception as exc:
-        log.exception("the effect handler raised on %s", request)
-        problem = f"{type(exc).__name__}: {exc}"
-        if isinstance(request, ToolRequest):
-            return Unknown(error=problem)
+class _Once:
+    """Takes the first outcome of several."""
+
+    def __init__(self, deliver: Callable[[Outcome], None]) -> None:
+        self._deliver = deliver
+        self._first = threading.Lock()
+
+    def __call__(self, outcome: Outcome) -> bool:
+        """Whether this outcome was the first, and is delivered."""
+        if not self._first.acquire(blocking=False):
+            return False
+        self._deliver(outcome)
+        return True
+
+
+def _late(request: ModelRequest | ToolRequest) -> ModelFault | Unknown:
+    error = f"it did not end within {request.deadline:g} s"
     if isinstance(request, ModelRequest):
-        return ModelFault(error=problem)
-    return ToolFault(error=problem)
+        return ModelFault(error=error, again=True, blame=Blame.TIME)
+    return Unknown(error=error, blame=Blame.TIME)
 
 
-def request_for(now: Continuation, work: AskModel | StartTool) -> ModelRequest | ToolRequest:
-    """The request that the committed state asks for."""
+def request_for(
+    now: Continuation, work: AskModel | StartTool, content: Callable[[str], Any]
+) -> ModelRequest | ToolRequest:
+    """The request that the committed state asks for; `content` gives a result that is stored by its hash."""
     frame = now.frame(work.frame)
     if isinstance(work, AskModel):
         return ModelRequest(
             run=now.run,
             frame=frame.id,
             agent=frame.agent,
-            messages=frame.messages,
-            deadline=MODEL_DEADLINE_SECONDS,
+            messages=filled_in(frame.messages[: cut(frame) if work.summary else None], content),
+            deadline=frame.terms.deadline,
+            model=frame.model,
+            ticket=frame.ticket,
+            summary=work.summary,
         )
     call = frame.find(work.call)
     assert call.terms is not None  # a call is judged before it is started
@@ -169,6 +240,8 @@ def _model_event(
 ) -> Event:
     frame = now.frame(request.frame)
     match outcome:
+        case ModelAnswer() if request.summary:
+            return _summed_up(frame, outcome)
         case ModelAnswer():
             return ModelReplied(
                 frame=request.frame,
@@ -176,8 +249,10 @@ def _model_event(
                 text=outcome.text,
                 calls=outcome.calls,
                 usage=outcome.usage,
+                model=outcome.model,
+                cost=outcome.cost,
             )
-        case ModelFault() | ToolFault():
+        case ModelFault():
             return unanswered(
                 frame,
                 outcome.error,
@@ -185,13 +260,44 @@ def _model_event(
                 after=outcome.after,
                 at=at,
                 chance=chance,
+                blame=outcome.blame,
+                model=outcome.model,
+                other=outcome.other,
+                partial=outcome.partial,
             )
-        case Unknown():
+        case Braked():
+            return RetryScheduled(
+                frame=request.frame,
+                call=None,
+                attempt=frame.attempt,
+                cause="brake",
+                error=f"{outcome.model} was not asked: its provider wants fewer requests",
+                until=outcome.until,
+                model=outcome.model,
+                ticket=outcome.ticket,
+            )
+        case Unknown() | ToolFault():
             return ModelFailed(frame=request.frame, error=outcome.error)
         case ToolResult():
             return ModelFailed(frame=request.frame, error="a tool's result instead of a reply")
         case _ as never:
             assert_never(never)
+
+
+def _summed_up(frame: Frame, answer: ModelAnswer) -> Compacted | ModelFailed:
+    """What stands for earlier messages. Without it the frame could only grow, so it fails."""
+    if not answer.text.strip() or len(answer.text) > MAX_SUMMARY:
+        error = f"the summary has {len(answer.text)} characters, from 1 to {MAX_SUMMARY} are taken"
+        return ModelFailed(frame=frame.id, error=error)
+    return Compacted(
+        frame=frame.id,
+        until=cut(frame),
+        summary=answer.text,
+        by=frame.compaction.by if frame.compaction else "model",
+        usage=answer.usage,
+        model=answer.model,
+        cost=answer.cost,
+    )
 
 
 def _tool_event(
@@ -204,28 +310,23 @@ def _tool_event(
                 frame=frame, call=call.id, attempt=request.attempt, result=outcome.value
             )
         case ToolFault() if outcome.again:
-            return undone(frame, call, outcome.error, after=outcome.after, at=at, chance=chance)
+            return undone(
+                frame,
+                call,
+                outcome.error,
+                after=outcome.after,
+                at=at,
+                chance=chance,
+                blame=outcome.blame,
+            )
         case ToolFault():
             return ToolFailed(
                 frame=frame, call=call.id, attempt=request.attempt, error=outcome.error
             )
         case Unknown() | ModelFault():
-            return uncertain(frame, call, outcome.error, at=at, chance=chance)
-        case ModelAnswer():
+            return uncertain(frame, call, outcome.error, at=at, chance=chance, blame=outcome.blame)
+        case ModelAnswer() | Braked():
             error = "a model's reply instead of a result"
             return uncertain(frame, call, error, at=at, chance=chance)
         case _ as never:
             assert_never(never)
-
-
-def _require_json(outcome: Outcome) -> None:
-    match outcome:
-        case ModelAnswer():
-            require_json(outcome.reply, "reply")
-            require_json(outcome.text, "text")
-            for proposal in outcome.calls:
-                require_json(proposal.args, f"arguments of {proposal.tool}")
-        case ToolResult():
-            require_json(outcome.value, "result")
-        case _:
-            return

@@ -42,7 +42,7 @@ def parameters(
         "g_kinds": [str(pending.kind) for pending in opened],
         "g_frames": [pending.frame for pending in opened],
         "g_calls": [pending.call for pending in opened],
-        "g_tools": [pending.path[-1] for pending in opened],
+        "g_tools": [pending.path[-1] if pending.call else "" for pending in opened],
         "g_paths": [json.dumps(pending.path) for pending in opened],
         "g_taken": list(taken),
         "g_closed": list(closed),
@@ -68,6 +68,24 @@ def decide(connection: Connection, gate: UUID) -> None:
     )
     if done.rowcount != 1:
         raise GateNotOpen
+
+
+def reopen(connection: Connection, gate: UUID) -> None:
+    """Decided → open. The caller holds the run's row and has withdrawn the decision. Raises GateNotOpen."""
+    done = connection.execute(
+        "UPDATE runtime_gate SET state = 'open', decided_at = NULL WHERE id = %s AND state = 'decided'",
+        (gate,),
+    )
+    if done.rowcount != 1:
+        raise GateNotOpen
+
+
+def close_decided(connection: Connection, gates: list[UUID]) -> None:
+    """Decided → closed. The caller holds the run's row and has withdrawn the decisions."""
+    connection.execute(
+        "UPDATE runtime_gate SET state = 'closed' WHERE id = ANY(%s) AND state = 'decided'",
+        (gates,),
+    )
 
 
 def close_open(connection: Connection, run: UUID) -> list[UUID]:

@@ -4,12 +4,13 @@ It tells each run's coordinator when a signal arrived, when the lease is lost, a
 lease budget allows effects again after Postgres was out of reach.
 """
 
+import json
 import logging
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
@@ -25,16 +26,21 @@ STATEMENT = f"WITH beat AS ({workers.BEAT}) {leases.RENEW}"
 
 BEAT_SECONDS = 1.0
 MARGIN = 0.1  # of a lease
+LAST_WORD_SECONDS = 2.0  # after the end of a shift, for letting go of its runs
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Held:
-    """One claimed run of this process. `wake` is called from the heartbeat's thread on news."""
+    """One claimed run of this process. `wake` is called from the heartbeat's thread on news.
+
+    `stops` names the agents that are stopped, as of the last beat.
+    """
 
     claim: Claim
     wake: Callable[[], None]
     renewed_at: float = field(default_factory=time.monotonic)
     mailbox: int | None = None
+    stops: frozenset[str] = frozenset()
     lost: threading.Event = field(default_factory=threading.Event)
     starved: bool = False
 
@@ -48,15 +54,46 @@ class Held:
         return not self.starved
 
 
-class Heartbeat:
-    """The leases of this process. Start it once, after fork."""
+class Shift:
+    """How long this process works. The first word on its end counts."""
 
     def __init__(self) -> None:
+        self._over_at: float | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether this process takes no more runs and starts no more effects."""
+        return self._over_at is not None
+
+    def over(self, margin: float = 0.0) -> bool:
+        """Whether what is under way had its time, and `margin` seconds more."""
+        return self._over_at is not None and time.monotonic() >= self._over_at + margin
+
+    def end(self, within: float) -> None:
+        if self._over_at is None:
+            self._over_at = time.monotonic() + within
+
+
+class Heartbeat:
+    """The leases of this process. Start it once, after fork. `agents` are the versions it has, by name;
+    `isolated` says that it takes one run at a time, of those that may kill it.
+    """
+
+    def __init__(self, agents: Mapping[str, str] | None = None, *, isolated: bool = False) -> None:
+        self.shift = Shift()
+        self.isolated = isolated
         self._held: dict[UUID, Held] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._worker = {"worker": uuid4(), "host": socket.gethostname(), "process": os.getpid()}
+        self.worker = uuid4()  # this process, as others know it
+        self._worker = {
+            "worker": self.worker,
+            "host": socket.gethostname(),
+            "process": os.getpid(),
+            "isolated": isolated,
+            "agents": json.dumps(dict(agents or {})),
+        }
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -70,7 +107,7 @@ class Heartbeat:
     @contextmanager
     def holding(self, claim: Claim, wake: Callable[[], None]) -> Iterator[Held]:
         """Renew the claim's lease for as long as the block lasts."""
-        held = Held(claim=claim, wake=wake)
+        held = Held(claim=claim, wake=wake, stops=claim.stops)
         with self._lock:
             self._held[claim.run] = held
         try:
@@ -79,6 +116,12 @@ class Heartbeat:
             with self._lock:
                 if self._held.get(claim.run) is held:
                     del self._held[claim.run]
+
+    def drain(self, within: float) -> None:
+        """Have every coordinator let go of its run. For signal handlers too: it takes no lock."""
+        self.shift.end(within)
+        for held in list(self._held.values()):
+            held.wake()
 
     def poke(self, run: UUID) -> None:
         """Somebody hinted at a run that this process holds: have its coordinator look at the mailbox."""
@@ -91,6 +134,8 @@ class Heartbeat:
     def _run(self) -> None:
         connection: database.Connection | None = None
         while not self._stop.wait(min(BEAT_SECONDS, leases.lease_seconds() / 4)):
+            if self.shift.over():
+                self._hurry()
             try:
                 if connection is None or connection.closed:
                     connection = database.own()
@@ -102,23 +147,38 @@ class Heartbeat:
         if connection is not None:
             connection.close()
 
+    def _hurry(self) -> None:
+        """Wake whoever still waits for something, and have whoever cannot even let go give up."""
+        with self._lock:
+            held = list(self._held.values())
+        for one in held:
+            if self.shift.over(LAST_WORD_SECONDS):
+                one.lost.set()
+            one.wake()
+
     def _beat(self, connection: database.Connection) -> None:
         with self._lock:
             held = dict(self._held)
         sent = time.monotonic()
-        mailboxes = self._renew(connection, held)
+        renewed = self._renew(connection, held)
         for run, one in held.items():
-            if run not in mailboxes:
+            if run not in renewed:
                 one.lost.set()
                 one.wake()
                 continue
             one.renewed_at = sent
-            if mailboxes[run] != one.mailbox or one.starved:
-                one.mailbox = mailboxes[run]
+            mailbox, stops = renewed[run]
+            if mailbox != one.mailbox or stops != one.stops or one.starved:
+                one.mailbox, one.stops = mailbox, stops
                 one.wake()
 
-    def _renew(self, connection: database.Connection, held: dict[UUID, Held]) -> dict[UUID, int]:
-        """Renew every lease and say that this process is alive. Returns the mailboxes of the runs still held."""
+    def _renew(
+        self, connection: database.Connection, held: dict[UUID, Held]
+    ) -> dict[UUID, tuple[int, frozenset[str]]]:
+        """Renew every lease and say that this process is alive.
+
+        Returns the mailbox of each run still held, and the agents that are stopped.
+        """
         rows = connection.execute(
             STATEMENT,
             {
@@ -129,4 +189,4 @@ class Heartbeat:
             },
             prepare=True,
         )
-        return dict(rows.fetchall())
+        return {run: (mailbox, frozenset(stops)) for run, mailbox, stops in rows.fetchall()}

@@ -7,16 +7,21 @@ that fails to verify is ever acted on.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from uuid import UUID, uuid4
 
-from runtime import keyring
+import psycopg
+from psycopg import sql
+
+from runtime import keyring, pruning
 from runtime.core import codec
 from runtime.core.continuation import Continuation
-from runtime.core.errors import CoreError, NewerSchema
-from runtime.core.replay import Entry, step
+from runtime.core.errors import CoreError, NewerSchema, Unreadable
+from runtime.core.replay import Entry, initial, step
 from runtime.database import Connection
-from runtime.errors import Tampered
+from runtime.errors import NoSuchEntry, Tampered
 from runtime.keyring import Seal
+from runtime.pruning import WHOLE, Mark
 
 INSERT = """
     INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id)
@@ -50,7 +55,11 @@ class Sealed:
 
 def seal(run: UUID, position: int, previous: str, entry: Entry) -> Sealed:
     """Encode and sign the entry that follows the one whose MAC is `previous` (empty for the first)."""
-    body = codec.encode_entry(entry)
+    return seal_text(run, position, previous, codec.encode_entry(entry))
+
+
+def seal_text(run: UUID, position: int, previous: str, body: str) -> Sealed:
+    """As `seal`, of an entry that is text already."""
     return Sealed(
         run=run,
         position=position,
@@ -61,29 +70,59 @@ def seal(run: UUID, position: int, previous: str, entry: Entry) -> Sealed:
 
 
 def append_first(connection: Connection, sealed: Sealed) -> None:
-    """Write the entry that starts a run, inside the caller's transaction."""
+    """Write an entry of a run that no worker has, as the one that starts it, inside the caller's transaction."""
     connection.execute(
         f"{INSERT} VALUES (%(run)s, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s)",
         {"run": sealed.run, **sealed.parameters()},
     )
 
 
-def replay(connection: Connection, base: Continuation, *, position: int, head: str) -> Continuation:
-    """Verify every entry, and fold those after `base` up to exactly `position`, whose MAC must be `head`.
+def replay(
+    connection: Connection, base: Continuation, *, position: int, head: str
+) -> tuple[Continuation, int]:
+    """Verify every entry that is left, and fold those after `base` up to exactly `position`, whose MAC must be `head`.
 
     Entries before `base` change nothing any more, but people read them and decide on what they read.
-    Raises Tampered, KeyMissing, or NewerSchema.
+    Also returns the bytes of the entries after `base`. Raises Tampered, KeyMissing, or NewerSchema.
     """
-    now, last = base, 0
-    for sealed in _verified(connection, base.run):
+    mark, entries = _verified(connection, base.run)
+    now, last, tail = base, mark.position, 0
+    if mark.position > base.position or (mark.position == base.position and mark.head != base.head):
+        raise Tampered(f"the journal begins after entry {mark.position}, not where its run goes on")
+    for sealed in entries:
         if sealed.position == base.position and sealed.seal.mac != base.head:
             raise Tampered(f"journal entry {sealed.position} is not that of the continuation")
         if sealed.position > base.position:
-            now = _fold(now, sealed)
+            now, tail = _fold(now, sealed), tail + len(sealed.body)
         last = sealed.position
     if (last, now.position, now.head) != (position, position, head):
         raise Tampered(f"the journal ends at entry {last}, the run at {position}")
-    return now
+    return now, tail
+
+
+def history(connection: Connection, run: UUID) -> Iterator[tuple[Sealed, Entry]]:
+    """Every entry of a run that is left, verified and decoded, as long as each follows the one before.
+
+    Raises Tampered, KeyMissing, or NewerSchema at the first that cannot be told.
+    """
+    for sealed in _verified(connection, run)[1]:
+        try:
+            yield sealed, codec.decode_entry(sealed.body)
+        except Unreadable as exc:
+            raise Tampered(f"journal entry {sealed.position}: {exc}") from exc
+
+
+def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
+    """The run as it was after its entry `position`, verified from the beginning up to there.
+
+    Raises NoSuchEntry, Tampered, KeyMissing, or NewerSchema.
+    """
+    now, entries = initial(run), _verified(connection, run)[1]
+    for sealed in entries:
+        now = _fold(now, sealed)
+        if now.position == position:
+            return now
+    raise NoSuchEntry
 
 
 def holds(connection: Connection, sealed: Sealed) -> bool:
@@ -100,19 +139,85 @@ def make_partitions(connection: Connection) -> None:
     connection.execute("SELECT abeyance_make_partitions(2)")
 
 
+def verify(connection: Connection, run: UUID, *, position: int, head: str) -> None:
+    """Raises Tampered or KeyMissing unless every entry that is left verifies, and the last one is this."""
+    mark, entries = _verified(connection, run)
+    last = (mark.position, mark.head)
+    for sealed in entries:
+        last = (sealed.position, sealed.seal.mac)
+    if last != (position, head):
+        raise Tampered(f"the journal ends at entry {last[0]}, the run at {position}")
+
+
+def remove(connection: Connection, run: UUID, *, until: int) -> None:
+    """Delete the entries up to `until`; the caller has verified them and writes the mark."""
+    connection.execute(
+        "DELETE FROM runtime_journalentry WHERE run_id = %s AND position <= %s", (run, until)
+    )
+
+
+def empty_partitions(connection: Connection) -> list[str]:
+    """The months that were over a day ago and have no entry."""
+    rows = connection.execute(
+        """
+        SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'runtime_journalentry'::regclass
+            AND c.relname ~ '^runtime_journalentry_[0-9]{4}_[0-9]{2}$'
+            AND c.relname < 'runtime_journalentry_' || to_char(
+                (clock_timestamp() - interval '1 day') AT TIME ZONE 'UTC', 'YYYY_MM')
+        ORDER BY c.relname
+        """
+    )
+    return [name for (name,) in rows.fetchall() if _is_empty(connection, name)]
+
+
+def drop_empty_partitions(connection: Connection) -> list[str]:
+    """Drop them, unless that would have steps wait. Returns which; the rest goes another time."""
+    return [name for name in empty_partitions(connection) if _drop(connection, name)]
+
+
+def _drop(connection: Connection, name: str) -> bool:
+    try:
+        with connection.transaction():
+            connection.execute("SET LOCAL lock_timeout = '500ms'")
+            # What is written to the journal waits behind this lock, so it is held for a look only.
+            connection.execute("LOCK TABLE runtime_journalentry IN ACCESS EXCLUSIVE MODE")
+            if not _is_empty(connection, name):
+                return False
+            connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
+            return True
+    except psycopg.errors.LockNotAvailable:
+        return False
+
+
+def _is_empty(connection: Connection, name: str) -> bool:
+    query = sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(sql.Identifier(name))
+    return connection.execute(query).fetchone() == (True,)
+
+
 def _fold(now: Continuation, sealed: Sealed) -> Continuation:
     try:
-        return step(now, codec.decode_entry(sealed.body).events, head=sealed.seal.mac)
+        entry = codec.decode_entry(sealed.body)
+        return step(now, entry.events, head=sealed.seal.mac, at=entry.at)
     except NewerSchema:
         raise
     except CoreError as exc:
         raise Tampered(f"journal entry {sealed.position}: {exc}") from exc
 
 
-def _verified(connection: Connection, run: UUID) -> Iterator[Sealed]:
-    """Every entry, from the first on, as long as each follows the one before."""
-    previous = ""
-    for count, sealed in enumerate(_all(connection, run), start=1):
+def _verified(connection: Connection, run: UUID) -> tuple[Mark, Iterator[Sealed]]:
+    """Up to where entries were removed, and those that are left, as long as each follows the one before."""
+    found = _all(connection, run)
+    first = next(found, None)
+    if first is None:
+        return pruning.read(connection, run), found
+    mark = WHOLE if first.position == 1 else pruning.read(connection, run)
+    return mark, _chained(run, mark, chain((first,), found))
+
+
+def _chained(run: UUID, mark: Mark, entries: Iterator[Sealed]) -> Iterator[Sealed]:
+    previous = mark.head
+    for count, sealed in enumerate(entries, start=mark.position + 1):
         if sealed.position != count:
             raise Tampered(f"journal entry {count} is missing")
         parts = (str(run), str(count), previous, sealed.body)

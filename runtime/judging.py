@@ -4,39 +4,44 @@ Code describes the call, the gatekeeper says whether a person must decide. What 
 moment is frozen into the call's terms; just before an approved call starts it is looked at again.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
+import psycopg
 from django.conf import settings
+from django.db import DatabaseError
 
 from runtime import leases
 from runtime.core.continuation import MAX_DEPTH, Call, Continuation
 from runtime.core.decisions import GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
-from runtime.core.errors import NotJson
+from runtime.core.errors import CoreError, NotJson
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened, Terms
 from runtime.core.ids import depth_of
-from runtime.errors import Tampered
+from runtime.core.limits import MAX_ARGS, plain, size_of
+from runtime.errors import RuntimeFault, Tampered
+from runtime.opening import Judged, halt, picture
 from runtime.ports import (
-    ActionPicture,
     ApprovalVoid,
     CallFacts,
     CallRejected,
     EffectHandler,
     Gatekeeper,
     NotConfirmed,
+    TurnBoundary,
+    UnknownAgent,
 )
 from runtime.signals import GateDecidedSignal
 
+log = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """The event that says what was found, and the picture for reviewers if a gate opens."""
+MAX_ERROR = 500
 
-    event: CallAdmitted | CallRefused | GateOpened
-    picture: ActionPicture | None = None
+# What is not the fault of a rule: the run is left as it is, or parked, and nobody is asked.
+_OURS = (RuntimeFault, CoreError, UnknownAgent, psycopg.Error, DatabaseError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +53,22 @@ class Judge:
     clock: Callable[[], datetime]
 
     def judge(self, now: Continuation, frame: str, call: str) -> Judged:
-        """What becomes of a proposed call."""
+        """What becomes of a proposed call; where judging itself fails, people look at it."""
+        try:
+            return self._judge(now, frame, call)
+        except _OURS:
+            raise
+        except Exception as exc:
+            return self._puzzled(now, frame, call, exc)
+
+    def _judge(self, now: Continuation, frame: str, call: str) -> Judged:
         found = now.call(frame, call)
         try:
             _require_new(now, frame, found)
             facts = self._describe(now, frame, found)
             terms = _terms(now, frame, found, facts)
         except (CallRejected, NotJson) as exc:
-            return Judged(event=CallRefused(frame=frame, call=call, reason=str(exc)))
+            return Judged(event=CallRefused(frame=frame, call=call, reason=plain(str(exc))))
         if self.gatekeeper.gates(facts):
             return self._gated(now, frame, found, facts, terms)
         return Judged(event=CallAdmitted(frame=frame, call=call, terms=terms))
@@ -66,6 +79,47 @@ class Judge:
         If it changed, or the approval does not hold any more, people are asked again. Raises Tampered if
         its approval is not what was written.
         """
+        try:
+            return self._look(now, frame, call)
+        except _OURS:
+            raise
+        except Exception as exc:
+            return self._puzzled(now, frame, call, exc)
+
+    def hold(self, now: Continuation, frame: str) -> Judged | None:
+        """Before a frame asks its model: a hold if its agent's rules say so, once a turn."""
+        found = now.frame(frame)
+        if found.cleared >= found.turn:
+            return None
+        at = self.clock()
+        since = found.cleared_at or found.opened_at or at
+        boundary = TurnBoundary(
+            agent=found.agent,
+            turn=found.turn,
+            seconds=max(0.0, (at - since).total_seconds()),
+            messages=found.messages,
+        )
+        try:
+            why = self.handler.hold(boundary)
+        except _OURS:
+            raise
+        except Exception as exc:
+            log.exception("the hold rules of %s failed in run %s", found.agent, now.run)
+            why = f"The hold rules of {found.agent} failed: {type(exc).__name__}"
+        if not why:
+            return None
+        facts = {"turn": found.turn, "agent": found.agent}
+        return halt(now, frame, GateKind.HOLD, why=why, facts=facts, at=at)
+
+    def _puzzled(self, now: Continuation, frame: str, call: str, exc: Exception) -> Judged:
+        """The reply is paid for and kept: its call stays as it is until somebody lets it be judged again."""
+        log.error("judging %s/%s of run %s failed", frame, call, now.run, exc_info=exc)
+        tool = now.call(frame, call).tool
+        why = f"Nobody can say whether {tool} needs an approval: {type(exc).__name__}"
+        facts = {"call": call, "tool": tool, "error": str(exc)[:MAX_ERROR]}
+        return halt(now, frame, GateKind.HOLD, why=why, facts=facts, at=self.clock())
+
+    def _look(self, now: Continuation, frame: str, call: str) -> Judged | None:
         found = now.call(frame, call)
         if found.gate is None or found.terms is None:
             return None
@@ -73,7 +127,7 @@ class Judge:
             facts = self._describe(now, frame, found)
             terms = _terms(now, frame, found, facts)
         except (CallRejected, NotJson) as exc:
-            return Judged(event=CallRefused(frame=frame, call=call, reason=str(exc)))
+            return Judged(event=CallRefused(frame=frame, call=call, reason=plain(str(exc))))
         if terms.digest != found.terms.digest or not self._confirmed(found):
             return self._gated(now, frame, found, facts, terms)
         return None
@@ -102,8 +156,8 @@ class Judge:
             terms=_terms(now, frame, found, facts),
         )
         wait = timedelta(seconds=found.terms.deadline + leases.lease_seconds())
-        picture = _picture(now, event, found, facts)
-        return Judged(event=event, picture=replace(picture, not_before=found.started_at + wait))
+        shown = replace(picture(now, event, found, facts), not_before=found.started_at + wait)
+        return Judged(event=event, picture=shown)
 
     def _facts_of_started(self, now: Continuation, frame: str, call: Call) -> CallFacts:
         """What the code says today of a call that was started, even if it could not be made today."""
@@ -134,6 +188,9 @@ class Judge:
         return True
 
     def _describe(self, now: Continuation, frame: str, call: Call) -> CallFacts:
+        size = size_of(call.args)
+        if size > MAX_ARGS:
+            raise CallRejected(f"arguments: {size} bytes of JSON, at most {MAX_ARGS} are taken")
         agent = now.frame(frame).agent
         facts = self.handler.describe(agent=agent, tool=call.tool, args=call.args)
         if facts.delegate is not None and depth_of(frame) + 1 >= MAX_DEPTH:
@@ -152,7 +209,7 @@ class Judge:
             terms=terms,
             expires_at=self.clock() + timedelta(seconds=seconds),
         )
-        return Judged(event=event, picture=_picture(now, event, call, facts))
+        return Judged(event=event, picture=picture(now, event, call, facts))
 
 
 def _require_new(now: Continuation, frame: str, call: Call) -> None:
@@ -178,25 +235,4 @@ def _terms(now: Continuation, frame: str, call: Call, facts: CallFacts) -> Terms
         deadline=facts.deadline,
         delegate=facts.delegate,
         retry=facts.retry,
-    )
-
-
-def _picture(now: Continuation, event: GateOpened, call: Call, facts: CallFacts) -> ActionPicture:
-    return ActionPicture(
-        run=now.run,
-        gate=event.gate,
-        kind=event.kind,
-        frame=event.frame,
-        call=call.id,
-        tool=call.tool,
-        args=call.args,
-        schema=facts.schema,
-        path=now.path(event.frame, call.tool),
-        effect=event.terms.effect,
-        risk=facts.risk,
-        sentence=facts.sentence,
-        action_digest=event.terms.digest,
-        requester=now.requester,
-        expires_at=event.expires_at,
-        result_schema=facts.result_schema,
     )

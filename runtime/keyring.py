@@ -31,11 +31,12 @@ JOURNAL = "journal"
 CONTINUATION = "continuation"
 SECRETS = "secrets"
 DECISIONS = "decisions"
+EXPORTS = "exports"
 REQUESTS = "requests"
-PURPOSES = (JOURNAL, CONTINUATION, SECRETS, REQUESTS, DECISIONS)
+PURPOSES = (JOURNAL, CONTINUATION, SECRETS, REQUESTS, DECISIONS, EXPORTS)
 
 # The purposes whose signers and checkers are not the same processes.
-_SIGNED = frozenset({DECISIONS})
+_SIGNED = frozenset({DECISIONS, EXPORTS})
 
 KEY_BYTES = 32
 
@@ -73,6 +74,11 @@ def current_key(purpose: str) -> tuple[str, bytes]:
     return next(iter(_ring(purpose).items()))
 
 
+def ids(purpose: str) -> tuple[str, ...]:
+    """Of every key in the ring, the current one first."""
+    return tuple(_ring(purpose))
+
+
 def key_of(purpose: str, key_id: str) -> bytes:
     """The key of that id. Raises KeyMissing."""
     found = _ring(purpose).get(key_id)
@@ -97,12 +103,29 @@ def sign(purpose: str, text: str) -> Signature:
 
 def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
     """Whether that key signed exactly this text. Raises KeyMissing for an unknown key id."""
-    public = Ed25519PublicKey.from_public_bytes(key_of(purpose, stored.key_id))
+    return signed_by(purpose, key_of(purpose, stored.key_id), stored.hex, text)
+
+
+def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> bool:
+    """Whether the holder of that key signed exactly this text."""
     try:
-        public.verify(bytes.fromhex(stored.hex), _labelled(purpose, text))
+        public = Ed25519PublicKey.from_public_bytes(public_key)
+        public.verify(bytes.fromhex(signature), _labelled(purpose, text))
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def listed(purpose: str) -> list[tuple[str, bytes]]:
+    """The public keys of other installations that IMPORT_KEYS lists, by their ids; an id may come twice.
+
+    Each is a file, or a folder in which every `*.public` is one. Raises ImproperlyConfigured.
+    """
+    files: list[Path] = []
+    for given in settings.IMPORT_KEYS:
+        path = Path(given)
+        files += sorted(path.glob("*.public")) if path.is_dir() else [path]
+    return [_parse(line, file) for file in files for line in _lines(file, purpose)]
 
 
 def shared_file(purpose: str) -> str:

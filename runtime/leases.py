@@ -14,8 +14,9 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 
+from runtime import losses, stops
 from runtime.database import Connection
-from runtime.errors import RunEnded
+from runtime.errors import NoSuchRun, RunEnded
 
 RESEND_SECONDS = 5.0
 BACK_OFF_SECONDS = 30.0
@@ -31,6 +32,8 @@ ADVANCE = """
         output = %(output)s, reason = %(reason)s,
         ended_at = CASE WHEN %(ended)s THEN clock_timestamp() END,
         owner = CASE WHEN %(release)s THEN NULL ELSE owner END,
+        losses = CASE WHEN %(release)s THEN 0 ELSE losses END,
+        isolated = isolated AND NOT %(release)s,
         lease_until = CASE WHEN %(release)s THEN NULL ELSE lease_until END,
         due_at = CASE WHEN %(release)s THEN %(due)s::timestamptz ELSE due_at END
     WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s
@@ -44,7 +47,7 @@ RENEW = f"""
     UPDATE runtime_run SET lease_until = {_LEASE_END}, due_at = {_LEASE_END}
     FROM unnest(%(runs)s::uuid[], %(owners)s::uuid[]) AS held(run, owner)
     WHERE runtime_run.id = held.run AND runtime_run.owner = held.owner
-    RETURNING runtime_run.id, mailbox
+    RETURNING runtime_run.id, mailbox, {stops.ON}
 """
 
 
@@ -52,7 +55,9 @@ RENEW = f"""
 class Claim:
     """The right to advance a run. `base` is the position of its continuation, 0 without one.
 
-    `previous` is the status it had; `at` is database time.
+    `previous` is the status it had; `at` is database time; `stops` names the agents stopped then.
+    `was_lost` says that somebody held it whose lease ran out, `losses` how often in a row that happened
+    without the run getting on; `isolated` that it is alone in its process because of it.
     """
 
     run: UUID
@@ -63,6 +68,10 @@ class Claim:
     base: int
     previous: str
     at: datetime
+    stops: frozenset[str] = frozenset()
+    was_lost: bool = False
+    losses: int = 0
+    isolated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,36 +84,84 @@ class Row:
     mailbox: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Where the journal of a run ends: the last entry's position and MAC."""
+
+    position: int
+    head: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A run that needs a worker: `new` if it waits for no other reason, `isolated` if it needs one alone."""
+
+    run: UUID
+    new: bool
+    isolated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a run stands; `owner` is None when no worker has it."""
+
+    status: str
+    position: int
+    head: str
+    owner: UUID | None
+    ended: bool
+
+
 def lease_seconds() -> float:
     return float(settings.ABEYANCE_LEASE_SECONDS)
 
 
-def claim(connection: Connection, run: UUID) -> Claim | None:
-    """Take the run if something is due and nobody holds it, else None."""
+def claim(
+    connection: Connection, run: UUID, *, worker: UUID | None = None, isolated: bool = False
+) -> Claim | None:
+    """Take the run if something is due and nobody holds it, else None. `worker` is this process.
+
+    A lease that ran out is noted with the process that had it. `isolated` takes runs that are, and no others.
+    """
     owner = uuid4()
     row = connection.execute(
         f"""
         WITH free AS (
-            SELECT id, status, {_LEASE_END} AS lease_end FROM runtime_run
-            WHERE id = %(run)s
+            SELECT id, status, worker, position, isolated, lost_at, owner IS NOT NULL AS was_lost,
+                {_LEASE_END} AS lease_end
+            FROM runtime_run
+            WHERE id = %(run)s AND isolated = %(isolated)s
                 AND due_at <= clock_timestamp() + %(resend)s * interval '1 second'
-                AND status <> 'quarantined'
+                AND status <> 'quarantined' AND NOT ({stops.OF_RUN})
                 AND (lease_until IS NULL OR (lease_until < clock_timestamp()
                     AND pg_postmaster_start_time()
                         < clock_timestamp() - %(lease)s * interval '1 second'))
             FOR UPDATE SKIP LOCKED
-        )
-        UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s, status = 'running',
-            lease_until = lease_end, due_at = lease_end
+        ),
+        noted AS ({losses.NOTE})
+        UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s,
+            status = CASE WHEN free.status IN ('cancelling', 'paused') THEN free.status ELSE 'running' END,
+            lease_until = lease_end, due_at = lease_end, worker = %(worker)s,
+            losses = CASE WHEN NOT was_lost THEN losses
+                WHEN free.isolated OR free.lost_at = free.position THEN losses + 1 ELSE 1 END,
+            lost_at = CASE WHEN was_lost THEN free.position ELSE free.lost_at END
         FROM free WHERE runtime_run.id = free.id
-        RETURNING epoch, position, head, base, free.status, clock_timestamp()
+        RETURNING epoch, runtime_run.position, head, base, free.status, clock_timestamp(),
+            {stops.ON}, was_lost, losses
         """,
-        {"run": run, "owner": owner, "lease": lease_seconds(), "resend": RESEND_SECONDS + 1},
+        {
+            "run": run,
+            "owner": owner,
+            "worker": worker,
+            "isolated": isolated,
+            "lease": lease_seconds(),
+            "resend": RESEND_SECONDS + 1,
+        },
         prepare=True,
     ).fetchone()
     if row is None:
         return None
-    epoch, position, head, base, previous, at = row
+    epoch, position, head, base, previous, at, stopped, was_lost, lost = row
     return Claim(
         run=run,
         epoch=epoch,
@@ -114,6 +171,10 @@ def claim(connection: Connection, run: UUID) -> Claim | None:
         base=base,
         previous=previous,
         at=at,
+        stops=frozenset(stopped),
+        was_lost=was_lost,
+        losses=lost,
+        isolated=isolated,
     )
 
 
@@ -127,24 +188,38 @@ def release(
     return _let_go(
         connection,
         claim,
-        "status = %(status)s, due_at = %(due)s",
+        "status = %(status)s, due_at = %(due)s, losses = 0, isolated = false",
         {"status": status, "mailbox": mailbox, "due": due},
         "AND mailbox = %(mailbox)s",
     )
 
 
-def back_off(connection: Connection, claim: Claim) -> bool:
-    """Let go of a run that this worker cannot read, untouched, for another one or a later time."""
+def back_off(connection: Connection, claim: Claim, seconds: float = BACK_OFF_SECONDS) -> bool:
+    """Let go of a run that this worker cannot act on, untouched, for another one or a later time.
+
+    Its status is as before, unless something was written since.
+    """
     return _let_go(
         connection,
         claim,
-        "status = %(status)s, due_at = clock_timestamp() + %(pause)s * interval '1 second'",
-        {"status": claim.previous, "pause": BACK_OFF_SECONDS},
+        "status = CASE WHEN position = %(position)s THEN %(status)s ELSE status END,"
+        " due_at = clock_timestamp() + %(pause)s * interval '1 second'",
+        {"status": claim.previous, "position": claim.position, "pause": seconds},
+    )
+
+
+def isolate(connection: Connection, claim: Claim) -> bool:
+    """Let go of a run, untouched and due, for a process that has no other."""
+    return _let_go(
+        connection,
+        claim,
+        "status = %(status)s, due_at = clock_timestamp(), isolated = true, losses = 0",
+        {"status": claim.previous},
     )
 
 
 def quarantine(connection: Connection, claim: Claim, reason: str) -> bool:
-    """Park a run whose journal cannot be verified: it takes no entry and nothing runs."""
+    """Park a run whose journal cannot be verified, or that costs workers their life: nothing of it runs."""
     return _let_go(
         connection,
         claim,
@@ -170,16 +245,47 @@ def insert(connection: Connection, row: dict[str, Any]) -> bool:
         INSERT INTO runtime_run
             (id, agent, requester, token, business_key, input, status, position, head, due_at)
         VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(input)s,
-            'queued', 1, %(head)s, clock_timestamp())
+            %(status)s, %(position)s, %(head)s, clock_timestamp())
         ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING
         """,
-        row,
+        {"status": "queued", "position": 1, **row},
     )
     return done.rowcount == 1
 
 
-def ring(connection: Connection, run: UUID) -> None:
-    """Raise the mailbox and make the run due: the first act of whoever signals, since it locks the row.
+def exists(connection: Connection, run: UUID) -> bool:
+    return connection.execute("SELECT 1 FROM runtime_run WHERE id = %s", (run,)).rowcount == 1
+
+
+def end(connection: Connection, run: UUID, *, status: str, head: str) -> None:
+    """End a run whose row the caller has locked, with one more entry; whoever still had it writes nothing."""
+    connection.execute(
+        """
+        UPDATE runtime_run SET status = %s, head = %s, position = position + 1, epoch = epoch + 1,
+            mailbox = mailbox + 1, ended_at = clock_timestamp(), due_at = NULL
+        WHERE id = %s
+        """,
+        (status, head, run),
+    )
+
+
+def standing(connection: Connection, run: UUID) -> Standing:
+    """The run as it stands, and stays until the caller's transaction ends. Raises NoSuchRun."""
+    row = connection.execute(
+        """
+        SELECT status, position, head, owner, ended_at IS NOT NULL FROM runtime_run
+        WHERE id = %s FOR UPDATE
+        """,
+        (run,),
+    ).fetchone()
+    if row is None:
+        raise NoSuchRun
+    status, position, head, owner, ended = row
+    return Standing(status=status, position=position, head=head, owner=owner, ended=ended)
+
+
+def ring(connection: Connection, run: UUID, at: datetime | None = None) -> None:
+    """Raise the mailbox and make the run due, now or at `at`: the first act of whoever signals, as it locks the row.
 
     Raises RunEnded for a run that takes no signals any more.
     """
@@ -187,10 +293,10 @@ def ring(connection: Connection, run: UUID) -> None:
         """
         UPDATE runtime_run SET mailbox = mailbox + 1,
             due_at = CASE WHEN ended_at IS NULL AND status <> 'quarantined'
-                THEN least(due_at, clock_timestamp()) END
+                THEN least(due_at, coalesce(%s, clock_timestamp())) END
         WHERE id = %s RETURNING ended_at IS NOT NULL, status
         """,
-        (run,),
+        (at, run),
     ).fetchone()
     if row is None:
         raise LookupError(f"there is no run {run}")
@@ -199,19 +305,67 @@ def ring(connection: Connection, run: UUID) -> None:
         raise RunEnded(status)
 
 
-def due(connection: Connection) -> list[UUID]:
-    """Runs that are due, oldest first, pushed back so that no other sweeper takes them at once."""
-    rows = connection.execute(
+def strip(connection: Connection, run: UUID) -> End | None:
+    """Take its payloads off the row of a run that is over, and lock it. None if it has none or goes on."""
+    row = connection.execute(
         """
+        UPDATE runtime_run SET removed_at = clock_timestamp(), input = 'null', output = NULL,
+            reason = NULL
+        WHERE id = %s AND ended_at IS NOT NULL AND removed_at IS NULL
+        RETURNING position, head
+        """,
+        (run,),
+    ).fetchone()
+    return None if row is None else End(position=row[0], head=row[1])
+
+
+def lock(connection: Connection, run: UUID) -> str:
+    """The status of a run that takes signals, with its row locked.
+
+    Raises RunEnded for one that is over, is being cancelled, or cannot be verified.
+    """
+    row = connection.execute(
+        """
+        SELECT status, ended_at IS NOT NULL OR status IN ('quarantined', 'cancelling')
+        FROM runtime_run WHERE id = %s FOR NO KEY UPDATE
+        """,
+        (run,),
+    ).fetchone()
+    if row is None:
+        raise LookupError(f"there is no run {run}")
+    status, over = row
+    if over:
+        raise RunEnded(status)
+    return str(status)
+
+
+def due(connection: Connection) -> list[Due]:
+    """Runs that are due and not stopped, oldest first, pushed back so that no other sweeper takes them at once."""
+    rows = connection.execute(
+        f"""
         UPDATE runtime_run SET due_at = clock_timestamp() + %(pause)s * interval '1 second'
         WHERE id IN (
-            SELECT id FROM runtime_run WHERE due_at <= clock_timestamp()
+            SELECT id FROM runtime_run WHERE due_at <= clock_timestamp() AND NOT ({stops.OF_RUN})
             ORDER BY due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-        RETURNING id
+        RETURNING id, status = 'queued', isolated
         """,
         {"pause": RESEND_SECONDS, "limit": SWEEP_LIMIT},
     )
-    return [row[0] for row in rows.fetchall()]
+    return [Due(run=run, new=new, isolated=isolated) for run, new, isolated in rows.fetchall()]
+
+
+def others_wait(connection: Connection) -> bool:
+    """Whether a run that could go on has no worker."""
+    row = connection.execute(
+        f"""
+        SELECT EXISTS (SELECT FROM runtime_run
+            WHERE due_at <= clock_timestamp() + %s * interval '1 second' AND owner IS NULL
+                AND NOT isolated AND status <> 'quarantined' AND NOT ({stops.OF_RUN}))
+        """,
+        (RESEND_SECONDS,),
+        prepare=True,
+    ).fetchone()
+    return row == (True,)
 
 
 def _let_go(

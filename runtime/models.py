@@ -30,6 +30,11 @@ class Run(models.Model):
     owner = models.UUIDField(null=True)
     lease_until = models.DateTimeField(null=True)
     mailbox = models.BigIntegerField(db_default=0)
+    removed_at = models.DateTimeField(null=True)  # when retention took its payloads
+    worker = models.UUIDField(null=True)  # the process that claimed it last
+    losses = models.IntegerField(db_default=0)  # leases lost in a row without getting on
+    lost_at = models.BigIntegerField(null=True)  # the position of the last one
+    isolated = models.BooleanField(db_default=False)  # only a process of its own takes it
 
     class Meta:
         constraints = [
@@ -42,6 +47,11 @@ class Run(models.Model):
                 fields=["due_at"], name="run_due", condition=models.Q(due_at__isnull=False)
             ),
             models.Index(fields=["requester", "-id"], name="run_requester"),
+            models.Index(
+                fields=["ended_at"],
+                name="run_to_remove",
+                condition=models.Q(ended_at__isnull=False, removed_at__isnull=True),
+            ),
         ]
 
 
@@ -61,6 +71,17 @@ class JournalEntry(models.Model):
         db_table = "runtime_journalentry"
 
 
+class Pruning(models.Model):
+    """Up to where a journal was removed, and the MAC that says so."""
+
+    run = models.OneToOneField(Run, primary_key=True, on_delete=models.PROTECT)
+    position = models.BigIntegerField()
+    head = models.TextField()
+    at = models.DateTimeField()
+    mac = models.TextField()
+    key_id = models.TextField()
+
+
 class Continuation(models.Model):
     """Everything a suspended run needs to go on, as the exact bytes that are signed; one live row per run."""
 
@@ -69,6 +90,33 @@ class Continuation(models.Model):
     body = models.TextField()
     mac = models.TextField()
     key_id = models.TextField()
+
+
+class Base(models.Model):
+    """The continuation that a compacted run's journal may begin at, as the exact bytes that are signed."""
+
+    run = models.OneToOneField(Run, primary_key=True, on_delete=models.PROTECT, related_name="+")
+    position = models.BigIntegerField()
+    body = models.TextField()
+    mac = models.TextField()
+    key_id = models.TextField()
+    at = models.DateTimeField(db_default=Now())
+
+
+class Content(models.Model):
+    """A result too big for an entry: the exact bytes that `digest` is the hash of."""
+
+    digest = models.TextField(primary_key=True)
+    body = models.TextField()
+    used_at = models.DateTimeField(db_default=Now())  # when a step last referred to it
+
+
+class ContentUse(models.Model):
+    """That a run's journal refers to a content."""
+
+    pk = models.CompositePrimaryKey("run_id", "content_id")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, db_index=False)
+    content = models.ForeignKey(Content, on_delete=models.PROTECT)
 
 
 class Gate(models.Model):
@@ -105,11 +153,47 @@ class Signal(models.Model):
     effective_at = models.DateTimeField(db_default=Now())
 
 
+class Stop(models.Model):
+    """Nobody starts effects for an agent, or for any if it is empty, until `lifted_at`."""
+
+    agent = models.TextField()
+    stopped_by = models.TextField(null=True)  # None is the command line
+    token = models.TextField(null=True)  # the API token that was used
+    reason = models.TextField()
+    at = models.DateTimeField(db_default=Now())
+    lifted_by = models.TextField(null=True)
+    lifted_token = models.TextField(null=True)
+    lifted_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["agent"], name="stop_on", condition=models.Q(lifted_at__isnull=True)
+            ),
+        ]
+
+
+class Loss(models.Model):
+    """A worker that lost a run it held, as whoever took the run over found it: evidence, never changed."""
+
+    run = models.ForeignKey(Run, on_delete=models.DO_NOTHING, db_constraint=False)
+    worker = models.UUIDField(null=True)
+    host = models.TextField(null=True)
+    process = models.IntegerField(null=True)
+    position = models.BigIntegerField()
+    isolated = models.BooleanField()
+    at = models.DateTimeField(db_default=Now())
+
+
 class Worker(models.Model):
     """A process that advances runs, alive as long as it beats."""
 
     id = models.UUIDField(primary_key=True)
     host = models.TextField()
     process = models.IntegerField()
+    agents = models.JSONField(db_default={})  # the version of each agent that it has, by name
     started_at = models.DateTimeField(db_default=Now())
     beat_at = models.DateTimeField(db_default=Now())
+    isolated = models.BooleanField(
+        db_default=False
+    )  # takes one run at a time, of those that may kill it

@@ -1,6 +1,6 @@
 """What the engine asks of the rooms above it: the Protocols, their plain data, and the socket they plug into."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -8,8 +8,17 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from runtime.core.decisions import Decision, EffectClass, GateKind, Risk
-from runtime.core.events import TOOL_RETRIES, Proposal, RetryPolicy
+from runtime.core.budgets import Budget, Rates
+from runtime.core.decisions import Blame, Decision, EffectClass, GateKind, Risk
+from runtime.core.events import (
+    MODEL_TERMS,
+    TOOL_RETRIES,
+    Change,
+    CompactionTerms,
+    ModelTerms,
+    Proposal,
+    RetryPolicy,
+)
 
 T = TypeVar("T")
 
@@ -48,6 +57,12 @@ class Access(Protocol):
     def may_cancel(self, actor: Actor, requester: str) -> bool:
         """Whether the actor may cancel a run of `requester` that it can read."""
 
+    def may_fork(self, actor: Actor, requester: str) -> bool:
+        """Whether the actor may start forks of a run of `requester` that it can read."""
+
+    def may_control(self, actor: Actor, requester: str) -> bool:
+        """Whether the actor may pause, resume and write to a run of `requester` that it can read."""
+
     def reads_continuations(self, actor: Actor) -> bool:
         """Whether the actor may read the continuation of a run that it can read."""
 
@@ -57,12 +72,20 @@ class Access(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFacts:
-    """What the engine freezes of an agent when a frame opens. Digests are `sha256:<hex>`."""
+    """What the engine freezes of an agent when a frame opens. Digests are `sha256:<hex>`.
+
+    `budget` is what one activation may use with all below it; `rates` are what its model charges, None if
+    nobody knows.
+    """
 
     name: str
     fingerprint: str
     prompt: str
     plan: tuple[str, ...] | None
+    model: ModelTerms = MODEL_TERMS
+    compaction: CompactionTerms | None = None
+    budget: Budget | None = None
+    rates: Rates | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +112,35 @@ class CallFacts:
     expires_in: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skew:
+    """How this process's agent differs from the version that a frame was opened for.
+
+    `older` says that the frame's version came after this process's. `writes` are tools that have become writes.
+    """
+
+    agent: AgentFacts
+    changes: tuple[Change, ...]
+    older: bool = False
+    writes: tuple[str, ...] = ()
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person must agree before the frame goes on under this version."""
+        return any(change.asks for change in self.changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnBoundary:
+    """Where a frame stands before a model call: `turn` replies behind it, `seconds` since it began or last
+    went on from a hold; `messages` as a ModelRequest has them."""
+
+    agent: str
+    turn: int
+    seconds: float
+    messages: tuple[dict[str, Any], ...]
+
+
 class UnknownAgent(Exception):
     """This process has no agent of that name."""
 
@@ -112,6 +164,15 @@ class AgentCatalogue(Protocol):
     def check_input(self, agent: str, value: Any) -> None:
         """Raise UnknownAgent or InvalidInput unless `value` may start `agent`."""
 
+    def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
+        """Whether this version of an agent was published after all of those."""
+
+    def knows(self, agent: str) -> bool:
+        """Whether an agent of that name was ever published."""
+
+    def names(self) -> list[str]:
+        """Of every agent that was ever published, in order."""
+
 
 # What agents do
 
@@ -124,7 +185,11 @@ class ModelRequest:
     `{"role": "model", "reply": <opaque>, "text": str, "calls": ["c1.0", …]}` and
     `{"role": "results", "results": [{"call", "tool", "outcome", "content"}, …]}` in proposal order,
     where outcome is `returned`, `failed`, `denied` or `refused`; a result that a person reported
-    has `reported_by` as well.
+    has `reported_by` as well. `{"role": "summary", "content": str, "of": int}` stands for that many messages
+    that were before it. `model` is the one to ask, empty for the first of the agent's; `ticket` is
+    what Braked said, 0 for nothing.
+
+    `summary` asks for a summary of these messages, from the second on: an answer whose text it is.
     """
 
     run: UUID
@@ -132,6 +197,9 @@ class ModelRequest:
     agent: str
     messages: tuple[dict[str, Any], ...]
     deadline: float
+    model: str = ""
+    ticket: int = 0
+    summary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,21 +223,44 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
-    """`reply` is the provider's message as JSON, stored and handed back untouched; usage counts tokens."""
+    """`reply` is the provider's message as JSON, stored and handed back untouched; usage counts tokens.
+
+    `model` is the one that answered, as it is configured. `cost` is in micro-units of US dollars, None
+    if nobody knows the price.
+    """
 
     reply: Any
     text: str
     calls: tuple[Proposal, ...] = ()
     usage: dict[str, int] = field(default_factory=dict)
+    model: str = ""
+    cost: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFault:
-    """`again` says that another attempt can help, `after` how many seconds the provider asked to wait."""
+    """`again` says that another attempt can help, `after` how many seconds the provider asked to wait.
+
+    `model` is the one that failed, `other` the agent's next, empty for none. `partial` is the text that
+    came before it broke off.
+    """
 
     error: str
     again: bool = False
     after: float | None = None
+    blame: Blame = Blame.PROVIDER
+    model: str = ""
+    other: str = ""
+    partial: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Braked:
+    """The model was not asked: its provider wants fewer requests. It may be, with this ticket, at that time."""
+
+    model: str
+    until: datetime
+    ticket: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +278,7 @@ class ToolFault:
     error: str
     again: bool = False
     after: float | None = None
+    blame: Blame = Blame.PROVIDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,9 +286,11 @@ class Unknown:
     """Anything else: the tool may or may not have had its effect."""
 
     error: str
+    blame: Blame = Blame.TOOL
 
 
-Outcome = ModelAnswer | ModelFault | ToolResult | ToolFault | Unknown
+Abort = Callable[[], None]
+Outcome = ModelAnswer | ModelFault | Braked | ToolResult | ToolFault | Unknown
 
 
 class EffectHandler(Protocol):
@@ -205,11 +299,29 @@ class EffectHandler(Protocol):
     def agent(self, name: str) -> AgentFacts:
         """Raise UnknownAgent if this process has no such agent."""
 
+    def fingerprints(self) -> Mapping[str, str]:
+        """The version of every agent that this process has, by name."""
+
+    def skew(self, name: str, fingerprint: str) -> Skew | None:
+        """How this process's agent differs from that version of it; None if it is the same.
+
+        Raises UnknownAgent.
+        """
+
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
         """Pure and quick. Raise CallRejected if the call cannot be made."""
 
-    def perform(self, request: ModelRequest | ToolRequest) -> Outcome:
+    def hold(self, position: "TurnBoundary") -> str:
+        """Why the agent is to stop before its next model call, in a sentence; empty to go on. Quick."""
+
+    def perform(self, request: ToolRequest) -> Outcome:
         """Do it, from any thread. Never raises: whatever happens is an outcome."""
+
+    def begin(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+        """Ask the model, and return at once. `deliver` gets the outcome, from any thread, once and in any case.
+
+        What is returned ends the call early, from any thread: its outcome is then a fault with what came so far.
+        """
 
 
 # Who decides
@@ -222,6 +334,9 @@ class ActionPicture:
     `path` goes from the root agent over sub-agents to the tool; `action_digest` binds it all.
     `expires_at` is when time itself decides. `not_before` is when a call in doubt may run again:
     after its intent, its deadline and a lease, nothing of the first start can be under way.
+
+    Of a halt (a hold, a limit, a changed version) `call` and `tool` are empty, `path` ends at the agent,
+    `sentence` says why it stopped and `args` what people need to know to decide.
     """
 
     run: UUID
@@ -279,6 +394,15 @@ class Gatekeeper(Protocol):
         """Cancel what is still pending at these gates, inside the caller's transaction.
 
         `actor` cancels the run and is audited, also if it waits at no gate; None is the engine itself.
+        """
+
+    def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
+        """Write the audit row of what somebody did to a run, inside the caller's transaction."""
+
+    def forget(self, *, run: UUID, at: datetime, head: str) -> None:
+        """Remove what people were shown of the calls of a run that is over, in the caller's transaction.
+
+        Decisions, digests and signatures stay. It is audited, with `head`, the MAC of the journal's last entry.
         """
 
     def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:

@@ -10,21 +10,34 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from django.db import InterfaceError, OperationalError, close_old_connections, transaction
 
-from runtime import database, dispatch, journal, killpoints, leases, signals, steps
+from runtime import (
+    contents,
+    continuations,
+    database,
+    dispatch,
+    journal,
+    killpoints,
+    leases,
+    signals,
+    steps,
+)
 from runtime.core.continuation import Continuation, Phase, status_of
+from runtime.core.events import Compacted
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.replay import Entry
+from runtime.core.worktime import tick, used_up_at
 from runtime.draft import Draft
 from runtime.errors import LeaseLost, MailboxRaised
 from runtime.heartbeat import Held
 from runtime.ports import Gatekeeper
+from runtime.tenure import Tenure
 from runtime.transactional import Handoff
 
 log = logging.getLogger(__name__)
@@ -40,14 +53,32 @@ OUT_OF_REACH = (
 RETRY_SECONDS = 0.5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Bytes of the live continuation, 0 without one, and of the entries after it."""
+
+    continuation: int = 0
+    tail: int = 0
+
+
 class Scribe:
     """Writes one run for as long as its claim holds. `now` is the state as committed."""
 
-    def __init__(self, held: Held, gatekeeper: Gatekeeper, now: Continuation) -> None:
+    def __init__(
+        self,
+        held: Held,
+        gatekeeper: Gatekeeper,
+        now: Continuation,
+        sizes: Sizes,
+        tenure: Tenure,
+    ) -> None:
         self.now = now
+        self._sizes = sizes
+        self._tenure = tenure
         self._held = held
         self._gatekeeper = gatekeeper
         self._mailbox = -1
+        self.next_signal: datetime | None = None  # when one that does not count yet will
         self._started = time.monotonic()
 
     def clock(self) -> datetime:
@@ -69,11 +100,13 @@ class Scribe:
 
     def read_signals(self) -> tuple[signals.Signal, ...]:
         """The signals, if the mailbox is not as last read. A step that counts on them requires that count."""
-        if self._held.mailbox is not None and self._held.mailbox == self._mailbox:
+        known = self._held.mailbox is not None and self._held.mailbox == self._mailbox
+        if known and (self.next_signal is None or self.next_signal > self.clock()):
             return ()
-        self._mailbox, found = self.persist(self._signals)
+        mail = self.persist(self._signals)
+        self._mailbox, self.next_signal = mail.count, mail.next
         self._held.mailbox = self._mailbox
-        return found
+        return mail.due
 
     def look_again(self) -> None:
         """Have the mailbox read again, whatever its count was."""
@@ -84,6 +117,10 @@ class Scribe:
         step = self._step(draft, release)
         self.persist(functools.partial(self._write, draft, step))
         self._committed(draft, step)
+        if not release:
+            self._tenure.count_step(lambda: self.persist(_others_wait))
+        elif self._tenure.hands_over(self.now):
+            self._hint()
 
     def commit_handed(self, draft: Draft, handoff: Handoff) -> BaseException | None:
         """Write the draft as the last statement of a tool's own transaction.
@@ -99,27 +136,42 @@ class Scribe:
         self._committed(draft, step)
         return None
 
+    def content(self, digest: str) -> Any:
+        """A result that is stored by its hash. Raises Tampered, or LeaseLost."""
+        return self.persist(functools.partial(_content, digest))
+
     def let_go(self) -> None:
         """Release a run that needs nothing now. Raises MailboxRaised or LeaseLost, with nothing written."""
         self.persist(self._let_go)
         dispatch.ring(self.now.run, inbox=False)
+        if self._tenure.hands_over(self.now):
+            self._hint()
 
-    def _signals(self) -> tuple[int, tuple[signals.Signal, ...]]:
+    def _hint(self) -> None:
+        """To the end of the line if others wait."""
+        dispatch.hint(self.now.run, dispatch.NEW if self._tenure.makes_room else dispatch.RESUMED)
+
+    def _signals(self) -> signals.Mail:
         with database.pooled() as connection:
             return signals.read(connection, self.now.run)
 
     def _committed(self, draft: Draft, step: steps.Step) -> None:
         killpoints.pass_by("committed", step.kind, step.depth)
-        self.now = replace(draft.now, position=step.entry.position, head=step.entry.seal.mac)
+        self.now = step.state
+        tail = self._sizes.tail + len(step.entry.body)
+        self._sizes = Sizes() if step.pins else replace(self._sizes, tail=tail)
         dispatch.ring(self.now.run, inbox=bool(draft.opened or draft.taken or draft.closed))
 
     def _step(self, draft: Draft, release: bool) -> steps.Step:
         position = self.now.position + 1
         written = Entry(at=self.clock(), events=tuple(draft.events))
         entry = journal.seal(self.now.run, position, self.now.head, written)
-        now = replace(draft.now, position=position, head=entry.seal.mac)
+        drafted = replace(draft.now, position=position, head=entry.seal.mac)
+        now = tick(self.now, drafted, written.at)
+        pins = not now.ended and any(isinstance(event, Compacted) for event in draft.events)
         return steps.Step(
             claim=self._held.claim,
+            state=now,
             kind=draft.events[-1].type,
             depth=depth_of(getattr(draft.events[-1], "frame", ROOT)),
             entry=entry,
@@ -128,14 +180,21 @@ class Scribe:
             reason=now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None,
             ended=now.ended,
             release=release,
-            due=_due(now),
+            due=self._due(now),
             mailbox=self._mailbox,
-            continuation=now if release and not now.ended else None,
+            continuation=now if pins or self._suspends(now, entry, release) else None,
+            pins=pins,
             opened=draft.opened,
             taken=tuple(draft.taken),
             closed=tuple(draft.closed),
             signals=tuple(draft.signals),
+            contents=tuple(draft.contents),
         )
+
+    def _suspends(self, now: Continuation, entry: journal.Sealed, release: bool) -> bool:
+        """Whether this step writes a continuation: it lets go, and the last one does not stay live."""
+        tail = self._sizes.tail + len(entry.body)
+        return release and not now.ended and not continuations.stays(self._sizes.continuation, tail)
 
     def _write(self, draft: Draft, step: steps.Step) -> None:
         if not (draft.pictures or draft.closed):
@@ -164,7 +223,7 @@ class Scribe:
                 self._held.claim,
                 status=status_of(self.now, held=False),
                 mailbox=self._mailbox,
-                due=_due(self.now),
+                due=self._due(self.now),
             )
             if done:
                 return
@@ -173,12 +232,28 @@ class Scribe:
             raise MailboxRaised
         raise LeaseLost
 
+    def _due(self, now: Continuation) -> datetime | None:
+        """When a run that is let go of needs a worker again without anybody's signal."""
+        return self._tenure.due(now, self.clock()) or _due(now, self.next_signal)
 
-def _due(now: Continuation) -> datetime | None:
-    """When a run that is let go of needs a worker again without anybody's signal."""
+
+def _due(now: Continuation, signal: datetime | None) -> datetime | None:
     moments = [wait.until for wait in now.waits()]
+    moments += [] if signal is None else [signal]
     moments += [pending.expires_at for pending in now.pending if pending.expires_at is not None]
+    if (used_up := used_up_at(now)) is not None:
+        moments.append(used_up)
     return None if now.ended else min(moments, default=None)
+
+
+def _content(digest: str) -> Any:
+    with database.pooled() as connection:
+        return contents.fetch(connection, digest)
+
+
+def _others_wait() -> bool:
+    with database.pooled() as connection:
+        return leases.others_wait(connection)
 
 
 def _written(step: steps.Step) -> bool:

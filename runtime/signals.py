@@ -7,6 +7,7 @@ signal is either seen by the step or makes the step fail and read again.
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from runtime.core.decisions import Decision, Verdict
@@ -15,6 +16,8 @@ from runtime.errors import Tampered
 
 GATE_DECIDED = "gate_decided"
 CANCEL = "cancel"
+PAUSE = "pause"
+RESUME = "resume"
 
 # The part of the step statement that takes signals up.
 CONSUME = """
@@ -40,11 +43,38 @@ class CancelSignal:
     reason: str
 
 
-Signal = GateDecidedSignal | CancelSignal
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseSignal:
+    """Somebody holds the run up."""
+
+    id: int
+    by: str
+    reason: str
 
 
-def send_decision(connection: Connection, *, run: UUID, gate: UUID, decision: Decision) -> None:
-    """Write the signal; the caller has raised the mailbox in the same transaction."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeSignal:
+    """Somebody lets the run go on."""
+
+    id: int
+    by: str
+
+
+Signal = GateDecidedSignal | CancelSignal | PauseSignal | ResumeSignal
+
+
+def send_decision(
+    connection: Connection,
+    *,
+    run: UUID,
+    gate: UUID,
+    decision: Decision,
+    effective_at: datetime | None = None,
+) -> None:
+    """Write the signal, which counts from `effective_at` on, or at once.
+
+    The caller has raised the mailbox in the same transaction.
+    """
     body = {
         "gate": str(gate),
         "verdict": decision.verdict,
@@ -52,7 +82,25 @@ def send_decision(connection: Connection, *, run: UUID, gate: UUID, decision: De
         "reason": decision.reason,
         "result": decision.result,
     }
-    _send(connection, run, GATE_DECIDED, body)
+    _send(connection, run, GATE_DECIDED, body, effective_at)
+
+
+def withdraw(connection: Connection, run: UUID, gate: UUID | None = None) -> list[UUID]:
+    """Delete the decisions that do not count yet, of one gate or of all. Returns their gates.
+
+    The caller holds the run's row.
+    """
+    rows = connection.execute(
+        """
+        SELECT id, kind, body FROM runtime_signal
+        WHERE run_id = %s AND kind = %s AND effective_at > clock_timestamp() ORDER BY id
+        """,
+        (run, GATE_DECIDED),
+    ).fetchall()
+    found = [_decode(number, kind, body) for number, kind, body in rows]
+    gone = [one for one in found if isinstance(one, GateDecidedSignal) and gate in (None, one.gate)]
+    connection.execute("DELETE FROM runtime_signal WHERE id = ANY(%s)", ([one.id for one in gone],))
+    return [one.gate for one in gone]
 
 
 def send_cancel(connection: Connection, *, run: UUID, by: str, reason: str) -> None:
@@ -60,24 +108,78 @@ def send_cancel(connection: Connection, *, run: UUID, by: str, reason: str) -> N
     _send(connection, run, CANCEL, {"by": by, "reason": reason})
 
 
-def read(connection: Connection, run: UUID) -> tuple[int, tuple[Signal, ...]]:
-    """The mailbox count and every signal that is due, in one statement so that they belong together."""
+def send_pause(connection: Connection, *, run: UUID, by: str, reason: str) -> None:
+    """Write the signal; the caller has raised the mailbox in the same transaction."""
+    _send(connection, run, PAUSE, {"by": by, "reason": reason})
+
+
+def send_resume(connection: Connection, *, run: UUID, by: str) -> None:
+    """Write the signal; the caller has raised the mailbox in the same transaction."""
+    _send(connection, run, RESUME, {"by": by})
+
+
+def last_of(connection: Connection, run: UUID, *kinds: str) -> str | None:
+    """The kind of the youngest of these signals that no step has taken up, None if there is none."""
+    row = connection.execute(
+        "SELECT kind FROM runtime_signal WHERE run_id = %s AND kind = ANY(%s) ORDER BY id DESC LIMIT 1",
+        (run, list(kinds)),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """The mailbox count, the signals that count, and when the first of the others will."""
+
+    count: int
+    due: tuple[Signal, ...]
+    next: datetime | None
+
+
+def read(connection: Connection, run: UUID) -> Mail:
+    """What was signalled to a run, in one statement so that it belongs together."""
     rows = connection.execute(
         """
-        SELECT r.mailbox, s.id, s.kind, s.body FROM runtime_run r
-        LEFT JOIN runtime_signal s ON s.run_id = r.id AND s.effective_at <= clock_timestamp()
+        SELECT r.mailbox, s.id, s.kind, s.body, s.effective_at,
+            s.effective_at <= clock_timestamp()
+        FROM runtime_run r LEFT JOIN runtime_signal s ON s.run_id = r.id
         WHERE r.id = %s ORDER BY s.id
         """,
         (run,),
     ).fetchall()
-    found = tuple(_decode(number, kind, body) for _, number, kind, body in rows if number)
-    return rows[0][0], found
+    return Mail(
+        count=rows[0][0],
+        due=tuple(_decode(number, kind, body) for _, number, kind, body, _, due in rows if due),
+        next=min((at for *_, at, due in rows if due is False), default=None),
+    )
 
 
-def _send(connection: Connection, run: UUID, kind: str, body: dict[str, object]) -> None:
+def waiting(connection: Connection, run: UUID) -> tuple[Signal, ...]:
+    """Every signal that no step has taken up, due or not. Raises Tampered."""
+    rows = connection.execute(
+        "SELECT id, kind, body FROM runtime_signal WHERE run_id = %s ORDER BY id", (run,)
+    )
+    return tuple(_decode(number, kind, body) for number, kind, body in rows.fetchall())
+
+
+def forget(connection: Connection, run: UUID) -> None:
+    """Delete those of a run that is over: it takes none up any more."""
+    connection.execute("DELETE FROM runtime_signal WHERE run_id = %s", (run,))
+
+
+def _send(
+    connection: Connection,
+    run: UUID,
+    kind: str,
+    body: dict[str, object],
+    effective_at: datetime | None = None,
+) -> None:
     connection.execute(
-        "INSERT INTO runtime_signal (run_id, kind, body) VALUES (%s, %s, %s)",
-        (run, kind, json.dumps(body)),
+        """
+        INSERT INTO runtime_signal (run_id, kind, body, effective_at)
+        VALUES (%s, %s, %s, coalesce(%s, clock_timestamp()))
+        """,
+        (run, kind, json.dumps(body), effective_at),
     )
 
 
@@ -87,6 +189,10 @@ def _decode(number: int, kind: str, body: str) -> Signal:
         document = json.loads(body)
         if kind == CANCEL:
             return CancelSignal(id=number, by=document["by"], reason=document["reason"])
+        if kind == PAUSE:
+            return PauseSignal(id=number, by=document["by"], reason=document["reason"])
+        if kind == RESUME:
+            return ResumeSignal(id=number, by=document["by"])
         return GateDecidedSignal(
             id=number,
             gate=UUID(document["gate"]),

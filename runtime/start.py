@@ -7,7 +7,21 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, NotSupportedError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from runtime import keyring
+from runtime import durability, keyring
+
+# What runs that live go on from: the key of each document, and whose it is.
+_LIVE = {
+    keyring.CONTINUATION: """
+        SELECT kept.key_id, kept.run_id AS run FROM runtime_continuation AS kept
+        JOIN runtime_run ON runtime_run.id = kept.run_id AND ended_at IS NULL
+    """,
+    keyring.JOURNAL: """
+        SELECT entry.key_id, entry.run_id AS run FROM runtime_run
+        JOIN runtime_journalentry AS entry
+            ON entry.run_id = runtime_run.id AND entry.position = runtime_run.position
+        WHERE ended_at IS NULL AND status <> 'quarantined' AND base < runtime_run.position
+    """,
+}
 
 
 def require_database() -> None:
@@ -51,6 +65,33 @@ def require_keys(*, signing: bool) -> None:
         keyring.check(signing=signing)
     except ImproperlyConfigured as problem:
         raise _end(_one_line(problem)) from None
+
+
+def require_keys_of_live_runs() -> None:
+    """End the process if a run that lives was signed with a key it lacks: it could only leave it alone."""
+    for purpose, documents in _LIVE.items():
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT key_id, min(run::text) FROM ({documents}) AS live"
+                " WHERE NOT key_id = ANY(%s) GROUP BY key_id LIMIT 1",
+                [list(keyring.ids(purpose))],
+            )
+            found = cursor.fetchone()
+        connection.close()
+        if found:
+            raise _end(
+                f"key {found[0]!r} for {purpose} is not in the ring, and run {found[1]} needs it:"
+                " copy the ring of the other machines to KEYS_DIR"
+            )
+
+
+def require_durable_stores() -> None:
+    """End the process if Postgres may lose what it has confirmed; say so if the broker may lose hints."""
+    problem = durability.problem_of_postgres()
+    connection.close()
+    if problem:
+        raise _end(f"{problem}; set it to on (ABEYANCE_UNSAFE_POSTGRES=yes is for tests alone)")
+    durability.warn_of_broker()
 
 
 def missing_migrations() -> int:

@@ -6,16 +6,18 @@ only for the epoch, owner and position of the claim. No row, no step.
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from uuid import UUID
 
-from runtime import continuations, gates, killpoints, leases, signals
+from runtime import contents, continuations, gates, killpoints, leases, signals
+from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Pending
 from runtime.database import Connection
 from runtime.errors import LeaseLost, MailboxRaised
 from runtime.journal import APPEND, Sealed, holds
 from runtime.leases import Claim
 
-STATEMENT = f"""
+_STEP = f"""
     WITH run AS ({leases.ADVANCE}),
     entry AS ({APPEND}),
     continued AS ({continuations.REPLACE}),
@@ -24,18 +26,21 @@ STATEMENT = f"""
     taken AS ({gates.TAKE_EFFECT}),
     closed AS ({gates.CLOSE}),
     consumed AS ({signals.CONSUME})
-    SELECT count(*) FROM run
 """
+_CONTENTS = f", stored AS ({contents.STORE}), referred AS ({contents.REFER})"
+_PINNED = f", pinned AS ({continuations.PIN})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One commit, of the `kind` of its last event.
+    """One commit, of the `kind` of its last event, and the state that it leads to.
 
     `continuation` is written when the run suspends; `release` lets go of the lease until `due`.
+    `contents` are what its events refer to. `pins` makes its continuation the base of the run.
     """
 
     claim: Claim
+    state: Continuation
     kind: str
     depth: int
     entry: Sealed
@@ -51,6 +56,8 @@ class Step:
     taken: tuple[UUID, ...]
     closed: tuple[UUID, ...]
     signals: tuple[int, ...]
+    contents: tuple[Content, ...] = ()
+    pins: bool = False
 
 
 def commit(connection: Connection, step: Step, *, prepare: bool) -> None:
@@ -59,7 +66,8 @@ def commit(connection: Connection, step: Step, *, prepare: bool) -> None:
     Raises psycopg.OperationalError when the connection is cut; `written` then tells what became of it.
     """
     killpoints.pass_by("before", step.kind, step.depth)
-    row = connection.execute(STATEMENT, _parameters(step), prepare=prepare).fetchone()
+    statement = _statement(contents=bool(step.contents), pins=step.pins)
+    row = connection.execute(statement, _parameters(step), prepare=prepare).fetchone()
     if row == (1,) or written(connection, step):
         killpoints.pass_by("written", step.kind, step.depth)
         return
@@ -73,6 +81,14 @@ def commit(connection: Connection, step: Step, *, prepare: bool) -> None:
 def written(connection: Connection, step: Step) -> bool:
     """Whether this very step is in the journal."""
     return holds(connection, step.entry)
+
+
+@cache
+def _statement(*, contents: bool, pins: bool) -> str:
+    """Few steps have contents or a base, and the others do not pay for them."""
+    return (
+        f"{_STEP}{_CONTENTS if contents else ''}{_PINNED if pins else ''} SELECT count(*) FROM run"
+    )
 
 
 def _parameters(step: Step) -> dict[str, object]:
@@ -93,4 +109,5 @@ def _parameters(step: Step) -> dict[str, object]:
         **step.entry.parameters(),
         **continuations.parameters(step.continuation),
         **gates.parameters(step.opened, step.taken, step.closed),
+        **contents.parameters(step.contents),
     }

@@ -9,8 +9,9 @@ import threading
 import time
 
 import psycopg
+from django.db import close_old_connections
 
-from runtime import database, dispatch, journal, leases
+from runtime import database, dispatch, journal, leases, retention
 from runtime.workers import FORGET, sweeper_name
 
 log = logging.getLogger(__name__)
@@ -22,15 +23,23 @@ UPKEEP_SECONDS = 3600.0
 def sweep(connection: database.Connection) -> int:
     """Hint at every run that is due, at most 200 at a time. Returns how many."""
     runs = leases.due(connection)
-    for run in runs:
-        dispatch.hint(run)
+    for one in runs:
+        dispatch.hint(one.run, _queue(one))
     return len(runs)
 
 
-def upkeep(connection: database.Connection) -> None:
-    """What must happen now and then: partitions two months ahead, and workers long gone forgotten."""
+def _queue(one: leases.Due) -> str:
+    if one.isolated:
+        return dispatch.ISOLATED
+    return dispatch.NEW if one.new else dispatch.RESUMED
+
+
+def upkeep(connection: database.Connection, stop: threading.Event) -> None:
+    """What must happen now and then: partitions two months ahead, workers long gone forgotten, retention."""
     journal.make_partitions(connection)
     connection.execute(FORGET)
+    retention.enforce(connection, stop)
+    close_old_connections()
 
 
 def run(stop: threading.Event) -> None:
@@ -46,10 +55,10 @@ def run(stop: threading.Event) -> None:
 
 
 def _sweep_with(connection: database.Connection, stop: threading.Event) -> None:
-    upkeep(connection)
+    upkeep(connection, stop)
     kept_at = time.monotonic()
     while not stop.wait(SWEEP_SECONDS):
         sweep(connection)
         if time.monotonic() - kept_at > UPKEEP_SECONDS:
-            upkeep(connection)
+            upkeep(connection, stop)
             kept_at = time.monotonic()

@@ -1,28 +1,38 @@
 """The worker's doors: the Celery task that advances a run, and the bench its process works at."""
 
+import logging
 from functools import cache
 from uuid import UUID
 
-from celery import shared_task
+from celery import current_app, shared_task
+from django.conf import settings
 
 from runtime import database, ports
 from runtime.advance import advance
 from runtime.coordinator import Bench
-from runtime.dispatch import ADVANCE
+from runtime.dispatch import ADVANCE, ISOLATED
 from runtime.executor import Executor
 from runtime.heartbeat import Heartbeat
 
+log = logging.getLogger(__name__)
+
 
 @shared_task(name=ADVANCE)
-def advance_run(run: str) -> None:
-    """Take the run as far as it goes; a hint for a run that needs nothing does nothing."""
-    advance(UUID(run), bench())
+def advance_run(run: object = None, *_: object, **__: object) -> None:
+    """Take the run as far as it goes; a hint for a run that needs nothing, or for none, does nothing."""
+    try:
+        named = UUID(run if isinstance(run, str) else "")
+    except ValueError:
+        log.warning("a hint that names no run was thrown away")
+        return
+    advance(named, bench(), isolated=bench().heartbeat.isolated)
 
 
 @cache
 def bench() -> Bench:
     """Made on first use, after fork: the heartbeat starts beating with it."""
-    heartbeat = Heartbeat()
+    alone = set(current_app.amqp.queues.consume_from) == {ISOLATED}
+    heartbeat = Heartbeat(ports.effects().fingerprints(), isolated=alone)
     heartbeat.start()
     return Bench(
         handler=ports.effects(),
@@ -32,9 +42,21 @@ def bench() -> Bench:
     )
 
 
-def stop() -> None:
-    """At the end of a worker process: stop beating and close what the engine opened."""
+def drain() -> None:
+    """Take no more runs, and let go of those there are in time. For signal handlers too; again changes nothing."""
     if bench.cache_info().currsize:
+        bench().heartbeat.drain(settings.ABEYANCE_DRAIN_SECONDS)
+
+
+def stop() -> bool:
+    """At the end of a worker process: stop beating and close what the engine opened.
+
+    False if an effect is still under way, in a thread that cannot be ended.
+    """
+    busy = False
+    if bench.cache_info().currsize:
+        busy = bench().executor.is_busy()
         bench().heartbeat.stop()
         bench.cache_clear()
     database.close()
+    return not busy

@@ -95,7 +95,7 @@ def transact(
 def rolled_back(outcome: Outcome) -> Outcome:
     """Whatever is not a result was rolled back, so nothing is uncertain about it."""
     if isinstance(outcome, Unknown):
-        return ToolFault(error=outcome.error, again=True)
+        return ToolFault(error=outcome.error, again=True, blame=outcome.blame)
     return outcome
 
 

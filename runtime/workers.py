@@ -7,7 +7,8 @@ import socket
 
 # The part of the heartbeat statement that says this process is alive.
 BEAT = """
-    INSERT INTO runtime_worker (id, host, process) VALUES (%(worker)s, %(host)s, %(process)s)
+    INSERT INTO runtime_worker (id, host, process, agents, isolated)
+    VALUES (%(worker)s, %(host)s, %(process)s, %(agents)s::jsonb, %(isolated)s)
     ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()
 """
 

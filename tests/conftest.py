@@ -72,6 +72,7 @@ def postgres_url(sandbox: Path, server_folder: Path) -> Iterator[str]:
     postgres.initialise(cluster)
     with (sandbox / "postgres.log").open("ab") as log:
         process = postgres.start(cluster, log, postgres.FAST)
+    os.environ["ABEYANCE_UNSAFE_POSTGRES"] = "yes"  # for the workers that tests start on it
     yield cluster.url()
     postgres.stop(process)
 

@@ -22,11 +22,15 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 
-from agents.wording import plain
+from runtime.core.decisions import Blame
+from runtime.core.limits import plain
 from runtime.ports import ModelFault
 
 # A matter of time, although the status says the request is at fault.
 PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY}
+
+# Too many requests; from everybody together, as Anthropic says it.
+LIMITS = {HTTPStatus.TOO_MANY_REQUESTS, 529}
 
 KEY = {HTTPStatus.UNAUTHORIZED, HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN}
 
@@ -37,11 +41,11 @@ def fault_of(exc: Exception, *, model: str) -> ModelFault:
         case ModelAPIError():
             return _answered(exc, model)
         case ContentFilterError():
-            return ModelFault(error=f"{model} filtered its answer: the request is at fault")
+            return _asked(f"{model} filtered its answer: the request is at fault")
         case IncompleteToolCall() | OutputTokenLimitExceeded():
-            return ModelFault(error=f"{model} ran into its limit of tokens before it was done")
+            return _asked(f"{model} ran into its limit of tokens before it was done")
         case UserError():
-            return ModelFault(error=plain(f"the request does not fit {model}: {exc}"))
+            return _asked(plain(f"the request does not fit {model}: {exc}"))
         case _:
             # Whatever it is, it came of what the provider sent, and the next answer may be better.
             kind = type(exc).__name__
@@ -50,7 +54,19 @@ def fault_of(exc: Exception, *, model: str) -> ModelFault:
 
 
 def too_slow(model: str, deadline: float) -> ModelFault:
-    return ModelFault(error=f"{model} did not answer within {deadline:g} s", again=True)
+    return _late(f"{model} did not answer within {deadline:g} s")
+
+
+def cut_off(model: str) -> ModelFault:
+    """A stream that ends before the reply does, without any error."""
+    error = f"the reply of {model} broke off: the provider or the network is at fault"
+    return ModelFault(error=error, again=True, blame=Blame.NETWORK)
+
+
+def ended(model: str) -> ModelFault:
+    return ModelFault(
+        error=f"the call of {model} was ended before it answered", blame=Blame.REQUEST
+    )
 
 
 def _answered(exc: ModelAPIError, model: str) -> ModelFault:
@@ -58,27 +74,28 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFault:
     said = "" if status is None else f" (status {status})"
     match exc:
         case ModelTimeoutError():
-            return ModelFault(error=f"{model} did not answer in time", again=True)
+            return _late(f"{model} did not answer in time")
         case ModelConnectionError():
             return ModelFault(
                 error=f"the connection to {model} failed: the provider or the network is at fault",
                 again=True,
+                blame=Blame.NETWORK,
             )
         case ModelContextWindowExceededError():
-            return ModelFault(error=f"the conversation is too long for {model}{said}")
+            return _asked(f"the conversation is too long for {model}{said}")
         case ModelQuotaExceededError():
-            return ModelFault(error=f"the quota of the key for {model} is used up{said}")
+            return _set_up(f"the quota of the key for {model} is used up{said}")
         case ModelNotFoundError():
-            return ModelFault(
-                error=f"there is no {model} there{said}: look at ABEYANCE_MODEL and the address"
+            return _set_up(
+                f"there is no {model} there{said}: look at ABEYANCE_MODEL and the address"
             )
         case ModelAuthenticationError():
             return _wrong_key(model, said)
     if status in KEY:
         return _wrong_key(model, said)
-    if status == HTTPStatus.TOO_MANY_REQUESTS:
-        error = f"{model} asks for fewer requests{said}"
-        return ModelFault(error=error, again=True, after=exc.retry_after)
+    if status in LIMITS:
+        error = f"{model} asks for fewer requests{said}: too many come from here, or from everybody"
+        return ModelFault(error=error, again=True, after=exc.retry_after, blame=Blame.LIMIT)
     if status in PASSING or status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         if status is None and isinstance(exc, ModelRequestRejectedError):
             return _rejected(exc, model, said)
@@ -88,15 +105,25 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFault:
 
 
 def _wrong_key(model: str, said: str) -> ModelFault:
-    return ModelFault(
-        error=f"the key for {model} was refused{said}: it is wrong, or may not do this"
-    )
+    return _set_up(f"the key for {model} was refused{said}: it is wrong, or may not do this")
 
 
 def _rejected(exc: ModelAPIError, model: str, said: str) -> ModelFault:
     """The provider's code says more than its text, which may quote the request."""
     code = exc.provider_error_code or exc.provider_error_type
     why = f", code {code}" if code and code.replace("_", "").isalnum() else ""
-    return ModelFault(
-        error=plain(f"{model} rejected the request{said}{why}: the request is at fault")
-    )
+    return _asked(plain(f"{model} rejected the request{said}{why}: the request is at fault"))
+
+
+def _asked(error: str) -> ModelFault:
+    """Asking again would be answered the same."""
+    return ModelFault(error=error, blame=Blame.REQUEST)
+
+
+def _set_up(error: str) -> ModelFault:
+    """Asking again helps once an administrator has changed something."""
+    return ModelFault(error=error, again=True, blame=Blame.SETUP)
+
+
+def _late(error: str) -> ModelFault:
+    return ModelFault(error=error, again=True, blame=Blame.TIME)

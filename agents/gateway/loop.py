@@ -1,38 +1,63 @@
 """The one event loop of this process that model calls run on.
 
 Model clients belong to the loop they were first used on; sharing them among the loops of many
-threads fails. So every thread hands its call to this one, which runs in a daemon thread.
+threads fails. So every call is handed to this one, which runs in a daemon thread, and waits for
+its provider there: hundreds of calls hold no thread.
 """
 
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-# What a call gets on top of its deadline before it is given up from outside: only code that blocks
-# the loop, or a script that never returns, needs it.
-GRACE = 1.0
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
 
-def run(call: Coroutine[Any, Any, T], *, deadline: float) -> T:
-    """Run `call` from any thread and wait for it. Raises TimeoutError after `deadline` seconds."""
-    future = asyncio.run_coroutine_threadsafe(_bounded(call, deadline), _running_loop())
-    try:
-        return future.result(deadline + GRACE)
-    except TimeoutError:
-        future.cancel()
-        raise
+class Stopped(Exception):
+    """Somebody ended the call."""
 
 
-async def _bounded(call: Coroutine[Any, Any, T], deadline: float) -> T:
-    async with asyncio.timeout(deadline):
-        return await call
+Stop = asyncio.Future[None]
+
+
+def begin(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run `call` from any thread, without waiting for it. What is returned sets its Stop, from any thread."""
+    running = _running_loop()
+    stop: Stop = running.create_future()
+
+    def end() -> None:
+        if not stop.done():
+            stop.set_result(None)
+
+    asyncio.run_coroutine_threadsafe(call(stop), running)
+
+    def set_stop() -> None:
+        running.call_soon_threadsafe(end)
+
+    return set_stop
+
+
+async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
+    """What `call` returns. Raises TimeoutError or Stopped on time, even if `call` cannot be cancelled."""
+    task = asyncio.ensure_future(call)
+    task.add_done_callback(_hear)
+    waited: set[asyncio.Future[Any]] = {task, stop}
+    done, _ = await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    task.cancel()
+    if task in done:
+        return task.result()
+    raise Stopped if done else TimeoutError
+
+
+def _hear(task: "asyncio.Task[Any]") -> None:
+    """What a call raises after nobody waits for it any more is no news."""
+    with suppress(asyncio.CancelledError):
+        task.exception()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

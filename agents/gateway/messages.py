@@ -22,6 +22,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from agents import secrets
+from agents.gateway.prices import cost_of
 from agents.spec import AgentSpec
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
@@ -30,6 +31,12 @@ from runtime.ports import ModelAnswer
 
 DENIED = "A person denied this call, it was not made. The reason given: "
 REFUSED = "This call could not be made: "
+SUM_UP = (
+    "Do not go on yet, and call no tool. Sum up what has happened so far, for yourself: what you were asked,"
+    " what you found out, what you did, and what is left to do. You will go on from this summary alone, so"
+    " keep every name, number and id that you may still need. Answer with the summary and nothing else."
+)
+SUMMARY = "What happened up to here, summed up: "
 
 # Instead of arguments: the call repeats an earlier one of its reply, whose position this is.
 REPEATED = "$repeated"
@@ -54,9 +61,17 @@ def to_provider(agent: AgentSpec, messages: tuple[dict[str, Any], ...]) -> list[
             case "results":
                 parts = [_result(agent, reply, result) for result in message["results"]]
                 conversation.append(_request(agent, parts))
+            case "summary":
+                part = UserPromptPart(content=f"{SUMMARY}{message['content']}")
+                conversation.append(_request(agent, [part]))
             case role:
                 raise ValueError(f"a frame has no messages of role {role}")
     return conversation
+
+
+def sum_up(agent: AgentSpec) -> ModelMessage:
+    """What asks the model for a summary instead of its next step."""
+    return _request(agent, [UserPromptPart(content=SUM_UP)])
 
 
 def tools_of(agent: AgentSpec) -> ModelRequestParameters:
@@ -92,6 +107,7 @@ def from_provider(agent: AgentSpec, response: ModelResponse) -> ModelAnswer:
             "input_tokens": response.usage.input_tokens,
             "output_tokens": response.usage.output_tokens,
         },
+        cost=cost_of(response),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which model answers, as ABEYANCE_MODEL says: the agent's own script, or a provider's over the network.
+"""Which models answer, as ABEYANCE_MODEL and the agent say: its own script, or providers' over the network.
 
 One client per process: it keeps connections, and belongs to the one loop that calls run on. Clients are
 imported when they are first needed, because importing one takes seconds. They never try again by
@@ -6,12 +6,15 @@ themselves, which is the engine's business, and never wait without end.
 """
 
 import os
+import threading
 from functools import lru_cache
 
 from django.conf import settings
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import FunctionModel
 
+from agents.errors import RegistryError
+from agents.registry import Registry
 from agents.spec import AgentSpec
 
 SCRIPTED = "scripted"
@@ -19,24 +22,42 @@ SCRIPTED = "scripted"
 # Reaching the provider; how long the whole call may take is said with each call.
 CONNECT_SECONDS = 10.0
 
-
-def name_of(agent: AgentSpec) -> str:
-    """The model in words, for whoever reads what went wrong."""
-    chosen: str = settings.ABEYANCE_MODEL
-    return agent.model_name if chosen == SCRIPTED else chosen
+_making = threading.Lock()
 
 
 def is_scripted() -> bool:
     return bool(settings.ABEYANCE_MODEL == SCRIPTED)
 
 
-def model_for(agent: AgentSpec) -> Model:
+def models_of(agent: AgentSpec) -> tuple[str, ...]:
+    """The names of the agent's models, in the order in which they are asked."""
+    if is_scripted():
+        return (agent.model_name,)
+    return agent.models or tuple(one.strip() for one in settings.ABEYANCE_MODEL.split(","))
+
+
+def model_of(agent: AgentSpec, name: str) -> Model:
+    """The client of the model of that name, one of the agent's."""
     if is_scripted():
         return FunctionModel(agent.model, model_name=agent.model_name)
-    provider, _, name = settings.ABEYANCE_MODEL.partition(":")
-    if provider == "openai":
-        return _openai(name, settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY)
-    return _anthropic(name, settings.ANTHROPIC_API_KEY)
+    provider, _, model = name.partition(":")
+    with _making:  # or two threads would each make a client, and one of them nobody closes
+        if provider == "openai":
+            return _openai(model, settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY)
+        return _anthropic(model, settings.ANTHROPIC_API_KEY)
+
+
+def require_keys(registry: Registry) -> None:
+    """Raise RegistryError if an agent names models of a provider whose key nobody has set."""
+    keys = {
+        "openai": ("OPENAI_API_KEY", settings.OPENAI_API_KEY),
+        "anthropic": ("ANTHROPIC_API_KEY", settings.ANTHROPIC_API_KEY),
+    }
+    for agent in () if is_scripted() else registry.agents.values():
+        for model in agent.models:
+            variable, key = keys[model.partition(":")[0]]
+            if not key:
+                raise RegistryError(f"{variable} must be set: {agent.name} asks {model}")
 
 
 @lru_cache
@@ -69,7 +90,9 @@ def _anthropic(name: str, key: str) -> Model:
 
 
 def _forget() -> None:
-    """A fork has no loop yet, and must not share sockets with its parent."""
+    """A fork has no loop yet, must not share sockets with its parent, and may have copied a lock that is held."""
+    global _making
+    _making = threading.Lock()
     _openai.cache_clear()
     _anthropic.cache_clear()
 

@@ -1,18 +1,30 @@
-"""One model call, from a frame's messages to an answer or a fault."""
+"""One model call, from a frame's messages to an answer or a fault.
 
+Replies of providers are streamed: what had come when a call broke off, ran out of time or was
+ended is kept as evidence, and never read for calls.
+"""
+
+import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 
-from pydantic_ai.direct import model_request
+from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.settings import ModelSettings
 
 from agents.gateway import loop, provider
-from agents.gateway.faults import fault_of, too_slow
-from agents.gateway.messages import from_provider, to_provider, tools_of
+from agents.gateway.brakes import Brakes, Go, Wait
+from agents.gateway.faults import cut_off, ended, fault_of, too_slow
+from agents.gateway.messages import from_provider, sum_up, to_provider, tools_of
 from agents.spec import AgentSpec
 from agents.wording import describe_exception
+from runtime.core.decisions import Blame
+from runtime.core.limits import plain
 from runtime.errors import KeyMissing
-from runtime.ports import ModelAnswer, ModelFault, ModelRequest
+from runtime.ports import Abort, Braked, ModelAnswer, ModelFault, ModelRequest, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -20,57 +32,164 @@ log = logging.getLogger(__name__)
 KEY_WAIT = 60.0
 
 
-def ask(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFault:
-    """Ask the agent's model what to do next, within the request's deadline. Never raises."""
+def ask(
+    agent: AgentSpec,
+    request: ModelRequest,
+    deliver: Callable[[Outcome], None],
+    brakes: Brakes | None = None,
+) -> Abort:
+    """Ask the agent's model what to do next, within the request's deadline. Returns at once, never raises.
+
+    What is returned ends the call; its outcome is delivered in any case. `brakes` hold providers' models
+    back, all of the installation's workers together.
+    """
+    call = _Call(agent, request, brakes)
     try:
+        if request.summary and agent.compaction and agent.compaction.summarise:
+            deliver(ModelAnswer(reply=None, text=agent.compaction.summarise(request.messages)))
+            return _over
         conversation = to_provider(agent, request.messages)
-    except KeyMissing as exc:
-        return _missing(exc, agent, request)
+        if request.summary:
+            conversation.append(sum_up(agent))
+        model = provider.model_of(agent, call.model)
+        wait = call.admit()
     except Exception as exc:
-        log.exception("the messages of %s in run %s cannot be read", agent.name, request.run)
-        return ModelFault(error=describe_exception(exc))
-    try:
-        return from_provider(agent, _exchange(agent, request, conversation))
-    except KeyMissing as exc:
-        return _missing(exc, agent, request)
-    except TimeoutError:
-        return too_slow(provider.name_of(agent), request.deadline)
-    except Exception as exc:
-        fault = _fault(agent, exc)
+        deliver(call.fault(exc))
+        return _over
+    if wait is not None:
+        deliver(Braked(model=call.model, until=wait.until, ticket=wait.ticket))
+        return _over
+    return loop.begin(lambda stop: call.make(model, conversation, stop, deliver))
+
+
+def chosen(agent: AgentSpec, wanted: str) -> tuple[str, str]:
+    """The model to ask, and the one after it, empty for none. What is configured no more is not `wanted`."""
+    models = provider.models_of(agent)
+    place = models.index(wanted) if wanted in models else 0
+    return models[place], next(iter(models[place + 1 :]), "")
+
+
+class CutOff(Exception):
+    """The stream of a reply ended before the reply did."""
+
+
+class _Call:
+    """One call under way on the loop; `_stream` is its reply as far as it has come."""
+
+    def __init__(self, agent: AgentSpec, request: ModelRequest, brakes: Brakes | None) -> None:
+        self.model, self._other = chosen(agent, request.model)
+        self._provider = self.model.partition(":")[0]
+        self._brakes = None if provider.is_scripted() else brakes
+        self._go: Go | None = None
+        self._agent = agent
+        self._request = request
+        self._stream: StreamedResponse | None = None
+
+    def admit(self) -> Wait | None:
+        """None if the model may be asked now."""
+        if self._brakes is None:
+            return None
+        said = self._brakes.admit(self._provider, self._request.ticket)
+        if isinstance(said, Wait):
+            return said
+        self._go = said
+        return None
+
+    async def make(
+        self,
+        model: Model,
+        conversation: list[ModelMessage],
+        stop: loop.Stop,
+        deliver: Callable[[Outcome], None],
+    ) -> None:
+        try:
+            exchange = self._exchange(model, conversation)
+            reply = await loop.within(self._request.deadline, exchange, stop)
+            outcome: ModelAnswer | ModelFault = replace(
+                from_provider(self._agent, reply), model=self.model
+            )
+        except Exception as exc:
+            outcome = self.fault(exc)
+        await self._tell(outcome)
+        deliver(outcome)
+
+    async def _tell(self, outcome: ModelAnswer | ModelFault) -> None:
+        """What the provider's answer means to everybody else who would ask it."""
+        if self._brakes is None or self._go is None:
+            return
+        if isinstance(outcome, ModelAnswer):
+            if self._go.braked:
+                await asyncio.to_thread(self._brakes.ease, self._provider, self._go)
+        elif outcome.blame is Blame.LIMIT or (outcome.after and outcome.blame is Blame.PROVIDER):
+            await asyncio.to_thread(self._brakes.hit, self._provider, self._go, outcome.after)
+
+    def fault(self, exc: Exception) -> ModelFault:
+        """What it means that the call raised this."""
+        match exc:
+            case KeyMissing():
+                said = (self._agent.name, self._request.run, exc)
+                log.error("model call of %s in run %s waits: %s", *said)
+                fault = ModelFault(error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER)
+            case TimeoutError():
+                fault = too_slow(self.model, self._request.deadline)
+            case loop.Stopped():
+                fault = ended(self.model)
+            case CutOff():
+                fault = cut_off(self.model)
+            case _:
+                fault = self._raised(exc)
+        return self._complete(fault)
+
+    async def _exchange(self, model: Model, conversation: list[ModelMessage]) -> ModelResponse:
+        tools = tools_of(self._agent)
+        settings = ModelSettings(timeout=self._request.deadline)
+        if provider.is_scripted():
+            return await model_request(
+                model, conversation, model_request_parameters=tools, model_settings=settings
+            )
+        async with model_request_stream(
+            model, conversation, model_request_parameters=tools, model_settings=settings
+        ) as stream:
+            self._stream = stream
+            async for _ in stream:
+                pass
+        if not _whole(stream):
+            raise CutOff
+        return stream.get()
+
+    def _complete(self, fault: ModelFault) -> ModelFault:
+        return replace(fault, model=self.model, other=self._other, partial=self._partial())
+
+    def _partial(self) -> str:
+        """The text so far, bounded as errors are."""
+        with suppress(Exception):
+            return plain(self._stream.get().text or "") if self._stream is not None else ""
+        return ""
+
+    def _raised(self, exc: Exception) -> ModelFault:
+        """A script that raises will raise again; a provider may do better next time."""
+        scripted = provider.is_scripted()
+        if not scripted:
+            fault = fault_of(exc, model=self.model)
+        else:
+            said = type(exc).__name__ if self._agent.keeps_secrets else describe_exception(exc)
+            fault = ModelFault(error=said, blame=Blame.REQUEST)
         # A traceback may quote the request: where there may be secrets in it, the fault has to do.
-        quiet = agent.keeps_secrets or not provider.is_scripted()
         log.warning(
             "model call of %s in run %s failed: %s",
-            agent.name,
-            request.run,
+            self._agent.name,
+            self._request.run,
             fault.error,
-            exc_info=None if quiet else exc,
+            exc_info=None if self._agent.keeps_secrets or not scripted else exc,
         )
         return fault
 
 
-def _exchange(
-    agent: AgentSpec, request: ModelRequest, conversation: list[ModelMessage]
-) -> ModelResponse:
-    return loop.run(
-        model_request(
-            provider.model_for(agent),
-            conversation,
-            model_request_parameters=tools_of(agent),
-            model_settings=ModelSettings(timeout=request.deadline),
-        ),
-        deadline=request.deadline,
-    )
+def _whole(stream: StreamedResponse) -> bool:
+    """Whether the provider itself said why it stopped; the client makes up a reason where there is none."""
+    refused = stream.finish_reason == "content_filter"
+    return refused or bool((stream.provider_details or {}).get("finish_reason"))
 
 
-def _fault(agent: AgentSpec, exc: Exception) -> ModelFault:
-    """A script that raises will raise again; a provider may do better next time."""
-    if not provider.is_scripted():
-        return fault_of(exc, model=provider.name_of(agent))
-    said = type(exc).__name__ if agent.keeps_secrets else describe_exception(exc)
-    return ModelFault(error=said)
-
-
-def _missing(exc: KeyMissing, agent: AgentSpec, request: ModelRequest) -> ModelFault:
-    log.error("model call of %s in run %s waits: %s", agent.name, request.run, exc)
-    return ModelFault(error=str(exc), again=True, after=KEY_WAIT)
+def _over() -> None:
+    """The call has ended already."""

@@ -27,7 +27,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo
 
-from agents.gateway.messages import DENIED, REFUSED
+from agents.gateway.messages import DENIED, REFUSED, SUM_UP, SUMMARY
 
 Reply = ModelResponse
 Script = Callable[[list[ModelMessage], AgentInfo], Reply]
@@ -57,10 +57,15 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """The conversation so far: what the agent was started with and every result, oldest first."""
+    """The conversation so far: what the agent was started with and every result, oldest first.
+
+    `summary` stands for what is no longer there, empty if nothing was left out; `sums_up` asks for a new one.
+    """
 
     input: Any
     results: tuple[Result, ...]
+    summary: str = ""
+    sums_up: bool = False
 
     def result(self, tool: str) -> Result | None:
         """The latest result of `tool`, None as long as it was not called."""
@@ -94,10 +99,16 @@ def together(*replies: Reply) -> Reply:
 
 def _turn(messages: list[ModelMessage]) -> Turn:
     parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
-    prompt = next(part.content for part in parts if isinstance(part, UserPromptPart))
+    prompt, *told = [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
+    summaries = [text.removeprefix(SUMMARY) for text in told if text.startswith(SUMMARY)]
     results = tuple(
         Result(tool=part.tool_name, outcome=part.outcome, content=part.content)
         for part in parts
         if isinstance(part, ToolReturnPart)
     )
-    return Turn(input=json.loads(str(prompt)), results=results)
+    return Turn(
+        input=json.loads(prompt),
+        results=results,
+        summary=summaries[-1] if summaries else "",
+        sums_up=told[-1:] == [SUM_UP],
+    )

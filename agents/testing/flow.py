@@ -9,6 +9,8 @@ from agents.spec import AgentSpec
 from agents.testing.models import Model, with_models
 from agents.testing.transcript import lines_of
 from agents.testing.worker import Made, Worker
+from runtime.core import amounts
+from runtime.core.budgets import NO_LIMITS
 from runtime.core.codec import decode_entry
 from runtime.core.continuation import Phase, status_of
 from runtime.core.decisions import VERDICTS, Decision, GateKind, Verdict
@@ -38,7 +40,7 @@ def drive(
     ready = with_models(agent, chosen)
     inputs.check(ready.input_schema, input)
     worker = Worker(ready, crash_before, crash_after)
-    worker.advance(RunStarted(agent=ready.name, input=input, requester=REQUESTER))
+    worker.advance(RunStarted(agent=ready.name, input=input, requester=REQUESTER, budget=NO_LIMITS))
     worker.go_on()
     return Flow(worker, chosen)
 
@@ -131,6 +133,17 @@ class Flow:
     ) -> Self:
         """Say of a call in doubt that it `happened` and returned `result`, or to `run_again` or `give_up`."""
         return self._decide(Verdict(verdict), tool, reason=reason, result=result)
+
+    def go_on(self, **granted: Any) -> Self:
+        """Let a halted agent go on; at a limit gate with so much more, None for no limit: `turns=5`."""
+        gate = self._gate(None)
+        if gate.kind is GateKind.LIMIT:
+            amounts.granted(granted, {amounts.NAMES[one["limit"]] for one in gate.args["limits"]})
+        return self._decide(Verdict.CONTINUE, None, result=granted or None)
+
+    def stop(self, reason: str) -> Self:
+        """End the run of a halted agent."""
+        return self._decide(Verdict.STOP, None, reason=reason)
 
     def expire(self, tool: str | None = None) -> Self:
         """Let time pass until nobody may decide any more: the call is denied by time."""

@@ -1,6 +1,7 @@
 """The engine's port for gates, in memory: who waits for a person, what they are shown, what they said."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from runtime.core.decisions import Decision, Verdict
@@ -35,6 +36,12 @@ class Gatekeeper:
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """A closed gate leaves the continuation, which is what tests look at."""
+
+    def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
+        """Nobody audits here."""
+
+    def forget(self, *, run: UUID, at: datetime, head: str) -> None:
+        """Nothing of a test grows old."""
 
     def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         return {}

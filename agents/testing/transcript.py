@@ -15,9 +15,14 @@ def _lines(event: e.Event) -> list[str]:
     match event:
         case e.FrameOpened():
             return [f"{event.agent} begins with {_json(event.input)}"]
+        case e.AgentChanged():
+            parts = ", ".join(change.part for change in event.changes)
+            return [f"{event.frame} goes on under another version: {parts}"]
         case e.ModelReplied():
             said = [f"model: {event.text}"] if event.text else []
             return said + [f"model: {call.tool} {_json(call.args)}" for call in event.calls]
+        case e.Compacted():
+            return [f"summed up: {event.summary}"]
         case e.ModelFailed():
             return [f"model failed: {event.error}"]
         case e.CallRefused():
@@ -27,6 +32,8 @@ def _lines(event: e.Event) -> list[str]:
         case e.GateDecided():
             why = f": {event.reason}" if event.reason else ""
             return [f"{event.call} {event.by or 'time'} said {event.verdict}{why}"]
+        case e.ToolReturned(stored=e.Stored() as stored):
+            return [f"{event.call} returned {stored.size} bytes: {stored.preview}…"]
         case e.ToolReturned():
             return [f"{event.call} returned {_json(event.result)}"]
         case e.ToolFailed() | e.OutcomeUnknown() | e.RetryScheduled():

@@ -9,9 +9,9 @@ planned; the engine runs them at the same time.
 
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
@@ -23,16 +23,20 @@ from agents.registry import Registry, family
 from agents.spec import AgentSpec
 from agents.testing import surroundings
 from agents.testing.gatekeeper import Gatekeeper
+from agents.versions import Version
+from runtime import skew
 from runtime.coordinator import not_started
 from runtime.core.codec import decode_continuation, decode_entry, encode_continuation, encode_entry
+from runtime.core.contents import value_of
 from runtime.core.continuation import Phase
 from runtime.core.decisions import Decision, EffectClass, Verdict
 from runtime.core.effects import AskModel, StartTool
 from runtime.core.events import Event
 from runtime.core.replay import Entry, initial, recover, step
 from runtime.draft import Draft, Work
-from runtime.executor import event_of, perform, request_for
+from runtime.executor import event_of, request_for
 from runtime.judging import Judge
+from runtime.performing import perform
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.signals import CancelSignal, GateDecidedSignal, Signal
 from runtime.transactional import rolled_back
@@ -67,14 +71,28 @@ class Worker:
         self._gatekeeper = Gatekeeper()
         self._ready: deque[Work] = deque()
         self._signals = 0
+        self._contents: dict[str, Any] = {}
+        self._versions: dict[str, Version] = {}
+        self._releases = 0
         self.shown = self._gatekeeper.shown
         self.load(agent)
 
     def load(self, agent: AgentSpec) -> None:
-        """From now on the code is this."""
+        """From now on the code is this, and every other version came before."""
         known = {one.name: one for one in family(agent)}
+        self._releases += 1
+        released = BEGINNING + timedelta(seconds=self._releases)
+        self._versions |= {
+            one.fingerprint: Version(
+                agent=one.name,
+                fingerprint=one.fingerprint,
+                published_at=released,
+                facts=one.facts,
+            )
+            for one in known.values()
+        }
         surroundings.prepare(secrets=any(one.keeps_secrets for one in known.values()))
-        self._handler = Handler(Registry(agents=known), tidy=_nothing)
+        self._handler = Handler(Registry(agents=known), tidy=_nothing, versions=self._published)
         self._judge = Judge(
             handler=self._handler, gatekeeper=self._gatekeeper, clock=lambda: self.clock
         )
@@ -114,9 +132,10 @@ class Worker:
 
     def advance(self, *news: Event | Signal) -> None:
         """Take the news up, add what follows from it, and write all of it down as one entry."""
-        draft = Draft(self.now, self._handler, self._judge, lambda: True, lambda: self.clock)
+        draft = Draft(self.now, self._handler, self._judge, lambda work: True, lambda: self.clock)
+        draft.adopt(self._skews())
         for item in news:
-            if isinstance(item, GateDecidedSignal | CancelSignal):
+            if isinstance(item, Signal):
                 draft.take(item)
             else:
                 draft.add(item)
@@ -126,12 +145,19 @@ class Worker:
             return
         text = encode_entry(Entry(at=self.clock, events=tuple(draft.events)))
         self.journal.append(text)
-        self.now = step(self.now, decode_entry(text).events, head="")
+        self._contents |= {content.digest: value_of(content) for content in draft.contents}
+        self.now = step(self.now, decode_entry(text).events, head="", at=self.clock)
         self._gatekeeper.open(draft.pictures)
         self._ready.extend(draft.work)
 
+    def _skews(self) -> skew.Skews:
+        return skew.look(self.now, self._handler) if self.now.frames else {}
+
+    def _published(self, fingerprints: Iterable[str]) -> dict[str, Version]:
+        return {one: self._versions[one] for one in fingerprints if one in self._versions}
+
     def _perform(self, work: Work) -> None:
-        request = request_for(self.now, work)
+        request = request_for(self.now, work, lambda digest: self._contents[digest])
         if self._dies("before", request):
             return self._take_over()
         dies = self._dies("after", request)
@@ -154,8 +180,9 @@ class Worker:
         self._ready.clear()
         self.now = initial(self.now.run)
         for text in self.journal:
-            self.now = step(self.now, decode_entry(text).events, head="")
-        self.advance(*recover(self.now))
+            entry = decode_entry(text)
+            self.now = step(self.now, entry.events, head="", at=entry.at)
+        self.advance(*recover(self.now, skew.writes(self._skews())))
 
     def _outcome(self, request: ModelRequest | ToolRequest, *, kept: bool) -> Outcome:
         with override_settings(ABEYANCE_MODEL=SCRIPTED):

@@ -26,7 +26,7 @@ from scim2_models import (
     User,
 )
 
-from agents.sdk import NotDone, ToolContext, ToolError, tool
+from agents.sdk import Blame, NotDone, ToolContext, ToolError, tool
 from agents.tools.person import Application, EmailAddress, FullName, SecurityLevel, Username
 from agents.tools.waiting import seconds_of
 
@@ -125,6 +125,12 @@ class _Wire:
     def refused(self) -> bool:
         return self.status is not None and 400 <= self.status < 500 and self.status not in PASSING
 
+    @property
+    def blame(self) -> Blame:
+        if self.status is None:
+            return Blame.NETWORK
+        return Blame.LIMIT if self.status == 429 else Blame.PROVIDER
+
     def certainly_undone(self, exc: Exception) -> bool:
         """Whether trying again may help, and cannot repeat anything."""
         passing = self.status is None or self.status in PASSING or self.status >= 500
@@ -151,7 +157,9 @@ def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
             if wire.refused:
                 raise ToolError(f"the directory refused: {exc}") from exc
             if wire.certainly_undone(exc):
-                raise NotDone(f"the directory did nothing: {exc}", after=wire.after) from exc
+                raise NotDone(
+                    f"the directory did nothing: {exc}", after=wire.after, blame=wire.blame
+                ) from exc
             raise
 
 

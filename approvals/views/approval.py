@@ -18,9 +18,9 @@ from approvals.errors import (
     NotFound,
 )
 from approvals.similar import similar
-from approvals.views import doubt
+from approvals.views import doubt, halt
 from approvals.views.picture import answer, picture, readable, status_of, too_late, typed
-from runtime.core.decisions import GateKind, Verdict
+from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.ports import Actor, Forbidden
 
 _SAID = {
@@ -32,11 +32,13 @@ _SAID = {
 @require_safe
 @login_required
 def approval(request: HttpRequest, approval: UUID) -> HttpResponse:
-    """A request of either kind."""
+    """A request of any kind."""
     actor = permissions.actor_of(request.user)
     shown = readable(approval, actor)
     if shown.kind == GateKind.IN_DOUBT:
         return doubt.page(request, shown, actor)
+    if shown.kind in HALTS:
+        return halt.page(request, shown, actor)
     return _page(request, shown, actor)
 
 
@@ -54,6 +56,8 @@ def deny(request: HttpRequest, approval: UUID) -> HttpResponse:
 
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
     actor = permissions.actor_of(request.user)
+    if readable(approval, actor).kind in HALTS:
+        raise Http404
     try:
         actions.decide(
             request=approval,

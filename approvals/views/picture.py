@@ -1,5 +1,6 @@
 """What the two pages of a request share: finding it, showing what surrounds it, and being too late."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -8,13 +9,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
 
-from approvals import actions, clock, inbox, queries, statements
+from approvals import clock, inbox, queries, statements
 from approvals.errors import AlreadyDecided, ApprovalError, Cancelled, Expired, NotFound
 from approvals.permissions import Standing
 from approvals.views.arguments import arguments
 from runtime import queries as runs
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.ids import turn_of
+from runtime.core.limits import MAX_REASON
 from runtime.ports import Actor, Forbidden
 
 # Somebody or something else was faster.
@@ -36,6 +38,8 @@ _VERBS: dict[Verdict, str] = {
     Verdict.HAPPENED: "report what became of it",
     Verdict.RUN_AGAIN: "let it run again",
     Verdict.GIVE_UP: "give it up",
+    Verdict.CONTINUE: "let it go on",
+    Verdict.STOP: "stop the run",
 }
 
 
@@ -52,7 +56,7 @@ def picture(
     standing: Standing | None,
     problem: Forbidden | ApprovalError | None = None,
 ) -> dict[str, Any]:
-    """The context of either page; `problem` is what was wrong with the decision just sent."""
+    """The context of each page; `problem` is what was wrong with the decision just sent."""
     progress = runs.progress(shown.run)
     before, after = inbox.neighbours(standing, shown)
     return {
@@ -62,16 +66,24 @@ def picture(
         "place": "inbox",
         "approval": shown,
         "status": _status(shown),
-        "agent": shown.path[-2] if len(shown.path) > 1 else "The agent",
+        "agent": _agent(shown),
         "arguments": arguments(shown.args, shown.schema),
         "effect": _EFFECTS.get(shown.effect, shown.effect),
         "outlook": runs.outlook(progress, frame=shown.frame, call=shown.call),
         "call": progress.call(shown.frame, shown.call),
         "progress": progress,
         "stopped": runs.quarantined(Q(id=shown.run)) > 0,
+        "undo_until": _undo_until(shown, standing),
         "problem": problem,
-        "max_reason": actions.MAX_REASON,
+        "max_reason": MAX_REASON,
     }
+
+
+def _undo_until(shown: queries.Approval, standing: Standing | None) -> datetime | None:
+    """Until when this reader can take the decision back; None if it is not theirs, or counts already."""
+    if standing is None or shown.decided_by != standing.person or shown.effective_at is None:
+        return None
+    return shown.effective_at if shown.effective_at > clock.now() else None
 
 
 def answer(
@@ -118,8 +130,16 @@ def status_of(problem: Forbidden | ApprovalError | None) -> int:
             return problem.status
 
 
+def _agent(shown: queries.Approval) -> str:
+    """Whose call it is, or who is halted."""
+    agents = shown.path[:-1] if shown.call else shown.path
+    return agents[-1] if agents else "The agent"
+
+
 def _why(progress: runs.Progress, shown: queries.Approval) -> list[Any]:
     """What the agent wrote in the reply that asked for this call."""
+    if not shown.call:
+        return []
     turn = turn_of(shown.call)
     frame = next((frame for frame in progress.frames() if frame.id == shown.frame), None)
     said = frame.messages if frame else ()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from config import env
 from config.env import ROOT
 from config.local import (
     accounts,
@@ -125,8 +126,14 @@ class Machine:
         return jobs
 
     def processes(self) -> list[Job]:
-        """The processes of the table."""
-        return [self._process(process) for process in table(bind=f"fd://{self.web.fileno()}")]
+        """The processes of the table; as many workers as there shall be."""
+        chosen = env.read(self.given)
+        jobs = []
+        for process in table(bind=f"fd://{self.web.fileno()}", drain=chosen.drain_seconds):
+            count = chosen.workers if process.name == "worker" else 1
+            names = [process.name, *(f"{process.name}-{number}" for number in range(2, count + 1))]
+            jobs += [self._process(process, name) for name in names]
+        return jobs
 
     def run(self, name: str, command: Sequence[str]) -> None:
         """Run a command of the application to its end. Raises DidNotStart if it fails."""
@@ -163,17 +170,17 @@ class Machine:
 
         return Job(name=name, begin=begin, stage=SERVERS, patience=1.5)
 
-    def _process(self, process: Process) -> Job:
+    def _process(self, process: Process, name: str) -> Job:
         listener = [self.web] if process.name == "web" else []
         variables = self.environment()
         if not process.decides:
             variables["KEYS_DIR"] = str(self.home.folder / "worker-keys")
 
         def begin() -> subprocess.Popen[bytes]:
-            with logs.append(self.home.logs, process.name) as log:
+            with logs.append(self.home.logs, name) as log:
                 return self._start(process.command, log.fileno(), variables, *listener)
 
-        return Job(name=process.name, begin=begin, stage=APPLICATION, patience=process.patience)
+        return Job(name=name, begin=begin, stage=APPLICATION, patience=process.patience)
 
     def _start(
         self,

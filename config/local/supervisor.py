@@ -1,4 +1,4 @@
-"""Keeps processes running: starts them, restarts what dies with growing pauses, stops them in order within 10 s."""
+"""Keeps processes running: starts them, restarts what dies with growing pauses, stops each in order and in its time."""
 
 import os
 import select

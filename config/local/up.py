@@ -14,6 +14,7 @@ from config.local import machine as machines
 from config.local.errors import DidNotStart, Refused
 from config.local.machine import Machine
 from config.local.supervisor import Bell, Stop, Supervisor
+from config.problems import BadSetting
 
 Say = Callable[[str], None]
 
@@ -74,7 +75,7 @@ def _checked(given: Mapping[str, str]) -> Mapping[str, str]:
         given = {**given, "AGENTS_DIR": os.path.abspath(folder)}  # noqa: PTH100 - links stay
     try:
         env.read(given)
-    except env.BadSetting as problem:
+    except BadSetting as problem:
         raise Refused(str(problem)) from problem
     return given
 

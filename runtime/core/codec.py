@@ -15,10 +15,12 @@ from runtime.core.digest import require_json
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import Event, TaggedEvent
 from runtime.core.replay import Entry
+from runtime.core.upgrades import upgraded
 
-SCHEMA = 1
+SCHEMA = 2
 HISTORY = {
     1: "frames, calls and approval gates",
+    2: "gates that hold a whole frame",
 }
 
 
@@ -47,10 +49,10 @@ def encode_continuation(continuation: Continuation) -> str:
 
 
 def decode_continuation(text: str) -> Continuation:
-    """Raises Unreadable or NewerSchema."""
+    """A document of an older schema becomes one of this. Raises Unreadable or NewerSchema."""
     document = _load(text)
     try:
-        return _continuations().validate_python(document)
+        return _continuations().validate_python({**upgraded(document), "schema": SCHEMA})
     except ValidationError as exc:
         raise Unreadable(f"not a continuation: {exc}") from exc
 

@@ -6,9 +6,10 @@ from enum import StrEnum
 from typing import Any, assert_never
 from uuid import UUID
 
+from runtime.core.budgets import NOTHING, Budget, Rates, Short, Spent
 from runtime.core.decisions import GateKind
 from runtime.core.errors import UnknownSubject
-from runtime.core.events import Terms
+from runtime.core.events import MODEL_TERMS, CompactionTerms, ModelTerms, Stored, Terms
 from runtime.core.ids import ROOT, turn_of
 
 MAX_DEPTH = 16
@@ -24,6 +25,14 @@ class Phase(StrEnum):
     FAILED = "failed"  # the root agent could not answer
     CANCELLING = "cancelling"  # nothing new starts; what is under way is waited for
     CANCELLED = "cancelled"  # somebody ended it
+    EXPORTED = "exported"  # it goes on in another installation, if anywhere
+
+
+class Pace(StrEnum):
+    """Whether a run may start anything new."""
+
+    GOING = "going"
+    PAUSED = "paused"  # not until somebody resumes it
 
 
 class RunStatus(StrEnum):
@@ -33,11 +42,14 @@ class RunStatus(StrEnum):
     RUNNING = "running"  # a worker holds its lease, or held it when it died
     WAITING = "waiting"  # waits for a time only, and holds nothing
     SUSPENDED = "suspended"  # waits at a gate and holds nothing
+    PAUSED = "paused"  # somebody holds it up: nothing new starts until they resume it
     CANCELLING = "cancelling"  # somebody ended it, and what is under way is waited for
     COMPLETED = "completed"  # its root agent answered
     FAILED = "failed"  # its root agent could not answer
     CANCELLED = "cancelled"  # somebody ended it
-    QUARANTINED = "quarantined"  # set on the row alone: its journal cannot be verified
+    EXPORTED = "exported"  # it was handed over to another installation
+    # Set on the row alone: its journal cannot be verified, or workers died of it.
+    QUARANTINED = "quarantined"
 
 
 class FrameState(StrEnum):
@@ -76,7 +88,7 @@ class Call:
     """One call. `gate` is the last gate opened for it; `result` is what the model hears once settled.
 
     `failures` counts attempts that ended in an error, not those whose worker died. `reported_by` names
-    the person whose word the result is.
+    the person whose word the result is. `stored` is in the place of a result that is stored by its hash.
     """
 
     id: str
@@ -91,12 +103,21 @@ class Call:
     started_at: datetime | None = None
     until: datetime | None = None
     result: Any = None
+    stored: Stored | None = None
     reported_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One activation of one agent. `parent` and `call` say whose call it works on; the root has neither."""
+    """One activation of one agent. `parent` and `call` say whose call it works on; the root has neither.
+
+    `attempt` counts the attempts at the model call of this turn, `failures` those that failed at `model`,
+    which is the one to ask: empty for the first of the agent's. `ticket` is the number with which it waits
+    for a braked provider, 0 for none.
+    `cleared` is the turn at which somebody last let it go on from a hold that opened at `cleared_at`.
+    `spent` is what it and everything below it used, `context` the tokens of its last model call, and
+    `since` how long the run had been at work when it opened, in seconds.
+    """
 
     id: str
     agent: str
@@ -108,10 +129,23 @@ class Frame:
     state: FrameState = FrameState.ASKING
     turn: int = 0
     attempt: int = 1
+    failures: int = 0
+    model: str = ""
+    ticket: int = 0
+    terms: ModelTerms = MODEL_TERMS
+    compaction: CompactionTerms | None = None
     until: datetime | None = None
     messages: tuple[dict[str, Any], ...] = ()
     calls: tuple[Call, ...] = ()
     outcome: str | None = None
+    opened_at: datetime | None = None
+    cleared: int = -1
+    cleared_at: datetime | None = None
+    budget: Budget | None = None
+    rates: Rates | None = None
+    spent: Spent = NOTHING
+    context: int = 0
+    since: float = 0.0
 
     def of_turn(self) -> tuple[Call, ...]:
         """The calls of the current turn, in the order the model proposed them."""
@@ -126,7 +160,11 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """One gate that nobody has decided. `path` goes from the root agent to the tool."""
+    """One gate that nobody has decided. `path` goes from the root agent to the tool.
+
+    At a halt `call` is empty and `path` ends at the frame's agent. `version` is the fingerprint under which
+    the frame is to go on from a version gate.
+    """
 
     gate: UUID
     kind: GateKind
@@ -134,6 +172,7 @@ class Pending:
     call: str
     path: tuple[str, ...]
     expires_at: datetime | None = None
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +185,23 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Who holds the run up, and why if they said so."""
+
+    by: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Continuation:
-    """A run at `position`: the fold of its journal up to the entry whose MAC is `head`."""
+    """A run at `position`: the fold of its journal up to the entry whose MAC is `head`.
+
+    `short` is what the last limit gate is about. `worked` are seconds at work up to `ticking`, which is
+    None while the clock stands still; both are kept only where somebody limits them.
+    """
 
     run: UUID
-    schema: int = 1
+    schema: int = 2
     position: int = 0
     head: str = ""
     phase: Phase = Phase.NEW
@@ -164,6 +215,12 @@ class Continuation:
     refusals: int = 0
     cancelled_by: str = ""
     outcome: str | None = None
+    paused: Pause | None = None
+    budget: Budget | None = None
+    spent: Spent = NOTHING
+    short: Short | None = None
+    worked: float = 0.0
+    ticking: datetime | None = None
 
     def frame(self, frame: str) -> Frame:
         try:
@@ -177,9 +234,9 @@ class Continuation:
     def with_frame(self, frame: Frame) -> "Continuation":
         return replace(self, frames={**self.frames, frame.id: frame})
 
-    def path(self, frame: str, tool: str) -> tuple[str, ...]:
-        """The agents from the root down to `frame`, then the tool."""
-        names = [tool]
+    def path(self, frame: str, tool: str = "") -> tuple[str, ...]:
+        """The agents from the root down to `frame`, then the tool if one is named."""
+        names = [tool] if tool else []
         at: str | None = frame
         while at is not None:
             here = self.frame(at)
@@ -193,10 +250,21 @@ class Continuation:
 
     @property
     def ended(self) -> bool:
-        return self.phase in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
+        return self.phase in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED, Phase.EXPORTED)
+
+    @property
+    def pace(self) -> Pace:
+        return Pace.GOING if self.paused is None else Pace.PAUSED
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing new may start until somebody resumes it. Its end may come all the same."""
+        return self.paused is not None and self.phase is Phase.STARTED
 
     def waits(self) -> tuple["Wait", ...]:
-        """Every retry that waits for its time."""
+        """Every retry that waits for its time; in a paused run no time matters until it is resumed."""
+        if self.rests:
+            return ()
         return tuple(
             Wait(frame=frame.id, call=call, until=until)
             for frame in self.frames.values()
@@ -217,8 +285,12 @@ def status_of(now: Continuation, *, held: bool) -> RunStatus:
             return RunStatus.FAILED
         case Phase.CANCELLED:
             return RunStatus.CANCELLED
+        case Phase.EXPORTED:
+            return RunStatus.EXPORTED
         case Phase.CANCELLING:
             return RunStatus.CANCELLING
+        case Phase.NEW | Phase.STARTED if now.rests:
+            return RunStatus.PAUSED
         case Phase.NEW | Phase.STARTED if held:
             return RunStatus.RUNNING
         case Phase.NEW | Phase.STARTED if now.pending:

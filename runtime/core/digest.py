@@ -8,9 +8,7 @@ import rfc8785
 
 from runtime.core.decisions import EffectClass
 from runtime.core.errors import NotJson
-
-MAX_DEPTH = 64
-MAX_INTEGER = 2**53 - 1
+from runtime.core.limits import JSON_DEPTH, MAX_INTEGER
 
 
 def require_json(value: Any, where: str = "value") -> None:
@@ -24,8 +22,8 @@ def require_json(value: Any, where: str = "value") -> None:
 
 
 def _check(value: Any, where: str, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise NotJson(where, f"nested deeper than {MAX_DEPTH}")
+    if depth > JSON_DEPTH:
+        raise NotJson(where, f"nested deeper than {JSON_DEPTH}")
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, str):

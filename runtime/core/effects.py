@@ -17,9 +17,10 @@ class OpenFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskModel:
-    """Call the frame's model with the frame's messages."""
+    """Call the frame's model with the frame's messages; with `summary`, have them summed up first."""
 
     frame: str
+    summary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from runtime.core.budgets import Amount, Budget, Limit, Rates
 from runtime.core.decisions import EffectClass, GateKind, Verdict
 
 
@@ -23,15 +24,40 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often something is attempted, and how long to wait in between (seconds, before jitter)."""
+    """How often something is attempted, and how long to wait in between (seconds, before jitter).
+
+    `on` says whose faults (of Blame) are worth another attempt, None for all but `setup` and `request`.
+    """
 
     attempts: int
     base: float
     ceiling: float
+    on: tuple[str, ...] | None = None
 
 
 TOOL_RETRIES = RetryPolicy(attempts=3, base=0.5, ceiling=10.0)
 MODEL_RETRIES = RetryPolicy(attempts=6, base=1.0, ceiling=60.0)
+MODEL_DEADLINE = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTerms:
+    """What was true of an agent's model when its frame opened. `deadline` is seconds for one attempt."""
+
+    retry: RetryPolicy = MODEL_RETRIES
+    deadline: float = MODEL_DEADLINE
+
+
+MODEL_TERMS = ModelTerms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTerms:
+    """From how many messages, or bytes of them, a frame is compacted, and who writes the summary."""
+
+    messages: int | None = None
+    bytes: int | None = None
+    by: Literal["model", "author"] = "model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +75,31 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A result that is stored by its hash: `size` in bytes of JSON, `preview` its first characters."""
+
+    digest: str
+    size: int
+    preview: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
+    """`budget` is None only in a run of before there were budgets, which keeps no accounts."""
+
     agent: str
     input: Any
     requester: str
+    budget: Budget | None = None
     type: Literal["RunStarted"] = "RunStarted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameOpened:
-    """`plan` is the agent's declared steps, None if it declares none; `call` is None for the root."""
+    """`plan` is the agent's declared steps, None if it declares none; `call` is None for the root.
+
+    `budget` is the agent's own, `rates` what its model charges, None if nobody knows.
+    """
 
     frame: str
     agent: str
@@ -68,25 +109,58 @@ class FrameOpened:
     input: Any
     parent: str | None = None
     call: str | None = None
+    model: ModelTerms = MODEL_TERMS
+    at: datetime | None = None
+    compaction: CompactionTerms | None = None
+    budget: Budget | None = None
+    rates: Rates | None = None
     type: Literal["FrameOpened"] = "FrameOpened"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReplied:
-    """`reply` is the provider's message, opaque to the core; text, calls and usage are its facts."""
+    """`reply` is the provider's message, opaque to the core; text, calls and usage are its facts.
+
+    `model` is the one of the agent's models that answered, as it is configured. `cost` is in micro-units of
+    US dollars at the price of that day, None if nobody knows it.
+    """
 
     frame: str
     reply: Any
     text: str
     calls: tuple[Proposal, ...]
     usage: dict[str, int]
+    model: str = ""
+    cost: int | None = None
     type: Literal["ModelReplied"] = "ModelReplied"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """The messages from the second up to place `until`, that of the frame's last reply, gave way to `summary`.
+
+    `by` says whether the model or a function of the author's wrote it; `usage`, `model` and `cost` are of that
+    reply, as of any other.
+    """
+
+    frame: str
+    until: int
+    summary: str
+    by: Literal["model", "author"]
+    usage: dict[str, int]
+    model: str = ""
+    cost: int | None = None
+    type: Literal["Compacted"] = "Compacted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFailed:
+    """No model of the agent answers. `partial` is the text that came before it broke off, as evidence only."""
+
     frame: str
     error: str
+    model: str = ""
+    partial: str = ""
     type: Literal["ModelFailed"] = "ModelFailed"
 
 
@@ -112,20 +186,30 @@ class CallRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOpened:
-    """`expires_at` is when time itself decides, None for never."""
+    """`expires_at` is when time itself decides, None for never.
+
+    A halt is a gate of the frame itself: `call` is empty, there are no terms, `reason` says why it opened
+    and `at` when. `version` is the fingerprint under which the frame is to go on from a version gate.
+    """
 
     gate: UUID
     kind: GateKind
     frame: str
     call: str
-    terms: Terms
+    terms: Terms | None
     expires_at: datetime | None = None
+    reason: str = ""
+    at: datetime | None = None
+    version: str = ""
     type: Literal["GateOpened"] = "GateOpened"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDecided:
-    """`result` is reported by a person, and only where an uncertain call is said to have happened."""
+    """`call` is empty at a halt. `result` is what a person reported or granted with the verdict.
+
+    `stored` is in its place when it is too big for an event.
+    """
 
     gate: UUID
     frame: str
@@ -134,12 +218,13 @@ class GateDecided:
     by: str
     reason: str
     result: Any = None
+    stored: Stored | None = None
     type: Literal["GateDecided"] = "GateDecided"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateClosed:
-    """The gate needs nobody any more, and its call is over without a result."""
+    """The gate needs nobody any more, and its call, if it has one, is over without a result."""
 
     gate: UUID
     frame: str
@@ -161,10 +246,13 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReturned:
+    """`stored` is in the place of a result that is too big for an event."""
+
     frame: str
     call: str
     attempt: int
     result: Any
+    stored: Stored | None = None
     type: Literal["ToolReturned"] = "ToolReturned"
 
 
@@ -194,16 +282,22 @@ class OutcomeUnknown:
 class RetryScheduled:
     """The attempt is over without a result and another will follow: not before `until`, or at once.
 
-    `call` is None for an attempt at the frame's model call. A worker's death (`lost`) is nobody's
-    failure and does not count.
+    `call` is None for an attempt at the frame's model call: `model` is the one that brought no reply,
+    `instead` the one to ask next if its attempts are used up, `partial` the text that came before it broke
+    off, as evidence only. A worker's death (`lost`) is nobody's failure and does not count; neither does
+    an attempt that was not made because its provider is braked (`brake`): `ticket` is its number there.
     """
 
     frame: str
     call: str | None
     attempt: int
-    cause: Literal["error", "lost"]
+    cause: Literal["error", "lost", "brake"]
     error: str
     until: datetime | None = None
+    model: str = ""
+    instead: str = ""
+    partial: str = ""
+    ticket: int = 0
     type: Literal["RetryScheduled"] = "RetryScheduled"
 
 
@@ -214,6 +308,32 @@ class WaitEnded:
     frame: str
     call: str | None
     type: Literal["WaitEnded"] = "WaitEnded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetExceeded:
+    """A limit is used up: of a frame, or of the run where `frame` is None. `gate` opens for all of them at once.
+
+    `used` is None for money where a price is not known.
+    """
+
+    gate: UUID
+    frame: str | None
+    limit: Limit
+    used: Amount | None
+    allowed: Amount
+    at: datetime
+    type: Literal["BudgetExceeded"] = "BudgetExceeded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetGranted:
+    """A person raised what was reached at this gate by so much; None takes the limit away."""
+
+    gate: UUID
+    by: str
+    amounts: dict[Limit, Amount | None]
+    type: Literal["BudgetGranted"] = "BudgetGranted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +373,89 @@ class Cancelled:
     type: Literal["Cancelled"] = "Cancelled"
 
 
-FrameEvent = ModelReplied | ModelFailed | FrameClosed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One difference between two versions of an agent.
+
+    `part` names it: `instructions`, `tool refund`, `tool refund: schema`. `before` and `after` are JSON
+    values, None where there is nothing; `asks` says that no frame goes on before a person has agreed.
+    """
+
+    part: str
+    before: Any
+    after: Any
+    asks: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentChanged:
+    """From here on the frame is played by another version of its agent.
+
+    `before` and `fingerprint` are the digests of the two. `writes` are tools that have become writes:
+    calls of theirs that are under way count as such.
+    """
+
+    frame: str
+    before: str
+    fingerprint: str
+    prompt: str
+    changes: tuple[Change, ...]
+    writes: tuple[str, ...] = ()
+    type: Literal["AgentChanged"] = "AgentChanged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked:
+    """The run goes on from a copy of run `of` as it was after its entry `position`, without its permissions.
+
+    `state` is that copy as JSON (see runtime.core.forks).
+    """
+
+    of: UUID
+    position: int
+    by: str
+    state: Any
+    type: Literal["Forked"] = "Forked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """The run was handed over to other installations, and ends here."""
+
+    by: str
+    type: Literal["Exported"] = "Exported"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The run came from another installation and goes on here, without the permissions it had there.
+
+    What its entries before this one are is signed there: `manifest` with the key `key` (hex of Ed25519).
+    """
+
+    by: str
+    manifest: str
+    key: str
+    signature: str
+    type: Literal["Imported"] = "Imported"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """Somebody asked for a pause: nothing new starts until it ends. `reason` may be empty."""
+
+    by: str
+    reason: str
+    type: Literal["Paused"] = "Paused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    by: str
+    type: Literal["Resumed"] = "Resumed"
+
+
+FrameEvent = ModelReplied | Compacted | ModelFailed | AgentChanged | FrameClosed
 CallEvent = (
     CallAdmitted
     | CallRefused
@@ -266,8 +468,10 @@ CallEvent = (
     | OutcomeUnknown
 )
 WaitEvent = RetryScheduled | WaitEnded
-RunEvent = RunStarted | Completed | Failed | Cancelling | Cancelled
-Event = RunEvent | FrameOpened | FrameEvent | CallEvent | WaitEvent
+TravelEvent = Forked | Exported | Imported
+RunEvent = RunStarted | Completed | Failed | Cancelling | Cancelled | Paused | Resumed | TravelEvent
+BudgetEvent = BudgetExceeded | BudgetGranted
+Event = RunEvent | FrameOpened | FrameEvent | CallEvent | WaitEvent | BudgetEvent
 
 TaggedEvent = Annotated[Event, Field(discriminator="type")]
 EVENT_TYPES: tuple[type, ...] = get_args(Event)

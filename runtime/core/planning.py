@@ -6,6 +6,7 @@ events, and the next state asks for what is left.
 
 from typing import assert_never
 
+from runtime.core import compaction
 from runtime.core.continuation import (
     MAX_REFUSALS,
     Call,
@@ -26,29 +27,36 @@ from runtime.core.effects import (
     OpenFrame,
     StartTool,
 )
+from runtime.core.halts import halted
 from runtime.core.ids import ROOT, child_frame
 
 
 def plan(now: Continuation) -> tuple[Effect, ...]:
     """Everything this state asks for, oldest frame first. A started call asks for nothing: it is under way.
 
-    A run that is being cancelled only asks for its end, once nothing is under way.
+    A run that is being cancelled only asks for its end, once nothing is under way. A paused one asks for
+    nothing.
     """
     if now.phase is Phase.CANCELLING:
         return () if _under_way(now) else (EndRun(),)
-    if now.phase is not Phase.STARTED:
+    if now.phase is not Phase.STARTED or now.rests:
         return ()
     if now.refusals >= MAX_REFUSALS:
         return (CancelRun(reason=f"{now.refusals} calls that could not be made"),)
     if not now.frames:
         return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
-    return tuple(effect for frame in now.frames.values() for effect in _plan_frame(frame))
+    return tuple(
+        effect
+        for frame in now.frames.values()
+        if not halted(now, frame.id)
+        for effect in _plan_frame(frame)
+    )
 
 
 def _plan_frame(frame: Frame) -> tuple[Effect, ...]:
     match frame.state:
         case FrameState.ASKING:
-            return (AskModel(frame=frame.id),)
+            return (AskModel(frame=frame.id, summary=compaction.due(frame)),)
         case FrameState.ACTING:
             effects = (_plan_call(frame, call) for call in frame.of_turn())
             return tuple(effect for effect in effects if effect is not None)

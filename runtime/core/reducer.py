@@ -9,33 +9,37 @@ order it proposed them, and the next turn begins. A reply without calls answers 
 from dataclasses import replace
 from typing import Any, assert_never
 
-from runtime.core.continuation import (
-    SETTLED,
-    Call,
-    Continuation,
-    Frame,
-    Pending,
-    Phase,
-)
+from runtime.core import pending
+from runtime.core.compaction import compacted
+from runtime.core.continuation import SETTLED, Call, Continuation, Frame, Pause, Phase
 from runtime.core.decisions import Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
+    AgentChanged,
+    BudgetExceeded,
+    BudgetGranted,
     CallAdmitted,
     CallEvent,
     CallRefused,
     Cancelled,
     Cancelling,
+    Compacted,
     Completed,
     Event,
+    Exported,
     Failed,
+    Forked,
     FrameClosed,
     FrameOpened,
     GateClosed,
     GateDecided,
     GateOpened,
+    Imported,
     ModelFailed,
     ModelReplied,
     OutcomeUnknown,
+    Paused,
+    Resumed,
     RetryScheduled,
     RunStarted,
     ToolFailed,
@@ -43,12 +47,23 @@ from runtime.core.events import (
     ToolStarted,
     WaitEnded,
 )
+from runtime.core.forks import travelled
+from runtime.core.halts import evolve_halt, is_halt
 from runtime.core.ids import ROOT, call_id, child_frame
-from runtime.core.transitions import CALLS, FRAMES, RUNS, next_state
+from runtime.core.spending import exceed, grant, settle
+from runtime.core.transitions import CALLS, FRAMES, PACES, RUNS, next_state
+from runtime.core.versions import change_agent
+from runtime.core.worktime import worked_at
 
 
 def evolve(now: Continuation, event: Event) -> Continuation:
     """The continuation after `event`. Raises IllegalTransition or UnknownSubject."""
+    if now.phase is Phase.EXPORTED and not isinstance(event, Imported):
+        raise IllegalTransition("Run", now.phase, event.type, str(now.run))
+    return settle(_evolve(now, event), event)
+
+
+def _evolve(now: Continuation, event: Event) -> Continuation:
     match event:
         case RunStarted():
             return _start_run(now, event)
@@ -57,22 +72,42 @@ def evolve(now: Continuation, event: Event) -> Continuation:
         case Cancelling():
             phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
             return replace(now, phase=phase, outcome=event.reason, cancelled_by=event.by)
+        case Forked() | Exported() | Imported():
+            phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+            return travelled(now, event, phase)
+        case Paused():
+            _change_pace(now, event)
+            return replace(now, paused=Pause(by=event.by, reason=event.reason))
+        case Resumed():
+            _change_pace(now, event)
+            return replace(now, paused=None)
         case RetryScheduled(call=None):
             return _schedule_model(now, event)
         case WaitEnded(call=None):
             frame = _move_frame(now.frame(event.frame), event.type)
-            return now.with_frame(replace(frame, attempt=frame.attempt + 1, until=None))
+            made = frame.ticket == 0  # a braked provider was not asked at all
+            return now.with_frame(replace(frame, attempt=frame.attempt + made, until=None))
         case RetryScheduled() | WaitEnded():
             return _change_wait(now, event)
+        case BudgetExceeded():
+            return exceed(now, event)
+        case BudgetGranted():
+            return grant(now, event)
         case FrameOpened():
             return _open_frame(now, event)
         case ModelReplied():
             return _take_reply(now, event)
+        case Compacted():
+            return compacted(now, event)
         case ModelFailed():
             frame = _move_frame(now.frame(event.frame), "ModelFailed")
             return now.with_frame(replace(frame, outcome=event.error))
+        case AgentChanged():
+            return change_agent(now, event)
         case FrameClosed():
             return _close_frame(now, event)
+        case GateOpened() | GateDecided() | GateClosed() if is_halt(event):
+            return evolve_halt(now, event)
         case (
             CallAdmitted()
             | CallRefused()
@@ -99,6 +134,7 @@ def _start_run(now: Continuation, event: RunStarted) -> Continuation:
         agent=event.agent,
         input=event.input,
         requester=event.requester,
+        budget=event.budget,
     )
 
 
@@ -107,6 +143,11 @@ def _end_run(now: Continuation, event: Completed | Failed | Cancelled) -> Contin
     if now.phase is not Phase.CANCELLING:
         _move_frame(now.frame(ROOT), event.type)
     return replace(now, phase=phase, frames={}, pending=(), outcome=_outcome(event))
+
+
+def _change_pace(now: Continuation, event: Paused | Resumed) -> None:
+    next_state(RUNS, now.phase, event.type, subject=str(now.run))
+    next_state(PACES, now.pace, event.type, subject=str(now.run))
 
 
 def _outcome(event: Completed | Failed | Cancelled) -> str:
@@ -140,7 +181,13 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
         parent=event.parent,
         call=event.call,
         plan=event.plan,
+        terms=event.model,
+        compaction=event.compaction,
         messages=({"role": "input", "content": event.input},),
+        opened_at=event.at,
+        budget=event.budget,
+        rates=event.rates,
+        since=now.worked if event.at is None else worked_at(now, event.at),
     )
     return replace(now.with_frame(frame), agents={**now.agents, event.agent: event.fingerprint})
 
@@ -164,6 +211,9 @@ def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
         frame,
         turn=turn,
         attempt=1,
+        failures=0,
+        model="",
+        ticket=0,
         messages=(*frame.messages, message),
         calls=(*frame.calls, *calls),
         outcome=None if calls else event.text,
@@ -205,18 +255,18 @@ def _change_call(now: Continuation, event: CallEvent) -> Continuation:
             now = replace(now, refusals=now.refusals + 1)
         case GateOpened():
             call = replace(call, terms=event.terms, gate=event.gate)
-            now = _add_pending(now, event, call)
+            now = pending.add(now, event, call.tool)
         case GateDecided():
-            now = _drop_pending(now, event)
+            now = pending.drop(now, event)
             call = _decided(call, event)
         case GateClosed():
-            now = _drop_pending(now, event)
+            now = pending.drop(now, event)
         case ToolStarted():
             _require_attempt(call, event.attempt, call.attempt + 1)
             call = replace(call, attempt=event.attempt, started_at=event.at)
         case ToolReturned():
             _require_attempt(call, event.attempt, call.attempt)
-            call = replace(call, result=event.result)
+            call = replace(call, result=event.result, stored=event.stored)
         case ToolFailed():
             _require_attempt(call, event.attempt, call.attempt)
             call = replace(call, result=event.error)
@@ -231,10 +281,12 @@ def _change_call(now: Continuation, event: CallEvent) -> Continuation:
 def _decided(call: Call, event: GateDecided) -> Call:
     match event.verdict:
         case Verdict.HAPPENED:
-            return replace(call, result=event.result, reported_by=event.by)
+            return replace(call, result=event.result, stored=event.stored, reported_by=event.by)
         case Verdict.DENY | Verdict.EXPIRE | Verdict.GIVE_UP:
             return replace(call, result=event.reason)
         case Verdict.APPROVE | Verdict.RUN_AGAIN:
+            return call
+        case Verdict.CONTINUE | Verdict.STOP:  # of halts: no call has such a transition
             return call
         case _ as never:
             assert_never(never)
@@ -256,7 +308,11 @@ def _change_wait(now: Continuation, event: RetryScheduled | WaitEnded) -> Contin
 def _schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
     frame = _move_frame(now.frame(event.frame), event.type)
     _require_attempt(frame, event.attempt, frame.attempt)
-    return now.with_frame(replace(frame, until=event.until))
+    if event.instead:
+        frame = replace(frame, model=event.instead, failures=0)
+    elif event.cause == "error":
+        frame = replace(frame, failures=frame.failures + 1)
+    return now.with_frame(replace(frame, until=event.until, ticket=event.ticket))
 
 
 def _trigger(event: CallEvent) -> str:
@@ -289,31 +345,6 @@ def _with_call(now: Continuation, frame: str, call: Call) -> Continuation:
     return now.with_frame(replace(holder, calls=calls))
 
 
-def _add_pending(now: Continuation, event: GateOpened, call: Call) -> Continuation:
-    if any(pending.gate == event.gate for pending in now.pending):
-        raise IllegalTransition("Gate", "open", event.type, str(event.gate))
-    pending = Pending(
-        gate=event.gate,
-        kind=event.kind,
-        frame=event.frame,
-        call=event.call,
-        path=now.path(event.frame, call.tool),
-        expires_at=event.expires_at,
-    )
-    return replace(now, pending=(*now.pending, pending))
-
-
-def _drop_pending(now: Continuation, event: GateDecided | GateClosed) -> Continuation:
-    rest = tuple(
-        pending
-        for pending in now.pending
-        if (pending.gate, pending.frame, pending.call) != (event.gate, event.frame, event.call)
-    )
-    if len(rest) == len(now.pending):
-        raise UnknownSubject("open gate", str(event.gate))
-    return replace(now, pending=rest)
-
-
 # Turns
 
 
@@ -329,10 +360,12 @@ def _settle_turn(now: Continuation, frame: str) -> Continuation:
 
 
 def _result(call: Call) -> dict[str, Any]:
-    result = {
+    result: dict[str, Any] = {
         "call": call.id,
         "tool": call.tool,
         "outcome": str(call.state),
         "content": call.result,
     }
+    if call.stored is not None:
+        result["stored"] = {"digest": call.stored.digest, "size": call.stored.size}
     return result if call.reported_by is None else {**result, "reported_by": call.reported_by}

@@ -1,6 +1,6 @@
 """Folding a journal into a continuation, and what a worker must conclude about work it finds under way."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
@@ -9,6 +9,7 @@ from runtime.core.continuation import CallState, Continuation
 from runtime.core.events import Event, OutcomeUnknown, RetryScheduled
 from runtime.core.reducer import evolve
 from runtime.core.retries import lost
+from runtime.core.worktime import tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +32,21 @@ def fold(now: Continuation, events: Iterable[Event]) -> Continuation:
     return now
 
 
-def step(now: Continuation, events: Iterable[Event], *, head: str) -> Continuation:
-    """The continuation after one entry, whose MAC is `head`."""
-    return replace(fold(now, events), position=now.position + 1, head=head)
+def step(now: Continuation, events: Iterable[Event], *, head: str, at: datetime) -> Continuation:
+    """The continuation after one entry that was written at `at`, and whose MAC is `head`."""
+    after = replace(fold(now, events), position=now.position + 1, head=head)
+    return tick(now, after, at)
 
 
-def recover(now: Continuation) -> tuple[RetryScheduled | OutcomeUnknown, ...]:
-    """The events of a worker that takes over: every started call has lost the worker that ran it."""
+def recover(
+    now: Continuation, writes: Mapping[str, tuple[str, ...]] | None = None
+) -> tuple[RetryScheduled | OutcomeUnknown, ...]:
+    """The events of a worker that takes over: every started call has lost the worker that ran it.
+
+    `writes` names, by frame, the tools that have become writes since the frame was opened.
+    """
     return tuple(
-        lost(frame.id, call)
+        lost(frame.id, call, is_write=call.tool in (writes or {}).get(frame.id, ()))
         for frame in now.frames.values()
         for call in frame.calls
         if call.state is CallState.STARTED

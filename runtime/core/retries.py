@@ -2,16 +2,16 @@
 
 Chance and the time of day come in as arguments. The wait before an attempt is drawn evenly from
 zero to a bound that doubles ("full jitter"), unless the other side said how long it wants to be
-left alone; no wait is longer than the policy's ceiling.
+left alone; no wait is longer than the policy's ceiling. Errors are told apart by whose fault they
+are: a policy says which of them are worth another attempt.
 """
 
 from datetime import datetime, timedelta
 
 from runtime.core.continuation import Call, Frame
-from runtime.core.decisions import EffectClass
+from runtime.core.decisions import Blame, EffectClass
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import (
-    MODEL_RETRIES,
     ModelFailed,
     OutcomeUnknown,
     RetryPolicy,
@@ -20,11 +20,20 @@ from runtime.core.events import (
     ToolFailed,
 )
 
+# Somebody has to change something first.
+LASTING = frozenset({Blame.SETUP, Blame.REQUEST})
 
-def lost(frame: str, call: Call) -> RetryScheduled | OutcomeUnknown:
-    """A started call whose worker died. A death is not the tool's fault and uses up no attempt."""
+# Faults that another provider need not share. A wrong key is to be seen, not to be got round.
+ELSEWHERE = frozenset({Blame.LIMIT, Blame.PROVIDER, Blame.NETWORK, Blame.TIME})
+
+
+def lost(frame: str, call: Call, *, is_write: bool = False) -> RetryScheduled | OutcomeUnknown:
+    """A started call whose worker died. A death is not the tool's fault and uses up no attempt.
+
+    `is_write` says that its tool is one by now: the stricter of frozen and current class holds.
+    """
     error = "the worker that ran it was lost"
-    if _terms(call).effect is EffectClass.WRITE:
+    if is_write or _terms(call).effect is EffectClass.WRITE:
         return OutcomeUnknown(frame=frame, call=call.id, attempt=call.attempt, error=error)
     return RetryScheduled(
         frame=frame, call=call.id, attempt=call.attempt, cause="lost", error=error
@@ -32,20 +41,33 @@ def lost(frame: str, call: Call) -> RetryScheduled | OutcomeUnknown:
 
 
 def uncertain(
-    frame: str, call: Call, error: str, *, at: datetime, chance: float
+    frame: str,
+    call: Call,
+    error: str,
+    *,
+    at: datetime,
+    chance: float,
+    blame: Blame = Blame.TOOL,
 ) -> RetryScheduled | OutcomeUnknown | ToolFailed:
     """A tool that raised something which does not say what became of the call."""
     if _terms(call).effect is EffectClass.WRITE:
         return OutcomeUnknown(frame=frame, call=call.id, attempt=call.attempt, error=error)
-    return undone(frame, call, error, after=None, at=at, chance=chance)
+    return undone(frame, call, error, after=None, at=at, chance=chance, blame=blame)
 
 
 def undone(
-    frame: str, call: Call, error: str, *, after: float | None, at: datetime, chance: float
+    frame: str,
+    call: Call,
+    error: str,
+    *,
+    after: float | None,
+    at: datetime,
+    chance: float,
+    blame: Blame = Blame.TOOL,
 ) -> RetryScheduled | ToolFailed:
     """A call that certainly did not happen and may be tried again, whatever its effect class."""
     policy = _terms(call).retry
-    if call.failures + 1 >= policy.attempts:
+    if call.failures + 1 >= policy.attempts or not _worth(policy, blame):
         return ToolFailed(frame=frame, call=call.id, attempt=call.attempt, error=error)
     return RetryScheduled(
         frame=frame,
@@ -58,26 +80,51 @@ def undone(
 
 
 def unanswered(
-    frame: Frame, error: str, *, again: bool, after: float | None, at: datetime, chance: float
+    frame: Frame,
+    error: str,
+    *,
+    again: bool,
+    after: float | None,
+    at: datetime,
+    chance: float,
+    blame: Blame = Blame.PROVIDER,
+    model: str = "",
+    other: str = "",
+    partial: str = "",
 ) -> RetryScheduled | ModelFailed:
-    """A model call that brought no reply; `again` says whether trying again can help."""
-    if not again or frame.attempt >= MODEL_RETRIES.attempts:
-        return ModelFailed(frame=frame.id, error=error)
+    """A model call that brought no reply; `again` says whether trying again can help.
+
+    Once the attempts at `model` are used up, the `other` one is asked at once, if there is one and the
+    fault need not be its as well.
+    """
+    policy = frame.terms.retry
+    wait, instead = _wait(policy, frame.failures, after, chance), ""
+    if not again or not _worth(policy, blame) or frame.failures + 1 >= policy.attempts:
+        if not other or blame not in ELSEWHERE:
+            return ModelFailed(frame=frame.id, error=error, model=model, partial=partial)
+        wait, instead = timedelta(), other
     return RetryScheduled(
         frame=frame.id,
         call=None,
         attempt=frame.attempt,
         cause="error",
         error=error,
-        until=at + _wait(MODEL_RETRIES, frame.attempt - 1, after, chance),
+        until=at + wait,
+        model=model,
+        instead=instead,
+        partial=partial,
     )
+
+
+def _worth(policy: RetryPolicy, blame: Blame) -> bool:
+    return blame not in LASTING if policy.on is None else blame in policy.on
 
 
 def _wait(policy: RetryPolicy, failures: int, after: float | None, chance: float) -> timedelta:
     """`chance` is in [0, 1). What the other side asks for counts, up to the ceiling."""
     if after is not None:
         return timedelta(seconds=min(max(after, 0.0), policy.ceiling))
-    return timedelta(seconds=chance * min(policy.ceiling, policy.base * 2**failures))
+    return timedelta(seconds=chance * min(policy.ceiling, policy.base * 2 ** min(failures, 60)))
 
 
 def _terms(call: Call) -> Terms:

@@ -7,7 +7,8 @@ next state. The state diagram in docs/architecture.md is drawn from CALLS.
 from enum import StrEnum
 from typing import TypeVar
 
-from runtime.core.continuation import CallState, FrameState, Phase
+from runtime.core.continuation import CallState, FrameState, Pace, Phase
+from runtime.core.decisions import HALTS, Verdict
 from runtime.core.errors import IllegalTransition
 
 S = TypeVar("S", bound=StrEnum)
@@ -17,14 +18,25 @@ RUNS: dict[tuple[Phase, str], Phase] = {
     (Phase.STARTED, "Completed"): Phase.COMPLETED,
     (Phase.STARTED, "Failed"): Phase.FAILED,
     (Phase.STARTED, "Cancelling"): Phase.CANCELLING,
+    (Phase.STARTED, "Forked"): Phase.STARTED,
+    (Phase.STARTED, "Exported"): Phase.EXPORTED,
+    (Phase.EXPORTED, "Imported"): Phase.STARTED,
+    (Phase.STARTED, "Paused"): Phase.STARTED,
+    (Phase.STARTED, "Resumed"): Phase.STARTED,
     (Phase.CANCELLING, "Cancelled"): Phase.CANCELLED,
     (Phase.CANCELLING, "Failed"): Phase.FAILED,
+}
+
+PACES: dict[tuple[Pace, str], Pace] = {
+    (Pace.GOING, "Paused"): Pace.PAUSED,
+    (Pace.PAUSED, "Resumed"): Pace.GOING,
 }
 
 FRAMES: dict[tuple[FrameState, str], FrameState] = {
     (FrameState.ASKING, "ModelReplied:calls"): FrameState.ACTING,
     (FrameState.ASKING, "ModelReplied:answer"): FrameState.ANSWERED,
     (FrameState.ASKING, "ModelFailed"): FrameState.FAILED,
+    (FrameState.ASKING, "Compacted"): FrameState.ASKING,
     (FrameState.ASKING, "RetryScheduled"): FrameState.RETRYING,
     (FrameState.RETRYING, "WaitEnded"): FrameState.ASKING,
     (FrameState.ACTING, "TurnSettled"): FrameState.ASKING,
@@ -33,6 +45,22 @@ FRAMES: dict[tuple[FrameState, str], FrameState] = {
     (FrameState.ANSWERED, "Completed"): FrameState.CLOSED,
     (FrameState.FAILED, "Failed"): FrameState.CLOSED,
 }
+
+# A gate of the frame itself leaves its state alone, whatever the frame waits for beside it.
+FRAMES |= {
+    (state, trigger): state
+    for state in FrameState
+    if state is not FrameState.CLOSED
+    for trigger in (
+        *(f"GateOpened:{kind}" for kind in sorted(HALTS)),
+        f"GateDecided:{Verdict.CONTINUE}",
+        f"GateDecided:{Verdict.STOP}",
+        "GateClosed",
+    )
+}
+
+# Another version of the agent plays the frame from here on; what the frame waits for stays the same.
+FRAMES |= {(state, "AgentChanged"): state for state in FrameState if state is not FrameState.CLOSED}
 
 CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.PROPOSED, "CallAdmitted"): CallState.ADMITTED,

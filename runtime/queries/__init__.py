@@ -1,18 +1,25 @@
 """The read side of the engine: plain data, few queries, no documents in lists."""
 
+from runtime.queries.comparison import Comparison, compare
+from runtime.queries.contents import content
 from runtime.queries.filters import LONGEST_SEARCH, TABS, narrowed
+from runtime.queries.forks import ForkView, fork_view, last_quiescent
 from runtime.queries.history import History, StepView, history
+from runtime.queries.lost import LossView, losses
+from runtime.queries.moves import Move
 from runtime.queries.outlook import Outlook, Plan, Step, outlook
 from runtime.queries.past import Past, past
 from runtime.queries.progress import progress
 from runtime.queries.rows import Row, RowKind, Tone
 from runtime.queries.runs import (
+    Asked,
     GateView,
     JournalItem,
     Page,
     RunDetail,
     RunLine,
     RunRow,
+    asked,
     cancel_asked,
     continuation,
     journal_page,
@@ -22,21 +29,29 @@ from runtime.queries.runs import (
     runs_page,
 )
 from runtime.queries.secrets import PLACEHOLDER, has_secret, masked
+from runtime.queries.spending import Use, spending
 from runtime.queries.timeline import Timeline
 from runtime.queries.tree import CallView, Ending, FrameView, Message, Progress, Retry
-from runtime.queries.workers import sweeper_sweeps, worker_beats
+from runtime.queries.versions import Difference, differences
+from runtime.queries.workers import live_versions, sweeper_sweeps, unserved, worker_beats
 
 __all__ = [
     "LONGEST_SEARCH",
     "PLACEHOLDER",
     "TABS",
+    "Asked",
     "CallView",
+    "Comparison",
+    "Difference",
     "Ending",
+    "ForkView",
     "FrameView",
     "GateView",
     "History",
     "JournalItem",
+    "LossView",
     "Message",
+    "Move",
     "Outlook",
     "Page",
     "Past",
@@ -52,11 +67,20 @@ __all__ = [
     "StepView",
     "Timeline",
     "Tone",
+    "Use",
+    "asked",
     "cancel_asked",
+    "compare",
+    "content",
     "continuation",
+    "differences",
+    "fork_view",
     "has_secret",
     "history",
     "journal_page",
+    "last_quiescent",
+    "live_versions",
+    "losses",
     "masked",
     "narrowed",
     "outlook",
@@ -66,6 +90,8 @@ __all__ = [
     "run_detail",
     "run_details",
     "runs_page",
+    "spending",
     "sweeper_sweeps",
+    "unserved",
     "worker_beats",
 ]

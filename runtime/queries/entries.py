@@ -21,9 +21,9 @@ class Line:
     mac: str
 
 
-def read(run: UUID, *, until: int | None = None) -> tuple[Line, ...]:
-    """The lines up to position `until`, or all. The caller has checked that the run may be read."""
-    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
+def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Line, ...]:
+    """The lines after position `after`, up to `until` or all. The caller has checked that the run may be read."""
+    rows = JournalEntry.objects.filter(run_id=run, position__gt=after).order_by("position")
     if until is not None:
         rows = rows.filter(position__lte=until)
     return tuple(

@@ -10,9 +10,15 @@ LONGEST_SEARCH = 200
 
 TABS: dict[str, tuple[RunStatus, ...]] = {
     "people": (RunStatus.SUSPENDED,),
-    "working": (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING, RunStatus.CANCELLING),
+    "working": (
+        RunStatus.QUEUED,
+        RunStatus.RUNNING,
+        RunStatus.WAITING,
+        RunStatus.PAUSED,
+        RunStatus.CANCELLING,
+    ),
     "failed": (RunStatus.FAILED, RunStatus.QUARANTINED),
-    "finished": (RunStatus.COMPLETED,),
+    "finished": (RunStatus.COMPLETED, RunStatus.EXPORTED),
     "cancelled": (RunStatus.CANCELLED,),
 }
 

@@ -13,6 +13,7 @@ from runtime.queries.entries import Line, read
 from runtime.queries.progress import progress_of
 from runtime.queries.rows import Row
 from runtime.queries.runs import RunDetail
+from runtime.queries.spending import Use, spending_of
 from runtime.queries.timeline import GateFacts, Timeline, timeline_of
 from runtime.queries.tree import CallView, FrameView, Message, Progress
 
@@ -22,10 +23,11 @@ _SAID = frozenset({"text", "call"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A run's journal, read once and folded twice."""
+    """A run's journal, read once and folded for each purpose."""
 
     progress: Progress
     timeline: Timeline
+    spending: tuple[Use, ...]
 
     def step(self, step: str) -> "StepView | None":
         """One step by its name: a frame, a call of a frame, or a model call; None if there is none."""
@@ -65,7 +67,9 @@ def history(run: RunDetail) -> History:
     timeline = timeline_of(
         lines, gates=_gates(run.id), start=run.created_at, until=_until(run, lines)
     )
-    return History(progress=progress_of(lines), timeline=timeline)
+    return History(
+        progress=progress_of(lines), timeline=timeline, spending=spending_of(run.id, lines)
+    )
 
 
 def _until(run: RunDetail, lines: tuple[Line, ...]) -> datetime:

@@ -14,6 +14,7 @@ from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.errors import CoreError
 from runtime.core.replay import initial, step
 from runtime.queries.entries import read
+from runtime.queries.moves import Move, moves
 from runtime.queries.secrets import masked
 
 
@@ -39,6 +40,7 @@ class Past:
     frames: tuple[FrameThen, ...]
     document: Any
     unreadable: int | None
+    moves: tuple[Move, ...]
 
     @property
     def before(self) -> int:
@@ -56,12 +58,14 @@ def past(run: UUID, position: int) -> Past | None:
         return None
     last = lines[-1].entry
     now: Continuation | None = initial(run)
+    before = now
     unreadable = None
     for line in lines:
         try:
             if line.entry is None or now is None or line.position != now.position + 1:
                 raise CoreError
-            now = step(now, line.entry.events, head=line.mac)
+            after = step(now, line.entry.events, head=line.mac, at=line.entry.at)
+            before, now = now, after
         except CoreError:
             now, unreadable = None, line.position
             break
@@ -73,6 +77,7 @@ def past(run: UUID, position: int) -> Past | None:
         frames=_frames(now) if now else (),
         document=masked(json.loads(codec.encode_continuation(now))) if now else None,
         unreadable=unreadable,
+        moves=moves(before, now) if now and before else (),
     )
 
 

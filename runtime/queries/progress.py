@@ -14,11 +14,15 @@ from uuid import UUID
 from runtime.core import events as e
 from runtime.core.continuation import MAX_DEPTH, CallState
 from runtime.core.decisions import GateKind, Verdict
+from runtime.core.errors import CoreError
+from runtime.core.forks import state_of
 from runtime.core.ids import call_id, child_frame, depth_of
+from runtime.queries.adopted import sketches
 from runtime.queries.entries import Line, read
 from runtime.queries.secrets import masked
 from runtime.queries.sketch import CallSketch, FrameSketch, after, frame_view
-from runtime.queries.tree import Ending, Kind, Message, Progress, Retry
+from runtime.queries.tree import Ending, Kind, Message, Origin, Pause, Progress, Retry
+from runtime.queries.versions import differences
 
 _TO_COME = frozenset(
     {
@@ -52,6 +56,9 @@ class _Fold:
         self.unreadable: list[int] = []
         self.requester = ""
         self.ending: Ending | None = None
+        self.origin: Origin | None = None
+        self.exported = False
+        self.pause: Pause | None = None
         self.at = datetime.min.replace(tzinfo=UTC)
         self.said = 0
 
@@ -64,11 +71,15 @@ class _Fold:
             self._event(event)
 
     def view(self) -> Progress:
+        if self.exported:
+            self._root_ended("exported")
         roots = [frame for frame in self.frames.values() if self._caller(frame) is None]
         return Progress(
             roots=tuple(frame_view(frame, self.frames) for frame in roots),
             unreadable=tuple(self.unreadable),
             ending=self.ending,
+            origin=self.origin,
+            pause=self.pause,
         )
 
     def _event(self, event: e.Event) -> None:
@@ -77,6 +88,12 @@ class _Fold:
                 self.requester = event.requester
             case e.FrameOpened():
                 self._opened(event)
+            case e.Paused():
+                self.pause = Pause(by=event.by, reason=masked(event.reason), at=self.at)
+                self._decide_on_run(event.by, f"Paused the run{_because(event.reason)}")
+            case e.Resumed():
+                self.pause = None
+                self._decide_on_run(event.by, "Resumed the run")
             case e.Completed():
                 self._root_ended("answered")
             case e.Failed():
@@ -85,16 +102,51 @@ class _Fold:
                 self._cancelling(event)
             case e.Cancelled():
                 self._root_ended("cancelled")
+            case e.Forked():
+                self._forked(event)
+            case e.Exported():
+                self.exported = True
+            case e.Imported():
+                self._imported(event)
+            case e.BudgetExceeded() | e.BudgetGranted():
+                return
             case _:
                 frame = self.frames.get(event.frame)
                 if frame is not None:
                     self._frame_event(frame, event)
+
+    def _forked(self, event: e.Forked) -> None:
+        self.origin = Origin(by=event.by, of=event.of, position=event.position)
+        try:
+            copied = list(sketches(state_of(event)))
+        except (CoreError, LookupError):
+            return
+        for frame, said in copied:
+            self.frames[frame.id] = frame
+            for one in said:
+                self._say(
+                    frame, one.kind, one.by, one.value, turn=one.turn, reported_by=one.reported_by
+                )
+
+    def _imported(self, event: e.Imported) -> None:
+        self.exported = False
+        self.origin = Origin(by=event.by)
+        for frame in self.frames.values():
+            for call in frame.calls.values():
+                if call.state in _TO_COME - {CallState.DELEGATED}:
+                    call.state, call.until, call.note, call.verdict = (
+                        CallState.PROPOSED,
+                        None,
+                        "",
+                        None,
+                    )
 
     def _opened(self, event: e.FrameOpened) -> None:
         parent = self.frames.get(event.parent or "")
         frame = FrameSketch(
             id=event.frame,
             agent=event.agent,
+            fingerprint=event.fingerprint,
             plan=event.plan,
             parent=event.parent,
             call=event.call,
@@ -111,9 +163,15 @@ class _Fold:
         match event:
             case e.ModelReplied():
                 self._replied(frame, event)
+            case e.Compacted():
+                frame.retry = None
+                self._say(frame, "summary", event.model or frame.agent, event.summary)
             case e.ModelFailed():
                 frame.retry = None
                 self._say(frame, "fault", frame.agent, event.error)
+            case e.AgentChanged():
+                frame.fingerprint = event.fingerprint
+                self._say(frame, "release", frame.agent, differences(event.changes))
             case e.FrameClosed():
                 frame.outcome = event.outcome
                 self._close_call(frame, event)
@@ -125,6 +183,8 @@ class _Fold:
             case e.WaitEnded(call=None):
                 if frame.retry is not None:
                     frame.retry = replace(frame.retry, until=None)
+            case e.GateOpened(call="") | e.GateDecided(call="") | e.GateClosed(call=""):
+                self._halt(frame, event)
             case _:
                 call = frame.calls.get(event.call or "")
                 if call is not None:
@@ -174,8 +234,8 @@ class _Fold:
                 call.state, call.note, call.until = CallState.STARTED, "", None
                 call.attempt, call.started_at = event.attempt, event.at
             case e.ToolReturned():
-                call.state, call.result = CallState.RETURNED, event.result
-                self._say(frame, "result", call.tool, event.result)
+                call.state, call.result = CallState.RETURNED, event.stored or event.result
+                self._say(frame, "result", call.tool, call.result)
             case e.CallRefused():
                 self._fault(frame, call, CallState.REFUSED, event.reason)
             case e.ToolFailed():
@@ -191,8 +251,22 @@ class _Fold:
             case _:
                 assert_never(event)
 
+    def _halt(self, frame: FrameSketch, event: e.GateOpened | e.GateDecided | e.GateClosed) -> None:
+        match event:
+            case e.GateOpened():
+                frame.halts += 1
+                self._say(frame, "halt", frame.agent, event.reason)
+            case e.GateDecided():
+                frame.halts -= 1
+                goes_on = event.verdict is Verdict.CONTINUE
+                said = f"Let {frame.agent} go on" if goes_on else f"Stopped {frame.agent}"
+                self._say(frame, "decision", event.by, said + _because(event.reason))
+            case e.GateClosed():
+                frame.halts -= 1
+
     def _gated(self, call: CallSketch, event: e.GateOpened) -> None:
-        call.effect = event.terms.effect
+        if event.terms is not None:
+            call.effect = event.terms.effect
         if event.kind is GateKind.IN_DOUBT:
             call.state = CallState.UNKNOWN
         else:  # for the first time, or again because what was approved changed
@@ -202,21 +276,23 @@ class _Fold:
     def _decided(self, frame: FrameSketch, call: CallSketch, event: e.GateDecided) -> None:
         call.verdict, call.decided_by, call.note = event.verdict, event.by, event.reason
         call.state, said = after(event.verdict)
-        why = f": {event.reason}" if event.reason else ""
+        why = _because(event.reason)
         self._say(frame, "decision", event.by or "the deadline", f"{said} {call.tool}{why}")
         if event.verdict is Verdict.HAPPENED:
-            call.result = event.result
-            self._say(frame, "result", call.tool, event.result, reported_by=event.by)
+            call.result = event.stored or event.result
+            self._say(frame, "result", call.tool, call.result, reported_by=event.by)
 
     def _retried(self, frame: FrameSketch, what: str, event: e.RetryScheduled) -> None:
         self._say(frame, "retry", what, event.error, until=event.until)
 
     def _cancelling(self, event: e.Cancelling) -> None:
         self.ending = Ending(by=event.by, reason=masked(event.reason), at=self.at)
+        self._decide_on_run(event.by or "the engine", f"Ended the run: {event.reason}")
+
+    def _decide_on_run(self, by: str, what: str) -> None:
         for frame in self.frames.values():
             if frame.parent is None:
-                by = event.by or "the engine"
-                self._say(frame, "decision", by, f"Ended the run: {event.reason}")
+                self._say(frame, "decision", by, what)
 
     def _fault(self, frame: FrameSketch, call: CallSketch, state: CallState, error: str) -> None:
         call.state, call.note = state, error
@@ -229,6 +305,7 @@ class _Fold:
         by: str,
         value: Any,
         *,
+        turn: int | None = None,
         until: datetime | None = None,
         reported_by: str = "",
     ) -> None:
@@ -236,7 +313,7 @@ class _Fold:
         frame.messages.append(
             Message(
                 order=self.said,
-                turn=frame.turn,
+                turn=frame.turn if turn is None else turn,
                 agent=frame.agent,
                 kind=kind,
                 by=by,
@@ -264,3 +341,7 @@ class _Fold:
         if call is None or frame.id != child_frame(call.frame, call.id):
             return None
         return call if depth_of(frame.id) <= MAX_DEPTH else None
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""

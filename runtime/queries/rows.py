@@ -17,6 +17,7 @@ class RowKind(StrEnum):
     MODEL = "model"  # one attempt at one model call
     TOOL = "tool"  # one attempt at one tool call, or a call that was never started
     PERSON = "person"  # a gate
+    PAUSE = "pause"  # somebody holds the run up
     WAIT = "wait"  # the time between two attempts
 
 
@@ -26,6 +27,7 @@ USES = {
     RowKind.MODEL: Use.WORK,
     RowKind.TOOL: Use.WORK,
     RowKind.PERSON: Use.PEOPLE,
+    RowKind.PAUSE: Use.PEOPLE,
     RowKind.WAIT: Use.RETRY,
 }
 
@@ -53,7 +55,8 @@ class Row:
 
     `start` is None for a call that never began; `end` is None while it goes on. `by`, or the time
     `until`, follows `words`.
-    `error` is why an attempt had no result, `reason` what a person wrote.
+    `error` is why an attempt had no result, `reason` what a person wrote. `model` is the one that was
+    asked, `partial` what it had said when it broke off.
     """
 
     id: str
@@ -75,9 +78,16 @@ class Row:
     position: int
     approval: UUID | None
     until: datetime | None
+    model: str
+    partial: str
     offset: timedelta | None
     lasted: timedelta | None
     bar: Bar | None
+
+    @property
+    def provider(self) -> str:
+        """The model over the network that was asked; a script is the agent itself and says nothing more."""
+        return "" if self.model.startswith("scripted:") else self.model
 
     @property
     def for_people(self) -> bool:

@@ -12,10 +12,14 @@ from django.db.models.functions import Left
 from django.utils import timezone
 
 from runtime import ports
+from runtime.core import codec
 from runtime.core.continuation import RunStatus
+from runtime.core.errors import CoreError, Unreadable
+from runtime.core.replay import step
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
+from runtime.queries.entries import read
 from runtime.queries.secrets import masked
-from runtime.signals import CANCEL
+from runtime.signals import CANCEL, PAUSE, RESUME
 
 LONGEST_WHY = 200  # characters of a reason that a list shows
 
@@ -81,11 +85,15 @@ class RunLine(RunRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail(RunRow):
-    """A whole run; `reason` says why it failed, was quarantined or cancelled."""
+    """A whole run; `reason` says why it failed, was quarantined or cancelled.
+
+    `removed_at` is when retention took all three, and its journal.
+    """
 
     input: Any
     output: Any
     reason: str | None
+    removed_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +103,14 @@ class JournalItem:
     position: int
     at: str | None
     events: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Whether somebody has ended the run, and whether the last who changed its pace wants a pause."""
+
+    cancel: bool
+    pause: bool | None
 
 
 def runs_page(where: Q, *, limit: int = 50, cursor: UUID | None = None) -> Page[RunLine]:
@@ -126,6 +142,14 @@ def cancel_asked(run: UUID) -> bool:
     return Signal.objects.filter(run_id=run, kind=CANCEL).exists()
 
 
+def asked(run: UUID) -> Asked:
+    """What people told the run that no worker has taken up yet."""
+    told = Signal.objects.filter(run_id=run, kind__in=[CANCEL, PAUSE, RESUME]).order_by("id")
+    kinds = list(told.values_list("kind", flat=True))
+    paces = [kind == PAUSE for kind in kinds if kind != CANCEL]
+    return Asked(cancel=CANCEL in kinds, pause=paces[-1] if paces else None)
+
+
 def journal_page(run: UUID, *, limit: int = 50, cursor: int | None = None) -> Page[JournalItem]:
     """The run's entries in order. The caller has checked that the run may be read."""
     rows = JournalEntry.objects.filter(run_id=run).order_by("position")
@@ -137,9 +161,23 @@ def journal_page(run: UUID, *, limit: int = 50, cursor: int | None = None) -> Pa
 
 
 def continuation(run: UUID) -> Any | None:
-    """The live continuation's document; None if the run has none. The caller has checked access."""
-    body = Continuation.objects.filter(run_id=run).values_list("body", flat=True).first()
-    return None if body is None else _json(body)
+    """What the run goes on from: the live continuation with the entries after it.
+
+    None if the run has none. What cannot be read is shown as it is stored. The caller has checked access.
+    """
+    row = Continuation.objects.filter(run_id=run).values_list("position", "body").first()
+    if row is None:
+        return None
+    position, body = row
+    try:
+        now = codec.decode_continuation(body)
+        for line in read(run, after=position):
+            if line.entry is None:
+                raise Unreadable
+            now = step(now, line.entry.events, head=line.mac, at=line.entry.at)
+    except CoreError:
+        return _json(body)
+    return _json(body if now.position == position else codec.encode_continuation(now))
 
 
 def _some_runs(
@@ -218,6 +256,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         input=_json(run.input),
         output=None if run.output is None else _json(run.output),
         reason=None if run.reason is None else masked(run.reason),
+        removed_at=run.removed_at,
         position=run.position,
     )
 

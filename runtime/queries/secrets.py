@@ -6,7 +6,10 @@ a text, so texts are searched too.
 """
 
 import re
+from dataclasses import replace
 from typing import Any
+
+from runtime.core.events import Stored
 
 PLACEHOLDER = "••••"
 
@@ -20,12 +23,14 @@ _CUT_OFF = re.compile(r"""(?P<start>\$secret\\*["']\s*:\s*\\*["'])[^"'\\]+""")
 
 
 def masked(value: Any) -> Any:
-    """The same JSON value with a placeholder for each secret in it."""
+    """The same JSON value, or reference to one, with a placeholder for each secret in it."""
     match value:
         case str():
             return _without(value)
         case list() | tuple():
             return [masked(item) for item in value]
+        case Stored():
+            return replace(value, preview=_without(value.preview))
         case dict() if _MARK in value:
             return PLACEHOLDER
         case dict():

@@ -36,12 +36,14 @@ class CallSketch:
 class FrameSketch:
     id: str
     agent: str
+    fingerprint: str
     plan: tuple[str, ...] | None
     parent: str | None
     call: str | None
     turn: int = 0
     outcome: str | None = None
     retry: Retry | None = None
+    halts: int = 0
     calls: dict[str, CallSketch] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
 
@@ -51,10 +53,12 @@ def frame_view(frame: FrameSketch, frames: Mapping[str, FrameSketch]) -> FrameVi
     return FrameView(
         id=frame.id,
         agent=frame.agent,
+        fingerprint=frame.fingerprint,
         depth=depth_of(frame.id),
         plan=frame.plan,
         outcome=frame.outcome,
         retry=frame.retry if frame.outcome is None else None,
+        halts=frame.halts if frame.outcome is None else 0,
         calls=tuple(_call_view(call, frames) for call in frame.calls.values()),
         messages=tuple(frame.messages),
     )
@@ -83,7 +87,10 @@ def _call_view(call: CallSketch, frames: Mapping[str, FrameSketch]) -> CallView:
 
 
 def after(verdict: Verdict) -> tuple[CallState, str]:
-    """The state of a call after a decision about it, and the decision in a word or two."""
+    """The state of a call after a decision about it, and the decision in a word or two.
+
+    Raises KeyError for a verdict on a halt, which is about no call.
+    """
     match verdict:
         case Verdict.APPROVE:
             return CallState.ADMITTED, "Approved"
@@ -97,5 +104,7 @@ def after(verdict: Verdict) -> tuple[CallState, str]:
             return CallState.ADMITTED, "Approved to run again"
         case Verdict.GIVE_UP:
             return CallState.FAILED, "Gave up"
+        case Verdict.CONTINUE | Verdict.STOP:
+            raise KeyError(verdict)
         case _:
             assert_never(verdict)

@@ -11,10 +11,14 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from runtime.core import events as e
+from runtime.core.errors import CoreError
+from runtime.core.forks import state_of
 from runtime.core.ids import call_id, depth_of
+from runtime.queries.adopted import track
 from runtime.queries.entries import Line
 from runtime.queries.rows import USES, Row, RowKind, Tone, bar
 from runtime.queries.scale import Scale, Span, Use, scale
+from runtime.queries.secrets import masked
 from runtime.queries.tracks import FrameTrack, GateFacts, Mark
 
 __all__ = ["GateFacts", "Timeline", "timeline_of"]
@@ -57,7 +61,7 @@ class Timeline:
 
     @property
     def steps(self) -> int:
-        return len({row.step for row in self.rows if row.kind is not RowKind.QUEUE})
+        return len({row.step for row in self.rows if row.step})
 
     @property
     def gates(self) -> tuple[Row, ...]:
@@ -98,18 +102,30 @@ class _Fold:
         self._gates = gates
         self._ending = False
         self._began = start
+        self._pauses: list[Mark] = []
         self._queue: Mark | None = Mark(
             kind=RowKind.QUEUE, step="", name="", depth=0, start=start, words="no worker had it yet"
         )
 
     def take(self, event: e.Event) -> None:
         match event:
-            case e.RunStarted():
+            case e.RunStarted() | e.BudgetExceeded() | e.BudgetGranted():
                 return
             case e.FrameOpened():
                 self._opened(event)
+            case e.Forked():
+                self._forked(event)
+            case e.Exported():
+                self._ended("exported", Tone.OVER)
+            case e.Imported():
+                for left in self.frames.values():
+                    left.reopen()
             case e.Cancelling():
                 self._ending = True
+            case e.Paused():
+                self._paused(event)
+            case e.Resumed():
+                self._go_on("held up by")
             case e.Completed():
                 self._ended("answered", Tone.DONE)
             case e.Failed():
@@ -124,11 +140,21 @@ class _Fold:
     def marks(self) -> list[Mark]:
         """In the order of the tree: a frame, then what happened in it, a child frame where it was called."""
         marks = [self._queue] if self._queue is not None else []
+        marks += self._pauses
         children = {frame.id for frame in self.frames.values() if frame.parent in self.frames}
         for frame in self.frames.values():
             if frame.id not in children:
                 marks += frame.marks(self.frames, set())
         return marks
+
+    def _forked(self, event: e.Forked) -> None:
+        self._queue = None
+        try:
+            copied = state_of(event)
+        except CoreError:
+            return
+        for frame in copied.frames.values():
+            self.frames[frame.id] = track(frame, self.at)
 
     def _opened(self, event: e.FrameOpened) -> None:
         if self._queue is not None:
@@ -150,9 +176,13 @@ class _Fold:
         match event:
             case e.ModelReplied():
                 names = {call_id(frame.turn + 1, i): p.tool for i, p in enumerate(event.calls)}
-                frame.replied(self.at, names)
+                frame.replied(self.at, event.model, names)
+            case e.Compacted():
+                frame.compacted(self.at, event.model)
             case e.ModelFailed():
-                frame.model_failed(self.at, event.error)
+                frame.model_failed(self.at, event)
+            case e.AgentChanged():
+                frame.changed(self.at)
             case e.FrameClosed():
                 frame.close(self.at, event.outcome)
                 self._settle_parent(frame)
@@ -160,6 +190,8 @@ class _Fold:
                 frame.model_retries(self.at, event)
             case e.WaitEnded(call=None):
                 frame.model_asked_again(self.at)
+            case e.GateOpened(call="") | e.GateDecided(call="") | e.GateClosed(call=""):
+                frame.halt(event, self.at, self.position, self._gates)
             case _:
                 call = frame.calls.get(event.call or "")
                 if call is not None:
@@ -179,7 +211,19 @@ class _Fold:
         if not self._ending and frame.waits_for_model():
             frame.ask(self.at)
 
+    def _paused(self, event: e.Paused) -> None:
+        mark = Mark(
+            kind=RowKind.PAUSE, step="", name="", depth=0, start=self.at, words="held up by"
+        )
+        mark.by, mark.reason = event.by, masked(event.reason)
+        self._pauses.append(mark)
+
+    def _go_on(self, words: str) -> None:
+        for mark in self._pauses:
+            mark.finish(self.at, words, Tone.OVER)
+
     def _ended(self, words: str, tone: Tone) -> None:
+        self._go_on("ended with the run")
         for frame in self.frames.values():
             root = frame.parent is None
             frame.end(self.at, words if root else "ended with the run", tone if root else Tone.OVER)
@@ -215,6 +259,8 @@ def _row(mark: Mark, index: int, drawn: Scale, began: datetime, until: datetime)
         position=mark.position,
         approval=mark.approval,
         until=mark.until,
+        model=mark.model,
+        partial=mark.partial,
         offset=None if mark.start is None else max(mark.start - began, timedelta()),
         lasted=None if mark.start is None else max(end - mark.start, timedelta()),
         bar=None if mark.start is None else bar(drawn, mark.start, end),

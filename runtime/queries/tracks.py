@@ -7,17 +7,21 @@ from typing import assert_never
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.decisions import GateKind, Verdict
+from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.queries.rows import RowKind, Tone
 from runtime.queries.secrets import masked
 
 _GATES = {
     GateKind.APPROVAL: "waits for a person to decide",
     GateKind.IN_DOUBT: "in doubt: waits for a person to say what became of it",
+    GateKind.HOLD: "stopped: waits for a person to let it go on",
+    GateKind.LIMIT: "at its limit: waits for a person to grant more",
+    GateKind.VERSION: "changed meanwhile: waits for a person to let it go on",
 }
 _CLOSED = {
     GateKind.APPROVAL: "not started: the run was ended first",
     GateKind.IN_DOUBT: "in doubt for good: the run was ended first",
+    **dict.fromkeys(HALTS, "the run was ended first"),
 }
 _VERDICTS: dict[Verdict, tuple[str, Tone]] = {
     Verdict.APPROVE: ("approved by", Tone.DONE),
@@ -26,7 +30,11 @@ _VERDICTS: dict[Verdict, tuple[str, Tone]] = {
     Verdict.HAPPENED: ("reported as done by", Tone.DONE),
     Verdict.RUN_AGAIN: ("to run again, approved by", Tone.DONE),
     Verdict.GIVE_UP: ("given up by", Tone.BAD),
+    Verdict.CONTINUE: ("let go on by", Tone.DONE),
+    Verdict.STOP: ("stopped by", Tone.BAD),
 }
+_BRAKED = "held back, its provider wants fewer requests; its turn comes at"
+_OUT_OF_BRAKE = "held back, its provider wanted fewer requests"
 _STARTS_NOTHING = frozenset({Verdict.DENY, Verdict.EXPIRE, Verdict.HAPPENED, Verdict.GIVE_UP})
 
 
@@ -60,11 +68,46 @@ class Mark:
     position: int = 0
     approval: UUID | None = None
     until: datetime | None = None
+    model: str = ""
+    partial: str = ""
 
-    def finish(self, at: datetime, words: str, tone: Tone, *, error: str = "") -> None:
+    def finish(
+        self,
+        at: datetime,
+        words: str,
+        tone: Tone,
+        *,
+        error: str = "",
+        model: str = "",
+        partial: str = "",
+    ) -> None:
         if self.end is None:
             self.end, self.words, self.tone, self.until = at, words, tone, None
-            self.error = masked(error)
+            self.error, self.model, self.partial = masked(error), model, masked(partial)
+
+    def gate_opened(
+        self, event: e.GateOpened, position: int, gates: Mapping[UUID, GateFacts]
+    ) -> None:
+        self.words, self.reason = _GATES[event.kind], masked(event.reason)
+        self.gate, self.gate_kind, self.position = event.gate, event.kind, position
+        facts = gates.get(event.gate)
+        if facts is not None:
+            self.approval = facts.approval
+            if facts.decided_at is not None:  # replaced when the journal says what was decided
+                self.end, self.words = facts.decided_at, "decided, taken up in a moment"
+
+    def gate_decided(
+        self, event: e.GateDecided, at: datetime, gates: Mapping[UUID, GateFacts]
+    ) -> None:
+        facts = gates.get(event.gate)
+        self.end = (facts.decided_at if facts else None) or at
+        self.words, self.tone = _VERDICTS[event.verdict]
+        self.by, self.verdict, self.reason = event.by, event.verdict, masked(event.reason)
+
+    def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
+        self.end = at
+        self.words = _CLOSED[self.gate_kind or GateKind.APPROVAL]
+        self.tone, self.reason = Tone.OVER, masked(event.reason)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,29 +174,18 @@ class CallTrack:
     def _gated(
         self, event: e.GateOpened, at: datetime, position: int, gates: Mapping[UUID, GateFacts]
     ) -> None:
-        mark = self._add(RowKind.PERSON, at, _GATES[event.kind])
-        mark.gate, mark.gate_kind, mark.position = event.gate, event.kind, position
-        facts = gates.get(event.gate)
-        if facts is not None:
-            mark.approval = facts.approval
-            if facts.decided_at is not None:  # replaced when the journal says what was decided
-                mark.end, mark.words = facts.decided_at, "decided, taken up in a moment"
+        self._add(RowKind.PERSON, at, "").gate_opened(event, position, gates)
 
     def _decided(self, event: e.GateDecided, at: datetime, gates: Mapping[UUID, GateFacts]) -> None:
-        facts = gates.get(event.gate)
         for mark in self.marks:
             if mark.gate == event.gate:
-                mark.end = (facts.decided_at if facts else None) or at
-                mark.words, mark.tone = _VERDICTS[event.verdict]
-                mark.by, mark.verdict, mark.reason = event.by, event.verdict, masked(event.reason)
+                mark.gate_decided(event, at, gates)
         self.settled = event.verdict in _STARTS_NOTHING
 
     def _closed(self, event: e.GateClosed, at: datetime) -> None:
         for mark in self.marks:
             if mark.gate == event.gate:
-                mark.end = at
-                mark.words = _CLOSED[mark.gate_kind or GateKind.APPROVAL]
-                mark.tone, mark.reason = Tone.OVER, masked(event.reason)
+                mark.gate_closed(event, at)
 
     def _retries(self, event: e.RetryScheduled, at: datetime) -> None:
         words = "its worker was lost" if event.cause == "lost" else "failed, tried again"
@@ -195,10 +227,16 @@ class FrameTrack:
     calls: dict[str, CallTrack] = field(default_factory=dict)
     of_turn: list[CallTrack] = field(default_factory=list)
     asked: int = 0  # attempts at the model call of the next turn
+    unasked: bool = False  # halted before its model was asked
 
-    def open(self, at: datetime) -> None:
+    def open(self, at: datetime, *, asks: bool = True) -> None:
         self.own.append(self._mark(RowKind.AGENT, self.id, at, "at work"))
-        self.ask(at)
+        if asks:
+            self.ask(at)
+
+    def reopen(self) -> None:
+        """It goes on after all: the run left one installation and came to another."""
+        self.own[0].end, self.own[0].words, self.own[0].tone = None, "at work", Tone.OPEN
 
     def ask(self, at: datetime) -> None:
         self.asked += 1
@@ -206,10 +244,10 @@ class FrameTrack:
         mark.attempt = self.asked
         self.items.append(mark)
 
-    def replied(self, at: datetime, calls: Mapping[str, str]) -> None:
+    def replied(self, at: datetime, model: str, calls: Mapping[str, str]) -> None:
         count = len(calls)
         asked = f"asked for {count} call{'s' if count > 1 else ''}" if count else "answered"
-        self._last(RowKind.MODEL, at, asked, Tone.DONE)
+        self._last_model(at, asked, Tone.DONE, model=model)
         self.turn += 1
         self.asked = 0
         self.of_turn = []
@@ -219,27 +257,100 @@ class FrameTrack:
             self.items.append(track)
             self.of_turn.append(track)
 
-    def model_failed(self, at: datetime, error: str) -> None:
-        self._last(RowKind.MODEL, at, "failed", Tone.BAD, error=error)
+    def compacted(self, at: datetime, model: str) -> None:
+        self._last_model(at, "summed earlier messages up", Tone.DONE, model=model)
+        self.asked = 0
+        self.ask(at)
+
+    def changed(self, at: datetime) -> None:
+        mark = self._mark(RowKind.AGENT, self.id, at, "")
+        mark.finish(at, "goes on under another version", Tone.OVER)
+        self.items.append(mark)
+
+    def model_failed(self, at: datetime, event: e.ModelFailed) -> None:
+        self._last_model(
+            at, "failed", Tone.BAD, error=event.error, model=event.model, partial=event.partial
+        )
+
+    def halt(
+        self,
+        event: e.GateOpened | e.GateDecided | e.GateClosed,
+        at: datetime,
+        position: int,
+        gates: Mapping[UUID, GateFacts],
+    ) -> None:
+        """A gate of the frame itself. Its model is asked once somebody lets it go on, and not before."""
+        if isinstance(event, e.GateOpened):
+            mark = self._mark(RowKind.PERSON, self.id, at, "")
+            mark.gate_opened(event, position, gates)
+            self._unask(at)
+            self.items.append(mark)
+            return
+        for item in self.items:
+            if isinstance(item, Mark) and item.gate == event.gate:
+                if isinstance(event, e.GateClosed):
+                    item.gate_closed(event, at)
+                else:
+                    item.gate_decided(event, at, gates)
+                    self._ask_again(event, at)
+
+    def _unask(self, at: datetime) -> None:
+        """The model was to be asked in the very entry that halts the frame, so it was not."""
+        last = self.items[-1] if self.items else None
+        if isinstance(last, Mark) and last.kind is RowKind.MODEL and last.start == at:
+            self.items.pop()
+            self.asked, self.unasked = 0, True
+
+    def _ask_again(self, event: e.GateDecided, at: datetime) -> None:
+        if self.unasked and event.verdict is Verdict.CONTINUE:
+            self.unasked = False
+            self.ask(at)
 
     def model_retries(self, at: datetime, event: e.RetryScheduled) -> None:
-        words = "its worker was lost" if event.cause == "lost" else "brought no reply"
-        self._last(RowKind.MODEL, at, words, Tone.BAD, error=event.error)
-        if event.until is None or event.until <= at:
+        if event.cause == "brake":
+            self._held_back(at, event)
             return
-        step = f"{self.id}/m{self.turn + 1}"
-        mark = self._mark(RowKind.WAIT, step, at, "tries again at")
-        mark.until = event.until
+        words = "its worker was lost" if event.cause == "lost" else "brought no reply"
+        if event.instead:
+            words = "brought no reply, the next model is asked"
+        self._last_model(
+            at, words, Tone.BAD, error=event.error, model=event.model, partial=event.partial
+        )
+        if event.until is not None and event.until > at:
+            self._waits(at, "tries again at", event.until)
+
+    def _held_back(self, at: datetime, event: e.RetryScheduled) -> None:
+        """Nothing was asked after all: the attempt is taken back, and one wait stands for all of them."""
+        self.asked -= 1
+        last = self.items[-1] if self.items else None
+        if isinstance(last, Mark) and last.kind is RowKind.MODEL:
+            self.items.pop()
+        until = event.until or at
+        before = self.items[-1] if self.items else None
+        if isinstance(before, Mark) and before.words == _OUT_OF_BRAKE:
+            before.end, before.words, before.tone = None, _BRAKED, Tone.OPEN
+            before.until = until
+            return
+        self._waits(at, _BRAKED, until)
+
+    def _waits(self, at: datetime, words: str, until: datetime) -> None:
+        mark = self._mark(RowKind.WAIT, f"{self.id}/m{self.turn + 1}", at, words)
+        mark.until = until
         self.items.append(mark)
 
     def model_asked_again(self, at: datetime) -> None:
-        self._last(RowKind.WAIT, at, "waited before the next attempt", Tone.OVER)
+        waits = [
+            mark for mark in self.items if isinstance(mark, Mark) and mark.kind is RowKind.WAIT
+        ]
+        braked = bool(waits) and waits[-1].words == _BRAKED
+        words = _OUT_OF_BRAKE if braked else "waited before the next attempt"
+        self._last(RowKind.WAIT, at, words, Tone.OVER)
         self.ask(at)
 
     def waits_for_model(self) -> bool:
         """Whether every call of the turn is settled and the model was not asked since."""
         settled = bool(self.of_turn) and all(call.settled for call in self.of_turn)
-        return settled and not self.asked
+        return settled and not self.asked and not self.unasked
 
     def close(self, at: datetime, outcome: str) -> None:
         self.own[0].finish(at, outcome, Tone.DONE if outcome == "answered" else Tone.BAD)
@@ -268,12 +379,25 @@ class FrameTrack:
                 marks += child.marks(frames, seen)
         return marks
 
-    def _last(
-        self, kind: RowKind, at: datetime, words: str, tone: Tone, *, error: str = ""
+    def _last_model(
+        self,
+        at: datetime,
+        words: str,
+        tone: Tone,
+        *,
+        model: str,
+        error: str = "",
+        partial: str = "",
     ) -> None:
         for item in reversed(self.items):
+            if isinstance(item, Mark) and item.kind is RowKind.MODEL:
+                return item.finish(at, words, tone, error=error, model=model, partial=partial)
+        return None
+
+    def _last(self, kind: RowKind, at: datetime, words: str, tone: Tone) -> None:
+        for item in reversed(self.items):
             if isinstance(item, Mark) and item.kind is kind:
-                return item.finish(at, words, tone, error=error)
+                return item.finish(at, words, tone)
         return None
 
     def _mark(self, kind: RowKind, step: str, at: datetime, words: str) -> Mark:

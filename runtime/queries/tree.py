@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+from uuid import UUID
 
 from runtime.core.continuation import SETTLED, CallState
 from runtime.core.decisions import EffectClass, Verdict
 
-Kind = Literal["input", "text", "call", "decision", "result", "fault", "retry"]
+Kind = Literal[
+    "input", "text", "call", "decision", "result", "fault", "retry", "release", "halt", "summary"
+]
 
 _TITLES: dict[Kind, str] = {
     "input": "given by",
@@ -18,6 +21,9 @@ _TITLES: dict[Kind, str] = {
     "result": "result of",
     "fault": "error of",
     "retry": "no result from",
+    "summary": "earlier messages summed up by",
+    "release": "another version of",
+    "halt": "stopped:",
 }
 
 _WORDS = {
@@ -42,6 +48,8 @@ _DECIDED: dict[Verdict, str] = {
     Verdict.HAPPENED: "reported by",
     Verdict.RUN_AGAIN: "to run again, approved by",
     Verdict.GIVE_UP: "given up by",
+    Verdict.CONTINUE: "let go on by",
+    Verdict.STOP: "stopped by",
 }
 
 # Those that nobody has to settle any more, or that may have had their effect, whatever happens now.
@@ -51,7 +59,8 @@ _MAY_HAVE_HAPPENED = frozenset({CallState.STARTED, CallState.RETURNED, CallState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One thing said in a frame. `by` is a person, an agent or a tool; `value` is JSON or plain text.
+    """One thing said in a frame. `by` is a person, an agent or a tool; `value` is JSON or plain text,
+    or the reference to a result that is stored by its hash.
 
     `order` counts everything that was said in the run; `turn` is the frame's, 0 before its model replied;
     `agent` is whose frame it is. `until` is when it is tried again; `reported_by` is the person whose word a result is.
@@ -146,16 +155,21 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameView:
-    """One activation of one agent. `plan` is None if the agent has not declared its steps."""
+    """One activation of one agent. `plan` is None if the agent has not declared its steps.
+
+    `halts` is how many gates of its own wait for somebody.
+    """
 
     id: str
     agent: str
+    fingerprint: str
     depth: int
     plan: tuple[str, ...] | None
     outcome: str | None
     retry: Retry | None
     calls: tuple[CallView, ...]
     messages: tuple[Message, ...]
+    halts: int = 0
 
     @property
     def children(self) -> tuple["FrameView", ...]:
@@ -166,6 +180,8 @@ class FrameView:
         """How it stands: its outcome, or what the last of its open calls waits for."""
         if self.outcome is not None:
             return self.outcome
+        if self.halts:
+            return "stopped until a person lets it go on"
         if self.retry is not None:
             return "its model is asked again"
         still = [call for call in self.calls if not call.is_settled]
@@ -182,12 +198,32 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a run comes from: entry `position` of run `of`, or, if that is None, another installation."""
+
+    by: str
+    of: UUID | None = None
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Who holds the run up since when, and why if they said so."""
+
+    by: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """`roots` is the root frame, and any frame whose parent could not be read."""
 
     roots: tuple[FrameView, ...]
     unreadable: tuple[int, ...]
     ending: Ending | None = None
+    origin: Origin | None = None
+    pause: Pause | None = None
 
     def frames(self) -> Iterator[FrameView]:
         """Every frame, a parent before its children."""

@@ -5,14 +5,45 @@ from datetime import timedelta
 from django.db import connection
 from django.db.models.functions import Now
 
+from runtime import ports
 from runtime.models import Worker
+from runtime.queries.runs import RunDetail
+from runtime.queries.tree import Progress
 from runtime.workers import sweeper_name
 
+ALIVE = timedelta(seconds=10)
 
-def worker_beats(within: timedelta, host: str | None = None) -> bool:
+
+def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool = False) -> bool:
     """Whether a worker (of that host) last beat no longer than `within` ago, by the database's clock."""
-    alive = Worker.objects.filter(beat_at__gt=Now() - within)
+    alive = Worker.objects.filter(beat_at__gt=Now() - within, isolated=isolated)
     return (alive if host is None else alive.filter(host=host)).exists()
+
+
+def live_versions(within: timedelta) -> dict[str, frozenset[str]]:
+    """The versions of each agent that living workers have, by the agent's name."""
+    found: dict[str, set[str]] = {}
+    alive = Worker.objects.filter(beat_at__gt=Now() - within)
+    for agents in alive.values_list("agents", flat=True):
+        for name, fingerprint in agents.items():
+            found.setdefault(name, set()).add(fingerprint)
+    return {name: frozenset(fingerprints) for name, fingerprints in found.items()}
+
+
+def unserved(run: RunDetail, progress: Progress) -> tuple[str, ...]:
+    """The agents of a run that lives which no living worker has, or only in versions older than it has met.
+
+    Nothing if no worker lives: that is another trouble.
+    """
+    live = live_versions(ALIVE)
+    if run.ended or not live:
+        return ()
+    needed = {frame.agent: frame.fingerprint for frame in progress.frames() if not frame.outcome}
+    return tuple(
+        name
+        for name, fingerprint in (needed or {run.agent: ""}).items()
+        if name not in live or ports.catalogue().is_newer(name, fingerprint, than=live[name])
+    )
 
 
 def sweeper_sweeps(within: timedelta) -> bool:

@@ -13,6 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from runtime.core.continuation import CallState, RunStatus
+from runtime.core.events import Stored
 from runtime.queries import Row, RowKind, Tone
 
 register = template.Library()
@@ -44,6 +45,7 @@ _KINDS = {
     RowKind.MODEL: ("dot", "model"),
     RowKind.TOOL: ("play", "tool"),
     RowKind.PERSON: ("pause", "person"),
+    RowKind.PAUSE: ("pause", "pause"),
     RowKind.WAIT: ("clock", "wait"),
 }
 
@@ -52,11 +54,13 @@ _STATUS: dict[str, tuple[str, str, str]] = {
     RunStatus.RUNNING: ("play", "info", "Working"),
     RunStatus.WAITING: ("clock", "info", "Waiting to try again"),
     RunStatus.SUSPENDED: ("pause", "warn", "Waiting for a person"),
+    RunStatus.PAUSED: ("pause", "warn", "Paused"),
     RunStatus.CANCELLING: ("nope", "warn", "Being cancelled"),
     RunStatus.COMPLETED: ("check", "ok", "Finished"),
     RunStatus.FAILED: ("x", "danger", "Failed"),
     RunStatus.CANCELLED: ("nope", "", "Cancelled"),
-    RunStatus.QUARANTINED: ("high", "danger", "Stopped: cannot be verified"),
+    RunStatus.EXPORTED: ("play", "", "Exported"),
+    RunStatus.QUARANTINED: ("high", "danger", "Stopped: somebody must look into it"),
 }
 
 
@@ -89,6 +93,12 @@ def as_json(value: Any) -> str:
 @register.filter
 def is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+@register.filter
+def is_stored(value: Any) -> bool:
+    """Whether it is the reference to a result that is stored by its hash."""
+    return isinstance(value, Stored)
 
 
 @register.filter

@@ -8,6 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from runtime import actions, ports, queries
+from runtime.core.limits import MAX_REASON
 from runtime.errors import NoSuchRun, RunEnded
 from runtime.ports import Actor, Forbidden, InvalidInput
 from runtime.views.asked import actor_of, readable
@@ -61,7 +62,7 @@ def _cancel_page(
         "cancel_asked": not shown.ended and queries.cancel_asked(shown.id),
         "problem": problem,
         "reason": reason,
-        "max_reason": actions.MAX_REASON,
+        "max_reason": MAX_REASON,
         "can_end": can_end(shown),
         "late": status == 409,
     }

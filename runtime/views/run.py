@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from runtime import ports, queries
 from runtime.core.continuation import RunStatus
+from runtime.ports import Actor
 from runtime.views import asked
 
 ROWS = 200  # steps, or things said, on one page
@@ -28,6 +29,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = asked.one_of(request, "tab", tabs) or "timeline"
     history = queries.history(found)
+    told = queries.asked(run)
     context = {
         "place": "runs",
         "run": found,
@@ -36,10 +38,15 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "history": history,
         "timeline": history.timeline,
         "progress": history.progress,
+        "unserved": queries.unserved(found, history.progress),
+        "losses": queries.losses(run),
+        "spending": history.spending,
         "is_admin": is_admin,
         "source": request.get_full_path(),
-        "cancel_asked": not found.ended and queries.cancel_asked(run),
+        "cancel_asked": told.cancel and not found.ended,
+        "may_fork": access.may_fork(actor, found.requester),
         "may_cancel": can_end(found) and access.may_cancel(actor, found.requester),
+        **_pace(found, actor, told, history.progress),
         **_shown(request, tab, history),
     }
     response = render(request, "run.html#live" if asked.part_only(request) else "run.html", context)
@@ -59,7 +66,25 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     past = queries.past(run, position) if position <= found.position else None
     if past is None:
         raise Http404
-    return render(request, "past.html", {"place": "runs", "run": found, "past": past})
+    context = {
+        "place": "runs",
+        "run": found,
+        "past": past,
+        "may_fork": ports.access().may_fork(actor, found.requester),
+    }
+    return render(request, "past.html", context)
+
+
+def _pace(
+    shown: queries.RunDetail, actor: Actor, told: queries.Asked, progress: queries.Progress
+) -> dict[str, Any]:
+    """Whether the run is held up, or is told to be, and whether this person may change that."""
+    may = can_end(shown) and progress.ending is None and not told.cancel
+    return {
+        "pause_asked": told.pause,
+        "is_paused": progress.pause is not None if told.pause is None else told.pause,
+        "may_pause": may and ports.access().may_control(actor, shown.requester),
+    }
 
 
 def can_end(shown: queries.RunDetail) -> bool:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from agents.gateway.brakes import Brakes
 from agents.handlers import Handler
 from agents.registry import Registry
 from runtime import engine
@@ -81,10 +82,10 @@ def events_of(run: Run) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def engine_of(registry: Registry) -> Iterator[Engine]:
+def engine_of(registry: Registry, brakes: Brakes | None = None) -> Iterator[Engine]:
     heartbeat = Heartbeat()
     heartbeat.start()
-    handler = Handler(registry)
+    handler = Handler(registry, brakes=brakes)
     executor = Executor(handler, slots=4)
     gatekeeper = FakeGatekeeper()
     yield Engine(

@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from agents.handlers import Handler
+from runtime.performing import perform
 from runtime.ports import ModelAnswer, ModelRequest
 
 RUN = UUID("0192f1c2-0000-7000-8000-000000000001")
@@ -20,7 +21,7 @@ class Frame:
         self.messages: list[dict[str, Any]] = [{"role": "input", "content": content}]
 
     def ask(self) -> ModelAnswer:
-        answer = self.handler.perform(self.request())
+        answer = perform(self.handler, self.request())
         assert isinstance(answer, ModelAnswer), answer
         self.turn += 1
         self.tools = [call.tool for call in answer.calls]

@@ -147,7 +147,7 @@ def test_a_transactional_tool_writes_with_its_journal_entry_or_not_at_all(
     said: str | None,
     rows: int,
 ) -> None:
-    monkeypatch.setattr(dispatch, "hint", lambda run: None)
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     desk = agent(
         name="desk",
         description="Writes.",

@@ -1,9 +1,12 @@
 """Model calls: the frame's messages in, an answer or a fault out."""
 
+import asyncio
 import json
+import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,16 +22,22 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo
+from pytest_django import Settings
 
+from agents.errors import RegistryError
 from agents.gateway.messages import to_provider
+from agents.gateway.provider import require_keys
+from agents.gateway.request import chosen
 from agents.gateway.scripted import Turn, call, say, script, together
 from agents.handlers import Handler
 from agents.registry import Registry
 from agents.sdk import agent, tool
 from agents.spec import AgentSpec
 from runtime.core.events import Proposal
-from runtime.ports import ModelAnswer, ModelFault
+from runtime.performing import perform
+from runtime.ports import ModelAnswer, ModelFault, Outcome
 from tests.agents.frames import Frame
+from tests.e2e.office import until
 
 Model = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
 
@@ -68,7 +77,7 @@ def _frame(model: Model, text: str = "why?") -> Frame:
 
 
 def _fault(frame: Frame, deadline: float = 10.0) -> str:
-    outcome = frame.handler.perform(frame.request(deadline))
+    outcome = perform(frame.handler, frame.request(deadline))
     assert isinstance(outcome, ModelFault), outcome
     return outcome.error
 
@@ -217,7 +226,46 @@ def test_a_model_that_does_not_answer_is_given_up_at_its_deadline() -> None:
 def test_many_threads_share_one_loop() -> None:
     frames = [_frame(_echo, str(number)) for number in range(50)]
     with ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(lambda frame: frame.handler.perform(frame.request()), frames))
+        answers = list(pool.map(lambda frame: perform(frame.handler, frame.request()), frames))
     texts = [answer.text for answer in answers if isinstance(answer, ModelAnswer)]
     assert texts == [str(number) for number in range(50)]
     assert [t.name for t in threading.enumerate()].count("models") == 1
+
+
+def test_model_calls_that_wait_hold_no_thread() -> None:
+    asked: list[asyncio.Event] = []
+
+    async def model(*_: Any) -> ModelResponse:
+        asked.append(asyncio.Event())
+        await asked[-1].wait()
+        return say("ok")
+
+    frame, came = _frame(model), queue.SimpleQueue[Outcome]()  # type: ignore[arg-type]
+    frame.handler.begin(frame.request(60.0), came.put)
+    until(lambda: asked, "the first model to be asked")
+    before = threading.active_count()
+    ends = [frame.handler.begin(frame.request(60.0), came.put) for _ in range(300)]
+    until(lambda: len(asked) == 301, "every model to be asked")
+    assert threading.active_count() <= before
+    for end in ends:
+        end()
+    assert {type(came.get(timeout=30)) for _ in ends} == {ModelFault}
+
+
+def test_a_model_whose_name_is_configured_no_more_is_not_asked(settings: Settings) -> None:
+    settings.ABEYANCE_MODEL = "openai:a,openai:b,anthropic:c"
+    spec = _agent(_echo)
+    assert chosen(spec, "") == ("openai:a", "openai:b")
+    assert chosen(spec, "openai:b") == ("openai:b", "anthropic:c")
+    assert chosen(spec, "anthropic:c") == ("anthropic:c", "")
+    assert chosen(spec, "openai:gone") == ("openai:a", "openai:b")
+
+
+def test_a_worker_does_not_start_without_the_keys_of_its_agents_models(settings: Settings) -> None:
+    registry = Registry(agents={"asker": replace(_agent(_echo), models=("openai:a",))})
+    require_keys(registry)  # scripts play for all
+    settings.ABEYANCE_MODEL = "anthropic:c"
+    with pytest.raises(RegistryError, match="OPENAI_API_KEY must be set: asker asks openai:a"):
+        require_keys(registry)
+    settings.OPENAI_API_KEY = "x"
+    require_keys(registry)

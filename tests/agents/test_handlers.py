@@ -69,7 +69,7 @@ def fail(how: str) -> Any:
         case "nan":
             return {"x": [float("nan")]}
         case "long":
-            return "x" * 70_000
+            return "x" * 5_000_000
         case _:
             raise KeyError(how)
 
@@ -223,7 +223,7 @@ def test_only_what_a_tool_raises_on_purpose_is_certain(
     [
         ("object", "fail ran, but its result is not JSON: result: object is not a JSON type"),
         ("nan", "fail ran, but its result is not JSON: result.x[0]: not a finite number"),
-        ("long", "fail ran, but its result is 70002 bytes of JSON, at most 65536 are kept"),
+        ("long", "fail ran, but its result is 5000002 bytes of JSON, at most 4194304 are kept"),
     ],
 )
 def test_a_result_that_cannot_be_kept_is_a_failed_tool(

@@ -273,6 +273,8 @@ def test_a_tool_says_how_often_it_is_tried_and_how_long_people_have() -> None:
         {"retry": RetryPolicy(attempts=0, base=1.0, ceiling=1.0)},
         {"retry": RetryPolicy(attempts=1, base=2.0, ceiling=1.0)},
         {"retry": RetryPolicy(attempts=1, base=-1.0, ceiling=1.0)},
+        {"retry": RetryPolicy(attempts=1, base=1.0, ceiling=1.0, on=("request",))},
+        {"retry": RetryPolicy(attempts=1, base=1.0, ceiling=1.0, on=("anybody",))},
         {"expires_in": 0},
         {"expires_in": float("inf")},
         {"deadline": -1},
@@ -311,6 +313,21 @@ def test_an_agent_can_ask_for_more_gates_than_its_tools_and_never_for_fewer(
     )
     assert {str(risk): spec.gates(risk, asked=False) for risk in Risk} == gated
     assert all(spec.gates(risk, asked=True) for risk in Risk)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"models": ["acme:large"]},
+        {"models": ["openai:"]},
+        {"models": ["openai:x", "openai:x"]},
+        {"retry": RetryPolicy(attempts=0, base=1.0, ceiling=1.0)},
+        {"deadline": 0},
+    ],
+)
+def test_models_that_cannot_be_asked_are_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError, match="agent a: "):
+        _agent(**option)
 
 
 def test_an_unknown_approval_mode_is_refused_with_the_known_ones() -> None:

@@ -28,6 +28,7 @@ from runtime.core.decisions import Verdict
 from runtime.core.digest import require_json
 from runtime.errors import KeyMissing
 from runtime.models import Continuation, JournalEntry, Run
+from runtime.performing import perform
 from runtime.ports import CallRejected, ModelFault, ToolFault, ToolRequest, ToolResult, Unknown
 from tests.agents.engine import engine_of
 from tests.agents.frames import RUN, Frame
@@ -226,7 +227,7 @@ def test_a_model_call_waits_for_a_missing_key_too(keys: Path) -> None:
     frame.settle(("denied", "no"))
     keys.write_text(f"other:{'ab' * 32}\n")
     keyring._ring.cache_clear()
-    outcome = frame.handler.perform(frame.request())
+    outcome = perform(frame.handler, frame.request())
     assert isinstance(outcome, ModelFault)
     assert (outcome.again, outcome.after) == (True, 60.0)
 
@@ -277,7 +278,9 @@ def test_what_a_model_raises_is_not_quoted_where_there_are_secrets(
         raise KeyError(CANARY)
 
     frame = Frame(Handler(_registry(model)), "smith", {"text": "go"})
-    assert frame.handler.perform(frame.request()) == ModelFault(error="KeyError")
+    fault = perform(frame.handler, frame.request())
+    assert isinstance(fault, ModelFault)
+    assert (fault.error, fault.again) == ("KeyError", False)
     assert "failed: KeyError" in caplog.text
     assert CANARY not in caplog.text
 
@@ -291,7 +294,7 @@ def test_only_arguments_can_be_secret(names: Any) -> None:
 def test_no_secret_is_found_anywhere_on_the_engine(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(dispatch, "hint", lambda run: None)
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     caplog.set_level(logging.DEBUG)
     stored: list[str] = []
     with engine_of(_registry()) as engine:

@@ -255,6 +255,9 @@ def test_a_tool_that_changed_while_the_run_waited_is_asked_about_again() -> None
     )
     flow.deploy(newer).approve()
     assert (flow.status, done) == ("suspended", [])
+    assert (flow.gate.kind, flow.gate.args["agent"]) == ("version", "desk")
+    flow.settle("continue")
+    assert (flow.status, done) == ("suspended", [])
     assert flow.gate.action_digest != first.action_digest
     assert flow.gate.sentence.endswith("at most 100")
     assert flow.approve().output == "Paid."

@@ -1,6 +1,7 @@
 """The choke point: what a decision does, and every refusal in its order."""
 
 import json
+from datetime import datetime
 from uuid import UUID, uuid4
 
 import pytest
@@ -228,8 +229,8 @@ def test_a_door_that_forgot_the_lock_still_cannot_decide_twice(
     request = seeds.pending()
     settle = engine.settle
 
-    def overtaken(*, gate: UUID, decision: Decision) -> None:
-        settle(gate=gate, decision=decision)
+    def overtaken(*, gate: UUID, decision: Decision, effective_at: datetime | None) -> None:
+        settle(gate=gate, decision=decision, effective_at=effective_at)
         Request.objects.filter(pk=request.pk).update(
             status="denied",
             decided_by="ada",

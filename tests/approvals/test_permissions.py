@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 access: AccessPort = Access()
 
-EVERYBODY = {"runs:read", "runs:cancel", "approvals:read"}
+EVERYBODY = {"runs:read", "runs:cancel", "runs:control", "approvals:read"}
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ class Target(Office):
 
 @pytest.fixture
 def target(transactional_db: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
-    monkeypatch.setattr(dispatch, "hint", lambda run: None)
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     target = Target()
     yield target
     target.close()

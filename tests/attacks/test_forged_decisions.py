@@ -42,12 +42,13 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "status": ("denied", "the stored status"),
     "decided_by": ("admin", "the stored decider"),
     "decided_at": ("2000-01-01T00:00:00Z", "the stored time"),
+    "effective_at": ("2000-01-01T00:00:00Z", "the stored effective time"),
     "reason": ("it is fine", "the stored reason"),
     "statement": ("{}", "the statement is not the one that was signed"),
     "signature": ("00" * 64, "the statement is not the one that was signed"),
 }
 # Columns that say nothing of what was decided, or whose change leaves the run alone instead of parking it.
-ELSEWHERE = {"id", "run", "created_at", "key_id", "seal_key_id"}
+ELSEWHERE = {"id", "run", "created_at", "key_id", "seal_key_id", "removed_at"}
 
 # What the signal says was decided; a worker takes it up only as it was signed.
 MESSAGES: dict[str, Any] = {

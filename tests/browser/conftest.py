@@ -77,7 +77,7 @@ def desk(chromium: Browser, live_server: LiveServer) -> Iterator[Desk]:
 @pytest.fixture
 def office(transactional_db: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
     """The engine at work on this test's database; hints go nowhere, since tests advance by hand."""
-    monkeypatch.setattr(dispatch, "hint", lambda run: None)
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     office = Office()
     yield office
     office.close()

@@ -126,7 +126,12 @@ def start_process(name: str, **variables: str) -> str:
     done = subprocess.run(
         process.command,
         cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "REDIS_URL": f"redis://{NOWHERE}/0", **variables},
+        env={
+            "PATH": os.environ["PATH"],
+            "REDIS_URL": f"redis://{NOWHERE}/0",
+            "ABEYANCE_UNSAFE_POSTGRES": "yes",
+            **variables,
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -243,6 +248,19 @@ def test_a_key_file_that_is_missing_or_damaged(
     assert (
         "`manage.py prepare` makes it" if text is None else "put back the copy of a backup"
     ) in line
+
+
+def test_a_postgres_that_may_lose_what_it_has_confirmed(
+    migrated: str, broker_url: str, keys: Path
+) -> None:
+    line = start_process(
+        "worker",
+        DATABASE_URL=migrated,
+        REDIS_URL=broker_url,
+        KEYS_DIR=str(keys),
+        ABEYANCE_UNSAFE_POSTGRES="no",
+    )
+    assert line.startswith("Postgres has fsync = off: a crash of the machine would lose decisions")
 
 
 def test_agents_that_are_not_there(migrated: str, broker_url: str, keys: Path) -> None:

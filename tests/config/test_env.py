@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from config import env
+from config.problems import BadSetting
 
 
 @pytest.mark.parametrize(
@@ -21,9 +22,11 @@ from config import env
         ("EMAIL_URL", "pigeon://localhost"),
         ("ABEYANCE_AGENTS", "agents/flows/hr.py"),
         ("AGENTS_DIR", "/nowhere/agents"),
+        ("ABEYANCE_IMPORT_KEYS", "/nowhere/partner.public"),
         ("ABEYANCE_MODEL", "gpt"),
         ("ABEYANCE_MODEL", "openai:"),
         ("ABEYANCE_MODEL", "acme:large"),
+        ("ABEYANCE_MODEL", "scripted,openai:x"),
         ("OPENAI_BASE_URL", "models.example/v1"),
         ("ABEYANCE_LEASE_SECONDS", "soon"),
         ("ABEYANCE_LEASE_SECONDS", "0"),
@@ -31,6 +34,24 @@ from config import env
         ("ABEYANCE_APPROVAL_SECONDS", "59"),
         ("ABEYANCE_APPROVAL_SECONDS", "31536001"),
         ("ABEYANCE_APPROVAL_SECONDS", "a week"),
+        ("ABEYANCE_UNDO_SECONDS", "-1"),
+        ("ABEYANCE_UNDO_SECONDS", "301"),
+        ("ABEYANCE_UNDO_SECONDS", "a while"),
+        ("ABEYANCE_DRAIN_SECONDS", "0"),
+        ("ABEYANCE_UNSAFE_POSTGRES", "perhaps"),
+        ("ABEYANCE_POISON_LOSSES", "0"),
+        ("ABEYANCE_POISON_LOSSES", "three"),
+        ("ABEYANCE_WORKERS", "65"),
+        ("ABEYANCE_WORKERS", "1.5"),
+        ("ABEYANCE_DRAIN_SECONDS", "31"),
+        ("ABEYANCE_RETENTION", "a week"),
+        ("ABEYANCE_RETENTION", "hr_onboarding/running=3"),
+        ("ABEYANCE_RETENTION", "3, *=4"),
+        ("ABEYANCE_BUDGET_TURNS", "0"),
+        ("ABEYANCE_BUDGET_TOKENS", "many"),
+        ("ABEYANCE_BUDGET_USD", "-1"),
+        ("ABEYANCE_BUDGET_USD", "0.0000001"),
+        ("ABEYANCE_BUDGET_SECONDS", "nan"),
         ("SECRET_KEY_FILE", "/nowhere/secret"),
         ("PUBLIC_URL", "abeyance.example"),
         ("BEHIND_PROXY", "perhaps"),
@@ -48,7 +69,7 @@ from config import env
     ],
 )
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
-    with pytest.raises(env.BadSetting) as problem:
+    with pytest.raises(BadSetting) as problem:
         env.read({name: value})
     assert str(problem.value).startswith(f"{name} ")
     assert "\n" not in str(problem.value)
@@ -76,7 +97,7 @@ def test_a_socket_folder_can_stand_in_the_place_of_the_host() -> None:
 def test_a_short_secret_key_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("short\n")
-    with pytest.raises(env.BadSetting, match="SECRET_KEY_FILE must hold at least 50 characters"):
+    with pytest.raises(BadSetting, match="SECRET_KEY_FILE must hold at least 50 characters"):
         env.read({"SECRET_KEY_FILE": str(file)})
 
 
@@ -100,13 +121,22 @@ def test_https_in_the_public_address_is_known_to_every_setting_that_asks() -> No
 )
 def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> None:
     for missing in ({}, {key: " "}):
-        with pytest.raises(env.BadSetting, match=f"{key} must be set") as problem:
+        with pytest.raises(BadSetting, match=f"{key} must be set") as problem:
             env.read({"ABEYANCE_MODEL": model, **missing})
         assert problem.value.name == key
     given = env.read({"ABEYANCE_MODEL": model, key: "sk-canary\n"})
     assert given.model == model
     assert "sk-canary" in (given.openai_api_key, given.anthropic_api_key)
     assert "canary" not in repr(given)
+
+
+def test_models_are_listed_once_each_in_the_order_in_which_they_are_asked() -> None:
+    keys = {"OPENAI_API_KEY": "a", "ANTHROPIC_API_KEY": "b"}
+    given = env.read({"ABEYANCE_MODEL": "openai:x , anthropic:y", **keys})
+    assert given.model == "openai:x,anthropic:y"
+    for wrong in ("openai:x,openai:x", "openai:x,"):
+        with pytest.raises(BadSetting, match="ABEYANCE_MODEL"):
+            env.read({"ABEYANCE_MODEL": wrong, **keys})
 
 
 def test_without_a_word_about_models_the_scripts_play_them() -> None:
@@ -160,7 +190,7 @@ def test_secrets_come_from_files_and_no_text_shows_them(secret_file: str) -> Non
 def test_a_secret_that_is_given_twice_is_refused(
     secret_file: str, file: str, name: str, value: str
 ) -> None:
-    with pytest.raises(env.BadSetting, match=f"^{file} .*{name}"):
+    with pytest.raises(BadSetting, match=f"^{file} .*{name}"):
         env.read({file: secret_file, name: value})
 
 
@@ -170,7 +200,7 @@ def test_a_secret_that_nobody_needs_may_be_an_empty_file() -> None:
 
 
 def test_https_without_a_proxy_that_ends_it_would_redirect_for_ever() -> None:
-    with pytest.raises(env.BadSetting, match=r"^BEHIND_PROXY must be yes"):
+    with pytest.raises(BadSetting, match=r"^BEHIND_PROXY must be yes"):
         env.read({"PUBLIC_URL": "https://abeyance.example"})
 
 

@@ -104,7 +104,8 @@ def _same_settings(stack: Stack) -> bool:
 
 
 def _settings(process: psutil.Process) -> dict[str, str]:
+    # How many workers there are is told to `make up` alone.
     names = re.compile(
-        "(DATABASE|REDIS|SCIM|EMAIL|PUBLIC)_URL|SCIM_TOKEN|KEYS_DIR|SECRET_KEY_FILE|STATIC_ROOT|ABEYANCE_.*"
+        "(DATABASE|REDIS|SCIM|EMAIL|PUBLIC)_URL|SCIM_TOKEN|KEYS_DIR|SECRET_KEY_FILE|STATIC_ROOT|ABEYANCE_(?!WORKERS).*"
     )
     return {name: value for name, value in process.environ().items() if names.fullmatch(name)}

@@ -8,6 +8,7 @@ import pytest
 
 from config import env
 from config.env import ROOT
+from config.problems import BadSetting
 from config.processes import table
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
@@ -59,13 +60,23 @@ def test_limits_are_those_that_hold() -> None:
         name: re.fullmatch(r"from (\d+) to (\d+)", limits) for name, (_, limits) in ROWS.items()
     }
     found = {name: match for name, match in limited.items() if match}
-    assert set(found) == {"ABEYANCE_LEASE_SECONDS", "ABEYANCE_APPROVAL_SECONDS"}
+    assert set(found) == {
+        "ABEYANCE_LEASE_SECONDS",
+        "ABEYANCE_APPROVAL_SECONDS",
+        "ABEYANCE_UNDO_SECONDS",
+        "ABEYANCE_DRAIN_SECONDS",
+        "ABEYANCE_POISON_LOSSES",
+        "ABEYANCE_WORKERS",
+        "ABEYANCE_BUDGET_TURNS",
+        "ABEYANCE_BUDGET_TOKENS",
+        "ABEYANCE_BUDGET_SECONDS",
+    }
     for name, match in found.items():
         least, most = int(match[1]), int(match[2])
         for value in (least, most):
             env.read({name: str(value)})
         for value in (least - 1, most + 1):
-            with pytest.raises(env.BadSetting, match=name):
+            with pytest.raises(BadSetting, match=name):
                 env.read({name: str(value)})
 
 

@@ -71,7 +71,7 @@ def test_no_statement_and_no_lock_is_waited_for_without_end() -> None:
 
 
 def test_the_table_names_every_process_in_the_order_in_which_to_stop_them() -> None:
-    assert [process.name for process in table()] == ["web", "sweeper", "worker"]
+    assert [process.name for process in table()] == ["web", "sweeper", "worker", "isolated"]
 
 
 @pytest.mark.django_db

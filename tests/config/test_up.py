@@ -121,10 +121,10 @@ def test_the_next_start_goes_on_with_the_same_data(stack: Stack) -> None:
 
 
 def test_a_process_that_dies_is_started_again(stack: Stack) -> None:
-    (worker,) = stack.named("celery")
+    (worker,) = stack.named("resumed,runs")
     worker.kill()
     stack.wait_for_line("worker is running again")
-    assert stack.named("celery")
+    assert stack.named("resumed,runs")
 
 
 def test_a_server_that_dies_is_started_again(stack: Stack) -> None:

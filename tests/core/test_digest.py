@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from runtime.core.decisions import EffectClass
-from runtime.core.digest import MAX_DEPTH, action_digest, require_json, sha256_of
+from runtime.core.digest import action_digest, require_json, sha256_of
 from runtime.core.errors import NotJson
+from runtime.core.limits import JSON_DEPTH
 
 ACTION: dict[str, Any] = {
     "tool": "set_privileges",
@@ -55,7 +56,7 @@ def nested(depth: int) -> Any:
         ({1: 2}, "input"),
         ({"a": {1, 2}}, "input.a"),
         (b"bytes", "input"),
-        (nested(MAX_DEPTH + 1), "input" + "[0]" * (MAX_DEPTH + 1)),
+        (nested(JSON_DEPTH + 1), "input" + "[0]" * (JSON_DEPTH + 1)),
     ],
 )
 def test_what_is_not_json_is_refused_by_its_place(value: Any, where: str) -> None:
@@ -65,4 +66,4 @@ def test_what_is_not_json_is_refused_by_its_place(value: Any, where: str) -> Non
 
 
 def test_the_deepest_json_allowed_passes() -> None:
-    require_json(nested(MAX_DEPTH))
+    require_json(nested(JSON_DEPTH))

@@ -4,8 +4,10 @@ import random
 from datetime import UTC, datetime
 from uuid import UUID
 
+from runtime.core.budgets import Amount, Limit
+from runtime.core.compaction import cut
 from runtime.core.continuation import CallState, Continuation, FrameState, Phase
-from runtime.core.decisions import VERDICTS, EffectClass, GateKind, Verdict
+from runtime.core.decisions import HALTS, VERDICTS, EffectClass, GateKind, Verdict
 from runtime.core.effects import (
     AskModel,
     CancelRun,
@@ -18,21 +20,32 @@ from runtime.core.effects import (
     StartTool,
 )
 from runtime.core.events import (
+    AgentChanged,
+    BudgetExceeded,
+    BudgetGranted,
     CallAdmitted,
     CallRefused,
     Cancelled,
     Cancelling,
+    Change,
+    Compacted,
+    CompactionTerms,
     Completed,
     Event,
+    Exported,
     Failed,
+    Forked,
     FrameClosed,
     FrameOpened,
     GateClosed,
     GateDecided,
     GateOpened,
+    Imported,
     ModelFailed,
     ModelReplied,
+    Paused,
     Proposal,
+    Resumed,
     RunStarted,
     Terms,
     ToolFailed,
@@ -40,6 +53,7 @@ from runtime.core.events import (
     ToolStarted,
     WaitEnded,
 )
+from runtime.core.forks import forked, quiescent
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
@@ -47,6 +61,7 @@ from runtime.core.replay import initial, recover
 from runtime.core.retries import lost, unanswered, uncertain, undone
 
 MAX_EVENTS = 400
+COMPACTION = CompactionTerms(messages=4)
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -55,22 +70,47 @@ class Walk:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self.restless = self.random.random() < 0.5  # halted now and then
         self.now = initial(UUID(int=self.random.getrandbits(128)))
         self.states: list[Continuation] = [self.now]
         self.history: list[Event] = []
         self._add(
             RunStarted(agent="agent-0", input={"seed": seed, "ä": [1.5, None]}, requester="ada")
         )
-        while len(self.history) < MAX_EVENTS and (options := self._options()):
+        self.travels = random.Random(f"travels of {seed}")
+        self.paces = random.Random(f"paces of {seed}")
+        if seed % 10 == 3:
+            self._add(self._fork_of(Walk(10 * seed + 4)))
+        while len(self.history) < MAX_EVENTS and (options := self._travels() or self._next()):
             self._add(self.random.choice(options))
+
+    def _fork_of(self, other: "Walk") -> Event:
+        now = self.travels.choice([state for state in other.states if quiescent(state)])
+        return Forked(of=other.now.run, position=now.position, by="eve", state=forked(now))
+
+    def _travels(self) -> list[Event]:
+        """Now and then a run leaves, and most of those that leave arrive somewhere."""
+        if self.now.phase is Phase.STARTED and quiescent(self.now):
+            return [Exported(by="eve")] if self.travels.random() < 0.004 else []
+        if self.now.phase is Phase.EXPORTED and self.travels.random() < 0.7:
+            return [Imported(by="eve", manifest="{}", key="k", signature="00")]
+        return []
 
     def _add(self, event: Event) -> None:
         self.now = evolve(self.now, event)
         self.history.append(event)
         self.states.append(self.now)
 
+    def _next(self) -> list[Event]:
+        """What could happen; in a pause in which nothing can, its end. Elsewhere nothing of ours does."""
+        if self.now.phase is Phase.EXPORTED:
+            return []
+        return self._options() or ([Resumed(by="bea")] if self.now.rests else [])
+
     def _options(self) -> list[Event]:
         """Everything that could happen next: what is planned, an outcome, a decision, a crash."""
+        if self.now.phase is Phase.EXPORTED:  # for good
+            return []
         options = [event for effect in plan(self.now) for event in self._answers(effect)]
         for frame in self.now.frames.values():
             for call in frame.calls:
@@ -100,14 +140,49 @@ class Walk:
         ]
         if self.random.random() < 0.05:
             options += recover(self.now)
+        if self.random.random() < 0.03:
+            options += self._releases()
+        if self.now.phase is Phase.STARTED and self.random.random() < self._unrest():
+            options = self._halts() or options
+        if self.now.phase is Phase.STARTED and self.random.random() < self._unrest() / 4:
+            options = [self._shortage()]
+        elif self.now.phase is Phase.STARTED and (short := self.now.short) is not None:
+            amounts: dict[Limit, Amount | None] = {
+                one.limit: self.random.choice([1, None]) for one in short.limits
+            }
+            if {one.frame for one in short.limits} <= {None, *self.now.frames}:
+                options.append(BudgetGranted(gate=short.gate, by="bea", amounts=amounts))
         if self.now.phase is Phase.CANCELLING:
             options += [
                 GateClosed(gate=one.gate, frame=one.frame, call=one.call, reason="over")
                 for one in self.now.pending
             ]
-        elif self.now.phase is Phase.STARTED and self.random.random() < 0.003:
+        elif self.now.phase is Phase.STARTED and self.random.random() < self._impatience():
             options = [Cancelling(by="ada", reason="enough")]
-        return options
+        return self._pace() or options
+
+    def _pace(self) -> list[Event]:
+        """Now and then a pause; it ends sooner or later, whatever happens in it."""
+        if self.now.rests and self.paces.random() < 0.3:
+            return [Resumed(by="bea")]
+        if self.now.phase is Phase.STARTED and self.now.paused is None:
+            return [Paused(by="ada", reason="")] if self.paces.random() < 0.01 else []
+        return []
+
+    def _releases(self) -> list[Event]:
+        """Another version of the agent of every frame."""
+        change = Change(part="tool t: effect", before="read", after="write", asks=True)
+        return [
+            AgentChanged(
+                frame=frame.id,
+                before=frame.fingerprint,
+                fingerprint=f"{frame.fingerprint}+",
+                prompt="sha256:q",
+                changes=(change,),
+                writes=tuple(sorted({call.tool for call in frame.calls})[:1]),
+            )
+            for frame in self.now.frames.values()
+        ]
 
     def _answers(self, effect: Effect) -> list[Event]:
         match effect:
@@ -122,8 +197,11 @@ class Walk:
                         input=effect.input,
                         parent=effect.parent,
                         call=effect.call,
+                        compaction=self.random.choice([None, COMPACTION]),
                     )
                 ]
+            case AskModel(summary=True):
+                return self._summaries(effect.frame)
             case AskModel():
                 return self._replies(effect.frame)
             case JudgeCall():
@@ -170,13 +248,26 @@ class Walk:
         if turn >= 4:
             return [self._reply(frame, 0)]
         if self.random.random() < 0.05:
-            holder = self.now.frame(frame)
-            again = self.random.random() < 0.5
-            return [
-                unanswered(holder, "overloaded", again=again, after=1.0, at=AT, chance=0.5),
-                ModelFailed(frame=frame, error="no"),
-            ]
-        return [self._reply(frame, self.random.choice([0, 1, 2, 2, 3]))]
+            return self._failures(frame)
+        return [self._reply(frame, self.random.choice([0, 1, 2, 2, 2, 3]))]
+
+    def _failures(self, frame: str) -> list[Event]:
+        again = self.random.random() < 0.5
+        holder = self.now.frame(frame)
+        return [
+            unanswered(holder, "overloaded", again=again, after=1.0, at=AT, chance=0.5),
+            ModelFailed(frame=frame, error="no"),
+        ]
+
+    def _summaries(self, frame: str) -> list[Event]:
+        summary = Compacted(
+            frame=frame,
+            until=cut(self.now.frame(frame)),
+            summary="so far",
+            by="model",
+            usage={"input_tokens": 5},
+        )
+        return [summary] if self.random.random() < 0.95 else self._failures(frame)
 
     def _reply(self, frame: str, calls: int) -> ModelReplied:
         return ModelReplied(
@@ -204,6 +295,40 @@ class Walk:
         ]
         return judgements[: 3 if self.random.random() < 0.1 else 2]
 
-    def _gate(self, kind: GateKind, frame: str, call: str, terms: Terms) -> GateOpened:
+    def _impatience(self) -> float:
+        """How likely somebody ends the run now: likelier while it is halted, above all where a frame waits."""
+        if not any(pending.kind in HALTS for pending in self.now.pending):
+            return 0.003
+        return 0.9 if self._strained() else 0.03
+
+    def _strained(self) -> bool:
+        return any(
+            frame.state in (FrameState.RETRYING, FrameState.ANSWERED, FrameState.FAILED)
+            for frame in self.now.frames.values()
+        )
+
+    def _unrest(self) -> float:
+        """How likely a frame is halted now: likelier where a frame waits, which is rare."""
+        if not self.restless:
+            return 0.0
+        return 0.4 if self._strained() else 0.04
+
+    def _halts(self) -> list[Event]:
+        """A gate of each kind for every frame that has none of it."""
+        taken = {(pending.frame, pending.kind) for pending in self.now.pending}
+        return [
+            self._gate(kind, frame, "", None)
+            for frame in self.now.frames
+            for kind in sorted(HALTS)
+            if (frame, kind) not in taken
+        ]
+
+    def _shortage(self) -> BudgetExceeded:
+        frame = self.random.choice([None, *self.now.frames])
+        limit = self.random.choice(list(Limit))
+        gate = UUID(int=self.random.getrandbits(128))
+        return BudgetExceeded(gate=gate, frame=frame, limit=limit, used=3, allowed=2, at=AT)
+
+    def _gate(self, kind: GateKind, frame: str, call: str, terms: Terms | None) -> GateOpened:
         gate = UUID(int=self.random.getrandbits(128))
         return GateOpened(gate=gate, kind=kind, frame=frame, call=call, terms=terms)

@@ -21,8 +21,8 @@ class Caller:
     def get(self, path: str) -> Any:
         return self.client.get(f"/api/v1{path}")
 
-    def post(self, path: str, body: Any) -> Any:
-        return self.send(path, json.dumps(body))
+    def post(self, path: str, body: Any = None) -> Any:
+        return self.send(path, json.dumps({} if body is None else body))
 
     def send(self, path: str, text: str | bytes) -> Any:
         """A body as it is, JSON or not."""

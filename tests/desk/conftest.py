@@ -18,7 +18,7 @@ from tests.desk.office import Office
 @pytest.fixture
 def office(transactional_db: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
     """The engine at work on this test's database; hints go nowhere, since tests advance by hand."""
-    monkeypatch.setattr(dispatch, "hint", lambda run: None)
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     office = Office()
     yield office
     office.close()

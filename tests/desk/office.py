@@ -12,6 +12,7 @@ from approvals.models import Request
 from runtime import actions, engine
 from runtime.advance import advance
 from runtime.coordinator import Bench
+from runtime.core.budgets import Budget
 from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.digest import sha256_of
 from runtime.executor import Executor
@@ -113,6 +114,7 @@ class Office:
         key: str | None = None,
         args: Any = None,
         advanced: bool = True,
+        budget: Budget | None = None,
     ) -> UUID:
         """A run taken as far as it goes; `args` are those of the gated call."""
         if args is not None:
@@ -123,6 +125,7 @@ class Office:
                 input=NEWCOMER,
                 requester=Actor(person=requester),
                 business_key=key,
+                budget=budget,
             ).run
         if advanced:
             self.advance(run)
@@ -140,6 +143,15 @@ class Office:
         run = self.start()
         self.approve(run)
         return run
+
+    def held(self, why: str = "account_agent stops after every reply") -> Request:
+        """The hold of a run of Ada's, before the second model call of its account agent."""
+        self.effects.holds = ["", "", why]
+        return Request.objects.get(run=self.start(), kind=GateKind.HOLD)
+
+    def short(self, budget: Budget) -> Request:
+        """The limit gate of a run of Ada's, which may use no more than that."""
+        return Request.objects.get(run=self.start(budget=budget), kind=GateKind.LIMIT)
 
     def approve(self, run: UUID) -> Run:
         """As Bea, and take the run further."""

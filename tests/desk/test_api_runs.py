@@ -166,6 +166,20 @@ def test_the_continuation_is_for_admins(
     assert set(document["frames"]) == {"0", "0.c1.0"}
 
 
+def test_a_run_is_verified_for_admins(
+    ada_api: Caller, admin_api: Caller, office: Office, suspended: UUID
+) -> None:
+    answer = ada_api.get(f"/runs/{suspended}/verification")
+    assert (answer.status_code, answer.json()["code"]) == (403, "not_eligible")
+    document = admin_api.get(f"/runs/{suspended}/verification").json()
+    assert document["run"] == str(suspended)
+    assert (document["status"], document["sound"], document["findings"]) == ("suspended", True, [])
+    Run.objects.filter(id=suspended).update(head="x")
+    document = admin_api.get(f"/runs/{suspended}/verification").json()
+    assert [finding["subject"] for finding in document["findings"]] == ["head"]
+    assert not document["sound"]
+
+
 def test_a_run_that_is_not_suspended_has_no_continuation(
     admin_api: Caller, office: Office, suspended: UUID
 ) -> None:

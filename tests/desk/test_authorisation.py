@@ -11,19 +11,27 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import HttpResponse
-from django.test import Client
+from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver
+from pytest_django import Settings
 
 from agents.models import PublishedAgent
-from approvals import tokens
+from approvals import actions, tokens
 from approvals.models import Request
 from approvals.permissions import ALL_SCOPES
+from runtime import engine
+from runtime.core.decisions import EffectClass
+from runtime.models import ContentUse, Stop
+from runtime.ports import Actor, ToolResult
 from tests.cast import PASSWORD, Cast
 from tests.desk.office import NEWCOMER, Office
+from tests.fakes.parcels import Sender
+from tests.fakes.ports import FakeTool
 
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
 CELL = re.compile(r"in|up|[1-5]\d\d")
 # They answer for whatever is no page of ours.
+BIG = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value="x" * 70_000))
 NOT_OURS = {"^api/", "api/v1/"}
 
 
@@ -57,21 +65,36 @@ ROWS = list(_rows())
 
 
 @pytest.fixture
-def places(office: Office, cast: Cast, published: None) -> dict[str, Any]:
+def places(
+    office: Office, cast: Cast, published: None, tmp_path: Path, settings: Settings
+) -> dict[str, Any]:
     """What the paths name. Whatever is done to it is undone after each cell."""
+    sender = Sender(tmp_path)
+    settings.IMPORT_KEYS = (sender.file,)
+    left = office.start()
+    with transaction.atomic():
+        parcel = engine.export(run=left, actor=Actor(person="admin"))
+    office.effects.tools["create_account"] = BIG
     run, doubtful = office.start(), office.in_doubt()
     doubt = office.doubt(doubtful)
     Request.objects.filter(pk=doubt.pk).update(not_before=None)  # long past
+    halt = office.held()
     token, _ = tokens.create(cast.ada, ALL_SCOPES)
     approval = office.request(run)
     return {
         "run": run,
+        "parcel": json.loads(sender.send(parcel)),
+        "position": 1,
         "approval": approval.id,
         "digest": approval.request_digest,
+        "halt": halt.id,
+        "haltdigest": halt.request_digest,
         "doubt": doubt.id,
         "doubtrun": doubtful,
         "doubtgate": doubt.gate,
         "token": token.public_id,
+        "stop": Stop.objects.create(agent="hr_onboarding", reason="because").id,
+        "content": ContentUse.objects.get(run=run).content_id,
     }
 
 
@@ -116,9 +139,22 @@ def test_every_operation_of_the_api_has_its_row() -> None:
 
 def _cell(row: Row, identity: str, places: dict[str, Any]) -> str:
     with transaction.atomic():
+        if row.path.rstrip("/").endswith("undo"):
+            _decide_as_bea(places)
         said = _said(row, _answer(row, identity, places))
         transaction.set_rollback(True)
     return said
+
+
+def _decide_as_bea(places: dict[str, Any]) -> None:
+    with override_settings(ABEYANCE_UNDO_SECONDS=60):
+        actions.decide(
+            request=places["approval"],
+            verdict="approve",
+            digest=places["digest"],
+            reason="",
+            actor=Actor(person="bea"),
+        )
 
 
 def _answer(row: Row, identity: str, places: dict[str, Any]) -> HttpResponse:
@@ -166,14 +202,24 @@ def _body(row: Row, identity: str, places: dict[str, Any]) -> dict[str, Any]:
             return {"username": "newhire", "group": ["reviewers"], **another}
         case "groups":
             return {"group": ["reviewers"]}
+        case "continue" | "stop":
+            return {**given, "digest": places["haltdigest"]}
         case "decision":
             return {"verdict": "approve", **given}
+        case "stops":
+            return {"agent": "", "reason": "because"}
+        case "put":
+            return {"agent": "", **given}
         case "settle":
             return {"outcome": "give_up", **given}
         case "happened":
             return {"result": '{"message_id": "1"}', **given}
         case "runs":
             return {"agent": "hr_onboarding", "input": NEWCOMER}
+        case "imports":
+            return dict(places["parcel"])
+        case "fork":
+            return {"position": 1}
         case "start":
             return {f"in.{name}": value for name, value in NEWCOMER.items()} | _hidden(places)
         case _:

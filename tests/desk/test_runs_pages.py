@@ -1,5 +1,6 @@
 """The list of runs, and the page of one run."""
 
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
@@ -10,9 +11,9 @@ from pytest_django import DjangoAssertNumQueries
 from approvals.actions import decide
 from runtime.core.events import RetryPolicy
 from runtime.models import Run
-from runtime.ports import Actor, ModelFault, ToolFault
+from runtime.ports import Actor, ModelFault, Outcome, ToolFault
 from tests.desk.office import Office
-from tests.fakes.ports import FakeTool
+from tests.fakes.ports import FakeTool, say
 
 
 def _text(client: Client, path: str) -> str:
@@ -123,7 +124,7 @@ def test_garbage_in_the_journal_is_named_and_the_rest_is_shown(
         )
     Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
     page = _text(ada, f"/runs/{suspended}/")
-    assert "Stopped: cannot be verified" in page
+    assert "Stopped: somebody must look into it" in page
     assert "entry 3 is not its own" in page
     assert "Part of the journal cannot be read" in page
     assert "<bdi>hr_onboarding</bdi>" in page
@@ -158,7 +159,7 @@ def _copy(run: UUID) -> None:
         ("waiting", "Waiting to try again"),
         ("cancelling", "Being cancelled"),
         ("cancelled", "Cancelled"),
-        ("quarantined", "Stopped: cannot be verified"),
+        ("quarantined", "Stopped: somebody must look into it"),
     ],
 )
 def test_every_status_has_words(ada: Client, suspended: UUID, status: str, words: str) -> None:
@@ -177,6 +178,25 @@ def test_a_run_that_tries_again_says_when(ada: Client, office: Office) -> None:
     assert "brought no reply" in page
     assert "busy &lt;now&gt;" in page
     assert "its model is asked again" in page
+
+
+def test_the_page_of_a_model_s_call_says_who_was_asked_and_what_came(
+    ada: Client, office: Office
+) -> None:
+    answer = say("done")
+    outcomes: list[Outcome] = [
+        ModelFault(
+            error="cut", again=True, after=0.0, model="openai:a", other="openai:b", partial="ha<lf"
+        ),
+        ModelFault(error="request", model="openai:a", other="openai:b"),
+        replace(answer, model="openai:b"),
+    ]
+    office.effects.agents["hr_onboarding"] = lambda request: outcomes.pop(0)
+    page = _text(ada, f"/runs/{office.start()}/?step=0/m1")
+    assert "brought no reply, the next model is asked" in page
+    assert page.count("model <bdi>openai:a</bdi>") == 2
+    assert page.count("model <bdi>openai:b</bdi>") == 1
+    assert 'as evidence only:</span><span class="raw muted">ha&lt;lf</span>' in page
 
 
 def test_a_tool_that_tries_again_says_when(ada: Client, office: Office) -> None:

@@ -10,12 +10,13 @@ import pytest
 from django.db import connection
 from django.db.models import Q
 from django.test import Client
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from runtime import queries
 from runtime.core.events import RetryPolicy
 from runtime.models import Gate, JournalEntry, Run
-from runtime.ports import ModelFault, ToolFault
+from runtime.ports import Braked, ModelFault, Outcome, ToolFault
 from runtime.queries.scale import Span, Use, scale
 from tests.desk.office import Office
 from tests.fakes.ports import FakeTool, ask, say, turns
@@ -128,6 +129,20 @@ def test_a_model_without_a_reply_is_a_row_with_its_error(ada: Client, office: Of
     page = _text(ada, f"/runs/{office.start()}/?step=0/m1")
     assert 'class="k-fail"' in page
     assert page.count("gone &lt;b&gt;") >= 2
+
+
+def test_a_model_that_is_held_back_was_not_asked_and_its_waits_are_one_row(office: Office) -> None:
+    now = timezone.now()
+    held = Braked(model="openai:a", until=now, ticket=4)
+    outcomes: list[Outcome] = [held, held, held, say("done")]
+    office.effects.agents["hr_onboarding"] = lambda request: outcomes.pop(0)
+    run = office.start()
+    assert _rows(run) == [
+        ("agent", "hr_onboarding", 0, "answered"),
+        ("wait", "hr_onboarding", 1, "held back, its provider wanted fewer requests"),
+        ("model", "hr_onboarding", 1, "answered"),
+    ]
+    assert [request.ticket for request in office.effects.models] == [0, 4, 4, 4]
 
 
 def test_a_call_in_doubt_waits_for_people_like_any_other(office: Office) -> None:
@@ -281,7 +296,7 @@ def test_many_gates_take_no_more_queries(
     office.effects.agents["account_agent"] = turns(ask(*calls), say("Ready."))
     run = office.start()
     for tab in ("timeline", "transcript", "state"):
-        with django_assert_max_num_queries(15):
+        with django_assert_max_num_queries(18):
             page = _text(admin, f"/runs/{run}/?tab={tab}")
     assert page.count(f"/runs/{run}/at/") == 20
 

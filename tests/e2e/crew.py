@@ -38,7 +38,7 @@ class Hand:
 
 def of(stack: Stack, kind: str) -> Hand:
     """The stack's own worker, web server or broker."""
-    mark = {"worker": "celery", "web": "config.web", "broker": "--unixsocket"}[kind]
+    mark = {"worker": "resumed,runs", "web": "config.web", "broker": "--unixsocket"}[kind]
     oldest = min(stack.named(mark), key=lambda one: one.create_time())
     return Hand(oldest.pid, stack.home / "logs" / f"{kind}.log")
 

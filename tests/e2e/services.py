@@ -143,7 +143,7 @@ class Services:
         (self.shims / "pg_isready").symlink_to(cluster.programs / "pg_isready")
         postgres.initialise(cluster)
         with (self._logs / "postgres.log").open("ab") as log:
-            process = postgres.start(cluster, log, postgres.FAST)
+            process = postgres.start(cluster, log)
         try:
             yield
         finally:

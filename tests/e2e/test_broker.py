@@ -28,7 +28,7 @@ def test_a_broker_emptied_at_the_decision_loses_nothing(office: Office) -> None:
     worker.suspend()  # or it would be faster than we are
     with redis.Redis.from_url(worker.environ()["REDIS_URL"]) as broker:
         assert office.decide("bea", office.approval(run), "approve")[0] == 200
-        until(lambda: broker.llen("runs") or None, "the hint to arrive")
+        until(lambda: broker.llen("resumed") or None, "the hint to arrive")
         broker.flushall()
     worker.resume()
     _finished_once(office, run, "emptied")

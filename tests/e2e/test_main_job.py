@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config.local.client import ask
-from tests.e2e.office import Office, newcomer
+from tests.e2e.office import Office, newcomer, until
 from tests.stack import Stack
 
 pytestmark = pytest.mark.e2e
@@ -107,6 +107,31 @@ def test_the_same_business_key_is_the_same_run(office: Office) -> None:
     assert (status, refused["code"]) == (409, "business_key")
     office.wait(first[1]["id"], "suspended")
     assert len(office.accounts("once")) == 1
+
+
+def test_a_run_that_has_used_up_its_budget_goes_on_once_more_is_granted(office: Office) -> None:
+    body = {"agent": "hr_onboarding_single", "input": newcomer("short"), "budget": {"turns": 1}}
+    status, run = office.stack.ask("ada", "POST", "/api/v1/runs", body)
+    assert status == 201, run
+    office.wait(run["id"], "suspended")
+    limits = f"/api/v1/approvals?kind=limit&status=pending&run={run['id']}"
+    (limit,) = office.stack.ask("bea", "GET", limits)[1]["items"]
+    assert (limit["kind"], limit["sentence"]) == ("limit", "Used up: 1 of 1 turns of the run")
+    decision = {"verdict": "continue", "digest": limit["digest"], "grant": {"turns": 9}}
+    path = f"/api/v1/approvals/{limit['id']}/decision"
+    assert office.stack.ask("ada", "POST", path, decision)[0] == 403
+    assert office.stack.ask("bea", "POST", path, decision)[0] == 200
+    _, uses = office.stack.ask("ada", "GET", f"/api/v1/runs/{run['id']}/budget")
+    assert (uses[0]["limit"], uses[0]["allowed"]) in (("turns", "1"), ("turns", "10"))
+
+    def asked() -> bool | None:
+        found = office.stack.ask("bea", "GET", f"/api/v1/approvals?run={run['id']}")[1]["items"]
+        return bool(found) or None
+
+    until(asked, "the next gate of the run that goes on")
+    assert office.decide("bea", office.approval(run["id"]), "approve")[0] == 200
+    office.wait(run["id"], "completed")
+    assert (office.roles("short"), office.mails("short")) == (["security-level-3"], 1)
 
 
 def test_eight_people_decide_at_once_and_one_wins_every_time(office: Office) -> None:

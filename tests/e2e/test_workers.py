@@ -139,7 +139,7 @@ def test_a_worker_stopped_past_its_lease_writes_and_starts_nothing_more(shift: S
     until(lambda: first in shift.ledger("stopped", "hold_again", "end") or None, "its tool to end")
 
     assert shift.office.events(run) == journal
-    assert shift.epoch(run) == epoch == 2
+    assert shift.epoch(run) == epoch > 2  # it was tried in a process of its own first
     assert shift.ledger("stopped", "hold_again", "begin").count(first) == 1
     (noted,) = shift.ledger("stopped", "note", "begin")
     assert noted != first

@@ -4,16 +4,19 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
 from runtime import engine
+from runtime.core.budgets import Budget, Rates
 from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
 from runtime.core.events import Proposal, RetryPolicy
 from runtime.errors import GateNotOpen
 from runtime.ports import (
+    Abort,
     ActionPicture,
     Actor,
     AgentFacts,
@@ -21,11 +24,14 @@ from runtime.ports import (
     CallFacts,
     CallRejected,
     ModelAnswer,
+    ModelFault,
     ModelRequest,
     NotConfirmed,
     Outcome,
+    Skew,
     ToolRequest,
     ToolResult,
+    TurnBoundary,
     UnknownAgent,
 )
 
@@ -60,6 +66,7 @@ class FakeTool:
     gated: bool = False
     retry: RetryPolicy = AT_ONCE
     expires_in: float | None = None
+    deadline: float = 30.0
     body: ToolBody = field(default=lambda request: ToolResult(value={"done": request.args}))
 
 
@@ -70,13 +77,37 @@ class FakeEffects:
         self.agents = agents
         self.tools = tools
         self.models: list[ModelRequest] = []
+        self.ended: list[ModelRequest] = []
         self.calls: list[ToolRequest] = []
+        self.skews: dict[tuple[str, str], Skew] = {}
+        self.released: dict[str, str] = {}
+        self.holds: list[str] = []
+        self.budgets: dict[str, Budget] = {}
+        self.rates: Rates | None = None
         self._lock = threading.Lock()
 
     def agent(self, name: str) -> AgentFacts:
         if name not in self.agents:
             raise UnknownAgent(name)
-        return AgentFacts(name=name, fingerprint=f"sha256:{name}", prompt="sha256:p", plan=None)
+        fingerprint = self.released.get(name, f"sha256:{name}")
+        return AgentFacts(
+            name=name,
+            fingerprint=fingerprint,
+            prompt="sha256:p",
+            plan=None,
+            budget=self.budgets.get(name),
+            rates=self.rates,
+        )
+
+    def fingerprints(self) -> dict[str, str]:
+        return {name: self.agent(name).fingerprint for name in self.agents}
+
+    def skew(self, name: str, fingerprint: str) -> Skew | None:
+        """What was said of the version in `skews`, else a change that nobody must agree to."""
+        facts = self.agent(name)
+        if facts.fingerprint == fingerprint:
+            return None
+        return self.skews.get((name, fingerprint), Skew(agent=facts, changes=()))
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
         if tool in self.agents:
@@ -85,12 +116,32 @@ class FakeEffects:
             raise CallRejected(f"there is no tool {tool}")
         return self._facts(tool, self.tools[tool], delegate=None)
 
-    def perform(self, request: ModelRequest | ToolRequest) -> Outcome:
+    def hold(self, position: TurnBoundary) -> str:
+        return self.holds.pop(0) if self.holds else ""
+
+    def perform(self, request: ToolRequest) -> Outcome:
         with self._lock:
-            (self.models if isinstance(request, ModelRequest) else self.calls).append(request)  # type: ignore[arg-type]
-        if isinstance(request, ModelRequest):
-            return self.agents[request.agent](request)
+            self.calls.append(request)
         return self.tools[request.tool].body(request)
+
+    def begin(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+        """Each call in a thread of its own, which nobody waits for once the call is ended."""
+        with self._lock:
+            self.models.append(request)
+
+        def reply() -> None:
+            try:
+                deliver(self.agents[request.agent](request))
+            except Exception as exc:
+                deliver(ModelFault(error=f"{type(exc).__name__}: {exc}"))
+
+        threading.Thread(target=reply, name="fake model", daemon=True).start()
+
+        def end() -> None:
+            self.ended.append(request)
+            deliver(ModelFault(error="ended", partial="so f"))
+
+        return end
 
     def _facts(self, name: str, tool: FakeTool, delegate: str | None) -> CallFacts:
         return CallFacts(
@@ -101,7 +152,7 @@ class FakeEffects:
             sentence=f"Do {name}",
             schema={"type": "object"},
             schema_digest="sha256:schema",
-            deadline=30.0,
+            deadline=tool.deadline,
             delegate=delegate,
             retry=tool.retry,
             expires_in=tool.expires_in,
@@ -114,6 +165,8 @@ class FakeGatekeeper:
     def __init__(self) -> None:
         self.pictures: list[ActionPicture] = []
         self.closed: list[UUID] = []
+        self.notes: list[tuple[UUID, Actor, str, dict[str, str | None]]] = []
+        self.forgotten: list[UUID] = []
         self.forged = False
         self.void = False
 
@@ -141,6 +194,12 @@ class FakeGatekeeper:
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         self.closed += gates
+
+    def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
+        self.notes.append((run, actor, act, detail))
+
+    def forget(self, *, run: UUID, at: datetime, head: str) -> None:
+        self.forgotten.append(run)
 
     def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         return {}

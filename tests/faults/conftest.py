@@ -13,7 +13,7 @@ from django.db import connection
 from kombu.connection import Connection
 
 from config import celery
-from runtime import dispatch
+from runtime import dispatch, verification
 from runtime.dispatch import ADVANCE
 from tests.cast import Cast
 from tests.faults import ledger
@@ -51,11 +51,16 @@ class Switchboard:
         """From now on everybody may have the run."""
         self._routes[run] = 0
 
-    def hint(self, run: UUID) -> None:
+    def hint(self, run: UUID, queue: str = "") -> None:
         number = self._routes.setdefault(run, getattr(self._here, "number", 0))
         with Connection(self.address(number)) as broker:  # type: ignore[no-untyped-call]
             celery.app.send_task(
-                ADVANCE, args=[str(run)], connection=broker, retry=False, ignore_result=True
+                ADVANCE,
+                args=[str(run)],
+                queue=queue or dispatch.RESUMED,
+                connection=broker,
+                retry=False,
+                ignore_result=True,
             )
 
 
@@ -71,8 +76,11 @@ def switchboard(broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sw
 
 
 @pytest.fixture
-def office(cast: Cast, tmp_path: Path) -> Office:
-    return Office(ledger=tmp_path / "ledger")
+def office(cast: Cast, tmp_path: Path) -> Iterator[Office]:
+    """When everything has come to its end, whatever is stored is what the journals say."""
+    yield Office(ledger=tmp_path / "ledger")
+    looked = [verification.verify(run) for run in verification.runs(live=False)]
+    assert [one for one in looked if not one.sound] == []
 
 
 @pytest.fixture

@@ -65,7 +65,8 @@ class Experiment:
 
     def run(self, cases: Iterable[Case]) -> None:
         """Each case once; returns when every run has come to its end."""
-        self._zygote.worker().wait_until_ready()
+        for worker in (self._zygote.worker(), self._zygote.isolated()):
+            worker.wait_until_ready()
         todo = deque(cases)
         with ThreadPoolExecutor(LANES) as pool:
             lanes = [pool.submit(self._lane, number, todo) for number in range(LANES)]

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from agents.gateway.scripted import Reply, Turn, call, say, script, together
-from agents.sdk import NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
+from agents.sdk import Compaction, NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
 from tests.faults import ledger
 
 SOON = RetryPolicy(attempts=3, base=0.1, ceiling=0.2)
@@ -89,12 +89,30 @@ def linger(context: ToolContext, name: str) -> str:
 @script
 def play(turn: Turn) -> Reply:
     """Plays all three: the next turn of the score, or the end of it."""
-    done = len(turn.results)
+    ok, past = _summed_up(turn.summary)
+    done = past + len(turn.results)
     for calls in turn.input["turns"]:
         if done == 0:
             return _turn(calls)
         done -= len([one for one in calls if "token" not in one])
-    return say(f"{sum(result.ok for result in turn.results)} of {len(turn.results)} calls done")
+    ok += sum(result.ok for result in turn.results)
+    return say(f"{ok} of {past + len(turn.results)} calls done")
+
+
+def sum_up(messages: tuple[dict[str, Any], ...]) -> str:
+    """How many calls there were, and how many of them went well."""
+    ok, past = 0, 0
+    for message in messages:
+        if message["role"] == "summary":
+            ok, past = _summed_up(message["content"])
+        for result in message.get("results", ()):
+            ok, past = ok + (result["outcome"] == "returned"), past + 1
+    return f"{ok} of {past}"
+
+
+def _summed_up(summary: str) -> tuple[int, int]:
+    ok, _, past = (summary or "0 of 0").split()
+    return int(ok), int(past)
 
 
 def _turn(calls: list[dict[str, Any]]) -> Reply:
@@ -106,6 +124,7 @@ def _turn(calls: list[dict[str, Any]]) -> Reply:
     return together(*(call(one["tool"], **one["args"]) for one in calls if "token" not in one))
 
 
+LONG = Compaction(messages=9, summarise=sum_up)  # more than four turns
 TOOLS = (look, put, book, send, pay, refuse, insist, linger)
 
 inner = agent(
@@ -115,6 +134,7 @@ inner = agent(
     input=Score,
     model=play,
     tools=TOOLS,
+    compaction=LONG,
 )
 
 middle = agent(
@@ -124,6 +144,7 @@ middle = agent(
     input=Score,
     model=play,
     tools=TOOLS,
+    compaction=LONG,
     subagents=[inner],
 )
 
@@ -134,5 +155,6 @@ outer = agent(
     input=Score,
     model=play,
     tools=TOOLS,
+    compaction=LONG,
     subagents=[middle],
 )

@@ -37,10 +37,14 @@ class Office:
 
     def start(self, score: Score) -> UUID:
         with transaction.atomic():
-            return engine.start(agent="outer", input={"turns": score.turns}, requester=ADA).run
+            return engine.start(
+                agent="outer", input={"turns": score.turns}, requester=ADA, budget=score.budget
+            ).run
 
     def tend(self, run: UUID, score: Score) -> str:
         """Do whatever the run waits for. Returns its status."""
+        if score.paused and self._hold_up(run):
+            return Run.objects.values_list("status", flat=True).get(id=run)
         for request in Request.objects.filter(run=run, status=Request.Status.PENDING):
             try:
                 self._decide(request, score)
@@ -53,6 +57,8 @@ class Office:
     def _decide(self, request: Request, score: Score) -> None:
         if request.kind == GateKind.IN_DOUBT:
             self._settle(request)
+        elif request.kind == GateKind.LIMIT:
+            self._grant(request)
         elif not score.cancelled:
             verdict = "deny" if score.denied else "approve"
             actions.decide(
@@ -62,6 +68,18 @@ class Office:
                 reason="No." if score.denied else "",
                 actor=BEA,
             )
+
+    def _grant(self, request: Request) -> None:
+        """One more of everything that is used up."""
+        reached = json.loads(request.args)["limits"]
+        actions.decide(
+            request=request.id,
+            verdict="continue",
+            digest=request.request_digest,
+            reason="",
+            actor=BEA,
+            grant={one["limit"]: 1 for one in reached},
+        )
 
     def _settle(self, request: Request) -> None:
         """Look at the world, and say what is true."""
@@ -75,6 +93,19 @@ class Office:
             reason="",
             actor=BEA,
         )
+
+    def _hold_up(self, run: UUID) -> bool:
+        """Pause it at its first gate, then resume it. Whether it is too early for anything else."""
+        body = "".join(self._bodies(run))
+        if '"Resumed"' in body:
+            return False
+        if '"GateOpened"' in body:
+            with transaction.atomic():
+                if '"Paused"' in body:
+                    engine.resume(run=run, actor=ADA)
+                else:
+                    engine.pause(run=run, actor=ADA, reason="")
+        return True
 
     def _cancel(self, run: UUID) -> None:
         """Once the call lingers and every gate is open; then let it go."""
@@ -103,7 +134,7 @@ def verified(run: UUID) -> Continuation:
             "SELECT position, head FROM runtime_run WHERE id = %s", (run,)
         ).fetchone()
         assert row is not None
-        return journal.replay(connection, initial(run), position=row[0], head=row[1])
+        return journal.replay(connection, initial(run), position=row[0], head=row[1])[0]
 
 
 def writes_under_way(now: Continuation) -> list[str]:

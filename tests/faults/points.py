@@ -20,14 +20,28 @@ _NO_FRAME = "is about the whole run, which counts as depth 0"
 # Kinds of commit that no step has, with the reason; None stands for every depth.
 IMPOSSIBLE: dict[tuple[str, int | None], str] = {
     ("RunStarted", None): "written by whoever starts the run, in their transaction",
+    **{
+        (kind, None): "written by whoever forks, exports or imports, in their transaction"
+        for kind in ("Forked", "Exported", "Imported")
+    },
     ("ModelReplied", None): f"{_SAME_ENTRY}, unless a cancelled run waits for something else",
     ("ModelFailed", None): f"{_SAME_ENTRY}, unless a cancelled run waits for something else",
     ("CallAdmitted", None): f"{_SAME_ENTRY}, unless no slot is free",
     ("OutcomeUnknown", None): f"{_SAME_ENTRY}, unless a cancelled run waits for something else",
+    ("AgentChanged", None): "all workers here have one release; tests/runtime/test_skew.py has two",
+    ("BudgetExceeded", None): "the gate that it opens is in the same entry",
     ("FrameClosed", 0): "the root's frame ends with the run",
     **{
         (kind, depth): _NO_FRAME
-        for kind in ("Completed", "Failed", "Cancelling", "Cancelled")
+        for kind in (
+            "Completed",
+            "Failed",
+            "Cancelling",
+            "Cancelled",
+            "Paused",
+            "Resumed",
+            "BudgetGranted",
+        )
         for depth in (1, 2)
     },
 }

@@ -66,6 +66,10 @@ class Zygote:
         """A real Celery worker."""
         return self._start({"start": "worker", "broker": broker, "env": env})
 
+    def isolated(self) -> Worker:
+        """The worker that runs go through which lost theirs in the middle of a call."""
+        return self._start({"start": "isolated", "env": {}})
+
     def sweeper(self) -> Worker:
         """A real sweeper."""
         return self._start({"start": "sweeper", "env": {}})

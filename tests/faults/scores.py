@@ -5,18 +5,25 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from runtime.core.budgets import Budget
+
 Turns = list[list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One run: what it plays, what Bea says at its gates, whether Ada cancels it, and how it must end."""
+    """One run: what it plays, what Bea says at its gates, whether Ada cancels it, and how it must end.
+
+    A `paused` one is held up at its first gate for a while. Of what `budget` limits Bea grants one more at a time.
+    """
 
     name: str
     turns: Turns
     denied: bool = False
     cancelled: bool = False
+    paused: bool = False
     ends: str = "completed"
+    budget: Budget | None = None
 
 
 def effects() -> Score:
@@ -34,6 +41,11 @@ def transactions() -> Score:
 
 def gates() -> Score:
     return Score(name="gates", turns=_nested(lambda depth: [[_call("pay", depth)]]))
+
+
+def paused() -> Score:
+    """Held up at a gate, resumed, and decided after that."""
+    return Score(name="paused", turns=[[_call("pay", 0)]], paused=True)
 
 
 def denials() -> Score:
@@ -83,13 +95,21 @@ def crowd() -> Score:
     )
 
 
+def limits() -> Score:
+    """Calls that are started one by one, each after somebody has granted it."""
+    turns = _nested(lambda depth: [[_call("look", depth)], [_call("send", depth)]])
+    return Score(name="limits", turns=turns, budget=Budget(turns=3, calls=2))
+
+
 SCORES: dict[str, Callable[[], Score]] = {
     "transactions": transactions,
     "effects": effects,
     "gates": gates,
     "denials": denials,
+    "paused": paused,
     "waits": waits,
     "failures": failures,
+    "limits": limits,
     "ending": ending,
     "ended at depth 0": lambda: ended(0),
     "ended at depth 1": lambda: ended(1),

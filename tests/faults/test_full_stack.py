@@ -49,6 +49,7 @@ def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothin
     began_at = time.monotonic()
     extra = {
         "ABEYANCE_LEASE_SECONDS": "2",
+        "ABEYANCE_POISON_LOSSES": "100",  # these deaths are ours, and no run's
         "ABEYANCE_AGENTS": "agents.flows.hr,tests.faults.flows",
         ledger.PATH: str(book),
     }
@@ -132,6 +133,8 @@ class Crew:
         """Against the ledger; what a transactional tool did is counted by its results in the journal."""
         found = self.look(run)
         wrong = [] if found["status"] == score.ends else [f"{run} is {found['status']}"]
+        _, looked = self._stack.ask("admin", "GET", f"/api/v1/runs/{run}/verification")
+        wrong += [f"{run}: {finding}" for finding in looked["findings"]]
         tools = self._tools(run)
         happened = Counter(
             effect.key for effect in ledger.read(self._book) if effect.key.startswith(f"{run}/")

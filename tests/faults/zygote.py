@@ -1,8 +1,8 @@
 """One process that has imported everything and forks what tests ask for, so that a worker starts at once.
 
-It reads one JSON document a line and answers with one: `{"start": "worker" | "sweeper" | "loop", "env": {…},
-"log": path}` gives `{"pid": …}`, and `{"ended": pid}` follows when a child is gone. Nothing is open
-across a fork: the zygote itself never talks to Postgres or the broker.
+It reads one JSON document a line and answers with one: `{"start": KIND, "env": {…},
+"log": path}` gives `{"pid": …}`, and `{"ended": pid}` follows when a child is gone. KIND is worker, isolated,
+sweeper or loop. Nothing is open across a fork: the zygote itself never talks to Postgres or the broker.
 
 A worker is the real command of config.processes. A loop advances due runs without any broker.
 """
@@ -105,15 +105,15 @@ def _become(order: dict[str, Any]) -> None:
     os.setsid()
     os.environ.update(order["env"])
     match order["start"]:
-        case "worker":
-            _work(order.get("broker"))
+        case "worker" | "isolated" as kind:
+            _work(kind, order.get("broker"))
         case "sweeper":
             _sweep()
         case _:
             _loop()
 
 
-def _work(broker: str | None) -> None:
+def _work(kind: str, broker: str | None) -> None:
     from celery.bin.celery import celery
 
     from config import celery as configured
@@ -121,7 +121,7 @@ def _work(broker: str | None) -> None:
 
     if broker is not None:
         configured.app.conf.broker_url = broker
-    (worker,) = (process for process in table() if process.name == "worker")
+    (worker,) = (process for process in table() if process.name == kind)
     celery(args=list(worker.command[3:]), standalone_mode=False)
 
 
@@ -140,6 +140,9 @@ def _loop() -> None:
     from runtime.advance import advance
 
     settings.ABEYANCE_LEASE_SECONDS = float(os.environ["ABEYANCE_FAULTS_LEASE"])
+    settings.ABEYANCE_POISON_LOSSES = (
+        1_000_000  # this process is killed on purpose, again and again
+    )
     wiring.connect_effects()
     bench = tasks.bench()
     sys.stdout.write("looping\n")
@@ -149,12 +152,12 @@ def _loop() -> None:
             # Not as the sweeper asks, which puts off what it has seen: nobody here lives long enough.
             due = connection.execute(
                 """
-                SELECT id FROM runtime_run
+                SELECT id, isolated FROM runtime_run
                 WHERE due_at <= clock_timestamp() AND coalesce(lease_until < clock_timestamp(), true)
                 ORDER BY random() LIMIT 8
                 """
             ).fetchall()
-            list(pool.map(lambda row: advance(row[0], bench), due))
+            list(pool.map(lambda row: advance(row[0], bench, isolated=row[1]), due))
             if not due:
                 select.select([], [], [], 0.02)
 

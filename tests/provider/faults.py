@@ -14,7 +14,9 @@ class Fault(StrEnum):
     RATE_LIMIT = "rate_limit"  # 429 with Retry-After
     SERVER_ERROR = "server_error"  # 500
     CUT = "cut"  # the connection ends in the middle of the body
-    TRICKLE = "trickle"  # a byte now and then, without end
+    SHORT = "short"  # the stream ends in the middle as if it were complete
+    TRICKLE = "trickle"  # a word now and then, without end
+    HALF_OPEN = "half_open"  # half of the stream, then silence on a connection that stays
     MALFORMED_JSON = "malformed_json"  # 200, and half a document
     UNKNOWN_TOOL = "unknown_tool"  # a call of a tool that nobody offered
     DUPLICATE_CALLS = "duplicate_calls"  # every call twice, under the same id

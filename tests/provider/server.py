@@ -1,5 +1,6 @@
 """The provider's server: plays the model of whichever agent's instructions it is given, and breaks on demand."""
 
+import itertools
 import json
 import threading
 from collections import deque
@@ -18,22 +19,38 @@ from tests.provider.protocol import (
     instructions_of,
     message_of,
 )
+from tests.provider.storms import Weather
+from tests.provider.streaming import events_of, said
 
 KEY = "the key of the loopback provider"
-RETRY_AFTER = "1"
-DRIP = 0.05  # seconds between two bytes of a trickle
+DRIP = 0.05  # seconds between two words of a trickle
+LONG_ENOUGH = 20  # words after which a client has surely heard the first
 
 
 class Provider:
     """Serves between enter and exit. `faults` happen once each, in order, to the requests they fit.
 
-    `about` is a word of the conversations that are to suffer them.
+    `about` is a word of the conversations that are to suffer them. Where none of them is due, `weather`
+    says what happens to a request. `pause` is how many seconds every answer takes.
     """
 
-    def __init__(self, registry: Registry, faults: Iterable[Fault] = (), about: str = "") -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        faults: Iterable[Fault] = (),
+        about: str = "",
+        *,
+        weather: Weather | None = None,
+        pause: float = 0.0,
+    ) -> None:
         self.registry = registry
         self.faults = deque(faults)
         self.about = about
+        self.weather = weather
+        self.pause = pause
+        self.retry_after: float | None = 1.0  # seconds, what a refusal names
+        self.left = threading.Event()  # a client went away before its answer was complete
+        self.speaking = threading.Event()  # a reply without end has begun
         self.bodies: list[dict[str, Any]] = []  # of every request that had the right key
         self.happened: list[Fault] = []
         self._lock = threading.Lock()
@@ -69,6 +86,9 @@ class Provider:
         with self._lock:
             self.bodies.append(body)
             fault = self._next_fault(message) if self.about in json.dumps(body) else None
+            if fault is None and self.weather is not None:
+                fault = self.weather.next()
+                self.happened += [fault] if fault else []
         if fault in SPOILERS:
             message = SPOILERS[fault](message)
         return fault, completion_of(message, body["model"])
@@ -102,49 +122,92 @@ class _Handler(BaseHTTPRequestHandler):
         except BadRequest as exc:
             self._refuse(400, str(exc), "bad_request")
             return
-        with suppress(ConnectionError):  # the client may have given up
-            self._send(fault, json.dumps(completion).encode())
+        self._provider.wait(self._provider.pause)
+        try:
+            self._send(fault, completion, streamed=body.get("stream", False))
+        except ConnectionError:
+            self._provider.left.set()
 
-    def _send(self, fault: Fault | None, document: bytes) -> None:
+    def _send(self, fault: Fault | None, completion: dict[str, Any], *, streamed: bool) -> None:
         match fault:
             case Fault.RATE_LIMIT:
-                self._refuse(429, "slow down", "rate_limit", {"Retry-After": RETRY_AFTER})
+                self._refuse(429, "slow down", "rate_limit", self._retry_after())
             case Fault.SERVER_ERROR:
                 self._refuse(500, "something broke", "server_error")
-            case Fault.CUT:
-                self._head(200, len(document))
-                self.wfile.write(document[: len(document) // 2])
-                self.close_connection = True
-            case Fault.TRICKLE:
-                self._trickle(document)
-            case Fault.MALFORMED_JSON:
-                half = document[: len(document) // 2]
-                self._head(200, len(half))
-                self.wfile.write(half)
-            case _:
-                self._head(200, len(document))
+            case _ if not streamed:
+                document = json.dumps(completion).encode()
+                self._head(200, {"Content-Length": str(len(document))})
                 self.wfile.write(document)
+            case _:
+                self._stream(fault, completion)
 
-    def _trickle(self, document: bytes) -> None:
-        """Spaces before a document are JSON too: this never ends by itself, and never falls silent."""
-        self._head(200, 10**6 + len(document))
-        self.close_connection = True
-        while self._provider.wait(DRIP):
-            self.wfile.write(b" ")
-            self.wfile.flush()
+    def _retry_after(self) -> dict[str, str]:
+        """In whole seconds as the standard says, in milliseconds as providers do where they mean less."""
+        after = self._provider.retry_after
+        if after is None:
+            return {}
+        return (
+            {"Retry-After": str(int(after))}
+            if after >= 1
+            else {"retry-after-ms": f"{after * 1000:g}"}
+        )
+
+    def _stream(self, fault: Fault | None, completion: dict[str, Any]) -> None:
+        self._head(200, {"Transfer-Encoding": "chunked"}, kind="text/event-stream")
+        events = events_of(completion)
+        half = events[: len(events) // 2]
+        self.close_connection = fault is not None and fault not in SPOILERS
+        match fault:
+            case Fault.CUT:
+                self._pieces(half)
+            case Fault.SHORT:
+                self._pieces([*half, b""])
+            case Fault.TRICKLE:
+                self._pieces(half)
+                self._trickle(completion)
+            case Fault.HALF_OPEN:
+                self._pieces([*half, said(completion, "and then")])
+                self._hold()
+            case Fault.MALFORMED_JSON:
+                self._pieces([*half, events[-3][:-20] + b"\n\n", b""])
+            case _:
+                self._pieces([*events, b""])
+
+    def _pieces(self, pieces: Iterable[bytes]) -> None:
+        """As chunks of the body; an empty one ends it."""
+        for piece in pieces:
+            self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        self.wfile.flush()
+
+    def _trickle(self, completion: dict[str, Any]) -> None:
+        """This never ends by itself, and never falls silent."""
+        for number in itertools.count():
+            if not self._provider.wait(DRIP):
+                return
+            self._pieces([said(completion, "drip ")])
+            if number == LONG_ENOUGH:
+                self._provider.speaking.set()
+
+    def _hold(self) -> None:
+        """Until the client goes away: it sends nothing more, so there is nothing else to read than its end."""
+        self._provider.speaking.set()
+        self.connection.settimeout(DRIP)
+        while self._provider.wait(0):
+            with suppress(TimeoutError):
+                if not self.connection.recv(1):
+                    raise ConnectionError
 
     def _refuse(
         self, status: int, text: str, code: str, headers: dict[str, str] | None = None
     ) -> None:
         document = json.dumps({"error": {"message": text, "type": code, "code": code}}).encode()
-        self._head(status, len(document), headers or {})
+        self._head(status, {"Content-Length": str(len(document)), **(headers or {})})
         self.wfile.write(document)
 
-    def _head(self, status: int, length: int, headers: dict[str, str] | None = None) -> None:
+    def _head(self, status: int, headers: dict[str, str], kind: str = "application/json") -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+        for name, value in {"Content-Type": kind, **headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(length))
         self.end_headers()
 
     @property

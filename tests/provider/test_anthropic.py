@@ -15,6 +15,8 @@ from pytest_django import Settings
 from agents.handlers import Handler
 from agents.registry import Registry
 from config.env import ROOT
+from runtime.core.decisions import Blame
+from runtime.performing import perform
 from runtime.ports import ModelFault
 from tests.agents.frames import Frame
 from tests.agents.test_onboarding import CREATE, NEWCOMER
@@ -35,6 +37,35 @@ REPLY = {
 }
 
 
+def _stream(reply: dict[str, Any]) -> bytes:
+    """The events of a reply, the arguments of its one call in two pieces; without its end if nothing stopped it."""
+    (call,) = reply["content"]
+    args = json.dumps(call["input"])
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**reply, "content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {**call, "input": {}}},
+        *(
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "input_json_delta", "partial_json": piece},
+            }
+            for piece in (args[:9], args[9:])
+        ),
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": reply["stop_reason"], "stop_sequence": None},
+            "usage": {"output_tokens": reply["usage"]["output_tokens"]},
+        },
+        {"type": "message_stop"},
+    ]
+    sent = events if reply.get("stop_reason") else events[:-2]
+    return "".join(
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in sent
+    ).encode()
+
+
 @pytest.fixture
 def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """What the server says to the next requests: a status and a document each."""
@@ -42,16 +73,18 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
 
     class Api(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             right = self.headers["Authorization"].startswith(
                 f"Bearer {KEY}"
             ) and self.path.startswith("/v1/messages")
             status, document = answers.pop(0) if right else (401, OVERLOADED)
+            streamed = status == 200 and body["stream"]
+            kind = "text/event-stream" if streamed else "application/json"
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", kind)
             self.send_header("Retry-After", "3")
             self.end_headers()
-            self.wfile.write(json.dumps(document).encode())
+            self.wfile.write(_stream(document) if streamed else json.dumps(document).encode())
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -76,17 +109,29 @@ def frame(hr: Registry) -> Frame:
 
 def test_a_call_comes_back_as_any_other(answers: list[Any], frame: Frame) -> None:
     answers.append((200, REPLY))
-    assert frame.ask().calls == (CREATE,)
+    answer = frame.ask()
+    assert answer.calls == (CREATE,)
+    assert answer.usage == {"input_tokens": 5, "output_tokens": 3}
+
+
+def test_a_stream_that_ends_before_the_reply_does_is_no_reply(
+    answers: list[Any], frame: Frame
+) -> None:
+    answers.append((200, {**REPLY, "stop_reason": None}))
+    fault = perform(frame.handler, frame.request())
+    assert isinstance(fault, ModelFault)
+    assert "the reply of anthropic:loopback broke off" in fault.error
+    assert fault.again
 
 
 def test_an_overloaded_provider_is_asked_again_when_it_says(
     answers: list[Any], frame: Frame
 ) -> None:
     answers.append((529, OVERLOADED))
-    fault = frame.handler.perform(frame.request())
+    fault = perform(frame.handler, frame.request())
     assert isinstance(fault, ModelFault)
     assert (fault.again, fault.after) == (True, 3.0)
-    assert "the provider is at fault" in fault.error
+    assert fault.blame is Blame.LIMIT
     assert KEY not in fault.error
     assert answers == []
 
@@ -95,15 +140,18 @@ def test_a_wrong_key_is_said_to_be_wrong(
     answers: list[Any], frame: Frame, settings: Settings
 ) -> None:
     settings.ANTHROPIC_API_KEY = "sk-canary-wrong"
-    fault = frame.handler.perform(frame.request())
+    fault = perform(frame.handler, frame.request())
     assert isinstance(fault, ModelFault)
-    assert not fault.again
+    assert fault.blame is Blame.SETUP
     assert "the key for anthropic:loopback was refused" in fault.error
     assert "canary" not in fault.error
 
 
 def test_no_client_of_a_provider_is_imported_before_it_is_needed() -> None:
-    code = "import sys, agents.handlers, agents.flows.hr; print({'openai', 'anthropic'} & {*sys.modules})"
+    code = (
+        "import sys, django; django.setup(); import agents.handlers, agents.flows.hr; "
+        "print({'openai', 'anthropic'} & {*sys.modules})"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,

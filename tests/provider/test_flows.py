@@ -1,14 +1,21 @@
 """Every HR flow through the real client of a provider, which makes every mistake it can, once each."""
 
 import json
+import threading
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
-from runtime import executor
+from agents.handlers import Handler
+from agents.registry import Registry
+from runtime import engine as start
 from runtime.core.decisions import Verdict
+from runtime.core.events import RetryPolicy
 from runtime.models import Run
+from runtime.ports import Actor
 from tests.agents.conftest import Directory, Sink
 from tests.agents.engine import Engine, events_of
 from tests.agents.test_onboarding import NEWCOMER
@@ -25,6 +32,14 @@ def _through(engine: Engine, agent: str) -> Run:
     for tool in sorted(engine.tool_at(gate) for gate in engine.gates(run)):
         run = engine.decide(run, Verdict.APPROVE, tool=tool)
     return run
+
+
+def _change(engine: Engine, **changes: Any) -> None:
+    """The same agents, written a little differently."""
+    handler = engine.bench.handler
+    assert isinstance(handler, Handler)
+    agents = {name: replace(one, **changes) for name, one in handler.registry.agents.items()}
+    object.__setattr__(handler, "registry", Registry(agents=agents))
 
 
 def _require_once(run: Run, directory: Directory, sink: Sink) -> None:
@@ -63,12 +78,11 @@ def test_a_provider_may_fail_without_anything_happening_twice(
     provider: Provider,
     directory: Directory,
     sink: Sink,
-    monkeypatch: pytest.MonkeyPatch,
     agent: str,
     fault: Fault,
 ) -> None:
-    if fault is Fault.TRICKLE:
-        monkeypatch.setattr(executor, "MODEL_DEADLINE_SECONDS", 1.0)
+    if fault in (Fault.TRICKLE, Fault.HALF_OPEN):
+        _change(engine, deadline=1.0)
     provider.faults.append(fault)
     run = _through(engine, agent)
     _require_once(run, directory, sink)
@@ -140,3 +154,63 @@ def test_a_wrong_key_ends_the_run_at_once_and_is_never_quoted(
     assert "the key for openai:loopback was refused (status 401)" in text
     assert "canary" not in text + caplog.text
     assert provider.bodies == []
+
+
+def test_the_next_model_is_asked_once_the_attempts_at_the_first_are_used_up(
+    engine: Engine, provider: Provider, directory: Directory, sink: Sink, settings: Any
+) -> None:
+    settings.ABEYANCE_MODEL = "openai:first, openai:second"
+    provider.about = '"model": "first"'
+    provider.faults.extend([Fault.SERVER_ERROR] * 2)
+    _change(engine, retry=RetryPolicy(attempts=2, base=0.0, ceiling=0.0))
+    run = engine.begin("hr_access_bundle", NEWCOMER)
+    assert [body["model"] for body in provider.bodies[:4]] == ["first", "first", "second", "first"]
+    events = events_of(run)
+    retries = [event for event in events if event["type"] == "RetryScheduled"]
+    assert [(one["model"], one["instead"]) for one in retries] == [
+        ("openai:first", ""),
+        ("openai:first", "openai:second"),
+    ]
+    answered = [event["model"] for event in events if event["type"] == "ModelReplied"]
+    assert answered[:2] == ["openai:second", "openai:first"]
+
+
+def test_a_wrong_key_is_not_got_round_with_the_next_model(
+    engine: Engine, provider: Provider, settings: Any
+) -> None:
+    settings.ABEYANCE_MODEL = "openai:first,openai:second"
+    settings.OPENAI_API_KEY = "sk-canary-1234567890"
+    run = engine.begin("hr_onboarding_single", NEWCOMER)
+    assert (run.status, provider.bodies) == ("failed", [])
+    assert "the key for openai:first was refused" in (run.reason or "")
+
+
+def test_an_agent_s_own_models_are_asked_instead_of_the_installation_s(
+    engine: Engine, provider: Provider, directory: Directory, sink: Sink
+) -> None:
+    _change(engine, models=("openai:mine",))
+    engine.begin("hr_onboarding_single", NEWCOMER)
+    assert {body["model"] for body in provider.bodies} == {"mine"}
+
+
+def test_a_cancelled_run_ends_the_call_that_trickles_and_keeps_what_was_said(
+    engine: Engine, provider: Provider
+) -> None:
+    provider.faults.append(Fault.TRICKLE)
+
+    def cancel() -> None:
+        assert provider.speaking.wait(30)
+        run = Run.objects.get()
+        with transaction.atomic():
+            start.cancel(run=run.id, actor=Actor(person="ada"), reason="enough")
+        connection.close()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    run = engine.begin("hr_onboarding_single", NEWCOMER)
+    canceller.join()
+    assert (run.status, run.reason) == ("cancelled", "enough")
+    (failed,) = [event for event in events_of(run) if event["type"] == "ModelFailed"]
+    assert "drip drip" in failed["partial"]
+    assert provider.left.wait(10)
+    assert len(provider.bodies) == 1

@@ -1,14 +1,16 @@
 """One model call through the real client: what each mistake of a provider is called, and whether to ask again."""
 
+import queue
 import socket
-import time
 
 import pytest
 from pytest_django import Settings
 
 from agents.handlers import Handler
 from agents.registry import Registry
-from runtime.ports import ModelAnswer, ModelFault
+from runtime.core.decisions import Blame
+from runtime.performing import perform
+from runtime.ports import ModelAnswer, ModelFault, Outcome
 from tests.agents.frames import Frame
 from tests.agents.test_onboarding import NEWCOMER
 from tests.provider.faults import Fault
@@ -21,7 +23,7 @@ def frame(hr: Registry) -> Frame:
 
 
 def _fault(frame: Frame, deadline: float = 10.0) -> ModelFault:
-    outcome = frame.handler.perform(frame.request(deadline))
+    outcome = perform(frame.handler, frame.request(deadline))
     assert isinstance(outcome, ModelFault), outcome
     return outcome
 
@@ -45,7 +47,8 @@ def test_an_answer_has_calls_and_the_provider_s_own_count_of_tokens(
         (Fault.RATE_LIMIT, "asks for fewer requests (status 429)", 1.0),
         (Fault.SERVER_ERROR, "is in trouble (status 500): the provider is at fault", None),
         (Fault.CUT, "the connection to openai:loopback failed", None),
-        (Fault.MALFORMED_JSON, "is in trouble: the provider is at fault", None),
+        (Fault.SHORT, "the reply of openai:loopback broke off", None),
+        (Fault.MALFORMED_JSON, "the provider is at fault", None),
     ],
 )
 def test_a_mistake_of_the_provider_is_worth_another_attempt_and_the_client_makes_none(
@@ -56,16 +59,37 @@ def test_a_mistake_of_the_provider_is_worth_another_attempt_and_the_client_makes
     assert error in found.error
     assert (found.again, found.after) == (True, after)
     assert len(provider.bodies) == 1
-    assert isinstance(frame.handler.perform(frame.request()), ModelAnswer)
+    assert isinstance(perform(frame.handler, frame.request()), ModelAnswer)
 
 
-def test_a_trickle_is_cut_off_at_the_deadline(provider: Provider, frame: Frame) -> None:
-    provider.faults.append(Fault.TRICKLE)
-    began = time.monotonic()
-    assert _fault(frame, deadline=0.5) == ModelFault(
-        error="openai:loopback did not answer within 0.5 s", again=True
-    )
-    assert time.monotonic() - began < 5
+@pytest.mark.parametrize("fault", [Fault.TRICKLE, Fault.HALF_OPEN])
+def test_a_reply_without_end_is_cut_off_at_the_deadline_and_what_came_is_kept(
+    provider: Provider, frame: Frame, fault: Fault
+) -> None:
+    provider.faults.append(fault)
+    found = _fault(frame, deadline=2.0)
+    assert found.error == "openai:loopback did not answer within 2 s"
+    assert (found.again, found.blame, found.model) == (True, Blame.TIME, "openai:loopback")
+    assert ("drip drip" if fault is Fault.TRICKLE else "and then") in found.partial
+    assert provider.left.wait(10)
+
+
+@pytest.mark.parametrize("fault", [Fault.TRICKLE, Fault.HALF_OPEN])
+def test_a_call_that_is_ended_is_over_at_once_for_both_sides(
+    provider: Provider, frame: Frame, fault: Fault
+) -> None:
+    provider.faults.append(fault)
+    came: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+    end = frame.handler.begin(frame.request(deadline=60.0), came.put)
+    assert provider.speaking.wait(10)
+    end()
+    found = came.get(timeout=10)
+    assert isinstance(found, ModelFault)
+    assert (found.again, found.model) == (False, "openai:loopback")
+    assert "drip" in found.partial or fault is Fault.HALF_OPEN
+    assert provider.left.wait(10)
+    end()  # once more changes nothing
+    assert came.empty()
 
 
 @pytest.mark.parametrize("listens", [True, False])
@@ -85,7 +109,7 @@ def test_a_wrong_key_is_the_key_s_fault_and_is_not_quoted(
     settings.OPENAI_API_KEY = "sk-canary-1234567890"
     fault = _fault(frame)
     assert "the key for openai:loopback was refused (status 401)" in fault.error
-    assert not fault.again
+    assert fault.blame is Blame.SETUP
     assert "canary" not in fault.error + caplog.text
 
 
@@ -95,7 +119,7 @@ def test_a_wrong_address_is_told_as_such(
     settings.OPENAI_BASE_URL = f"{provider.url}/elsewhere"
     fault = _fault(frame)
     assert "ABEYANCE_MODEL and the address" in fault.error
-    assert not fault.again
+    assert fault.blame is Blame.SETUP
 
 
 def test_a_request_the_provider_rejects_is_the_request_s_fault(

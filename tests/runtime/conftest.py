@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 from django.db import transaction
+from pytest_django import Settings
 
 from runtime import dispatch, engine, ports
 from runtime.advance import advance
@@ -41,6 +42,14 @@ class Rig:
             return engine.start(agent=agent, input=value or {}, requester=ADA).run
 
     def advance(self, run: UUID) -> Run:
+        """As far as it goes, also if it is tried in a process of its own on the way."""
+        if self.advance_once(run).isolated:
+            advance(run, self.bench, isolated=True)
+            advance(run, self.bench)
+        return Run.objects.get(id=run)
+
+    def advance_once(self, run: UUID) -> Run:
+        """As far as one ordinary worker takes it."""
         advance(run, self.bench)
         return Run.objects.get(id=run)
 
@@ -60,7 +69,7 @@ class Rig:
 @pytest.fixture
 def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
     """Make rigs; hints go nowhere, since these tests advance by hand."""
-    monkeypatch.setattr(dispatch, "hint", lambda run: None)
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     real = ports.gatekeeper()
     rigs: list[Rig] = []
 
@@ -72,3 +81,9 @@ def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
     ports.plug(gatekeeper=real)
     for one in rigs:
         one.close()
+
+
+@pytest.fixture
+def short_lease(settings: Settings) -> None:
+    """Shorter than Postgres has been up, so that an ended lease may be taken."""
+    settings.ABEYANCE_LEASE_SECONDS = 1.0

@@ -36,7 +36,7 @@ def test_a_hint_opens_no_connection_in_the_thread_that_gives_it(
 def test_a_hint_arrives_as_a_task_that_carries_the_run_id_only(live_broker: str) -> None:
     run = uuid4()
     with celery.app.connection_for_read() as connection:
-        queue = connection.SimpleQueue("runs")
+        queue = connection.SimpleQueue(dispatch.RESUMED)
         queue.clear()
         dispatch.send(run)
         message = queue.get(timeout=10)

@@ -19,7 +19,7 @@ from tests.runtime.conftest import ADA, MakeBench
 @pytest.fixture
 def hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     sent: list[UUID] = []
-    monkeypatch.setattr(dispatch, "hint", sent.append)
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": sent.append(run))
     return sent
 
 

@@ -94,7 +94,7 @@ def test_sweeping_hints_at_what_is_due_once_per_back_off(
     desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hints: list[object] = []
-    monkeypatch.setattr("runtime.dispatch.hint", hints.append)
+    monkeypatch.setattr("runtime.dispatch.hint", lambda run, queue="": hints.append(run))
     runs = {desk.start("a") for _ in range(3)}
     hints.clear()
     with database.own() as own:
@@ -106,8 +106,8 @@ def test_sweeping_hints_at_what_is_due_once_per_back_off(
 def test_the_journal_has_partitions_for_this_month_and_the_next_two(desk: Rig) -> None:
     run = desk.start("a")
     with database.own() as own:
-        sweeper.upkeep(own)
-        sweeper.upkeep(own)
+        sweeper.upkeep(own, threading.Event())
+        sweeper.upkeep(own, threading.Event())
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_inherits WHERE inhparent = 'runtime_journalentry'::regclass"

@@ -1,4 +1,4 @@
-"""`manage.py alive web|worker|sweeper`: whether this machine's process works, for whoever restarts it if not."""
+"""`manage.py alive web|worker|isolated|sweeper`: whether this machine's process works, for whoever restarts it."""
 
 import http.client
 import socket
@@ -19,16 +19,21 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("process", choices=("web", "worker", "sweeper"))
+        parser.add_argument("process", choices=("web", "worker", "isolated", "sweeper"))
         parser.add_argument("--at", default="127.0.0.1:8000", help="where web listens")
 
     def handle(self, *args: Any, **options: Any) -> None:
         process: str = options["process"]
         if process == "web":
             problem = _unready(options["at"])
-        elif process == "worker":
-            alive = queries.worker_beats(_WITHIN, socket.gethostname())
-            problem = "" if alive else "no worker of this host beats"
+        elif process in ("worker", "isolated"):
+            alone = process == "isolated"
+            alive = queries.worker_beats(_WITHIN, socket.gethostname(), isolated=alone)
+            problem = (
+                ""
+                if alive
+                else f"no {process} of this host beats".replace("isolated", "isolated worker")
+            )
         else:
             problem = "" if queries.sweeper_sweeps(_WITHIN) else "no sweeper of this host sweeps"
         if problem:

@@ -1,0 +1,32 @@
+"""What authors limit an agent with."""
+
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+
+from agents.errors import DefinitionError
+from runtime.core import budgets
+from runtime.core.amounts import BadAmount, budget_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one activation of an agent may use, with everything below it; None is no limit.
+
+    `turns` are replies of models, `calls` starts of tools, `tokens` what models are given and reply, `usd` is
+    money in US dollars to six decimals, `seconds` time at work without waiting for people, `depth` levels of
+    agents, this one included.
+    """
+
+    turns: int | None = None
+    calls: int | None = None
+    tokens: int | None = None
+    usd: Decimal | str | float | None = None
+    seconds: float | None = None
+    depth: int | None = None
+
+    def read(self, where: str) -> budgets.Budget | None:
+        """As the engine keeps it. Raises DefinitionError."""
+        try:
+            return budget_of(asdict(self))
+        except BadAmount as exc:
+            raise DefinitionError(f"{where}: its budget: {exc}") from exc

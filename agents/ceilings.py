@@ -1,0 +1,51 @@
+"""The part of the start form that limits one run: one field per limit, each of them optional."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from runtime.core.amounts import NAMES, shown, typed, unit_of
+from runtime.core.budgets import Budget
+from runtime.ports import InvalidInput
+
+PREFIX = "budget."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """One field. `most` is what the installation allows, None if it does not say."""
+
+    name: str
+    unit: str
+    typed: str
+    error: str
+    most: str | None
+
+    @property
+    def id(self) -> str:
+        return f"budget-{self.name.removeprefix(PREFIX)}"
+
+
+def ceilings(posted: Mapping[str, str], problem: InvalidInput | None = None) -> tuple[Ceiling, ...]:
+    """The fields as they were sent, with what is wrong with one of them."""
+    bounds: Budget = settings.ABEYANCE_BUDGET or Budget()
+    found = []
+    for name, limit in NAMES.items():
+        most = bounds.of(limit)
+        sent = PREFIX + name
+        found.append(
+            Ceiling(
+                name=sent,
+                unit=unit_of(limit),
+                typed=posted.get(sent, ""),
+                error=problem.detail if problem is not None and problem.field == sent else "",
+                most=None if most is None else shown(limit, most),
+            )
+        )
+    return tuple(found)
+
+
+def read(posted: Mapping[str, str]) -> dict[str, object]:
+    """The budget as it was typed, for whoever checks it."""
+    return typed({name: posted.get(PREFIX + name, "") for name in NAMES})

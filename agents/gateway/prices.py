@@ -1,0 +1,69 @@
+"""What models charge, from the price list that comes with genai-prices: bundled, so it asks nobody.
+
+A script costs nothing. A model that the list does not know has no price, and then neither have its replies.
+"""
+
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+from typing import Any
+
+from pydantic_ai.messages import ModelResponse
+
+from agents.gateway import provider
+from agents.spec import AgentSpec
+from runtime.core.budgets import MICROS, Rates
+
+_SAMPLE = (
+    100_000  # tokens: a model that charges more for long conversations is reckoned as a short one
+)
+
+
+def rates_of(agent: AgentSpec) -> Rates | None:
+    """What the agent's model charges; of several the dearest, None if one of them has no price."""
+    if provider.is_scripted():
+        return Rates(input=0, output=0)
+    return _dearest(provider.models_of(agent))
+
+
+def cost_of(response: ModelResponse) -> int | None:
+    """What a reply cost, in micro-units of US dollars rounded up; None if nobody knows."""
+    if provider.is_scripted():
+        return 0
+    if response.usage.unmeasured_requests or response.model_name is None:
+        return None
+    price = _price(response.provider_name or "", response.model_name, response.usage)
+    return None if price is None else _micros(price)
+
+
+@lru_cache
+def _dearest(models: tuple[str, ...]) -> Rates | None:
+    rates = [_rates(model) for model in models]
+    known = [rate for rate in rates if rate is not None]
+    if len(known) < len(rates):
+        return None
+    return Rates(input=max(rate.input for rate in known), output=max(rate.output for rate in known))
+
+
+def _rates(name: str) -> Rates | None:
+    from genai_prices import Usage
+
+    provider_name, _, model = name.partition(":")
+    given = _price(provider_name, model, Usage(input_tokens=_SAMPLE))
+    replied = _price(provider_name, model, Usage(output_tokens=_SAMPLE))
+    if given is None or replied is None:
+        return None
+    per_million = 1_000_000 // _SAMPLE
+    return Rates(input=_micros(given * per_million), output=_micros(replied * per_million))
+
+
+def _price(provider_name: str, model: str, usage: Any) -> Decimal | None:
+    from genai_prices import calc_price
+
+    try:
+        return calc_price(usage, model, provider_id=provider_name).total_price
+    except (LookupError, ValueError):
+        return None
+
+
+def _micros(price: Decimal) -> int:
+    return int((price * MICROS).to_integral_value(rounding=ROUND_CEILING))

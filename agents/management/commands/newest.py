@@ -1,0 +1,29 @@
+"""`manage.py newest AGENT FINGERPRINT`: a published version counts as the newest, to take a release back."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from agents import catalogue
+
+
+class Command(BaseCommand):
+    help = (
+        "Have a version of an agent count as the newest, whenever it was published first. Workers never go back to an"
+        " older version on their own: say this when you take a release back, and runs that have met the version in"
+        " between go on under this one, or ask people where the two differ too much."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("agent")
+        parser.add_argument(
+            "fingerprint", help="as the page of the agent shows it; its first letters are enough"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        agent: str = options["agent"]
+        try:
+            fingerprint = catalogue.make_newest(agent, options["fingerprint"])
+        except LookupError as exc:
+            raise CommandError(str(exc)) from exc
+        self.stdout.write(f"{agent}: {fingerprint} counts as the newest.")

@@ -1,0 +1,98 @@
+"""The versions of an agent, what changed from one to another, and whether a person must agree to it.
+
+A frame that was opened for one version goes on under another by itself only if nothing that it was
+offered has been taken away or has become something else, and nothing that people were asked about is
+asked about no longer. So tools and sub-agents may be added, described in other words, and made
+stricter. Other instructions, another model, another schema or another effect class are for a person.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from runtime.core.decisions import Risk
+from runtime.core.events import Change
+
+_LISTS = {"tools": "tool", "subagents": "sub-agent"}
+_HARMLESS = frozenset({"name", "approvals", "description"})  # `approvals` shows in each tool
+_RISKS = tuple(Risk)  # from the least to the greatest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One version of an agent as it was published. `facts` is what its fingerprint is the digest of."""
+
+    agent: str
+    fingerprint: str
+    published_at: datetime
+    facts: dict[str, Any]
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
+    """What changed from the facts of one version to those of another, the most general first."""
+    return tuple(_changes(before, after))
+
+
+def nothing_known(before: str, after: str) -> tuple[Change, ...]:
+    """What is said of a version that was never published: a person must agree to the other one."""
+    return (Change(part="version", before=before, after=after, asks=True),)
+
+
+def writes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tools that have become writes."""
+    known = _named(before.get("tools"))
+    return tuple(
+        name
+        for name, tool in _named(after.get("tools")).items()
+        if tool.get("effect") == "write" and known.get(name, tool).get("effect") != "write"
+    )
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    plain = [key for key in {**before, **after} if key not in _LISTS]
+    for key in plain:
+        if before.get(key) != after.get(key):
+            yield Change(
+                part=key,
+                before=before.get(key),
+                after=after.get(key),
+                asks=key not in _HARMLESS,
+            )
+    for key, word in _LISTS.items():
+        yield from _of_list(word, _named(before.get(key)), _named(after.get(key)))
+
+
+def _of_list(
+    word: str, before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Change]:
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if old is None or new is None:
+            yield Change(part=f"{word} {name}", before=old, after=new, asks=new is None)
+            continue
+        for key in {**old, **new}:
+            if old.get(key) != new.get(key):
+                yield Change(
+                    part=f"{word} {name}: {key}",
+                    before=old.get(key),
+                    after=new.get(key),
+                    asks=_asks(key, old.get(key), new.get(key)),
+                )
+
+
+def _asks(key: str, before: Any, after: Any) -> bool:
+    """Whether this change of one tool is more than other words or more caution."""
+    match key:
+        case "risk" if before in _RISKS and after in _RISKS:
+            return _RISKS.index(after) < _RISKS.index(before)
+        case "approval":
+            return not after
+        case "secret":
+            return not set(before or ()) <= set(after or ())
+        case _:
+            return key not in _HARMLESS
+
+
+def _named(listed: Any) -> dict[str, Mapping[str, Any]]:
+    return {one["name"]: one for one in listed or ()}

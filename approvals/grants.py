@@ -1,0 +1,70 @@
+"""What a person grants at a limit gate: how much more of what was used up."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from approvals.errors import Invalid
+from approvals.models import Request
+from approvals.queries import Approval
+from runtime.core.amounts import NAMES, BadAmount, granted, typed, unit_of
+from runtime.core.decisions import GateKind, Verdict
+
+FIELD = "grant"
+UNLIMITED = "unlimited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantField:
+    """The field of one limit; several that are of the same kind are raised together."""
+
+    name: str
+    unit: str
+    typed: str
+
+    @property
+    def id(self) -> str:
+        return f"grant-{self.name}"
+
+
+def check(row: Request, verdict: Verdict, grant: object) -> object:
+    """The grant as it was given, None where there is nothing to grant. Raises Invalid naming it."""
+    if row.kind != GateKind.LIMIT or verdict is not Verdict.CONTINUE:
+        if grant is not None:
+            raise Invalid(FIELD, "is only for a limit that is raised")
+        return None
+    try:
+        granted({} if grant is None else grant, {NAMES[name] for name in _reached(row.args)})
+    except BadAmount as exc:
+        raise Invalid(f"{FIELD}.{exc.name}" if exc.name else FIELD, exc.why) from exc
+    return grant
+
+
+def fields(shown: Approval, posted: Mapping[str, str]) -> tuple[GrantField, ...]:
+    """One per kind that was reached, as it was sent; none at a gate of another kind."""
+    names = _names(shown.args) if shown.kind == GateKind.LIMIT else []
+    return tuple(
+        GrantField(name=name, unit=unit_of(NAMES[name]), typed=posted.get(f"{FIELD}.{name}", ""))
+        for name in names
+    )
+
+
+def read(posted: Mapping[str, str]) -> dict[str, object]:
+    """The grant as it was typed, for whoever checks it."""
+    found = typed({name: posted.get(f"{FIELD}.{name}", "") for name in NAMES})
+    return {name: None if value == UNLIMITED else value for name, value in found.items()}
+
+
+def _reached(args: str) -> list[str]:
+    return _names(json.loads(args))
+
+
+def _names(args: object) -> list[str]:
+    """As the engine wrote them, which the request's seal vouches for; whatever else it is names nothing."""
+    limits = args.get("limits") if isinstance(args, dict) else None
+    found = (
+        [one.get("limit") for one in limits if isinstance(one, dict)]
+        if isinstance(limits, list)
+        else []
+    )
+    return [name for name in NAMES if name in found]

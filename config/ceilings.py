@@ -1,0 +1,18 @@
+"""What the environment says of how much each run may use."""
+
+from collections.abc import Mapping
+
+from config.problems import BadSetting
+from runtime.core.amounts import BadAmount, budget_of, typed
+from runtime.core.budgets import Budget
+
+PREFIX = "ABEYANCE_BUDGET_"
+NAMES = ("turns", "tokens", "usd", "seconds")
+
+
+def read(variables: Mapping[str, str]) -> Budget | None:
+    """None if nothing is limited. Raises BadSetting."""
+    try:
+        return budget_of(typed({name: variables.get(PREFIX + name.upper(), "") for name in NAMES}))
+    except BadAmount as exc:
+        raise BadSetting(PREFIX + exc.name.upper(), exc.why) from None

@@ -1,0 +1,107 @@
+"""The contents' keeper: results too big for an entry, once each by their hash, and which runs refer to them.
+
+A step writes the contents that its events refer to in its own statement. A content that is there already
+is only marked as used again: whoever collects leaves alone what was used within the hour, so none goes
+between the step's look and its commit. What a hash is for is checked whenever a content is read.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from runtime.core.contents import Content, value_of
+from runtime.core.errors import Unreadable
+from runtime.database import Connection
+from runtime.errors import Tampered
+
+# Parts of the statement of a step that has contents; ordered, or two steps could wait for each other.
+STORE = """
+    INSERT INTO runtime_content (digest, body)
+    SELECT c.digest, c.body FROM run, unnest(%(c_digests)s::text[], %(c_texts)s::text[])
+        AS c(digest, body) ORDER BY c.digest
+    ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp()
+"""
+REFER = """
+    INSERT INTO runtime_contentuse (run_id, content_id)
+    SELECT run.id, c.digest FROM run, unnest(%(c_digests)s::text[]) AS c(digest)
+    ON CONFLICT DO NOTHING
+"""
+
+
+def parameters(contents: Iterable[Content]) -> dict[str, object]:
+    once = {content.digest: content.text for content in contents}
+    return {"c_digests": list(once), "c_texts": list(once.values())}
+
+
+def fetch(connection: Connection, digest: str) -> Any:
+    """The value stored under `digest`. Raises Tampered unless it is there and is what the digest says."""
+    row = connection.execute(
+        "SELECT body FROM runtime_content WHERE digest = %s", (digest,)
+    ).fetchone()
+    if row is None:
+        raise Tampered(f"the content {digest} is missing")
+    try:
+        return value_of(Content(digest=digest, text=row[0]))
+    except Unreadable as exc:
+        raise Tampered(str(exc)) from exc
+
+
+def check(connection: Connection, digests: Iterable[str]) -> None:
+    """Raises Tampered unless each content is there and is what its digest says."""
+    for digest in sorted(digests):
+        fetch(connection, digest)
+
+
+def text(connection: Connection, digest: str) -> str:
+    """The exact bytes stored under `digest`, checked. Raises Tampered."""
+    fetch(connection, digest)
+    row = connection.execute(
+        "SELECT body FROM runtime_content WHERE digest = %s", (digest,)
+    ).fetchone()
+    assert row is not None  # it was there a moment ago, in the same transaction
+    found: str = row[0]
+    return found
+
+
+def bring(connection: Connection, run: UUID, texts: Iterable[Content]) -> None:
+    """Store what a run from elsewhere brings along, and that it refers to it."""
+    for content in sorted(texts, key=lambda content: content.digest):
+        connection.execute(
+            """
+            INSERT INTO runtime_content (digest, body) VALUES (%s, %s)
+            ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp()
+            """,
+            (content.digest, content.text),
+        )
+        share(connection, run, [content.digest])
+
+
+def share(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
+    """A run refers to contents of another one, which are there, from its first entry on."""
+    connection.execute(
+        """
+        INSERT INTO runtime_contentuse (run_id, content_id)
+        SELECT %s, digest FROM runtime_content WHERE digest = ANY(%s) FOR KEY SHARE
+        """,
+        (run, list(digests)),
+    )
+
+
+def forget(connection: Connection, run: UUID) -> None:
+    """The run refers to none any more."""
+    connection.execute("DELETE FROM runtime_contentuse WHERE run_id = %s", (run,))
+
+
+def collect(connection: Connection, limit: int) -> int:
+    """Remove contents that no run refers to and that nobody used within the hour. Returns how many."""
+    done = connection.execute(
+        """
+        DELETE FROM runtime_content WHERE digest IN (
+            SELECT digest FROM runtime_content c
+            WHERE used_at < clock_timestamp() - interval '1 hour' AND NOT EXISTS (
+                SELECT FROM runtime_contentuse u WHERE u.content_id = c.digest)
+            LIMIT %s FOR UPDATE SKIP LOCKED)
+        """,
+        (limit,),
+    )
+    return done.rowcount

@@ -1,0 +1,13 @@
+"""What every page says of the installation: which agents are stopped."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
+
+from runtime import stopping
+
+
+def stops(request: HttpRequest) -> dict[str, Any]:
+    """`stops` for templates, read from the database by the page that uses it."""
+    return {"stops": SimpleLazyObject(stopping.on)}

@@ -1,0 +1,182 @@
+"""Budgets as people and programs write them: checked on the way in, in words on the way out.
+
+Outside, money is `usd`: US dollars as decimal text or a number, to the micro-unit. Everything else has the
+name and the unit that it has in a budget.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from runtime.core.budgets import MICROS, Amount, Budget, Exceeded, Limit, strictest
+
+USD = "usd"
+NAMES: dict[str, Limit] = {
+    "turns": Limit.TURNS,
+    "calls": Limit.CALLS,
+    "tokens": Limit.TOKENS,
+    USD: Limit.MICROS,
+    "seconds": Limit.SECONDS,
+    "depth": Limit.DEPTH,
+}
+LEAST: dict[Limit, Amount] = {**dict.fromkeys(Limit, 1), Limit.SECONDS: 0.001}
+MOST: dict[Limit, Amount] = {
+    Limit.TURNS: 1_000_000,
+    Limit.CALLS: 1_000_000,
+    Limit.TOKENS: 1_000_000_000_000,
+    Limit.MICROS: 1_000_000 * MICROS,
+    Limit.SECONDS: 366 * 24 * 60 * 60,
+    Limit.DEPTH: 16,
+}
+_UNITS = {
+    Limit.TURNS: "turns",
+    Limit.CALLS: "tool calls",
+    Limit.TOKENS: "tokens",
+    Limit.MICROS: "US dollars",
+    Limit.SECONDS: "seconds at work",
+    Limit.DEPTH: "levels of agents",
+}
+
+
+class BadAmount(ValueError):
+    """What is asked for is no budget; `name` is the one of the limit, empty for the whole."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name} {why}".strip())
+        self.name = name
+        self.why = why
+
+
+def name_of(limit: Limit) -> str:
+    return USD if limit is Limit.MICROS else str(limit)
+
+
+def unit_of(limit: Limit) -> str:
+    return _UNITS[limit]
+
+
+def budget_of(values: object) -> Budget | None:
+    """A budget of `{"turns", "calls", "tokens", "usd", "seconds", "depth"}`; None if nothing is limited.
+
+    What is missing or null is not limited. Raises BadAmount.
+    """
+    if values is None:
+        return None
+    budget = Budget()
+    for name, value in _named(values).items():
+        if value is not None:
+            changed: dict[str, Any] = {str(NAMES[name]): amount_of(name, value)}
+            budget = replace(budget, **changed)
+    return None if budget == Budget() else budget
+
+
+def within(asked: Budget | None, most: Budget | None) -> Budget | None:
+    """`most`, with what is asked for in the place of more. Raises BadAmount where more is asked for."""
+    for name, limit in NAMES.items():
+        wanted, bound = (asked or Budget()).of(limit), (most or Budget()).of(limit)
+        if wanted is not None and bound is not None and wanted > bound:
+            raise BadAmount(name, f"must be at most {shown(limit, bound)} here")
+    return strictest(asked, most)
+
+
+def granted(result: object, reached: Collection[Limit]) -> dict[Limit, Amount | None]:
+    """How much more of what was reached: `{"turns": 10}`, or null to take a limit away. Raises BadAmount."""
+    amounts: dict[Limit, Amount | None] = {}
+    for name, value in _named(result).items():
+        if NAMES[name] not in reached:
+            raise BadAmount(name, "was not reached")
+        amounts[NAMES[name]] = None if value is None else amount_of(name, value)
+    if not amounts:
+        raise BadAmount(
+            "", f"must grant some {' or '.join(unit_of(one) for one in sorted(reached))}"
+        )
+    return amounts
+
+
+def amount_of(name: str, value: object) -> Amount:
+    """A whole number; seconds may have a fraction, and `usd` is also read from text. Raises BadAmount."""
+    limit = NAMES[name]
+    amount = _money(value) if limit is Limit.MICROS else _number(limit, value)
+    if not LEAST[limit] <= amount <= MOST[limit]:
+        least, most = shown(limit, LEAST[limit]), shown(limit, MOST[limit])
+        raise BadAmount(name, f"must be between {least} and {most}")
+    return amount
+
+
+def typed(values: Mapping[str, str]) -> dict[str, object]:
+    """What was typed, by the name of its limit, as a program would send it; empty text is left out."""
+    found: dict[str, object] = {}
+    for name, said in values.items():
+        text = said.strip()
+        if re.fullmatch(r"\d{1,15}", text, re.ASCII):
+            found[name] = int(text)
+        elif name == "seconds" and re.fullmatch(r"\d{1,15}\.\d{1,3}", text, re.ASCII):
+            found[name] = float(text)
+        elif text:
+            found[name] = text
+    return found
+
+
+def outward(budget: Budget | None) -> dict[str, Amount | str]:
+    """As `budget_of` reads it."""
+    found = {name: (budget or Budget()).of(limit) for name, limit in NAMES.items()}
+    return {
+        name: shown(NAMES[name], amount) if name == USD else amount
+        for name, amount in found.items()
+        if amount is not None
+    }
+
+
+def shown(limit: Limit, amount: Amount) -> str:
+    """The amount as text, without its unit; money with two to six decimals."""
+    if limit is Limit.MICROS:
+        whole, rest = divmod(int(amount), MICROS)
+        decimals = f"{rest:06}".rstrip("0").ljust(2, "0")
+        return f"{whole}.{decimals}"
+    if limit is Limit.SECONDS:
+        return f"{amount:.3f}".rstrip("0").rstrip(".")
+    return str(int(amount))
+
+
+def words_of(one: Exceeded) -> str:
+    """`10 of 10 turns`, or why nobody can say."""
+    allowed = f"{shown(one.limit, one.allowed)} {unit_of(one.limit)}"
+    if one.used is None:
+        return f"{allowed}, which cannot be held: the model has no known price"
+    return f"{shown(one.limit, one.used)} of {allowed}"
+
+
+def _named(values: object) -> Mapping[str, object]:
+    if not isinstance(values, dict):
+        raise BadAmount("", f"must be an object with some of {', '.join(NAMES)}")
+    for name in values:
+        if name not in NAMES:
+            raise BadAmount(str(name)[:64], "is not expected")
+    return values
+
+
+def _number(limit: Limit, value: object) -> Amount:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadAmount(name_of(limit), "must be a number")
+    if limit is Limit.SECONDS:
+        return value
+    if not isinstance(value, int):
+        raise BadAmount(name_of(limit), "must be a whole number")
+    return value
+
+
+def _money(value: object) -> int:
+    text = isinstance(value, str) and not re.fullmatch(r"\d{1,12}(\.\d+)?", value.strip(), re.ASCII)
+    if text or isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        raise BadAmount(USD, "must be an amount such as 1.50")
+    try:
+        micros = Decimal(str(value).strip()) * MICROS
+    except InvalidOperation:
+        raise BadAmount(USD, "must be an amount such as 1.50") from None
+    if not micros.is_finite() or abs(micros) > 10 * MOST[Limit.MICROS]:
+        raise BadAmount(USD, "must be an amount such as 1.50")
+    if micros != micros.to_integral_value():
+        raise BadAmount(USD, "must have at most six decimals")
+    return int(micros)

@@ -1,0 +1,66 @@
+"""Compaction: earlier messages of a frame give way to a summary of them, so that a long run stays bounded.
+
+Only a frame whose next step is to ask its model is compacted, so no call of it is open. What it was given
+stays, and so does its last turn, which its model has not answered yet. The calls of the turns before go
+with their messages: the journal has them.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from runtime.core.continuation import Continuation, Frame, FrameState
+from runtime.core.errors import IllegalTransition
+from runtime.core.events import Compacted
+from runtime.core.transitions import FRAMES, next_state
+
+SUMMARY = "summary"  # the role of the message that stands for those before it
+
+
+def due(frame: Frame) -> bool:
+    """Whether the frame is to be compacted before its model is asked: too long, and something to leave out."""
+    terms = frame.compaction
+    if terms is None or frame.state is not FrameState.ASKING or cut(frame) < 3:
+        return False
+    if terms.messages is not None and len(frame.messages) > terms.messages:
+        return True
+    return terms.bytes is not None and _size(frame.messages) > terms.bytes
+
+
+def cut(frame: Frame) -> int:
+    """The place of the last reply: messages before it can give way. 0 without one."""
+    places = [index for index, message in enumerate(frame.messages) if message["role"] == "model"]
+    return places[-1] if places else 0
+
+
+def compacted(now: Continuation, event: Compacted) -> Continuation:
+    """The run after the event. Raises IllegalTransition unless the frame has no open call and that many messages."""
+    frame = now.frame(event.frame)
+    state = next_state(FRAMES, frame.state, event.type, subject=frame.id)
+    if not 1 < event.until == cut(frame):
+        raise IllegalTransition("Frame", f"cut at {cut(frame)}", event.type, frame.id)
+    summary = {"role": SUMMARY, "content": event.summary, "of": event.until - 1}
+    usage = dict(now.usage)
+    for kind, count in event.usage.items():
+        usage[kind] = usage.get(kind, 0) + count
+    frame = replace(
+        frame,
+        state=state,
+        attempt=1,
+        failures=0,
+        messages=(frame.messages[0], summary, *frame.messages[event.until :]),
+        calls=frame.of_turn(),
+    )
+    return replace(now.with_frame(frame), usage=usage)
+
+
+def _size(messages: tuple[dict[str, Any], ...]) -> int:
+    """Bytes of the messages as the model gets them, those of results that are stored elsewhere included."""
+    stored: Iterator[int] = (
+        result["stored"]["size"]
+        for message in messages
+        for result in message.get("results", ())
+        if "stored" in result
+    )
+    return len(json.dumps(messages, separators=(",", ":"))) + sum(stored)

@@ -1,0 +1,89 @@
+"""Results too big for an entry: the event keeps their hash, size and beginning, the content is stored once by it.
+
+Events, continuation and messages carry the reference, so they stay small. Whoever needs the content asks
+for it by its hash. A reference is a field of its own: no value that a tool returns can pass for one.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runtime.core.continuation import Continuation
+from runtime.core.errors import Unreadable
+from runtime.core.events import Event, GateDecided, Stored, ToolReturned
+from runtime.core.limits import KEPT_INLINE, PREVIEW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """JSON text and the `sha256:<hex>` of exactly its bytes, which are ASCII."""
+
+    digest: str
+    text: str
+
+
+def set_aside(event: Event) -> tuple[Event, Content | None]:
+    """The event as it is journaled, and the content of its result if that is over KEPT_INLINE bytes."""
+    if not isinstance(event, ToolReturned | GateDecided) or event.result is None:
+        return event, None
+    text = json.dumps(event.result, separators=(",", ":"), allow_nan=False)
+    if len(text) <= KEPT_INLINE:
+        return event, None
+    content = Content(digest=digest_of(text), text=text)
+    stored = Stored(digest=content.digest, size=len(text), preview=text[:PREVIEW])
+    return replace(event, result=None, stored=stored), content
+
+
+def digest_of(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def value_of(content: Content) -> Any:
+    """The value that was set aside. Raises Unreadable unless the text is what the digest says."""
+    if digest_of(content.text) != content.digest:
+        raise Unreadable(f"the content {content.digest} is not what was stored")
+    return json.loads(content.text)
+
+
+def referred(now: Continuation) -> frozenset[str]:
+    """The digests that the messages and calls of its frames refer to."""
+    of_calls = {
+        call.stored.digest for frame in now.frames.values() for call in frame.calls if call.stored
+    }
+    of_messages = {
+        digest
+        for frame in now.frames.values()
+        for message in frame.messages
+        for digest in _of_message(message)
+    }
+    return frozenset(of_calls | of_messages)
+
+
+def filled_in(
+    messages: tuple[dict[str, Any], ...], fetch: Callable[[str], Any]
+) -> tuple[dict[str, Any], ...]:
+    """The messages with every result as if it had never been set aside; `fetch` gives the value of a digest."""
+    return tuple(
+        _filled(message, fetch) if _of_message(message) else message for message in messages
+    )
+
+
+def _filled(message: dict[str, Any], fetch: Callable[[str], Any]) -> dict[str, Any]:
+    results = [_inline(result, fetch) for result in message["results"]]
+    return {**message, "results": results}
+
+
+def _inline(result: dict[str, Any], fetch: Callable[[str], Any]) -> dict[str, Any]:
+    if "stored" not in result:
+        return result
+    rest = {name: value for name, value in result.items() if name != "stored"}
+    return {**rest, "content": fetch(result["stored"]["digest"])}
+
+
+def _of_message(message: dict[str, Any]) -> list[str]:
+    """Only results refer, and only beside their content: what is inside it is the tool's own."""
+    return [
+        result["stored"]["digest"] for result in message.get("results", ()) if "stored" in result
+    ]

@@ -1,0 +1,69 @@
+"""Gates of a frame itself: while one is open, nothing new starts there.
+
+A hold and a version gate halt their frame; a limit gate halts the whole run, because what it is
+given is the run's. What is under way is waited for, and its outcome is taken up.
+"""
+
+from dataclasses import replace
+
+from runtime.core import pending
+from runtime.core.continuation import Continuation, Frame
+from runtime.core.decisions import HALTS, GateKind, Verdict
+from runtime.core.errors import IllegalTransition, UnknownSubject
+from runtime.core.events import GateClosed, GateDecided, GateOpened
+from runtime.core.transitions import FRAMES, next_state
+
+
+def is_halt(event: GateOpened | GateDecided | GateClosed) -> bool:
+    """Whether the gate is a frame's and not a call's."""
+    return not event.call
+
+
+def halted(now: Continuation, frame: str) -> bool:
+    """Whether somebody must let this frame go on before anything new starts in it."""
+    return any(
+        gate.kind is GateKind.LIMIT or (gate.kind in HALTS and gate.frame == frame)
+        for gate in now.pending
+    )
+
+
+def evolve_halt(now: Continuation, event: GateOpened | GateDecided | GateClosed) -> Continuation:
+    """The continuation after what happened to a halt. Raises IllegalTransition or UnknownSubject."""
+    frame = now.frame(event.frame)
+    match event:
+        case GateOpened():
+            _require_one(now, event)
+            next_state(FRAMES, frame.state, f"{event.type}:{event.kind}", subject=frame.id)
+            return pending.add(now, event).with_frame(_opened(frame, event))
+        case GateDecided():
+            kind = _kind(now, event)
+            trigger = f"{event.type}:{event.verdict}"
+            next_state(FRAMES, frame.state, trigger, subject=frame.id)
+            return pending.drop(now, event).with_frame(_decided(frame, event, kind))
+        case GateClosed():
+            next_state(FRAMES, frame.state, event.type, subject=frame.id)
+            return pending.drop(now, event)
+
+
+def _opened(frame: Frame, event: GateOpened) -> Frame:
+    return replace(frame, cleared_at=event.at) if event.kind is GateKind.HOLD else frame
+
+
+def _decided(frame: Frame, event: GateDecided, kind: GateKind) -> Frame:
+    goes_on = kind is GateKind.HOLD and event.verdict is Verdict.CONTINUE
+    return replace(frame, cleared=frame.turn) if goes_on else frame
+
+
+def _require_one(now: Continuation, event: GateOpened) -> None:
+    """A frame is halted for one reason of a kind at a time."""
+    if event.kind not in HALTS:
+        raise IllegalTransition("Gate", "without a call", event.type, str(event.gate))
+    if any((gate.frame, gate.kind) == (event.frame, event.kind) for gate in now.pending):
+        raise IllegalTransition("Gate", f"{event.kind} is open", event.type, event.frame)
+
+
+def _kind(now: Continuation, event: GateDecided) -> GateKind:
+    for gate in now.pending:
+        if gate.gate == event.gate:
+            return gate.kind
+    raise UnknownSubject("open gate", str(event.gate))

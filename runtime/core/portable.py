@@ -1,0 +1,169 @@
+"""A run as one file that another installation can take over, and what of such a file has to hold together.
+
+`{"format", "key_id", "signature", "manifest", "entries", "contents"}`: `entries` are the exact texts of the
+journal, `contents` the results stored by their hash. The signature is over `manifest`, a JSON text that names
+the run, its agents and the digest of all entries, so it vouches for everything and stays small enough to be
+kept as evidence in the journal of whoever takes the run over.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pydantic import TypeAdapter, ValidationError
+
+from runtime.core import codec
+from runtime.core.contents import digest_of, referred
+from runtime.core.continuation import CallState, Continuation, Phase
+from runtime.core.digest import sha256_of
+from runtime.core.errors import CoreError, NewerSchema, Unreadable
+from runtime.core.replay import initial, step
+
+FORMAT = "abeyance.run"
+SCHEMA = 1
+MOST_BYTES = 64 * 1024 * 1024
+
+# As JSON writes a sealed value, also inside a text that was written as JSON again.
+_SEALED = re.compile(r'\$secret\\*"\s*:\s*\\*"(?P<key>[^"\\:]+):')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What is signed. `agents` are fingerprints by name, `secrets` the ids of the keys that seal values in it."""
+
+    schema: int
+    run: UUID
+    agent: str
+    requester: str
+    position: int
+    entries: str
+    contents: tuple[str, ...]
+    agents: dict[str, str]
+    secrets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A file taken apart. `manifest` is the exact text that is signed, `contents` are texts by digest."""
+
+    key_id: str
+    signature: str
+    manifest: str
+    entries: tuple[str, ...]
+    contents: dict[str, str]
+
+
+_MANIFESTS: TypeAdapter[Manifest] = TypeAdapter(Manifest)
+_PACKAGES: TypeAdapter[Package] = TypeAdapter(Package)
+
+
+def manifest_of(now: Continuation, entries: Iterable[str], contents: dict[str, str]) -> str:
+    """The text to sign for a run whose journal is `entries` and folds to `now`."""
+    bodies = list(entries)
+    manifest = Manifest(
+        schema=SCHEMA,
+        run=now.run,
+        agent=now.agent,
+        requester=now.requester,
+        position=len(bodies),
+        entries=digest_of_entries(bodies),
+        contents=tuple(sorted(contents)),
+        agents=now.agents,
+        secrets=tuple(sorted(sealed_with([*bodies, *contents.values()]))),
+    )
+    return json.dumps(_MANIFESTS.dump_python(manifest, mode="json"), separators=(",", ":"))
+
+
+def encode(package: Package) -> str:
+    return json.dumps(
+        {"format": FORMAT, **_PACKAGES.dump_python(package, mode="json")}, separators=(",", ":")
+    )
+
+
+def decode(text: str) -> Package:
+    """Raises Unreadable."""
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
+            raise Unreadable("it is no exported run")
+        return _PACKAGES.validate_python(document)
+    except RecursionError:
+        raise Unreadable("it is nested too deep") from None
+    except ValidationError as exc:
+        raise Unreadable(f"it is no exported run: {exc.errors()[0]['msg']}") from exc
+    except ValueError as exc:
+        raise Unreadable(f"it is not JSON: {exc}") from exc
+
+
+def check(package: Package) -> tuple[Manifest, Continuation]:
+    """The manifest, and the state that the entries fold to, if all of it holds together.
+
+    Who signed it is not looked at. Raises Unreadable or NewerSchema.
+    """
+    manifest = _manifest(package.manifest)
+    if digest_of_entries(package.entries) != manifest.entries:
+        raise Unreadable("its entries are not those that were signed")
+    if sorted(package.contents) != list(manifest.contents) or any(
+        digest_of(body) != digest for digest, body in package.contents.items()
+    ):
+        raise Unreadable("its contents are not those that were signed")
+    now = _folded(manifest.run, package.entries)
+    told = (manifest.agent, manifest.requester, manifest.position, manifest.agents)
+    if told != (now.agent, now.requester, now.position, now.agents):
+        raise Unreadable("its manifest is not that of its entries")
+    if now.phase is not Phase.EXPORTED:
+        raise Unreadable("its journal does not end with an export")
+    if any(call.state is CallState.STARTED for f in now.frames.values() for call in f.calls):
+        raise Unreadable("a call of it is under way")
+    if referred(now) - package.contents.keys():
+        raise Unreadable("it lacks contents that it refers to")
+    return manifest, now
+
+
+def digest_of_entries(bodies: Iterable[str]) -> str:
+    """One digest of them all, in their order."""
+    return digest_of_digests(digest_of(body) for body in bodies)
+
+
+def digest_of_digests(digests: Iterable[str]) -> str:
+    return sha256_of(list(digests))
+
+
+def entries_signed(manifest: str) -> str:
+    """The digest of the entries that a manifest names, empty if it cannot be read."""
+    try:
+        return _manifest(manifest).entries
+    except CoreError:
+        return ""
+
+
+def sealed_with(texts: Iterable[str]) -> set[str]:
+    """The ids of the keys that seal secrets in these texts: without them nobody can open those."""
+    return {found["key"] for text in texts for found in _SEALED.finditer(text)}
+
+
+def _manifest(text: str) -> Manifest:
+    try:
+        document: Any = json.loads(text)
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise NewerSchema(schema)
+        return _MANIFESTS.validate_python(document)
+    except (ValueError, RecursionError) as exc:
+        raise Unreadable("its manifest cannot be read") from exc
+
+
+def _folded(run: UUID, entries: Iterable[str]) -> Continuation:
+    now = initial(run)
+    for position, body in enumerate(entries, start=1):
+        try:
+            entry = codec.decode_entry(body)
+            now = step(now, entry.events, head="", at=entry.at)
+        except NewerSchema:
+            raise
+        except (CoreError, RecursionError) as exc:
+            raise Unreadable(f"its entry {position}: {exc}") from exc
+    return now

@@ -1,0 +1,57 @@
+"""How long what a run was given, said and did is kept after its end: rules by agent and status.
+
+`90, */failed=365, hr_onboarding=30, hr_onboarding/failed=never`: days, or never. A number alone is for all
+runs. Of the rules that fit, one that names the agent comes first, then one that names the status.
+"""
+
+import re
+from dataclasses import dataclass
+
+LONGEST = 36_500  # days
+STATUSES = ("completed", "failed", "cancelled", "exported")
+
+_RULE = re.compile(r"(?:(?P<agent>[a-z0-9_]+|\*)(?:/(?P<status>[a-z]+))?\s*=\s*)?(?P<days>\w+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """After how many days runs lose their payloads, None for never. None as agent or status fits any."""
+
+    agent: str | None = None
+    status: str | None = None
+    days: int | None
+
+
+def parse(text: str) -> tuple[Rule, ...]:
+    """The rules, the one that counts before those it outdoes. Raises ValueError, which says what is wrong."""
+    rules = [_rule(part.strip()) for part in text.split(",") if part.strip()]
+    places = [(rule.agent, rule.status) for rule in rules]
+    if len(set(places)) < len(places):
+        raise ValueError("has two rules for the same runs")
+    return tuple(sorted(rules, key=lambda rule: (rule.agent is None, rule.status is None)))
+
+
+def days_for(rules: tuple[Rule, ...], agent: str, status: str) -> int | None:
+    """The days of the rule that counts, None for never."""
+    fitting = (
+        rule.days for rule in rules if rule.agent in (None, agent) and rule.status in (None, status)
+    )
+    return next(fitting, None)
+
+
+def _rule(text: str) -> Rule:
+    found = _RULE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"has {text!r}, which is no rule such as 90 or hr_onboarding/failed=365")
+    agent, status = found["agent"], found["status"]
+    if status is not None and status not in STATUSES:
+        raise ValueError(f"names {status!r}; runs end as {', '.join(STATUSES)}")
+    return Rule(agent=None if agent == "*" else agent, status=status, days=_days(found["days"]))
+
+
+def _days(text: str) -> int | None:
+    if text == "never":
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 6 and 1 <= int(text) <= LONGEST):
+        raise ValueError(f"has {text!r}, which is neither 1 to {LONGEST} days nor never")
+    return int(text)

@@ -1,0 +1,268 @@
+"""How a run's budgets are held: reserved when something starts, settled when its outcome is there.
+
+What is under way is reserved: a started call as one call, a model that was asked as one turn, the tokens
+of its conversation and a long reply, and their price. Nothing starts whose limit is used up by what is
+settled and reserved together, so a limit is exceeded by one reservation at most, as far as nothing takes
+more than was reserved for it. A limit that is used up by what is settled halts the run, once something
+that needs it would start. Whatever a frame uses counts for every frame above it and for the run.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from runtime.core.budgets import (
+    NO_LIMITS,
+    NOTHING,
+    REPLY_TOKENS,
+    Amount,
+    Budget,
+    Exceeded,
+    Limit,
+    Rates,
+    Short,
+    Spent,
+    tokens_of,
+)
+from runtime.core.continuation import CallState, Continuation, Frame, Phase
+from runtime.core.effects import AskModel, Effect, OpenFrame, StartTool
+from runtime.core.errors import IllegalTransition, UnknownSubject
+from runtime.core.events import (
+    BudgetExceeded,
+    BudgetGranted,
+    Compacted,
+    Event,
+    ModelReplied,
+    OutcomeUnknown,
+    RetryScheduled,
+    ToolFailed,
+    ToolReturned,
+)
+from runtime.core.ids import depth_of
+from runtime.core.worktime import held_up, worked_at
+
+_ASKING = (Limit.TURNS, Limit.TOKENS, Limit.MICROS, Limit.SECONDS)
+_STARTING = (Limit.CALLS, Limit.SECONDS)
+_OPENING = (Limit.DEPTH, Limit.SECONDS)
+_WAITING = (Limit.SECONDS,)
+_COUNTED = {
+    AskModel: (Limit.TURNS, Limit.TOKENS, Limit.MICROS),
+    StartTool: (Limit.CALLS,),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Whose limits: a frame's with all below it, or the run's where `frame` is None."""
+
+    frame: str | None
+    budget: Budget
+    spent: Spent
+    since: float = 0.0
+
+    def holds(self, frame: str) -> bool:
+        return self.frame is None or frame == self.frame or frame.startswith(f"{self.frame}.")
+
+
+# Settling
+
+
+def settle(now: Continuation, event: Event) -> Continuation:
+    """Count what `event` says was used; `now` is the state after it.
+
+    Nothing is counted in a run that was started before there were budgets, so that its journal still folds
+    to what is stored of it.
+    """
+    if now.budget is None:
+        return now
+    match event:
+        case ModelReplied():
+            tokens = tokens_of(event.usage)
+            spent = Spent(
+                turns=1, tokens=tokens, micros=event.cost or 0, unpriced=event.cost is None
+            )
+            frame = replace(now.frame(event.frame), context=tokens)
+            return _add(now.with_frame(frame), event.frame, spent)
+        case Compacted(by="model"):
+            spent = Spent(
+                tokens=tokens_of(event.usage),
+                micros=event.cost or 0,
+                unpriced=event.cost is None,
+            )
+            return _add(now, event.frame, spent)
+        case ToolReturned() | ToolFailed() | OutcomeUnknown():
+            return _add(now, event.frame, Spent(calls=1))
+        case RetryScheduled() if event.call is not None:
+            return _add(now, event.frame, Spent(calls=1))
+        case _:
+            return now
+
+
+def _add(now: Continuation, frame: str, spent: Spent) -> Continuation:
+    frames = dict(now.frames)
+    for holder in _upwards(now, frame):
+        frames[holder.id] = replace(holder, spent=holder.spent + spent)
+    return replace(now, frames=frames, spent=now.spent + spent)
+
+
+# Reserving
+
+
+def fits(now: Continuation, effect: Effect, asking: Collection[str]) -> bool:
+    """Whether a limit leaves something to start this with, beside what is under way.
+
+    `asking` are the frames whose model was asked and has not replied.
+    """
+    limits = _COUNTED.get(type(effect), ())
+    if not limits or not isinstance(effect, AskModel | StartTool):
+        return True
+    for scope in _scopes(now, effect.frame):
+        used = scope.spent + reserved(now, scope, asking)
+        for limit in limits:
+            allowed = scope.budget.of(limit)
+            if allowed is not None and getattr(used, limit) >= allowed:
+                return False
+    return True
+
+
+def reserved(now: Continuation, scope: Scope, asking: Collection[str]) -> Spent:
+    """What is under way in a scope, as it is reckoned."""
+    total = NOTHING
+    for frame in now.frames.values():
+        if scope.holds(frame.id):
+            started = sum(call.state is CallState.STARTED for call in frame.of_turn())
+            total += Spent(calls=started)
+            if frame.id in asking:
+                total += reply_of(frame.rates, frame.context)
+    return total
+
+
+def reply_of(rates: Rates | None, context: int) -> Spent:
+    """What one more reply is reckoned to take, where the last one left `context` tokens."""
+    price = rates.price(input=context, output=REPLY_TOKENS) if rates else 0
+    return Spent(turns=1, tokens=context + REPLY_TOKENS, micros=price)
+
+
+# Reaching
+
+
+def reached(now: Continuation, effects: Sequence[Effect], at: datetime) -> tuple[Exceeded, ...]:
+    """Every limit that is used up and that something to be started now, or waiting to be, would need."""
+    if not limited(now) or now.phase is not Phase.STARTED or held_up(now):
+        return ()
+    found: dict[tuple[str | None, Limit], Exceeded] = {}
+    for frame, limits in _needs(now, effects):
+        for scope in _scopes(now, frame):
+            for limit in limits:
+                exceeded = _exceeded(now, scope, limit, frame, at)
+                if exceeded is not None:
+                    found.setdefault((scope.frame, limit), exceeded)
+    return tuple(found.values())
+
+
+def limited(now: Continuation) -> bool:
+    """Whether there is anything to hold; a run of before there were budgets is not held to any."""
+    if now.budget is None:
+        return False
+    budgets = (now.budget, *(frame.budget for frame in now.frames.values()))
+    return any(budget is not None and budget != NO_LIMITS for budget in budgets)
+
+
+def _needs(now: Continuation, effects: Sequence[Effect]) -> Iterator[tuple[str, tuple[Limit, ...]]]:
+    """The frame of everything that would start, and the limits that it needs."""
+    for effect in effects:
+        match effect:
+            case AskModel():
+                yield effect.frame, _ASKING
+            case StartTool():
+                yield effect.frame, _STARTING
+            case OpenFrame() if effect.parent is not None:
+                yield effect.parent, _OPENING
+            case _:
+                pass
+    for wait in now.waits():
+        yield wait.frame, _WAITING
+
+
+def _exceeded(
+    now: Continuation, scope: Scope, limit: Limit, frame: str, at: datetime
+) -> Exceeded | None:
+    allowed = scope.budget.of(limit)
+    if allowed is None:
+        return None
+    used = _used(now, scope, limit, frame, at)
+    if used is not None and used < allowed:
+        return None
+    return Exceeded(limit=limit, used=used, allowed=allowed, frame=scope.frame)
+
+
+def _used(now: Continuation, scope: Scope, limit: Limit, frame: str, at: datetime) -> Amount | None:
+    """None for money where a price is not known."""
+    match limit:
+        case Limit.SECONDS:
+            return round(worked_at(now, at) - scope.since, 3)
+        case Limit.DEPTH:
+            above = 0 if scope.frame is None else depth_of(scope.frame)
+            return depth_of(frame) - above + 1
+        case Limit.MICROS if scope.spent.unpriced or now.frame(frame).rates is None:
+            return None
+        case _:
+            used: int = getattr(scope.spent, limit)
+            return used
+
+
+# Granting
+
+
+def exceed(now: Continuation, event: BudgetExceeded) -> Continuation:
+    """Note what the gate is about, beside what else was noted for it."""
+    _require_started(now, event)
+    one = Exceeded(limit=event.limit, used=event.used, allowed=event.allowed, frame=event.frame)
+    earlier = now.short.limits if now.short and now.short.gate == event.gate else ()
+    return replace(now, short=Short(gate=event.gate, at=event.at, limits=(*earlier, one)))
+
+
+def grant(now: Continuation, event: BudgetGranted) -> Continuation:
+    """Raise each limit of the gate that something is granted of, wherever it was reached."""
+    _require_started(now, event)
+    if now.short is None or now.short.gate != event.gate:
+        raise UnknownSubject("limit gate", str(event.gate))
+    for one in now.short.limits:
+        if one.limit not in event.amounts:
+            continue
+        amount = event.amounts[one.limit]
+        if one.frame is not None:
+            frame = now.frame(one.frame)
+            budget = (frame.budget or Budget()).granted(one.limit, amount)
+            now = now.with_frame(replace(frame, budget=budget))
+        else:
+            budget = (now.budget or Budget()).granted(one.limit, amount)
+            now = replace(now, budget=budget)
+    return replace(now, short=None)
+
+
+def _require_started(now: Continuation, event: BudgetExceeded | BudgetGranted) -> None:
+    if now.phase is not Phase.STARTED:
+        raise IllegalTransition(type(now.phase).__name__, now.phase, event.type, str(now.run))
+
+
+# Scopes
+
+
+def _scopes(now: Continuation, frame: str) -> Iterator[Scope]:
+    """Everything with limits that a frame counts for."""
+    if now.budget is not None:
+        yield Scope(frame=None, budget=now.budget, spent=now.spent)
+    for holder in _upwards(now, frame):
+        if holder.budget is not None:
+            yield Scope(
+                frame=holder.id, budget=holder.budget, spent=holder.spent, since=holder.since
+            )
+
+
+def _upwards(now: Continuation, frame: str) -> Iterator[Frame]:
+    at: str | None = frame
+    while at is not None:
+        holder = now.frame(at)
+        yield holder
+        at = holder.parent

@@ -1,0 +1,35 @@
+"""How a frame goes on under another version of its agent.
+
+What was frozen in its calls still holds, except that the stricter effect class does: a call whose tool
+has become a write is never repeated on its own from then on.
+"""
+
+from dataclasses import replace
+
+from runtime.core.continuation import SETTLED, Call, Continuation
+from runtime.core.decisions import EffectClass
+from runtime.core.errors import IllegalTransition
+from runtime.core.events import AgentChanged
+from runtime.core.transitions import FRAMES, next_state
+
+
+def change_agent(now: Continuation, event: AgentChanged) -> Continuation:
+    """The continuation after it. Raises IllegalTransition if the frame is not of the version `before`."""
+    frame = now.frame(event.frame)
+    next_state(FRAMES, frame.state, event.type, subject=frame.id)
+    if event.before != frame.fingerprint:
+        raise IllegalTransition("Frame", f"of version {frame.fingerprint}", event.type, frame.id)
+    changed = replace(
+        frame,
+        fingerprint=event.fingerprint,
+        prompt=event.prompt,
+        calls=tuple(_stricter(call, event.writes) for call in frame.calls),
+    )
+    now = now.with_frame(changed)
+    return replace(now, agents={**now.agents, frame.agent: event.fingerprint})
+
+
+def _stricter(call: Call, writes: tuple[str, ...]) -> Call:
+    if call.terms is None or call.state in SETTLED or call.tool not in writes:
+        return call
+    return replace(call, terms=replace(call.terms, effect=EffectClass.WRITE))

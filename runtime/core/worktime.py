@@ -1,0 +1,62 @@
+"""How long a run has been at work: the time between its entries, without that in which it only waits for people.
+
+Kept only where somebody limits it. An entry's own time says when the clock starts and stands still.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from runtime.core.continuation import CallState, Continuation
+from runtime.core.decisions import GateKind
+from runtime.core.planning import plan
+
+
+def tick(before: Continuation, after: Continuation, at: datetime) -> Continuation:
+    """`after` an entry that was written at `at`, with the time that has passed since `before`."""
+    if before.ticking is None and not _timed(after):
+        return after
+    return replace(after, worked=worked_at(after, at), ticking=at if _at_work(after) else None)
+
+
+def worked_at(now: Continuation, at: datetime) -> float:
+    """Seconds at work until `at`."""
+    if now.ticking is None:
+        return now.worked
+    return now.worked + max(0.0, (at - now.ticking).total_seconds())
+
+
+def used_up_at(now: Continuation) -> datetime | None:
+    """When the time of something that waits for a retry is used up; None if nothing waits or limits it."""
+    if now.ticking is None:
+        return None
+    left = []
+    for wait in now.waits():
+        if now.budget is not None and now.budget.seconds is not None:
+            left.append(now.budget.seconds - now.worked)
+        at: str | None = wait.frame
+        while at is not None:
+            frame = now.frame(at)
+            if frame.budget is not None and frame.budget.seconds is not None:
+                left.append(frame.budget.seconds - (now.worked - frame.since))
+            at = frame.parent
+    return now.ticking + timedelta(seconds=min(left)) if left else None
+
+
+def held_up(now: Continuation) -> bool:
+    """Whether people hold the whole run up, so that nothing new starts: paused, or asked to grant more."""
+    return now.paused is not None or any(pending.kind is GateKind.LIMIT for pending in now.pending)
+
+
+def _timed(now: Continuation) -> bool:
+    budgets = (now.budget, *(frame.budget for frame in now.frames.values()))
+    return any(budget is not None and budget.seconds is not None for budget in budgets)
+
+
+def _at_work(now: Continuation) -> bool:
+    """Whether something is under way, planned or waits for its time, and no limit holds it all."""
+    if now.ended or held_up(now):
+        return False
+    started = any(
+        call.state is CallState.STARTED for frame in now.frames.values() for call in frame.calls
+    )
+    return started or bool(plan(now)) or bool(now.waits())

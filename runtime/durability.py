@@ -1,0 +1,45 @@
+"""What the stores must be set to: Postgres may lose nothing that it has confirmed, the broker should lose no hint."""
+
+import logging
+
+import redis
+from django.conf import settings
+from django.db import connection
+
+log = logging.getLogger(__name__)
+
+# Each with what it would cost to have it off.
+POSTGRES = {
+    "fsync": "a crash of the machine would lose decisions that people were told are kept",
+    "full_page_writes": "a crash of the machine could leave pages that are half written",
+    "synchronous_commit": "a crash of Postgres would lose decisions that people were told are kept",
+}
+EVICTING = ("allkeys", "volatile")
+
+
+def problem_of_postgres() -> str | None:
+    """What is set in a way that breaks the promise of this product; None if nothing is."""
+    if settings.ABEYANCE_UNSAFE_POSTGRES:
+        return None
+    with connection.cursor() as cursor:
+        for name, cost in POSTGRES.items():
+            cursor.execute("SELECT current_setting(%s)", [name])
+            value = cursor.fetchone()[0]
+            if value in ("off", "local"):
+                return f"Postgres has {name} = {value}: {cost}"
+    return None
+
+
+def warn_of_broker() -> None:
+    """Say so if the broker throws hints away to make room. The sweeper sends them again, seconds later."""
+    try:
+        with redis.Redis.from_url(
+            settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5
+        ) as client:
+            policy = str(client.info("memory").get("maxmemory_policy", ""))
+    except (redis.RedisError, OSError):
+        return  # whoever runs it may keep that to themselves
+    if policy.startswith(EVICTING):
+        log.warning(
+            "the broker's maxmemory-policy is %s: use noeviction, or hints are lost", policy
+        )

@@ -1,0 +1,117 @@
+"""What the API offers admins about the past of a run: whether what is stored of it holds."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from ninja import Router, Schema, Status
+from pydantic import ConfigDict, WithJsonSchema
+
+from runtime import actions, ports, queries, verification
+from runtime.api import Authenticated, RunOut
+from runtime.errors import NoSuchEntry
+
+router = Router(tags=["history"])
+
+
+class FindingOut(Schema):
+    """One thing that is not as the journal says, and where it was found."""
+
+    subject: str
+    problem: str
+
+
+class VerificationOut(Schema):
+    """A run as it was looked at; without findings it is sound."""
+
+    run: UUID
+    status: str
+    position: int
+    sound: bool
+    findings: list[FindingOut]
+
+
+class MoveOut(Schema):
+    """One thing that an entry changed; `place` is empty for the run, else a frame or `frame/call`."""
+
+    place: str
+    name: str
+    part: str
+    before: Any
+    after: Any
+
+
+class PastOut(Schema):
+    """A run as it was after an entry; without a continuation if entry `unreadable` cannot be folded."""
+
+    position: int
+    at: datetime | None
+    events: list[str]
+    moves: list[MoveOut]
+    continuation: Any
+    unreadable: int | None
+
+
+class ForkIn(Schema):
+    """From where. Any value gets in: who may not read the run hears 404, not 422."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    position: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 1})] = None
+
+
+@router.get("/runs/{uuid:run}/verification", response=VerificationOut)
+def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
+    """Verify the run's journal and hold everything else that is stored of it against it; for admins."""
+    actions.readable_whole(run, request.auth)
+    return verification.verify(run)
+
+
+@router.get("/runs/{uuid:run}/at/{int:position}", response=PastOut)
+def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any]:
+    """The run as it was after an entry of its journal, and what the entry changed; for admins."""
+    found = actions.readable_whole(run, request.auth)
+    past = queries.past(run, position) if position <= found.position else None
+    if past is None:
+        raise NoSuchEntry
+    return {
+        "position": past.position,
+        "at": past.at,
+        "events": past.events,
+        "moves": past.moves,
+        "continuation": past.document,
+        "unreadable": past.unreadable,
+    }
+
+
+@router.post("/runs/{uuid:run}/fork", response={201: RunOut})
+def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[queries.RunDetail]:
+    """Start a new run from a copy of this one as it was after an entry of its journal.
+
+    What is recorded up to there is not repeated; what waits for people is asked again, and what the original
+    did after it is done again.
+    """
+    ports.access().require(request.auth, "runs:start")
+    new = actions.fork(run=run, position=body.position, actor=request.auth)
+    return Status(201, actions.readable(new, request.auth))
+
+
+@router.post("/runs/{uuid:run}/export")
+def export_run(request: Authenticated, run: UUID) -> HttpResponse:
+    """End a run here and answer with the signed file of it, for another installation; for admins.
+
+    A run that was exported answers with its file again. `secrets` in its manifest names the keys without
+    which the secrets in it cannot be opened.
+    """
+    ports.access().require(request.auth, "runs:read")
+    text = actions.export(run=run, actor=request.auth)
+    name = {"Content-Disposition": f'attachment; filename="{run}.json"'}
+    return HttpResponse(text, content_type="application/json", headers=name)
+
+
+@router.post("/imports", response={201: RunOut})
+def import_run(request: Authenticated) -> Status[queries.RunDetail]:
+    """Take over a run: the body is the file of an export, signed with a key that is listed here; for admins."""
+    new = actions.take_over(data=request.body, actor=request.auth)
+    return Status(201, actions.readable(new, request.auth))

@@ -1,0 +1,61 @@
+"""What comes in from models and tools, before a run hears of it: refused beyond its limits, errors made plain."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from runtime.core.digest import require_json
+from runtime.core.errors import NotJson
+from runtime.core.limits import MAX_CALLS, MAX_REPLY, MAX_RESULT, MAX_TOOL, plain, size_of
+from runtime.ports import (
+    Braked,
+    ModelAnswer,
+    ModelFault,
+    Outcome,
+    ToolFault,
+    ToolResult,
+    Unknown,
+)
+
+
+def taken_in(outcome: Outcome) -> Outcome:
+    """The outcome as the journal takes it. Raises NotJson, which names place and limit."""
+    match outcome:
+        case ModelAnswer():
+            _check_answer(outcome)
+            return outcome
+        case ToolResult():
+            _require(outcome.value, "result", MAX_RESULT)
+            return outcome
+        case ModelFault():
+            return replace(outcome, error=plain(outcome.error), partial=plain(outcome.partial))
+        case ToolFault() | Unknown():
+            return replace(outcome, error=plain(outcome.error))
+        case Braked():
+            return outcome
+        case _ as never:
+            assert_never(never)
+
+
+def _check_answer(answer: ModelAnswer) -> None:
+    """The facts are checked beside the reply: a provider's layer may have read more into it than it says."""
+    if len(answer.calls) > MAX_CALLS:
+        raise NotJson("calls", f"{len(answer.calls)} in one reply, at most {MAX_CALLS} are taken")
+    for index, proposal in enumerate(answer.calls):
+        require_json(proposal.tool, f"calls[{index}].tool")
+        if len(proposal.tool) > MAX_TOOL:
+            raise NotJson(f"calls[{index}].tool", f"at most {MAX_TOOL} characters are taken")
+    facts = {
+        "reply": answer.reply,
+        "text": answer.text,
+        "args": [proposal.args for proposal in answer.calls],
+        "usage": answer.usage,
+    }
+    for name, fact in facts.items():
+        _require(fact, name, MAX_REPLY)
+
+
+def _require(value: object, where: str, limit: int) -> None:
+    require_json(value, where)
+    size = size_of(value)
+    if size > limit:
+        raise NotJson(where, f"is {size} bytes of JSON, at most {limit} are taken")

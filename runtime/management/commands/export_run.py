@@ -1,0 +1,54 @@
+"""`manage.py export_run RUN FILE --as NAME`: hand a run over to another installation."""
+
+from pathlib import Path
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from runtime import actions
+from runtime.core import portable
+from runtime.errors import NoSuchRun, RuntimeFault
+from runtime.management.commands.verify_run import run_id
+from runtime.ports import Actor, Forbidden
+
+
+class Command(BaseCommand):
+    help = (
+        "End a run that waits, and write it as one signed file that another installation can take over."
+        " A run that was exported gives its file again. Run it where the private key of exports is."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("run", type=run_id, metavar="RUN", help="its id")
+        parser.add_argument(
+            "file", type=Path, metavar="FILE", help="written anew, never over another"
+        )
+        parser.add_argument("--as", dest="name", required=True, metavar="NAME", help="an admin")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        path: Path = options["file"]
+        if path.exists():
+            raise CommandError(f"{path} is there already")
+        try:
+            text = actions.export(run=options["run"], actor=Actor(person=options["name"]))
+        except NoSuchRun as exc:
+            raise CommandError(f"{options['name']} cannot read a run {options['run']}") from exc
+        except Forbidden as exc:
+            raise CommandError(exc.detail) from exc
+        except (RuntimeFault, ImproperlyConfigured) as exc:
+            raise CommandError(str(exc)) from exc
+        try:
+            path.touch(mode=0o600, exist_ok=False)
+            path.write_text(text, encoding="ascii")
+        except OSError as exc:
+            raise CommandError(
+                f"the run is exported, but {path} cannot be written ({exc.strerror}): try again"
+            ) from exc
+        self.stdout.write(f"Run {options['run']} is exported to {path}.")
+        secrets = portable.check(portable.decode(text))[0].secrets
+        if secrets:
+            keys = ", ".join(secrets)
+            self.stdout.write(
+                f"It carries sealed secrets: only an installation whose ring of secrets has {keys} takes it over."
+            )

@@ -1,0 +1,38 @@
+"""`manage.py import_run FILE --as NAME`: take over a run that another installation exported."""
+
+from pathlib import Path
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from runtime import actions
+from runtime.core.portable import MOST_BYTES
+from runtime.errors import RuntimeFault
+from runtime.ports import Actor, Forbidden
+
+
+class Command(BaseCommand):
+    help = (
+        "Take over a run: its file must be signed with a key that ABEYANCE_IMPORT_KEYS lists. It keeps its"
+        " id, belongs to whoever imports it, and is asked about again wherever people had to decide."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, metavar="FILE")
+        parser.add_argument("--as", dest="name", required=True, metavar="NAME", help="an admin")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        path: Path = options["file"]
+        try:
+            with path.open("rb") as file:
+                data = file.read(MOST_BYTES + 1)
+        except OSError as exc:
+            raise CommandError(f"{path} cannot be read: {exc.strerror}") from exc
+        try:
+            run = actions.take_over(data=data, actor=Actor(person=options["name"]))
+        except Forbidden as exc:
+            raise CommandError(exc.detail) from exc
+        except (RuntimeFault, ImproperlyConfigured) as exc:
+            raise CommandError(f"not imported: {exc}") from exc
+        self.stdout.write(f"Run {run} goes on here.")

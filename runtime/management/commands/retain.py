@@ -1,0 +1,39 @@
+"""`manage.py retain`: remove what the rules of ABEYANCE_RETENTION say, now, or say what that would be."""
+
+import threading
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from runtime import database, journal, retention, start
+
+
+class Command(BaseCommand):
+    help = (
+        "Remove the payloads of ended runs that ABEYANCE_RETENTION says are old enough, as the"
+        " sweeper does every hour. What was decided, by whom, and its signature stay."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="say what would go, and go")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        start.require_database()
+        if not any(rule.days for rule in retention.rules()):
+            self.stdout.write("ABEYANCE_RETENTION has no rule: nothing is ever removed.")
+            return
+        with database.own() as connection:
+            groups = retention.outlook(connection)
+            for group in groups:
+                self.stdout.write(
+                    f"{group.agent} {group.status}: {group.runs} runs older than {group.days} days,"
+                    f" the first of {group.earliest:%Y-%m-%d}"
+                )
+            total = sum(group.runs for group in groups)
+            if options["dry_run"]:
+                self.stdout.write(f"{total} runs would lose their payloads.")
+                for name in journal.empty_partitions(connection):
+                    self.stdout.write(f"{name} would be dropped: it is empty.")
+                return
+            removed = retention.enforce(connection, threading.Event())
+            self.stdout.write(f"{removed} of {total} runs have lost their payloads.")

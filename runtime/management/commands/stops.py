@@ -1,0 +1,61 @@
+"""`manage.py stops …`: stop agents and let them go on, from a terminal."""
+
+from argparse import RawDescriptionHelpFormatter
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from runtime import stopping
+from runtime.errors import RuntimeFault
+from runtime.ports import InvalidInput, UnknownAgent
+from runtime.stops import EVERY_AGENT, Stop
+
+EXAMPLES = """\
+  stops put hr_onboarding --reason "wrong mails"   this agent, wherever it works
+  stops put --all --reason "directory is broken"   every agent
+  stops list                                       what is stopped
+  stops lift 3                                     let go on
+"""
+
+
+class Command(BaseCommand):
+    help = "Have no effect start for an agent, or for any, within two seconds; and end that."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.formatter_class = RawDescriptionHelpFormatter
+        parser.epilog = EXAMPLES
+        acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
+        put = acts.add_parser("put", help="stop an agent, or all")
+        put.add_argument("agent", nargs="?", default=EVERY_AGENT, metavar="AGENT")
+        put.add_argument("--all", action="store_true")
+        put.add_argument("--reason", required=True)
+        lift = acts.add_parser("lift", help="let go on")
+        lift.add_argument("stop", type=int, metavar="NUMBER")
+        acts.add_parser("list", help="what is stopped")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self._act(options)
+        except (RuntimeFault, UnknownAgent) as problem:
+            raise CommandError(str(problem)) from problem
+        except InvalidInput as problem:
+            raise CommandError(f"the {problem.field} {problem.detail}") from problem
+
+    def _act(self, options: dict[str, Any]) -> None:
+        match options["act"]:
+            case "put":
+                if bool(options["agent"]) == options["all"]:
+                    raise CommandError("name one agent, or give --all")
+                done = stopping.stop(agent=options["agent"], reason=options["reason"], actor=None)
+                self.stdout.write(f"Stopped: {_line(done)}")
+            case "lift":
+                done = stopping.lift(stop=options["stop"], actor=None)
+                self.stdout.write(f"Goes on: {done.agent or 'every agent'}")
+            case "list":
+                for one in stopping.listed(lifted=False, actor=None):
+                    self.stdout.write(_line(one))
+
+
+def _line(stop: Stop) -> str:
+    who = stop.stopped_by or "the command line"
+    return f"{stop.id}\t{stop.agent or 'every agent'}\t{who}\t{stop.at:%Y-%m-%d %H:%M} UTC\t{stop.reason!r}"

@@ -1,0 +1,63 @@
+"""`manage.py verify_run`: whether what is stored of runs is what their journals say."""
+
+import json
+from argparse import ArgumentTypeError
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from runtime import verification
+from runtime.errors import NoSuchRun
+from runtime.verification import Verification
+
+
+class Command(BaseCommand):
+    help = (
+        "Verify every MAC of a run's journal, fold it, and hold what else is stored against it: the row,"
+        " the continuation, gates, mailbox, and that nothing is stuck. One line per finding; ends with 1"
+        " if there is any. Runs may be at work meanwhile."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument(
+            "run", nargs="*", default=[], type=run_id, metavar="RUN", help="their ids"
+        )
+        which.add_argument("--all-live", action="store_true", help="every run that is not over")
+        which.add_argument("--all", action="store_true", help="every run there is")
+        parser.add_argument("--json", action="store_true", help="one JSON object per run")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        unsound = count = 0
+        for run in options["run"] or verification.runs(live=not options["all"]):
+            try:
+                looked = verification.verify(run)
+            except NoSuchRun as exc:
+                raise CommandError(f"there is no run {run}") from exc
+            count += 1
+            unsound += not looked.sound
+            self._say(looked, as_json=options["json"])
+        if unsound:
+            raise CommandError(f"{unsound} of {count} runs are not what their journals say")
+        if not options["json"]:
+            self.stdout.write(f"{count} run{'' if count == 1 else 's'} verified, nothing found")
+
+    def _say(self, looked: Verification, *, as_json: bool) -> None:
+        if as_json:
+            findings = [{"subject": f.subject, "problem": f.problem} for f in looked.findings]
+            document = {"run": str(looked.run), "status": looked.status}
+            self.stdout.write(
+                json.dumps({**document, "position": looked.position, "findings": findings})
+            )
+            return
+        for finding in looked.findings:
+            self.stdout.write(f"{looked.run}: {finding.subject}: {finding.problem}")
+
+
+def run_id(text: str) -> UUID:
+    """The type of an argument that is the id of a run."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not the id of a run") from None

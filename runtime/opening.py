@@ -1,0 +1,89 @@
+"""Opening gates: the event, and the frozen picture of what people are asked."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from runtime.core.continuation import Call, Continuation
+from runtime.core.decisions import EffectClass, GateKind, Risk
+from runtime.core.digest import action_digest, sha256_of
+from runtime.core.events import CallAdmitted, CallRefused, GateOpened
+from runtime.ports import ActionPicture, CallFacts
+
+_RISKS = {GateKind.HOLD: Risk.MEDIUM, GateKind.LIMIT: Risk.MEDIUM, GateKind.VERSION: Risk.HIGH}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The event that says what was found, and the picture for reviewers if a gate opens."""
+
+    event: CallAdmitted | CallRefused | GateOpened
+    picture: ActionPicture | None = None
+
+
+def halt(
+    now: Continuation,
+    frame: str,
+    kind: GateKind,
+    *,
+    why: str,
+    facts: dict[str, Any],
+    at: datetime,
+    version: str = "",
+) -> Judged:
+    """A gate of `kind` at `frame`. `why` is one sentence, `facts` is what people need to decide, as JSON."""
+    event = GateOpened(
+        gate=uuid4(),
+        kind=kind,
+        frame=frame,
+        call="",
+        terms=None,
+        reason=why,
+        at=at,
+        version=version,
+    )
+    path = now.path(frame)
+    digest = action_digest(
+        tool="", schema=sha256_of({}), args=facts, path=path, effect=EffectClass.READ
+    )
+    shown = ActionPicture(
+        run=now.run,
+        gate=event.gate,
+        kind=kind,
+        frame=frame,
+        call="",
+        tool="",
+        args=facts,
+        schema={},
+        path=path,
+        effect=EffectClass.READ,
+        risk=_RISKS[kind],
+        sentence=why,
+        action_digest=digest,
+        requester=now.requester,
+    )
+    return Judged(event=event, picture=shown)
+
+
+def picture(now: Continuation, event: GateOpened, call: Call, facts: CallFacts) -> ActionPicture:
+    """What people are shown of a call."""
+    assert event.terms is not None  # only a halt has none
+    return ActionPicture(
+        run=now.run,
+        gate=event.gate,
+        kind=event.kind,
+        frame=event.frame,
+        call=call.id,
+        tool=call.tool,
+        args=call.args,
+        schema=facts.schema,
+        path=now.path(event.frame, call.tool),
+        effect=event.terms.effect,
+        risk=facts.risk,
+        sentence=facts.sentence,
+        action_digest=event.terms.digest,
+        requester=now.requester,
+        expires_at=event.expires_at,
+        result_schema=facts.result_schema,
+    )

@@ -1,0 +1,43 @@
+"""Runs that cost workers their life: whom to suspect, where to try them, and when to give up.
+
+Every run in a process that dies loses its worker. Suspected are those whose tools were under way and are
+started again on their own, and those that lost two workers at one position. A suspect goes to a process
+that has no other run. What gets on there is an ordinary run again; what costs that process its life
+ABEYANCE_POISON_LOSSES times in a row is quarantined.
+"""
+
+from django.conf import settings
+
+from runtime.core.continuation import CallState, Continuation
+from runtime.core.decisions import EffectClass
+from runtime.leases import Claim
+
+AT_ONE_POSITION = 2
+
+
+def is_suspect(claim: Claim, now: Continuation | None = None) -> bool:
+    """Whether this run goes to a process of its own. Without `now` only the count is looked at."""
+    if claim.isolated or not claim.was_lost:
+        return False
+    return claim.losses >= AT_ONE_POSITION or (now is not None and _starts_again(now))
+
+
+def verdict(claim: Claim) -> str | None:
+    """Why an isolated run is quarantined, None if it is tried again."""
+    if not claim.isolated or claim.losses < settings.ABEYANCE_POISON_LOSSES:
+        return None
+    return (
+        f"{claim.losses} workers in a row died or lost it while they had no other run,"
+        f" the last one at position {claim.position}"
+    )
+
+
+def _starts_again(now: Continuation) -> bool:
+    """Whether a call is under way that nobody is asked about before it is started again."""
+    return any(
+        call.state is CallState.STARTED
+        and call.terms is not None
+        and call.terms.effect is not EffectClass.WRITE
+        for frame in now.frames.values()
+        for call in frame.calls
+    )

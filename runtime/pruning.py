@@ -1,0 +1,65 @@
+"""The pruning marks' keeper: up to where a journal was removed, under a MAC.
+
+A journal loses entries from its beginning only, after all of them were verified. What is left of them is
+one mark: the position and the MAC of the last one that is gone, so that whatever follows is verified from
+there, and that whoever drops entries without the key leaves a journal that does not verify.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from runtime import keyring
+from runtime.database import Connection
+from runtime.errors import Tampered
+from runtime.keyring import Seal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Entries up to `position`, whose MAC was `head`, were removed at `at`; a journal that is whole has 0."""
+
+    position: int = 0
+    head: str = ""
+    at: datetime | None = None
+
+
+WHOLE = Mark()
+
+
+def read(connection: Connection, run: UUID) -> Mark:
+    """Raises Tampered, KeyMissing."""
+    row = connection.execute(
+        "SELECT position, head, at, mac, key_id FROM runtime_pruning WHERE run_id = %s", (run,)
+    ).fetchone()
+    if row is None:
+        return WHOLE
+    mark = Mark(position=row[0], head=row[1], at=row[2])
+    if not keyring.verify(keyring.JOURNAL, Seal(mac=row[3], key_id=row[4]), *_parts(run, mark)):
+        raise Tampered("the mark of what was removed of the journal does not verify")
+    return mark
+
+
+def write(connection: Connection, run: UUID, *, position: int, head: str) -> datetime:
+    """Set the mark, in the transaction that removes the entries. The time that it names."""
+    row = connection.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None  # a SELECT without FROM has one row
+    mark = Mark(position=position, head=head, at=row[0])
+    seal = keyring.seal(keyring.JOURNAL, *_parts(run, mark))
+    connection.execute(
+        """
+        INSERT INTO runtime_pruning (run_id, position, head, at, mac, key_id)
+        VALUES (%s, %s, %s, %s, %s, %s)
+        ON CONFLICT (run_id) DO UPDATE SET position = excluded.position, head = excluded.head,
+            at = excluded.at, mac = excluded.mac, key_id = excluded.key_id
+        """,
+        (run, mark.position, mark.head, mark.at, seal.mac, seal.key_id),
+    )
+    assert mark.at is not None
+    return mark.at
+
+
+def _parts(run: UUID, mark: Mark) -> tuple[str, ...]:
+    """An entry's parts begin with the run's id, so that neither passes for the other."""
+    at = "" if mark.at is None else mark.at.astimezone(UTC).isoformat()
+    return ("pruned", str(run), str(mark.position), mark.head, at)

@@ -1,0 +1,124 @@
+"""What a fork's first entry brings along, for people: frames and calls that another run's journal tells of."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame, FrameState
+from runtime.core.ids import depth_of
+from runtime.queries.sketch import CallSketch, FrameSketch
+from runtime.queries.tracks import CallTrack, FrameTrack
+from runtime.queries.tree import Kind
+
+_ASKING = frozenset({FrameState.ASKING, FrameState.RETRYING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """Something that was said in a frame; see Message."""
+
+    turn: int
+    kind: Kind
+    by: str
+    value: Any
+    reported_by: str = ""
+
+
+def sketches(state: Continuation) -> Iterator[tuple[FrameSketch, tuple[Said, ...]]]:
+    """Each frame with its calls, and what was said in it."""
+    for frame in state.frames.values():
+        sketch = FrameSketch(
+            id=frame.id,
+            agent=frame.agent,
+            fingerprint=frame.fingerprint,
+            plan=frame.plan,
+            parent=frame.parent,
+            call=frame.call,
+            turn=frame.turn,
+            calls={call.id: _sketch(frame, call) for call in frame.calls},
+        )
+        parent = state.frames.get(frame.parent or "")
+        yield sketch, tuple(_said(frame, parent.agent if parent else state.requester))
+
+
+def track(frame: Frame, at: datetime) -> FrameTrack:
+    """The frame as it is at work from `at` on; only the calls of its turn can still take time."""
+    made = FrameTrack(
+        id=frame.id,
+        parent=frame.parent,
+        agent=frame.agent,
+        depth=depth_of(frame.id),
+        turn=frame.turn,
+    )
+    made.open(at, asks=frame.state in _ASKING)
+    for call in frame.of_turn():
+        words = "recorded in the original" if call.state in SETTLED else "proposed, not judged yet"
+        of_call = CallTrack(
+            step=f"{frame.id}/{call.id}",
+            tool=call.tool,
+            depth=made.depth + 1,
+            child=call.frame,
+            settled=call.state in SETTLED,
+            words=words,
+        )
+        made.calls[call.id] = of_call
+        made.items.append(of_call)
+        made.of_turn.append(of_call)
+    return made
+
+
+def _sketch(frame: Frame, call: Call) -> CallSketch:
+    settled_badly = call.state in SETTLED - {CallState.RETURNED}
+    return CallSketch(
+        id=call.id,
+        frame=frame.id,
+        agent=frame.agent,
+        tool=call.tool,
+        args=call.args,
+        state=call.state,
+        note=str(call.result or "") if settled_badly else "",
+        effect=call.terms.effect if call.terms else None,
+        attempt=call.attempt,
+        started_at=call.started_at,
+        lost=call.state is CallState.UNKNOWN,
+        result=None if settled_badly else call.stored or call.result,
+        child=call.frame,
+    )
+
+
+def _said(frame: Frame, giver: str) -> Iterator[Said]:
+    turn = frame.turn - sum(message["role"] == "model" for message in frame.messages)
+    for message in frame.messages:
+        match message["role"]:
+            case "input":
+                yield Said(turn=turn, kind="input", by=giver, value=message["content"])
+            case "model":
+                turn += 1
+                yield from _replied(frame, message, turn)
+            case "results":
+                yield from (_result(frame, result, turn) for result in message["results"])
+            case "summary":
+                yield Said(turn=turn, kind="summary", by=frame.agent, value=message["content"])
+            case _:
+                continue
+
+
+def _replied(frame: Frame, message: dict[str, Any], turn: int) -> Iterator[Said]:
+    if message["text"]:
+        yield Said(turn=turn, kind="text", by=frame.agent, value=message["text"])
+    for name in message["calls"]:
+        call = frame.find(name)
+        value = {"tool": call.tool, "args": call.args}
+        yield Said(turn=turn, kind="call", by=frame.agent, value=value)
+
+
+def _result(frame: Frame, result: dict[str, Any], turn: int) -> Said:
+    returned = result["outcome"] == CallState.RETURNED
+    return Said(
+        turn=turn,
+        kind="result" if returned else "fault",
+        by=result["tool"],
+        value=frame.find(result["call"]).stored or result["content"],
+        reported_by=result.get("reported_by", ""),
+    )

@@ -1,0 +1,160 @@
+"""Two runs side by side: what they have in common, and where they went different ways."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.core import codec
+from runtime.core.replay import Entry
+from runtime.queries.entries import Line, read
+from runtime.queries.progress import progress_of
+from runtime.queries.runs import RunDetail
+from runtime.queries.tree import CallView, FrameView, Progress
+
+# What differs between two runs that do the same.
+_OWN = frozenset({"gate", "at", "until", "expires_at"})
+
+MOST = 200  # entries, or places, that are shown of each run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """An entry that the other run does not have: its events, each with the frame and call it is about."""
+
+    position: int
+    events: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two runs. `common` is its last entry that both have, 0 for none; `own` are those after it."""
+
+    run: RunDetail
+    common: int
+    own: tuple[Own, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A frame, or a call of one, that is not the same in both; None where one of them does not have it."""
+
+    frame: str
+    name: str
+    left: CallView | FrameView | None
+    right: CallView | FrameView | None
+    is_call: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """`related` says that one is a fork of the other, or both of a third, at `origin`; `same` counts places."""
+
+    left: Side
+    right: Side
+    related: bool
+    places: tuple[Place, ...]
+    same: int
+
+
+def compare(left: RunDetail, right: RunDetail) -> Comparison:
+    """The caller has checked that both may be read."""
+    lines = read(left.id), read(right.id)
+    both = progress_of(lines[0]), progress_of(lines[1])
+    begun = _forked((left, right), both)
+    at = begun or (0, 0)
+    while _same(lines[0][at[0] : at[0] + 1], lines[1][at[1] : at[1] + 1]):
+        at = at[0] + 1, at[1] + 1
+    places, same = _places(*both)
+    return Comparison(
+        left=_side(left, lines[0], at[0]),
+        right=_side(right, lines[1], at[1]),
+        related=begun is not None,
+        places=places,
+        same=same,
+    )
+
+
+def _forked(
+    runs: tuple[RunDetail, RunDetail], both: tuple[Progress, Progress]
+) -> tuple[int, int] | None:
+    """The entries of each up to which a fork has taken over what the other has."""
+    origins = [progress.origin for progress in both]
+    for here, other in ((0, 1), (1, 0)):
+        origin = origins[here]
+        if origin is not None and origin.of == runs[other].id:
+            return (1, origin.position) if here == 0 else (origin.position, 1)
+    one, two = origins
+    if one and two and one.of and (one.of, one.position) == (two.of, two.position):
+        return 1, 1
+    return None
+
+
+def _same(left: tuple[Line, ...], right: tuple[Line, ...]) -> bool:
+    if not left or not right or left[0].entry is None or right[0].entry is None:
+        return False
+    return _told(left[0].entry) == _told(right[0].entry)
+
+
+def _told(entry: Entry) -> list[Any]:
+    events = json.loads(codec.encode_entry(entry))["events"]
+    return [{name: value for name, value in event.items() if name not in _OWN} for event in events]
+
+
+def _side(run: RunDetail, lines: tuple[Line, ...], common: int) -> Side:
+    rest = lines[common:]
+    return Side(
+        run=run,
+        common=common,
+        own=tuple(Own(position=line.position, events=_events(line)) for line in rest[:MOST]),
+        left_out=max(len(rest) - MOST, 0),
+    )
+
+
+def _events(line: Line) -> tuple[str, ...]:
+    if line.entry is None:
+        return ("cannot be read",)
+    return tuple(_about(event) for event in line.entry.events)
+
+
+def _about(event: Any) -> str:
+    place = "/".join(part for name in ("frame", "call") if (part := getattr(event, name, None)))
+    return f"{event.type} {place}".rstrip()
+
+
+def _places(left: Progress, right: Progress) -> tuple[tuple[Place, ...], int]:
+    one, two = _by_place(left), _by_place(right)
+    found, same = [], 0
+    for key in {**one, **two}:
+        here, there = one.get(key), two.get(key)
+        if here and there and _gist(here) == _gist(there):
+            same += 1
+            continue
+        known = here or there
+        assert known is not None  # it is of one of the two
+        found.append(
+            Place(
+                frame=key[0],
+                name=known.tool if isinstance(known, CallView) else known.agent,
+                left=here,
+                right=there,
+                is_call=isinstance(known, CallView),
+            )
+        )
+    return tuple(found[:MOST]), same
+
+
+def _by_place(progress: Progress) -> dict[tuple[str, str], CallView | FrameView]:
+    found: dict[tuple[str, str], CallView | FrameView] = {}
+    for frame in progress.frames():
+        found[frame.id, ""] = frame
+        found.update({(frame.id, call.id): call for call in frame.calls})
+    return found
+
+
+def _gist(view: CallView | FrameView) -> tuple[Any, ...]:
+    """What it came to, whenever and by whomever."""
+    if isinstance(view, CallView):
+        return (view.tool, view.args, view.state, view.result, view.note)
+    said = [message.value for message in view.messages if message.kind == "text"]
+    return (view.agent, view.outcome, said)

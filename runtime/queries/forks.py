@@ -1,0 +1,109 @@
+"""What a fork from an entry of a run's journal would mean: whether it is possible, and what would happen again."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from runtime.core.continuation import CallState, Continuation
+from runtime.core.errors import CoreError
+from runtime.core.events import ToolStarted
+from runtime.core.forks import quiescent
+from runtime.core.replay import initial, step
+from runtime.queries.entries import Line, read
+from runtime.queries.progress import progress_of
+from runtime.queries.secrets import masked
+from runtime.queries.tree import CallView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A call that was waiting or allowed at the entry, and is judged anew in the fork."""
+
+    agent: str
+    tool: str
+    in_doubt: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkView:
+    """A fork from `position`. `before` and `after` are the nearest entries that a fork may go on from, 0 for none.
+
+    `again` are the calls that the original started after the entry and that had an effect, or may have;
+    `kept` are those before it, whose results the fork takes over.
+    """
+
+    position: int
+    at: datetime | None
+    possible: bool
+    before: int
+    after: int
+    again: tuple[CallView, ...]
+    kept: tuple[CallView, ...]
+    asked: tuple[Asked, ...]
+
+
+def fork_view(run: UUID, position: int) -> ForkView | None:
+    """None if there is no such entry. The caller has checked that the run may be read."""
+    lines = read(run)
+    if not 1 <= position <= len(lines):
+        return None
+    states = _states(run, lines)
+    places = [state.position for state in states if quiescent(state)]
+    then = next((state for state in states if state.position == position), None)
+    later = _started(lines, after=position)
+    calls = [call for call in progress_of(lines).calls() if call.leaves_traces]
+    entry = lines[position - 1].entry
+    return ForkView(
+        position=position,
+        at=entry.at if entry else None,
+        possible=position in places,
+        before=max((place for place in places if place < position), default=0),
+        after=min((place for place in places if place > position), default=0),
+        again=tuple(call for call in calls if (call.frame, call.id) in later),
+        kept=tuple(call for call in calls if (call.frame, call.id) not in later),
+        asked=_asked(then) if then else (),
+    )
+
+
+def last_quiescent(run: UUID) -> int:
+    """The newest entry that a fork may go on from, 0 for none. The caller has checked access."""
+    places = [state.position for state in _states(run, read(run)) if quiescent(state)]
+    return max(places, default=0)
+
+
+def _states(run: UUID, lines: tuple[Line, ...]) -> list[Continuation]:
+    """The state after each entry, as far as they can be told."""
+    now, states = initial(run), []
+    for line in lines:
+        try:
+            if line.entry is None or line.position != now.position + 1:
+                break
+            now = step(now, line.entry.events, head=line.mac, at=line.entry.at)
+        except CoreError:
+            break
+        states.append(now)
+    return states
+
+
+def _started(lines: tuple[Line, ...], *, after: int) -> set[tuple[str, str]]:
+    return {
+        (event.frame, event.call)
+        for line in lines
+        if line.position > after and line.entry is not None
+        for event in line.entry.events
+        if isinstance(event, ToolStarted)
+    }
+
+
+def _asked(then: Continuation) -> tuple[Asked, ...]:
+    allowed = {CallState.GATED, CallState.ADMITTED, CallState.RETRYING}
+    return tuple(
+        Asked(
+            agent=frame.agent,
+            tool=masked(call.tool),
+            in_doubt=call.state is CallState.UNKNOWN,
+        )
+        for frame in then.frames.values()
+        for call in frame.of_turn()
+        if call.state in allowed or call.state is CallState.UNKNOWN
+    )

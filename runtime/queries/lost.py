@@ -1,0 +1,45 @@
+"""The evidence against a run that was quarantined because workers died of it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.conf import settings
+
+from runtime.core.continuation import RunStatus
+from runtime.models import Loss, Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossView:
+    """One process that lost the run; `host` and `process` are None when nobody knows them any more."""
+
+    worker: UUID | None
+    host: str | None
+    process: int | None
+    position: int
+    isolated: bool
+    at: datetime
+
+
+def losses(run: UUID) -> tuple[LossView, ...]:
+    """Every loss in order, nothing for a run that was not quarantined because of them."""
+    poisoned = Run.objects.filter(
+        id=run,
+        status=RunStatus.QUARANTINED,
+        isolated=True,
+        losses__gte=settings.ABEYANCE_POISON_LOSSES,
+    )
+    if not poisoned.exists():
+        return ()
+    return tuple(
+        LossView(
+            worker=row.worker,
+            host=row.host,
+            process=row.process,
+            position=row.position,
+            isolated=row.isolated,
+            at=row.at,
+        )
+        for row in Loss.objects.filter(run_id=run).order_by("id")
+    )

@@ -1,0 +1,98 @@
+"""What a run has used of what it may use, folded from its journal by the engine's own core."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.utils import timezone
+
+from runtime.core.amounts import name_of, shown, unit_of
+from runtime.core.budgets import Amount, Budget, Limit, Spent
+from runtime.core.continuation import Continuation
+from runtime.core.errors import CoreError
+from runtime.core.ids import depth_of
+from runtime.core.replay import initial, step
+from runtime.core.worktime import worked_at
+from runtime.queries.entries import Line, read
+
+_ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One kind of use, of the run where `frame` is None, or of an agent that has limits of its own.
+
+    `used` and `allowed` are text, money in US dollars. `unpriced` counts replies whose price nobody knows,
+    which are not in it. `share` is a whole percentage, at most 100.
+    """
+
+    frame: str | None
+    agent: str
+    limit: str
+    unit: str
+    used: str
+    allowed: str | None
+    share: int
+    unpriced: int = 0
+
+
+def spending(run: UUID) -> tuple[Use, ...]:
+    """The run's own use first. The caller has checked that the run may be read."""
+    return spending_of(run, read(run))
+
+
+def spending_of(run: UUID, lines: Iterable[Line]) -> tuple[Use, ...]:
+    """Up to the first entry that cannot be read or folded; nothing if that is the first of all."""
+    now = initial(run)
+    for line in lines:
+        try:
+            if line.entry is None:
+                break
+            now = step(now, line.entry.events, head=line.mac, at=line.entry.at)
+        except CoreError:
+            break
+    return tuple(_uses(now, timezone.now())) if now.position else ()
+
+
+def _uses(now: Continuation, at: datetime) -> Iterator[Use]:
+    budget = now.budget or Budget()
+    deepest = max((depth_of(frame) + 1 for frame in now.frames), default=0)
+    for limit in Limit:
+        if limit in _ALWAYS or budget.of(limit) is not None:
+            used = _used(limit, now.spent, worked_at(now, at), deepest)
+            yield _use(None, now.agent, limit, used, budget, now.spent)
+    for frame in now.frames.values():
+        for limit in Limit:
+            if frame.budget is not None and frame.budget.of(limit) is not None:
+                below = [one for one in now.frames if f"{one}.".startswith(f"{frame.id}.")]
+                levels = max(map(depth_of, below)) - depth_of(frame.id) + 1
+                used = _used(limit, frame.spent, worked_at(now, at) - frame.since, levels)
+                yield _use(frame.id, frame.agent, limit, used, frame.budget, frame.spent)
+
+
+def _used(limit: Limit, spent: Spent, seconds: float, levels: int) -> Amount:
+    match limit:
+        case Limit.SECONDS:
+            return float(int(seconds))
+        case Limit.DEPTH:
+            return levels
+        case _:
+            used: int = getattr(spent, limit)
+            return used
+
+
+def _use(
+    frame: str | None, agent: str, limit: Limit, used: Amount, budget: Budget, spent: Spent
+) -> Use:
+    allowed = budget.of(limit)
+    return Use(
+        frame=frame,
+        agent=agent,
+        limit=name_of(limit),
+        unit=unit_of(limit),
+        used=shown(limit, used),
+        allowed=None if allowed is None else shown(limit, allowed),
+        share=0 if allowed is None else min(100, int(100 * used / allowed)),
+        unpriced=spent.unpriced if limit is Limit.MICROS else 0,
+    )

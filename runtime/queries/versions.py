@@ -1,0 +1,70 @@
+"""What changed between two versions of an agent, line by line, for whoever has to read it."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import unified_diff
+from itertools import islice
+from typing import Any, Literal
+
+from runtime.core.events import Change
+
+MOST_LINES = 200  # of one change
+AROUND = 3  # lines that stayed the same, before and after those that did not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a text that changed: `was` is gone, `is` is new, `same` is shown around them."""
+
+    kind: Literal["was", "is", "same", "gap"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One change. `word` says what happened to the part; `cut` that it has more lines than are shown."""
+
+    part: str
+    word: Literal["added", "removed", "changed"]
+    asks: bool
+    lines: tuple[Line, ...]
+    cut: bool
+
+
+def differences(changes: Iterable[Change]) -> tuple[Difference, ...]:
+    """In the order given, those that a person must agree to first."""
+    ordered = sorted(changes, key=lambda change: not change.asks)
+    return tuple(_difference(change) for change in ordered)
+
+
+def _difference(change: Change) -> Difference:
+    lines = list(islice(_lines(change), MOST_LINES + 1))
+    return Difference(
+        part=change.part,
+        word="added" if change.before is None else "removed" if change.after is None else "changed",
+        asks=change.asks,
+        lines=tuple(lines[:MOST_LINES]),
+        cut=len(lines) > MOST_LINES,
+    )
+
+
+def _lines(change: Change) -> Iterable[Line]:
+    marks = unified_diff(_text(change.before), _text(change.after), n=AROUND, lineterm="")
+    for mark in islice(marks, 2, None):  # after the names of two files
+        match mark[:1]:
+            case "-":
+                yield Line(kind="was", text=mark[1:])
+            case "+":
+                yield Line(kind="is", text=mark[1:])
+            case "@":
+                yield Line(kind="gap", text="")
+            case _:
+                yield Line(kind="same", text=mark[1:])
+
+
+def _text(value: Any) -> list[str]:
+    if value is None:
+        return []
+    text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    return text.splitlines() or [""]

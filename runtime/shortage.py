@@ -1,0 +1,66 @@
+"""What a limit gate shows, and what a person grants at it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from runtime.core.amounts import BadAmount, granted, name_of, shown, words_of
+from runtime.core.budgets import Exceeded, Limit
+from runtime.core.continuation import Continuation, Pending
+from runtime.core.decisions import Decision, GateKind, Verdict
+from runtime.core.events import BudgetExceeded, BudgetGranted, GateOpened
+from runtime.core.ids import ROOT
+from runtime.errors import Tampered
+from runtime.opening import Judged, halt
+
+
+def limit_gate(
+    now: Continuation, reached: Sequence[Exceeded], at: datetime
+) -> tuple[tuple[BudgetExceeded, ...], Judged]:
+    """One gate for everything that was reached, and what was reached."""
+    frame = next((one.frame for one in reached if one.frame is not None), ROOT)
+    why = f"Used up: {'; '.join(_words(now, one) for one in reached)}"
+    facts = {"limits": [_fact(now, one) for one in reached]}
+    gate = halt(now, frame, GateKind.LIMIT, why=why, facts=facts, at=at)
+    assert isinstance(gate.event, GateOpened)
+    exceeded = tuple(
+        BudgetExceeded(
+            gate=gate.event.gate,
+            frame=one.frame,
+            limit=one.limit,
+            used=one.used,
+            allowed=one.allowed,
+            at=at,
+        )
+        for one in reached
+    )
+    return exceeded, gate
+
+
+def grant_of(now: Continuation, pending: Pending, decision: Decision) -> BudgetGranted | None:
+    """What was granted with a decision, None if it is not about a limit or ends the run. Raises Tampered."""
+    if pending.kind is not GateKind.LIMIT or decision.verdict is not Verdict.CONTINUE:
+        return None
+    reached: set[Limit] = {one.limit for one in now.short.limits} if now.short else set()
+    try:
+        amounts = granted(decision.result, reached)
+    except BadAmount as exc:
+        raise Tampered(f"what was granted at gate {pending.gate}: {exc}") from exc
+    return BudgetGranted(gate=pending.gate, by=decision.by, amounts=amounts)
+
+
+def _words(now: Continuation, one: Exceeded) -> str:
+    return f"{words_of(one)} of {_owner(now, one)}"
+
+
+def _owner(now: Continuation, one: Exceeded) -> str:
+    return "the run" if one.frame is None else now.frame(one.frame).agent
+
+
+def _fact(now: Continuation, one: Exceeded) -> dict[str, Any]:
+    return {
+        "of": _owner(now, one),
+        "limit": name_of(one.limit),
+        "used": "unknown" if one.used is None else shown(one.limit, one.used),
+        "allowed": shown(one.limit, one.allowed),
+    }

@@ -1,0 +1,171 @@
+"""Runs whose agents are not those that this process has: who may act on them, and who leaves them alone.
+
+While a release goes on, old and new workers live side by side and any of them gets any hint. A worker
+whose version of an agent came before the one that a run has met, or that has no such agent at all,
+lets go of the run without a word in its journal, passes the hint on and leaves the run to others for a
+while, longer each time. Only a run that somebody ends needs no agent any more, and any worker ends it.
+
+A worker whose version is newer goes on under it where that asks nothing of anybody, and otherwise opens
+a version gate. From then on the run has met that version too.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from uuid import UUID
+
+from runtime.core.continuation import Continuation, Pending, Phase
+from runtime.core.decisions import GateKind
+from runtime.core.events import AgentChanged
+from runtime.errors import Outdated
+from runtime.opening import Judged, halt
+from runtime.ports import EffectHandler, Skew
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+FORGOTTEN_AFTER = 300.0
+MAX_WHY = 500
+NAMED = 3  # changes, in the sentence of a gate; its page shows all of them
+
+Skews = dict[str, Skew]
+
+
+def look(now: Continuation, handler: EffectHandler) -> Skews:
+    """How this process's agents differ from those of the open frames, by frame.
+
+    Raises UnknownAgent or Outdated if this process may not act on the run.
+    """
+    if not now.frames:
+        handler.agent(now.agent)
+    found = {}
+    for frame in now.frames.values():
+        skew = handler.skew(frame.agent, frame.fingerprint)
+        if skew is None:
+            continue
+        if skew.older:
+            raise Outdated(f"it has met a newer version of {frame.agent} than this worker has")
+        found[frame.id] = skew
+    for gate in asked(now):
+        agent = now.frame(gate.frame).agent
+        skew = handler.skew(agent, gate.version)
+        if skew is not None and skew.older:
+            raise Outdated(
+                f"people are asked about a newer version of {agent} than this worker has"
+            )
+    return found
+
+
+def asked(now: Continuation) -> tuple[Pending, ...]:
+    """The version gates that are open."""
+    return tuple(gate for gate in now.pending if gate.kind is GateKind.VERSION)
+
+
+def ask(now: Continuation, frame: str, skew: Skew, at: datetime) -> Judged:
+    """The gate at which people see what changed, and let the frame go on or end the run."""
+    agent = now.frame(frame).agent
+    facts = {
+        "agent": agent,
+        "before": now.frame(frame).fingerprint,
+        "after": skew.agent.fingerprint,
+        "changes": [asdict(change) for change in skew.changes],
+    }
+    parts = [change.part for change in skew.changes if change.asks]
+    named = ", ".join(parts[:NAMED]) + (f" and {len(parts) - NAMED} more" if parts[NAMED:] else "")
+    return halt(
+        now,
+        frame,
+        GateKind.VERSION,
+        why=f"{agent} is another version than when it began: {named}"[:MAX_WHY],
+        facts=facts,
+        at=at,
+        version=skew.agent.fingerprint,
+    )
+
+
+def require_agents(now: Continuation, skews: Skews | None) -> None:
+    """Raises Outdated for a worker without the run's agents, unless the run is ending."""
+    if skews is None and now.phase is not Phase.CANCELLING:
+        raise Outdated("nobody ends it any more")
+
+
+def writes(skews: Skews) -> dict[str, tuple[str, ...]]:
+    """The tools that have become writes, by frame."""
+    return {frame: skew.writes for frame, skew in skews.items()}
+
+
+def agent_changed(now: Continuation, frame: str, skew: Skew) -> AgentChanged:
+    """What is journaled when the frame goes on under this process's version."""
+    return AgentChanged(
+        frame=frame,
+        before=now.frame(frame).fingerprint,
+        fingerprint=skew.agent.fingerprint,
+        prompt=skew.agent.prompt,
+        changes=skew.changes,
+        writes=skew.writes,
+    )
+
+
+def agreed(now: Continuation, gate: Pending, handler: EffectHandler) -> AgentChanged | None:
+    """What follows from letting a frame go on from a version gate; None from any other gate."""
+    if gate.kind is not GateKind.VERSION:
+        return None
+    frame = now.frame(gate.frame)
+    skew = handler.skew(frame.agent, frame.fingerprint)
+    if skew is None or skew.agent.fingerprint != gate.version:
+        return None
+    return agent_changed(now, frame.id, skew)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Refused:
+    times: int
+    until: float
+    mailbox: int
+    passed_on: float
+
+
+class Refusals:
+    """The runs that this process could not act on. `clock` is a steady one."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._runs: dict[UUID, _Refused] = {}
+
+    def add(self, run: UUID, mailbox: int) -> None:
+        """Leave the run alone for twice as long as last time, unless it gets mail."""
+        with self._lock:
+            at = self._clock()
+            self._forget(at)
+            last = self._runs.get(run)
+            times = last.times + 1 if last else 1
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (times - 1))
+            self._runs[run] = _Refused(times=times, until=at + pause, mailbox=mailbox, passed_on=at)
+
+    def drop(self, run: UUID) -> None:
+        """This process has acted on the run after all."""
+        with self._lock:
+            self._runs.pop(run, None)
+
+    def stand(self, run: UUID, mailbox: Callable[[], int]) -> bool:
+        """Whether to leave the run alone now. `mailbox` is asked for its count only if that matters."""
+        with self._lock:
+            found = self._runs.get(run)
+        return found is not None and self._clock() < found.until and mailbox() == found.mailbox
+
+    def pass_on(self, run: UUID) -> bool:
+        """Whether another worker should hear of a hint that came here: once a pause, or hints would go round."""
+        with self._lock:
+            at, found = self._clock(), self._runs.get(run)
+            if found is None or at - found.passed_on < FIRST_PAUSE:
+                return False
+            found.passed_on = at
+            return True
+
+    def _forget(self, at: float) -> None:
+        """Those of long ago: their runs have found another worker."""
+        gone = [run for run, one in self._runs.items() if one.until + FORGOTTEN_AFTER < at]
+        for run in gone:
+            del self._runs[run]

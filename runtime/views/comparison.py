@@ -1,0 +1,24 @@
+"""Two runs side by side."""
+
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from runtime import ports, queries
+from runtime.views.asked import actor_of, readable
+
+
+@require_safe
+@login_required
+def compare(request: HttpRequest, run: UUID, other: UUID) -> HttpResponse:
+    """What two runs have in common and where they differ; who may not read both sees neither."""
+    actor = actor_of(request)
+    context = {
+        "place": "runs",
+        "shown": queries.compare(readable(run, actor), readable(other, actor)),
+        "is_admin": ports.access().reads_continuations(actor),
+    }
+    return render(request, "comparison.html", context)

@@ -1,0 +1,44 @@
+"""Holding a run up and letting it go on: two buttons of its page."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
+
+from runtime import actions, queries
+from runtime.errors import NoSuchRun, RunEnded
+from runtime.ports import Forbidden
+from runtime.views.asked import actor_of
+
+
+@require_POST
+@login_required
+def pause(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Nothing new of the run starts until it is resumed."""
+    actor = actor_of(request)
+    return _act(request, run, lambda: actions.pause(run=run, reason="", actor=actor))
+
+
+@require_POST
+@login_required
+def resume(request: HttpRequest, run: UUID) -> HttpResponse:
+    """The run goes on."""
+    actor = actor_of(request)
+    return _act(request, run, lambda: actions.resume(run=run, actor=actor))
+
+
+def _act(request: HttpRequest, run: UUID, act: Callable[[], queries.RunDetail]) -> HttpResponse:
+    try:
+        act()
+    except NoSuchRun as exc:
+        raise Http404 from exc
+    except Forbidden as exc:
+        raise PermissionDenied(exc.detail) from exc
+    except RunEnded as exc:
+        messages.error(request, f"Nothing was changed: the run is {exc.status} already.")
+    return redirect("run", run=run)

@@ -1,0 +1,85 @@
+"""The page of stops, for admins: which agents stand still and why, and the two things that can be done."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from runtime import ports, stopping
+from runtime.errors import StopNotOn, StoppedAlready
+from runtime.ports import Forbidden, InvalidInput, UnknownAgent
+from runtime.views.asked import actor_of
+
+P = ParamSpec("P")
+
+
+def admins_only(
+    view: Callable[Concatenate[HttpRequest, P], HttpResponse],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    """For anybody else the page does not exist."""
+
+    @wraps(view)
+    def door(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except Forbidden as exc:
+            raise Http404 from exc
+
+    return door
+
+
+@require_safe
+@login_required
+@admins_only
+def stops(request: HttpRequest) -> HttpResponse:
+    """What is stopped, the form that stops, and what was stopped before."""
+    return _page(request)
+
+
+@require_POST
+@login_required
+@admins_only
+def stop(request: HttpRequest) -> HttpResponse:
+    agent = request.POST.get("agent", "")
+    reason = request.POST.get("reason", "").replace("\r\n", "\n")
+    try:
+        done = stopping.stop(agent=agent, reason=reason, actor=actor_of(request))
+    except InvalidInput as problem:
+        return _page(request, f"The {problem.field} {problem.detail}.", status=422)
+    except UnknownAgent:
+        return _page(request, "There is no agent of this name.", status=422)
+    except StoppedAlready as problem:
+        return _page(request, str(problem), status=409)
+    messages.success(request, f"{done.agent or 'Every agent'} is stopped.")
+    return redirect("stops")
+
+
+@require_POST
+@login_required
+@admins_only
+def lift(request: HttpRequest, stop: int) -> HttpResponse:
+    try:
+        done = stopping.lift(stop=stop, actor=actor_of(request))
+    except StopNotOn as problem:
+        return _page(request, str(problem), status=409)
+    messages.success(request, f"{done.agent or 'Every agent'} goes on.")
+    return redirect("stops")
+
+
+def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> HttpResponse:
+    actor = actor_of(request)
+    context = {
+        "place": "stops",
+        "on": stopping.listed(lifted=False, actor=actor),
+        "over": stopping.listed(lifted=True, actor=actor),
+        "agents": ports.catalogue().names(),
+        "problem": problem,
+        "typed": request.POST,
+        "max_reason": stopping.MAX_REASON,
+    }
+    return render(request, "stops.html", context, status=status)

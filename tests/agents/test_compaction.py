@@ -1,0 +1,67 @@
+"""Compaction as an author declares it: by a function of theirs or by the agent's own model."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from agents.errors import DefinitionError
+from agents.gateway.scripted import Reply, Turn, call, say, script
+from agents.sdk import Compaction, agent, tool
+from agents.spec import AgentSpec
+from agents.testing import drive
+
+
+class Count(BaseModel):
+    to: int
+
+
+@tool(effect="read")
+def step(number: int) -> int:
+    """Count."""
+    return number
+
+
+@script
+def counts(turn: Turn) -> Reply:
+    """Counts by what it hears: the summary for what is no longer there, and the last result."""
+    if turn.sums_up:
+        return say(f"{turn.results[-1].content}")
+    done = turn.results[-1].content if turn.results else int(turn.summary or 0)
+    if done == turn.input["to"]:
+        return say(f"counted to {done}, of which {turn.summary or 0} are summed up")
+    return call("step", number=done + 1)
+
+
+def summed_up(messages: tuple[dict[str, Any], ...]) -> str:
+    """The author's own: the last result."""
+    return str(messages[-1]["results"][-1]["content"])
+
+
+def counter(compaction: Compaction) -> AgentSpec:
+    return agent(
+        name="counter", description="Counts.", instructions="Count.", input=Count, model=counts,
+        tools=[step], compaction=compaction,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("summarise", [None, summed_up], ids=["model", "author"])
+def test_a_frame_goes_on_from_its_summary(summarise: Any) -> None:
+    flow = drive(counter(Compaction(messages=5, summarise=summarise)), {"to": 6})
+    assert flow.output == "counted to 6, of which 5 are summed up"
+    assert [made.args["number"] for made in flow.calls] == [1, 2, 3, 4, 5, 6]
+
+
+def test_what_a_summary_function_raises_fails_the_run_and_says_so() -> None:
+    def broken(messages: tuple[dict[str, Any], ...]) -> str:
+        raise KeyError("result")
+
+    flow = drive(counter(Compaction(messages=5, summarise=broken)), {"to": 6})
+    assert flow.status == "failed"
+    assert "KeyError: 'result'" in (flow.reason or "")
+
+
+@pytest.mark.parametrize("wrong", [Compaction(), Compaction(messages=3), Compaction(bytes=999)])
+def test_a_compaction_that_cannot_work_is_refused(wrong: Compaction) -> None:
+    with pytest.raises(DefinitionError, match="agent counter: compaction"):
+        counter(wrong)

@@ -1,0 +1,196 @@
+"""What changed between two versions of an agent, and which changes are for a person."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from agents import catalogue
+from agents.catalogue import publish
+from agents.handlers import Handler
+from agents.models import AgentVersion
+from agents.registry import Registry
+from agents.sdk import agent, tool
+from agents.spec import AgentSpec
+from agents.testing.models import replies
+from agents.versions import changes, writes
+from runtime.ports import UnknownAgent
+from tests.agents.test_sdk import Input
+
+MODEL = replies()
+
+
+@tool(effect="idempotent", risk="medium", sentence="Greet {name}")
+def greet(name: str) -> str:
+    """Greet somebody."""
+    return name
+
+
+def _child(description: str = "Helps.") -> AgentSpec:
+    return agent(
+        name="helper", description=description, instructions="Help.", input=Input, model=MODEL
+    )
+
+
+def version(**changed: Any) -> AgentSpec:
+    given: dict[str, Any] = {
+        "name": "greeter",
+        "description": "Greets.",
+        "instructions": "Greet.\nBe kind.",
+        "input": Input,
+        "model": MODEL,
+        "tools": [greet],
+        "subagents": [_child()],
+    }
+    return agent(**{**given, **changed})
+
+
+def greeting(**changed: Any) -> AgentSpec:
+    """A version whose one tool is another."""
+    return version(tools=[replace(greet, **changed)])
+
+
+OTHER_SCHEMA = {**greet.schema, "required": []}
+
+
+@pytest.mark.parametrize(
+    ("newer", "part"),
+    [
+        (version(tools=[greet, replace(greet, name="wave")]), "tool wave"),
+        (version(subagents=[_child(), replace(_child(), name="other")]), "sub-agent other"),
+        (version(subagents=[_child("Helps a lot.")]), "sub-agent helper: description"),
+        (greeting(description="Greet anybody."), "tool greet: description"),
+        (greeting(risk="high"), "tool greet: risk"),
+        (greeting(approval=True), "tool greet: approval"),
+        (greeting(secret_args=frozenset({"name"})), "tool greet: secret"),
+    ],
+)
+def test_what_is_added_said_otherwise_or_stricter_asks_nobody(newer: AgentSpec, part: str) -> None:
+    (change,) = changes(version().facts, newer.facts)
+    assert (change.part, change.asks) == (part, False)
+
+
+@pytest.mark.parametrize(
+    ("newer", "part"),
+    [
+        (version(instructions="Greet.\nBe brief."), "instructions"),
+        (version(model=replies), "model"),
+        (version(tools=[]), "tool greet"),
+        (version(subagents=[]), "sub-agent helper"),
+        (version(subagents=[replace(_child(), input_schema={})]), "sub-agent helper: schema"),
+        (greeting(schema=OTHER_SCHEMA), "tool greet: schema"),
+        (greeting(effect="write"), "tool greet: effect"),
+        (greeting(effect="read"), "tool greet: effect"),
+        (greeting(risk="low"), "tool greet: risk"),
+    ],
+)
+def test_what_is_taken_away_or_is_something_else_or_laxer_is_for_a_person(
+    newer: AgentSpec, part: str
+) -> None:
+    (change,) = changes(version().facts, newer.facts)
+    assert (change.part, change.asks) == (part, True)
+
+
+def test_what_is_no_longer_asked_for_or_kept_secret_is_for_a_person() -> None:
+    careful = greeting(approval=True, secret_args=frozenset({"name"}))
+    found = changes(careful.facts, version().facts)
+    assert {change.part: change.asks for change in found} == {
+        "tool greet: approval": True,
+        "tool greet: secret": True,
+    }
+
+
+def test_an_agent_that_asks_for_every_call_changes_what_holds_for_each_tool() -> None:
+    stricter = changes(version().facts, version(approvals="every_call").facts)
+    assert not any(change.asks for change in stricter)
+    laxer = changes(version(approvals="every_call").facts, version().facts)
+    assert {change.part for change in laxer if change.asks} == {
+        "tool greet: approval",
+        "sub-agent helper: approval",
+    }
+
+
+def test_a_tool_that_has_become_a_write_is_named() -> None:
+    assert writes(version().facts, greeting(effect="write").facts) == ("greet",)
+    assert writes(greeting(effect="write").facts, version().facts) == ()
+    assert writes(version(tools=[]).facts, greeting(effect="write").facts) == ()
+
+
+def _registry(*specs: AgentSpec) -> Registry:
+    return Registry(agents={spec.name: spec for spec in specs})
+
+
+@pytest.mark.django_db
+def test_a_version_is_published_once_and_its_facts_make_its_fingerprint() -> None:
+    publish(_registry(version()))
+    first = AgentVersion.objects.get()
+    publish(_registry(version()))
+    assert AgentVersion.objects.get().published_at == first.published_at
+    (found,) = catalogue.versions([first.fingerprint]).values()
+    assert (found.agent, found.facts) == ("greeter", version().facts)
+
+
+@pytest.mark.django_db
+def test_a_worker_says_how_its_agent_differs_from_a_published_version() -> None:
+    publish(_registry(version()))
+    _later()
+    publish(_registry(greeting(effect="write")))
+    old, new = Handler(_registry(version())), Handler(_registry(greeting(effect="write")))
+    before, after = version().fingerprint, greeting(effect="write").fingerprint
+    assert new.skew("greeter", after) is None
+    found = new.skew("greeter", before)
+    assert found is not None
+    assert (found.older, found.asks, found.writes) == (False, True, ("greet",))
+    assert found.agent.fingerprint == after
+    back = old.skew("greeter", after)
+    assert back is not None
+    assert back.older
+    with pytest.raises(UnknownAgent):
+        new.skew("nobody", before)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("facts", ['{"name": "greeter"}', "not JSON"])
+def test_a_description_that_was_changed_in_the_database_is_not_believed(facts: str) -> None:
+    publish(_registry(version()))
+    AgentVersion.objects.update(facts=facts)
+    new = Handler(_registry(version(tools=[greet, replace(greet, name="wave")])))
+    found = new.skew("greeter", version().fingerprint)
+    assert found is not None
+    assert [(change.part, change.asks) for change in found.changes] == [("version", True)]
+
+
+def _later() -> None:
+    """As if what was published until now had been published a day ago."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE agents_agentversion SET published_at = published_at - interval '1 day'"
+        )
+
+
+@pytest.mark.django_db
+def test_a_release_is_taken_back_by_saying_which_version_is_the_newest() -> None:
+    publish(_registry(version()))
+    _later()
+    publish(_registry(greeting(risk="high")))
+    old = Handler(_registry(version()))
+    after = greeting(risk="high").fingerprint
+    met = old.skew("greeter", after)
+    assert met is not None
+    assert met.older
+    call_command("newest", "greeter", version().fingerprint[:20])
+    met = old.skew("greeter", after)
+    assert met is not None
+    assert (met.older, met.asks) == (False, True)
+
+
+@pytest.mark.django_db
+def test_a_version_that_is_to_be_the_newest_must_be_one() -> None:
+    publish(_registry(version()))
+    publish(_registry(greeting(risk="high")))
+    with pytest.raises(CommandError, match="more than one version of greeter begins with sha256:"):
+        call_command("newest", "greeter", "sha256:")
+    with pytest.raises(CommandError, match="no version of somebody begins with sha256:"):
+        call_command("newest", "somebody", "sha256:")

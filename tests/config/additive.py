@@ -1,0 +1,74 @@
+"""What a migration may do while processes of the version before it are at work: add, and take nothing away."""
+
+import re
+from collections.abc import Iterator
+
+from django.db.migrations import Migration, operations
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+from django.db.models import Field
+from django.db.models.fields import NOT_PROVIDED
+
+HARMLESS = (
+    operations.CreateModel,
+    operations.AddIndex,
+    operations.RemoveIndex,
+    operations.RenameIndex,
+    operations.AlterModelOptions,
+    operations.AlterModelManagers,
+)
+# In SQL: what takes something away from whoever relies on it, or asks old code for what it does not know.
+TAKES_AWAY = re.compile(
+    r"\b(DROP\s+(TABLE|COLUMN|FUNCTION|VIEW|TYPE)|RENAME|SET\s+NOT\s+NULL|ADD\s+COLUMN|ALTER\s+COLUMN"
+    r"|TRUNCATE|ADD\s+CONSTRAINT)\b",
+    re.IGNORECASE,
+)
+
+
+def problems(migration: Migration, before: ProjectState) -> list[str]:
+    """What code of the version before could not live with, in words; `before` is the state it was written for."""
+    found = []
+    state = before.clone()
+    for operation in migration.operations:
+        found += [f"{migration}: {why}" for why in _of(operation, state, migration.app_label)]
+        operation.state_forwards(migration.app_label, state)
+    return found
+
+
+def _of(operation: Operation, state: ProjectState, app: str) -> Iterator[str]:
+    match operation:
+        case operations.AddField():
+            field = operation.field
+            if not (field.null or field.db_default is not NOT_PROVIDED or field.many_to_many):
+                yield f"{operation.name} has no value where old code does not write it"
+        case operations.AlterField():
+            old = state.models[app, operation.model_name.lower()].fields[operation.name]
+            if _stored(old) != _stored(operation.field):
+                yield f"{operation.name} changes in the database"
+        case operations.RunSQL():
+            for sql in _statements(operation.sql):
+                if TAKES_AWAY.search(sql):
+                    yield f"its SQL takes something away: {sql.strip()[:80]}"
+        case operations.SeparateDatabaseAndState():
+            for inner in operation.database_operations:
+                yield from _of(inner, state, app)
+        case operations.RunPython() if operation.code is operations.RunPython.noop:
+            return
+        case _ if isinstance(operation, HARMLESS):
+            return
+        case _:
+            yield f"{operation.describe()} is nothing that old code was made for"
+
+
+def _stored(field: "Field[object, object]") -> dict[str, object]:
+    """What of a field the database knows."""
+    _, path, _, given = field.deconstruct()
+    known = {key: value for key, value in given.items() if key not in ("choices", "default")}
+    return {"path": path, **known}
+
+
+def _statements(sql: object) -> list[str]:
+    """Without what `--` comments say."""
+    many = sql if isinstance(sql, list | tuple) else [sql]
+    texts = [one[0] if isinstance(one, list | tuple) else str(one) for one in many]
+    return [re.sub(r"--[^\n]*", "", text) for text in texts]

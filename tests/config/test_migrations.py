@@ -1,0 +1,110 @@
+"""A migration runs while runs are suspended and processes of both versions live: it adds, and takes nothing away."""
+
+from typing import Any
+
+import pytest
+from django.db import connection, migrations, models
+from django.db.migrations import Migration
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+
+from runtime.workers import BEAT
+from tests.config.additive import problems
+
+APPS = ("runtime", "agents", "approvals")
+# What was there before processes of two versions were to live side by side.
+FIRST = {"runtime": "0003_base", "agents": "0002_sentform", "approvals": "0004_lists"}
+
+
+def _later(loader: MigrationLoader) -> list[tuple[str, str]]:
+    """Every migration of ours after the first ones, in their order."""
+    plan = [
+        key
+        for app in APPS
+        for key in loader.graph.forwards_plan(loader.graph.leaf_nodes(app)[0])
+        if key[0] in APPS and key[1] > FIRST[key[0]]
+    ]
+    return list(dict.fromkeys(plan))
+
+
+def test_every_migration_leaves_old_code_what_it_relies_on() -> None:
+    loader = MigrationLoader(None)
+    found = _later(loader)
+    assert ("agents", "0003_agentversion") in found
+    said = [
+        why
+        for key in found
+        for why in problems(loader.graph.nodes[key], loader.project_state(key, at_end=False))
+    ]
+    assert said == []
+
+
+def _state() -> ProjectState:
+    state = ProjectState()
+    fields: list[tuple[str, models.Field[Any, Any]]] = [
+        ("id", models.BigAutoField(primary_key=True)),
+        ("note", models.TextField(null=True)),
+    ]
+    migrations.CreateModel("Thing", fields).state_forwards("agents", state)
+    return state
+
+
+def _migration(operation: Operation) -> Migration:
+    class Made(Migration):
+        operations = [operation]
+
+    return Made("0099_test", "agents")
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        migrations.RemoveField("thing", "note"),
+        migrations.RenameField("thing", "note", "remark"),
+        migrations.RenameModel("Thing", "Other"),
+        migrations.DeleteModel("Thing"),
+        migrations.AlterField("thing", "note", models.TextField(default="")),
+        migrations.AlterField("thing", "note", models.IntegerField(null=True)),
+        migrations.AddField("thing", "more", models.TextField(default="x")),
+        migrations.AddConstraint(
+            "thing", models.UniqueConstraint(fields=["note"], name="thing_note")
+        ),
+        migrations.RunSQL("ALTER TABLE agents_thing ALTER COLUMN note SET NOT NULL"),
+        migrations.RunSQL(["SELECT 1", ("alter table agents_thing drop column note", None)]),
+        migrations.RunPython(lambda apps, editor: None),
+    ],
+    ids=lambda operation: operation.describe(),
+)
+def test_a_migration_that_takes_away_or_demands_is_found_out(operation: Operation) -> None:
+    assert problems(_migration(operation), _state())
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        migrations.AddField("thing", "more", models.TextField(null=True)),
+        migrations.AddField("thing", "more", models.TextField(db_default="x")),
+        migrations.AddIndex("thing", models.Index(fields=["note"], name="thing_note")),
+        migrations.AlterField("thing", "note", models.TextField(null=True, choices=[("a", "a")])),
+        migrations.RunSQL("UPDATE agents_thing SET note = '' -- never DROP COLUMN"),
+    ],
+    ids=lambda operation: operation.describe(),
+)
+def test_a_migration_that_adds_is_not(operation: Operation) -> None:
+    assert problems(_migration(operation), _state()) == []
+
+
+OLD_BEAT = """
+    INSERT INTO runtime_worker (id, host, process) VALUES (gen_random_uuid(), 'here', 1)
+    ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()
+"""
+
+
+@pytest.mark.django_db
+def test_a_worker_of_the_version_before_beats_on() -> None:
+    assert "agents" in BEAT
+    with connection.cursor() as cursor:
+        cursor.execute(OLD_BEAT)
+        cursor.execute("SELECT agents FROM runtime_worker")
+        assert cursor.fetchall() == [("{}",)]

@@ -1,0 +1,141 @@
+"""Budgets as people write them: what is read is what is shown, and what is none is named."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.core.amounts import (
+    MOST,
+    NAMES,
+    BadAmount,
+    budget_of,
+    granted,
+    outward,
+    shown,
+    typed,
+    within,
+    words_of,
+)
+from runtime.core.budgets import Amount, Budget, Exceeded, Limit
+
+WHOLE = {
+    name: st.integers(1, int(MOST[limit]))
+    for name, limit in NAMES.items()
+    if name not in ("usd", "seconds")
+}
+GIVEN = st.fixed_dictionaries(
+    {},
+    optional={
+        **WHOLE,
+        "usd": st.decimals("0.000001", "1000000", places=6).map(str),
+        "seconds": st.integers(1, 31_622_400) | st.floats(0.001, 31_622_400),
+    },
+)
+
+
+@given(GIVEN)
+def test_a_budget_is_shown_as_it_was_given(values: dict[str, object]) -> None:
+    budget = budget_of(values)
+    assert budget_of(outward(budget)) == budget
+    assert set(outward(budget)) == set(values)
+
+
+def test_no_limits_are_no_budget() -> None:
+    assert budget_of(None) is None
+    assert budget_of({}) is None
+    assert budget_of({"turns": None}) is None
+
+
+def test_money_is_kept_to_the_millionth_of_a_dollar() -> None:
+    for value in ("1.10", 1.1, "1.100000"):
+        assert budget_of({"usd": value}) == Budget(micros=1_100_000)
+    assert budget_of({"usd": 2}) == Budget(micros=2_000_000)
+    assert shown(Limit.MICROS, 1_100_000) == "1.10"
+    assert shown(Limit.MICROS, 1) == "0.000001"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (7, "must be an object with some of turns, calls, tokens, usd, seconds, depth"),
+        ({"money": 1}, "money is not expected"),
+        ({"turns": 0}, "turns must be between 1 and 1000000"),
+        ({"turns": 1.5}, "turns must be a whole number"),
+        ({"turns": True}, "turns must be a number"),
+        ({"turns": "3"}, "turns must be a number"),
+        ({"depth": 17}, "depth must be between 1 and 16"),
+        ({"seconds": 0}, "seconds must be between 0.001 and 31622400"),
+        ({"seconds": float("nan")}, "seconds must be between 0.001 and 31622400"),
+        ({"usd": "a lot"}, "usd must be an amount such as 1.50"),
+        ({"usd": "1_000"}, "usd must be an amount such as 1.50"),
+        ({"usd": "NaN"}, "usd must be an amount such as 1.50"),
+        ({"usd": float("inf")}, "usd must be an amount such as 1.50"),
+        ({"usd": "0.0000001"}, "usd must have at most six decimals"),
+        ({"usd": 0}, "usd must be between 0.000001 and 1000000.00"),
+        ({"usd": -1}, "usd must be between 0.000001 and 1000000.00"),
+        ({"usd": "2000000"}, "usd must be between 0.000001 and 1000000.00"),
+    ],
+)
+def test_what_is_no_budget_is_named(values: object, message: str) -> None:
+    with pytest.raises(BadAmount) as problem:
+        budget_of(values)
+    assert str(problem.value) == message
+
+
+def test_a_run_may_be_given_less_and_never_more() -> None:
+    most = Budget(turns=10, micros=5_000_000)
+    assert within(None, most) == most
+    assert within(Budget(turns=3, calls=2), most) == Budget(turns=3, calls=2, micros=5_000_000)
+    with pytest.raises(BadAmount, match=r"usd must be at most 5\.00 here"):
+        within(Budget(micros=5_000_001), most)
+
+
+REACHED = {Limit.TURNS, Limit.MICROS}
+
+
+def test_only_what_was_reached_is_granted() -> None:
+    assert granted({"turns": 5}, REACHED) == {Limit.TURNS: 5}
+    assert granted({"turns": None, "usd": "0.5"}, REACHED) == {
+        Limit.TURNS: None,
+        Limit.MICROS: 500_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("grant", "message"),
+    [
+        (None, "must be an object with some of"),
+        ({}, "must grant some US dollars or turns"),
+        ({"tokens": 5}, "tokens was not reached"),
+        ({"turns": 0}, "turns must be between"),
+        ({"turns": -5}, "turns must be between"),
+    ],
+)
+def test_what_cannot_be_granted_is_named(grant: object, message: str) -> None:
+    with pytest.raises(BadAmount, match=message):
+        granted(grant, REACHED)
+
+
+def test_what_was_typed_is_read_as_a_program_would_send_it() -> None:
+    texts = {"turns": " 7 ", "seconds": "2.5", "usd": "1.50", "tokens": "many", "calls": "  "}
+    assert typed(texts) == {"turns": 7, "seconds": 2.5, "usd": "1.50", "tokens": "many"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "allowed", "words"),
+    [
+        (Limit.TURNS, 10, 10, "10 of 10 turns"),
+        (Limit.MICROS, 1_020_000, 1_000_000, "1.02 of 1.00 US dollars"),
+        (Limit.SECONDS, 60.25, 60, "60.25 of 60 seconds at work"),
+        (
+            Limit.MICROS,
+            None,
+            500_000,
+            "0.50 US dollars, which cannot be held: the model has no known price",
+        ),
+    ],
+)
+def test_what_was_reached_is_said_in_words(
+    limit: Limit, used: Amount | None, allowed: Amount, words: str
+) -> None:
+    assert words_of(Exceeded(limit=limit, used=used, allowed=allowed)) == words

@@ -1,0 +1,53 @@
+"""Rules that say how long a run's payloads are kept."""
+
+import pytest
+
+from runtime.core.retention import Rule, days_for, parse
+
+RULES = "90, */failed=365, hr_onboarding = 30, hr_onboarding/failed=never"
+
+
+@pytest.mark.parametrize(
+    ("agent", "status", "days"),
+    [
+        ("refunds", "completed", 90),
+        ("refunds", "failed", 365),
+        ("hr_onboarding", "cancelled", 30),
+        ("hr_onboarding", "failed", None),
+    ],
+)
+def test_the_rule_that_says_most_counts(agent: str, status: str, days: int | None) -> None:
+    assert days_for(parse(RULES), agent, status) == days
+
+
+def test_an_agents_rule_outdoes_one_of_a_status() -> None:
+    assert days_for(parse("*/failed=365, a=1"), "a", "failed") == 1
+
+
+@pytest.mark.parametrize("text", ["", " , "])
+def test_without_a_rule_nothing_is_removed(text: str) -> None:
+    assert days_for(parse(text), "a", "completed") is None
+
+
+def test_a_number_alone_is_for_everything() -> None:
+    assert parse("7") == parse("*=7") == (Rule(days=7),)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("0", "'0', which is neither 1 to 36500 days nor never"),
+        ("-1", "is no rule"),
+        ("soon", "'soon', which is neither"),
+        ("36501", "neither"),
+        ("9999999", "neither"),
+        ("a/running=3", "names 'running'; runs end as completed, failed, cancelled, exported"),
+        ("a=3, a=4", "two rules for the same runs"),
+        ("3, *=4", "two rules for the same runs"),
+        ("a b=3", "is no rule"),
+        ("=3", "is no rule"),
+    ],
+)
+def test_anything_else_is_refused_with_what_is_wrong(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse(text)

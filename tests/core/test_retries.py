@@ -1,0 +1,148 @@
+"""What follows a failed attempt: whose fault is worth another one, how long to wait, and who is asked next."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from runtime.core.codec import decode_entry
+from runtime.core.continuation import Call, Frame, FrameState
+from runtime.core.decisions import Blame, EffectClass
+from runtime.core.events import (
+    MODEL_TERMS,
+    FrameOpened,
+    ModelFailed,
+    ModelReplied,
+    ModelTerms,
+    Proposal,
+    RetryPolicy,
+    RetryScheduled,
+    RunStarted,
+    Terms,
+    ToolFailed,
+    WaitEnded,
+)
+from runtime.core.replay import fold, initial
+from runtime.core.retries import unanswered, undone
+from tests.core.test_transitions import AT
+
+POLICY = RetryPolicy(attempts=3, base=2.0, ceiling=10.0)
+FRAME = Frame(
+    id="0", agent="a", fingerprint="f", prompt="p", terms=ModelTerms(retry=POLICY, deadline=5.0)
+)
+CALL = Call(
+    id="c1.0",
+    tool="t",
+    args={},
+    attempt=1,
+    terms=Terms(effect=EffectClass.READ, digest="d", deadline=1.0, retry=POLICY),
+)
+
+
+def _asked(frame: Frame, blame: Blame, **more: object) -> RetryScheduled | ModelFailed:
+    given = {"again": True, "after": None, "at": AT, "chance": 0.5, "model": "openai:a", **more}
+    return unanswered(frame, "no", blame=blame, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("blame", Blame)
+def test_a_lasting_fault_gets_no_other_attempt(blame: Blame) -> None:
+    asked = _asked(FRAME, blame)
+    called = undone("0", CALL, "no", after=None, at=AT, chance=0.5, blame=blame)
+    if blame in (Blame.SETUP, Blame.REQUEST):
+        assert isinstance(asked, ModelFailed)
+        assert isinstance(called, ToolFailed)
+    else:
+        assert isinstance(asked, RetryScheduled)
+        assert isinstance(called, RetryScheduled)
+        assert asked.until == called.until == AT + timedelta(seconds=1)
+
+
+def test_a_policy_says_itself_which_faults_are_worth_another_attempt() -> None:
+    policy = replace(POLICY, on=(Blame.LIMIT, Blame.SETUP))
+    frame = replace(FRAME, terms=ModelTerms(retry=policy))
+    assert isinstance(_asked(frame, Blame.SETUP), RetryScheduled)
+    assert isinstance(_asked(frame, Blame.LIMIT), RetryScheduled)
+    assert isinstance(_asked(frame, Blame.PROVIDER), ModelFailed)
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.25, 0.999])
+@pytest.mark.parametrize(
+    ("failures", "bound"), [(0, 2.0), (1, 4.0), (2, 8.0), (3, 10.0), (9999, 10.0)]
+)
+def test_the_wait_is_drawn_evenly_up_to_a_bound_that_doubles_up_to_the_ceiling(
+    chance: float, failures: int, bound: float
+) -> None:
+    terms = ModelTerms(retry=replace(POLICY, attempts=10**6))
+    event = _asked(replace(FRAME, terms=terms, failures=failures), Blame.PROVIDER, chance=chance)
+    assert isinstance(event, RetryScheduled)
+    assert event.until == AT + timedelta(seconds=chance * bound)
+
+
+@pytest.mark.parametrize(("after", "waits"), [(3.0, 3.0), (-1.0, 0.0), (3600.0, 10.0)])
+def test_what_the_other_side_asks_for_counts_up_to_the_ceiling(after: float, waits: float) -> None:
+    event = _asked(FRAME, Blame.LIMIT, after=after)
+    assert isinstance(event, RetryScheduled)
+    assert event.until == AT + timedelta(seconds=waits)
+
+
+@pytest.mark.parametrize("blame", Blame)
+def test_only_a_fault_that_another_model_need_not_share_falls_over_to_it(blame: Blame) -> None:
+    event = _asked(replace(FRAME, failures=2), blame, other="openai:b", partial="half a")
+    shared = blame in (Blame.SETUP, Blame.REQUEST, Blame.WORKER, Blame.TOOL)
+    if shared:
+        assert isinstance(event, ModelFailed)
+    else:
+        assert isinstance(event, RetryScheduled)
+        assert (event.instead, event.until) == ("openai:b", AT)
+    assert (event.model, event.partial) == ("openai:a", "half a")
+
+
+def test_each_model_has_its_attempts_and_the_next_turn_begins_with_the_first() -> None:
+    now = fold(
+        initial(UUID(int=1)),
+        [
+            RunStarted(agent="a", input={}, requester="ada"),
+            FrameOpened(
+                frame="0",
+                agent="a",
+                fingerprint="f",
+                prompt="p",
+                plan=None,
+                input={},
+                model=FRAME.terms,
+            ),
+        ],
+    )
+    asked = []
+    for _ in range(5):
+        frame = now.frame("0")
+        model = frame.model or "openai:a"
+        asked.append(model)
+        event = _asked(frame, Blame.PROVIDER, model=model, other="openai:b" * (model[-1] == "a"))
+        now = fold(now, [event, WaitEnded(frame="0", call=None)])
+    assert asked == ["openai:a"] * 3 + ["openai:b"] * 2
+    assert now.frame("0").attempt == 6
+    last = _asked(now.frame("0"), Blame.PROVIDER, model="openai:b")
+    assert isinstance(last, ModelFailed)
+    calls = (Proposal(tool="t", args={}),)
+    reply = ModelReplied(frame="0", reply={}, text="", calls=calls, usage={}, model="openai:b")
+    now = fold(now, [reply])
+    assert (now.frame("0").model, now.frame("0").failures) == ("", 0)
+    assert now.frame("0").state is FrameState.ACTING
+
+
+def test_an_entry_that_was_written_before_there_were_policies_reads_as_it_was_meant() -> None:
+    text = (
+        '{"schema":1,"at":"2026-01-01T00:00:00+00:00","events":[{"frame":"0","agent":"a",'
+        '"fingerprint":"f","prompt":"p","plan":null,"input":{},"parent":null,"call":null,'
+        '"type":"FrameOpened"},{"frame":"0","call":null,"attempt":1,"cause":"error","error":"x",'
+        '"until":null,"type":"RetryScheduled"}]}'
+    )
+    entry = decode_entry(text)
+    assert entry.at == datetime(2026, 1, 1, tzinfo=UTC)
+    opened, retry = entry.events
+    assert isinstance(opened, FrameOpened)
+    assert opened.model == MODEL_TERMS
+    assert isinstance(retry, RetryScheduled)
+    assert (retry.model, retry.instead, retry.partial) == ("", "", "")

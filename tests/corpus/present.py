@@ -1,0 +1,33 @@
+"""The scenes that only this version of the code can play, and writing the documents of its schema again."""
+
+from pathlib import Path
+
+from agents.sdk import Holds
+from agents.testing import call
+from agents.testing.worker import Worker
+from runtime.signals import PauseSignal
+from tests.corpus import scenes
+from tests.corpus.scenes import INPUT, PAY, SCENES, Scene, desk
+
+FOLDER = Path(__file__).parent
+
+
+def _pause(worker: Worker) -> None:
+    worker.advance(PauseSignal(id=1000, by="ada", reason="the books are being closed"))
+
+
+PRESENT = SCENES | {
+    "hold": Scene(
+        spec=lambda: desk(call("price", **INPUT), PAY, holds=Holds(every=1)),
+        shows=lambda now: bool(now.pending),
+    ),
+    "paused": Scene(
+        spec=lambda: desk(PAY),
+        shows=lambda now: now.paused is not None and bool(now.pending),
+        then=_pause,
+    ),
+}
+
+
+def write() -> None:
+    scenes.write(PRESENT, FOLDER)

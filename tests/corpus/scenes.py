@@ -1,0 +1,218 @@
+"""Runs at rest and under way, as documents: what every version of the code has been able to write.
+
+It asks nothing of the other tests and little of the code, so that a checkout of an earlier version can
+run it too: `PYTHONPATH=<checkout> python tests/corpus/scenes.py <folder>`.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from agents.sdk import NotDone, RetryPolicy, ToolContext, agent, tool
+from agents.spec import AgentSpec
+from agents.testing import Turn, call, replies, say, together
+from agents.testing.worker import Worker
+from runtime.core.codec import encode_continuation
+from runtime.core.continuation import CallState, Continuation, FrameState, Phase
+from runtime.core.events import RunStarted
+from runtime.ports import ActionPicture, ModelFault, ModelRequest
+
+PICTURE = TypeAdapter(ActionPicture)
+INPUT = {"number": "A-1"}
+
+
+class Order(BaseModel):
+    number: str
+
+
+@tool(effect="read")
+def price(number: str) -> int:
+    """Says what an order cost."""
+    return 40
+
+
+@tool(
+    approval=True,
+    risk="high",
+    sentence="Pay {euros} euros back for {number}",
+    expires_in=3600,
+)
+def refund(number: str, euros: int) -> dict[str, str]:
+    """Pays back."""
+    return {"paid": number}
+
+
+@tool(
+    effect="idempotent",
+    approval=True,
+    sentence="Close {number}",
+    expires_in=7200,
+)
+def close(number: str) -> str:
+    """Closes an order."""
+    return "closed"
+
+
+@tool(effect="idempotent", retry=RetryPolicy(attempts=3, base=10.0, ceiling=60.0))
+def book(context: ToolContext, number: str) -> str:
+    """Finds nobody there at first."""
+    if context.attempt == 1:
+        raise NotDone("nobody there", after=30)
+    return "booked"
+
+
+@tool()
+def post(number: str) -> str:
+    """Sends a letter."""
+    return "sent"
+
+
+def _last(turn: Turn) -> Any:
+    """What became of every call that the model asked for, in a line."""
+    heard = [turn.result(name) for name in ("price", "refund", "close", "book", "post", "desk")]
+    return say(", ".join(f"{one.tool} {one.outcome}" for one in heard if one is not None))
+
+
+def desk(*steps: Any, **given: Any) -> AgentSpec:
+    return agent(
+        name="desk",
+        description="Does it.",
+        instructions="Do it.",
+        input=Order,
+        model=replies(*steps, _last),
+        tools=[price, refund, close, book, post],
+        **given,
+    )
+
+
+def boss() -> AgentSpec:
+    return agent(
+        name="boss",
+        description="Has it done.",
+        instructions="Have it done.",
+        input=Order,
+        model=replies(call("desk", **INPUT), _last),
+        subagents=[desk(PAY)],
+    )
+
+
+PAY = call("refund", number="A-1", euros=40)
+BOOK = call("book", **INPUT)
+POST = call("post", **INPUT)
+BOTH = together(PAY, call("close", **INPUT), call("price", **INPUT))
+
+
+class Recorder(Worker):
+    """Keeps the document of every state that was written.
+
+    With `cancels` the run is cancelled when its first call has started, with `busy` its model is at first.
+    """
+
+    def __init__(
+        self, spec: AgentSpec, *, crash_before: tuple[str, ...], cancels: bool, busy: bool
+    ) -> None:
+        self.documents: list[tuple[Continuation, dict[str, Any]]] = []
+        self._cancels, self._busy = cancels, busy
+        super().__init__(spec, crash_before, ())
+
+    def advance(self, *news: Any) -> None:
+        super().advance(*news)
+        self.documents.append((self.now, document_of(self)))
+        if self._cancels and _call_is(CallState.STARTED)(self.now):
+            self._cancels = False
+            self.cancel(by="ada", reason="no longer needed")
+
+    def _outcome(self, request: Any, *, kept: bool) -> Any:
+        if self._busy and isinstance(request, ModelRequest):
+            self._busy = False
+            return ModelFault(error="the provider is busy", again=True)
+        return super()._outcome(request, kept=kept)
+
+
+def document_of(worker: Worker) -> dict[str, Any]:
+    """Everything a worker that never heard of the run needs, as JSON."""
+    continuation = encode_continuation(worker.now)
+    return {
+        "schema": json.loads(continuation)["schema"],
+        "clock": worker.clock.isoformat(),
+        "journal": list(worker.journal),
+        "continuation": continuation,
+        "gates": [
+            PICTURE.dump_python(worker.shown[pending.gate], mode="json")
+            for pending in worker.now.pending
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A run of an agent, made anew by `spec`, and which of its states is the one."""
+
+    spec: Callable[[], AgentSpec]
+    shows: Callable[[Continuation], bool]
+    crash_before: tuple[str, ...] = ()
+    cancels: bool = False
+    busy: bool = False
+    then: Callable[[Worker], None] = field(default=lambda worker: None)
+
+
+def _gates(number: int) -> Callable[[Continuation], bool]:
+    return lambda now: len(now.pending) == number
+
+
+def _call_is(state: CallState) -> Callable[[Continuation], bool]:
+    return lambda now: any(
+        one.state is state for frame in now.frames.values() for one in frame.calls
+    )
+
+
+def _model_waits(now: Continuation) -> bool:
+    return any(frame.state is FrameState.RETRYING for frame in now.frames.values())
+
+
+SCENES = {
+    "approval": Scene(spec=lambda: desk(call("price", **INPUT), PAY), shows=_gates(1)),
+    "two_approvals": Scene(spec=lambda: desk(BOTH), shows=_gates(2)),
+    "nested_approval": Scene(spec=boss, shows=_gates(1)),
+    "in_doubt": Scene(spec=lambda: desk(POST), shows=_gates(1), crash_before=("post",)),
+    "call_started": Scene(spec=lambda: desk(POST), shows=_call_is(CallState.STARTED)),
+    "call_retrying": Scene(spec=lambda: desk(BOOK), shows=_call_is(CallState.RETRYING)),
+    "model_retrying": Scene(
+        spec=lambda: desk(call("price", **INPUT)), shows=_model_waits, busy=True
+    ),
+    "cancelling": Scene(
+        spec=lambda: desk(BOOK),
+        shows=lambda now: now.phase is Phase.CANCELLING,
+        cancels=True,
+    ),
+}
+
+
+def written(scenes: dict[str, Scene]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The document of each scene, by its name."""
+    for name, scene in scenes.items():
+        spec = scene.spec()
+        worker = Recorder(
+            spec, crash_before=scene.crash_before, cancels=scene.cancels, busy=scene.busy
+        )
+        worker.advance(RunStarted(agent=spec.name, input=INPUT, requester="ada"))
+        worker.go_on()
+        scene.then(worker)
+        yield name, next(document for now, document in worker.documents if scene.shows(now))
+
+
+def write(scenes: dict[str, Scene], folder: Path) -> None:
+    """Store the documents in the folder of their schema."""
+    for name, document in written(scenes):
+        place = folder / str(document["schema"])
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    write(SCENES, Path(sys.argv[1]))

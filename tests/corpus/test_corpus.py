@@ -1,0 +1,145 @@
+"""What any version has stored is read by this one, goes on from there, and ends as it would have.
+
+`CORPUS=write python -m pytest tests/corpus` writes the documents of the present schema again; those of
+earlier schemas stay as the code of their time wrote them.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.core.codec import (
+    HISTORY,
+    SCHEMA,
+    decode_continuation,
+    decode_entry,
+    encode_continuation,
+    encode_entry,
+)
+from runtime.core.continuation import Continuation
+from runtime.core.decisions import GateKind, Verdict
+from runtime.core.errors import NewerSchema
+from tests.corpus import present
+from tests.corpus.heir import Heir, folded
+from tests.corpus.present import FOLDER, PRESENT
+from tests.corpus.scenes import SCENES
+
+if os.environ.get("CORPUS") == "write":
+    present.write()
+
+DOCUMENTS = sorted(FOLDER.glob("*/*.json"))
+VERDICTS = (Verdict.APPROVE, Verdict.DENY, Verdict.EXPIRE)
+PAID = "price success, refund success"
+UNPAID = "price success, refund denied"
+
+# How each scene ends when people, or time, say the same at every approval; what a call in doubt is
+# said to be follows from that: run again, or given up. Time says nothing about it.
+ENDS: dict[str, tuple[str | None, str | None, str | None]] = {
+    "approval": (PAID, UNPAID, UNPAID),
+    "two_approvals": (
+        "price success, refund success, close success",
+        "price success, refund denied, close denied",
+        "price success, refund denied, close denied",
+    ),
+    "nested_approval": ("desk success",) * 3,
+    "in_doubt": ("post success", "post failed", None),
+    "call_started": ("post success", "post failed", None),
+    "call_retrying": ("book success",) * 3,
+    "model_retrying": ("price success",) * 3,
+    "cancelling": ("no longer needed",) * 3,
+    "hold": (PAID, UNPAID, UNPAID),
+    "paused": ("refund success", "refund denied", "refund denied"),
+}
+BEHIND_GATES = {"refund", "close"}
+
+each = pytest.mark.parametrize(
+    "path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def _continuation(document: dict[str, Any]) -> Continuation:
+    return decode_continuation(document["continuation"])
+
+
+def test_every_schema_of_the_history_has_documents_of_every_scene() -> None:
+    assert max(HISTORY) == SCHEMA
+    for schema in HISTORY:
+        there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
+        assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
+    assert set(PRESENT) == set(ENDS)
+
+
+@each
+def test_a_document_is_of_the_schema_of_its_folder(path: Path) -> None:
+    document = _document(path)
+    texts = [document["continuation"], *document["journal"]]
+    assert {json.loads(text)["schema"] for text in texts} == {int(path.parent.name)}
+
+
+@each
+def test_the_stored_entries_give_the_stored_continuation(path: Path) -> None:
+    document = _document(path)
+    now = _continuation(document)
+    assert folded(document, now) == now
+    assert now.position == len(document["journal"])
+
+
+@each
+def test_a_document_is_written_again_as_one_of_the_present_schema(path: Path) -> None:
+    document = _document(path)
+    now = _continuation(document)
+    again = encode_continuation(now)
+    assert json.loads(again)["schema"] == SCHEMA
+    assert decode_continuation(again) == now
+    for text in document["journal"]:
+        entry = decode_entry(text)
+        assert json.loads(encode_entry(entry))["schema"] == SCHEMA
+        assert decode_entry(encode_entry(entry)) == entry
+
+
+@each
+@pytest.mark.parametrize("verdict", VERDICTS, ids=str)
+def test_a_stored_run_goes_on_to_its_end(path: Path, verdict: Verdict) -> None:
+    document = _document(path)
+    waited = [pending.kind for pending in _continuation(document).pending]
+    heir = Heir(PRESENT[path.stem].spec(), document)
+    heir.resume()
+    heir.meet(verdict)
+    assert heir.now.outcome == ENDS[path.stem][VERDICTS.index(verdict)]
+    if heir.now.outcome is None:
+        assert [pending.kind for pending in heir.now.pending] == [GateKind.IN_DOUBT]
+    else:
+        assert heir.now.ended
+    started = [made.tool for made in heir.calls if made.tool in BEHIND_GATES]
+    approved = heir.asked.count(GateKind.APPROVAL) if verdict is Verdict.APPROVE else 0
+    assert len(started) == len(set(started)) == approved
+    assert [kind for kind in waited if kind is GateKind.APPROVAL] == [
+        kind for kind in heir.asked[: len(waited)] if kind is GateKind.APPROVAL
+    ]
+    assert folded({"journal": heir.journal}, heir.now) == heir.now
+
+
+@each
+def test_a_document_of_a_newer_schema_is_refused_and_left_as_it_is(path: Path) -> None:
+    document = _document(path)
+    for text, read in (
+        (document["continuation"], decode_continuation),
+        *((text, decode_entry) for text in document["journal"]),
+    ):
+        newer = json.dumps({**json.loads(text), "schema": SCHEMA + 1})
+        with pytest.raises(NewerSchema):
+            read(newer)
+    heir = Heir(PRESENT[path.stem].spec(), document)
+    heir.journal.append(json.dumps({**json.loads(heir.journal[-1]), "schema": SCHEMA + 1}))
+    kept = list(heir.journal)
+    with pytest.raises(NewerSchema):
+        heir._take_over()
+    assert (heir.journal, heir.calls) == (kept, [])

@@ -1,0 +1,217 @@
+"""Budgets at the doors: a limit gate and what is granted there, a stricter budget for one run, and what was used."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+from pytest_django import Settings
+
+from approvals.models import AuditEntry, Request
+from runtime.core.budgets import Budget
+from runtime.models import JournalEntry, Run
+from tests.desk.caller import Caller
+from tests.desk.office import NEWCOMER, Office
+
+BODY = {"agent": "hr_onboarding", "input": NEWCOMER}
+
+
+@pytest.fixture
+def short(office: Office) -> Request:
+    """It asked for the account agent, which has not been asked anything."""
+    return office.short(Budget(turns=1, calls=9))
+
+
+def _grant(client: Client, request: Request, **form: str) -> HttpResponse:
+    body = {"digest": request.request_digest, **{f"grant.{name}": v for name, v in form.items()}}
+    return client.post(f"/a/{request.id}/continue/", body)  # type: ignore[return-value]
+
+
+def _page(client: Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def _events(run: UUID, kind: str) -> list[dict[str, Any]]:
+    bodies = JournalEntry.objects.filter(run_id=run).order_by("position").values_list("body")
+    events = [event for (body,) in bodies for event in json.loads(body)["events"]]
+    return [event for event in events if event["type"] == kind]
+
+
+# The limit gate
+
+
+def test_the_page_says_what_is_used_up_and_asks_how_much_more(bea: Client, short: Request) -> None:
+    page = _page(bea, f"/a/{short.id}/")
+    assert "Used up: 1 of 1 turns of the run" in page
+    assert "Nothing new starts in this run" in page
+    assert "More turns" in page
+    assert "More tool calls" not in page
+    assert "Used up: 1 of 1 turns of the run" in _page(bea, "/inbox/")
+
+
+def test_what_is_granted_is_signed_audited_journaled_and_used(
+    bea: Client, short: Request, office: Office
+) -> None:
+    assert _grant(bea, short, turns="1").status_code == 302
+    run = office.advance(short.run_id)
+    assert run.status == "suspended"
+    (granted,) = _events(run.id, "BudgetGranted")
+    assert (granted["by"], granted["amounts"]) == ("bea", {"turns": 1})
+    audited = AuditEntry.objects.get(run=run.id, act="approved")
+    assert json.loads(audited.detail)["granted"] == {"turns": 1}
+    again = Request.objects.get(run=run.id, kind="limit", status="pending")
+    assert again.sentence == "Used up: 2 of 2 turns of the run"
+    assert _grant(bea, again, turns="unlimited").status_code == 302
+    assert office.request(office.advance(run.id).id).status == "pending"
+
+
+@pytest.mark.parametrize(
+    ("form", "problem"),
+    [
+        ({}, "the grant must grant some turns"),
+        ({"turns": "0"}, "the grant.turns must be between 1 and 1000000"),
+        ({"turns": "a few"}, "the grant.turns must be a number"),
+        ({"turns": "5", "calls": "5"}, "the grant.calls was not reached"),
+    ],
+)
+def test_what_cannot_be_granted_is_named_and_nothing_is_decided(
+    bea: Client, short: Request, form: dict[str, str], problem: str
+) -> None:
+    answer = _grant(bea, short, **form)
+    assert answer.status_code == 422
+    page = answer.content.decode()
+    assert f"Not decided: {problem}" in page
+    assert f'value="{form.get("turns", "")}"' in page
+    short.refresh_from_db()
+    assert short.status == "pending"
+
+
+def test_stopping_ends_the_run_in_the_name_of_whoever_did(
+    bea: Client, short: Request, office: Office
+) -> None:
+    body = {"digest": short.request_digest, "reason": "It goes in circles."}
+    assert bea.post(f"/a/{short.id}/stop/", body).status_code == 302
+    run = office.advance(short.run_id)
+    assert (run.status, run.reason) == ("cancelled", "It goes in circles.")
+
+
+def test_nobody_grants_more_to_a_run_of_their_own(
+    ada: Client, cyril: Client, short: Request
+) -> None:
+    assert _grant(ada, short, turns="5").status_code == 403
+    assert _grant(cyril, short, turns="5").status_code == 404
+
+
+def test_the_api_grants_more(bea_api: Caller, short: Request, office: Office) -> None:
+    path = f"/approvals/{short.id}/decision"
+    verdict = {"verdict": "continue", "digest": short.request_digest}
+    refused = bea_api.post(path, verdict)
+    assert (refused.status_code, refused.json()["field"]) == (422, "grant")
+    refused = bea_api.post(path, {**verdict, "grant": {"usd": 1}})
+    assert (refused.status_code, refused.json()["field"]) == (422, "grant.usd")
+    assert bea_api.post(path, {**verdict, "grant": {"turns": 20}}).status_code == 200
+    assert office.request(office.advance(short.run_id).id).status == "pending"
+
+
+def test_nothing_is_granted_where_nothing_was_reached(bea_api: Caller, office: Office) -> None:
+    call = office.request(office.start())
+    body = {"verdict": "approve", "digest": call.request_digest, "grant": {"turns": 1}}
+    answer = bea_api.post(f"/approvals/{call.id}/decision", body)
+    assert (answer.status_code, answer.json()["field"]) == (422, "grant")
+
+
+# A budget for one run
+
+
+def test_a_run_is_started_with_a_budget_over_the_api(
+    ada_api: Caller, office: Office, published: None
+) -> None:
+    budget = {"turns": 1, "usd": "2.50", "depth": None}
+    run = ada_api.post("/runs", {**BODY, "budget": budget}).json()["id"]
+    (started,) = _events(run, "RunStarted")
+    assert (started["budget"]["turns"], started["budget"]["micros"]) == (1, 2_500_000)
+    assert office.advance(UUID(run)).status == "suspended"
+    assert Request.objects.get(run=run).kind == "limit"
+
+
+@pytest.mark.parametrize(
+    ("budget", "field"),
+    [
+        (7, "budget"),
+        ({"turns": 0}, "budget.turns"),
+        ({"turns": 11}, "budget.turns"),
+        ({"usd": "a lot"}, "budget.usd"),
+        ({"money": 1}, "budget.money"),
+    ],
+)
+def test_what_is_no_budget_here_is_named(
+    ada_api: Caller, office: Office, published: None, settings: Settings, budget: Any, field: str
+) -> None:
+    settings.ABEYANCE_BUDGET = Budget(turns=10)
+    answer = ada_api.post("/runs", {**BODY, "budget": budget})
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert not Run.objects.exists()
+
+
+def test_the_installations_budget_holds_where_nothing_less_is_asked_for(
+    ada_api: Caller, office: Office, published: None, settings: Settings
+) -> None:
+    settings.ABEYANCE_BUDGET = Budget(turns=10, tokens=500)
+    run = ada_api.post("/runs", {**BODY, "budget": {"turns": 3}}).json()["id"]
+    (started,) = _events(run, "RunStarted")
+    assert (started["budget"]["turns"], started["budget"]["tokens"]) == (3, 500)
+
+
+def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings) -> None:
+    settings.ABEYANCE_BUDGET = Budget(turns=10)
+    path = "/agents/hr_onboarding/start/"
+    assert "at most 10, which holds if you leave it empty" in _page(ada, path)
+    form = {f"in.{name}": str(value) for name, value in NEWCOMER.items()}
+    refused = ada.post(path, {**form, "budget.turns": "11"})
+    assert refused.status_code == 422
+    assert "Turns must be at most 10 here." in refused.content.decode()
+    assert ada.post(path, {**form, "budget.turns": "4", "budget.usd": "0.75"}).status_code == 302
+    (started,) = _events(Run.objects.get().id, "RunStarted")
+    assert (started["budget"]["turns"], started["budget"]["micros"]) == (4, 750_000)
+
+
+# What was used
+
+
+def test_the_runs_page_says_what_was_used_of_what(bea: Client, short: Request) -> None:
+    page = _page(bea, f"/runs/{short.run_id}/")
+    assert "<dt>Turns</dt>" in page
+    assert '1 of 1 <progress max="100" value="100" aria-label="100 % of turns">' in page
+    assert '0 of 9 <progress max="100" value="0" aria-label="0 % of tool calls">' in page
+    assert "and 1 reply without a known price" in page
+    assert "The run is at its limit" in page
+
+
+def test_the_api_says_what_was_used_of_what(bea_api: Caller, short: Request) -> None:
+    answer = bea_api.get(f"/runs/{short.run_id}/budget")
+    assert answer.status_code == 200
+    uses = {use["limit"]: (use["used"], use["allowed"]) for use in answer.json()}
+    assert uses == {
+        "turns": ("1", "1"),
+        "calls": ("0", "9"),
+        "tokens": ("0", None),
+        "usd": ("0.00", None),
+    }
+    assert {use["frame"] for use in answer.json()} == {None}
+
+
+def test_an_agents_own_limits_are_listed_beside_the_runs(bea_api: Caller, office: Office) -> None:
+    office.effects.budgets["account_agent"] = Budget(calls=5, depth=3, seconds=60)
+    run = office.start()
+    uses = [use for use in bea_api.get(f"/runs/{run}/budget").json() if use["frame"]]
+    assert {(use["frame"], use["agent"]) for use in uses} == {("0.c1.0", "account_agent")}
+    assert {use["limit"]: use["allowed"] for use in uses} == {
+        "calls": "5",
+        "seconds": "60",
+        "depth": "3",
+    }
+    assert {use["limit"]: use["used"] for use in uses}["calls"] == "1"

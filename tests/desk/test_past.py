@@ -1,0 +1,125 @@
+"""A run as it was at an entry, what the entry changed, and two runs side by side."""
+
+from uuid import UUID, uuid4
+
+from django.db.models import Q
+from django.test import Client
+
+from runtime import queries
+from runtime.models import JournalEntry, Run
+from tests.desk.caller import Caller
+from tests.desk.office import Office
+
+
+def page(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.status_code
+    return answer.content.decode()
+
+
+def moved(run: UUID, position: int) -> list[tuple[str, str, str]]:
+    past = queries.past(run, position)
+    assert past is not None
+    return [(move.place, move.name, move.part) for move in past.moves]
+
+
+def fork(client: Client, run: UUID, position: int) -> UUID:
+    answer = client.post(f"/runs/{run}/fork/{position}/")
+    return UUID(answer["Location"].strip("/").split("/")[1])
+
+
+def test_an_entry_says_what_it_changed(office: Office) -> None:
+    run = office.start()
+    last = Run.objects.get(id=run).position
+    assert ("", "", "phase") in moved(run, 1)
+    assert ("0", "hr_onboarding", "state") in [
+        place for position in range(1, last) for place in moved(run, position)
+    ]
+    assert ("0.c1.0/c2.0", "set_privileges", "state") in moved(run, last)
+    assert ("", "", "pending") in moved(run, last)
+    office.approve(run)
+    ended = Run.objects.get(id=run).position
+    assert ("", "", "outcome") in moved(run, ended)
+    assert all(moved(run, position) for position in range(1, ended + 1))
+
+
+def test_the_page_of_an_entry_shows_the_change_and_leads_on(
+    admin: Client, office: Office, suspended: UUID
+) -> None:
+    last = Run.objects.get(id=suspended).position
+    text = page(admin, f"/runs/{suspended}/at/{last}/")
+    assert "What this entry changed" in text
+    assert "gated" in text.partition('id="moves"')[2]
+    assert f'href="/runs/{suspended}/at/{last - 1}/"' in text
+    assert f'href="/runs/{suspended}/fork/{last}/"' in text
+
+
+def test_the_state_at_an_entry_by_the_api(
+    admin_api: Caller, ada_api: Caller, suspended: UUID
+) -> None:
+    last = Run.objects.get(id=suspended).position
+    document = admin_api.get(f"/runs/{suspended}/at/{last}").json()
+    assert document["position"] == document["continuation"]["position"] == last
+    assert document["unreadable"] is None
+    assert "GateOpened" in document["events"]
+    assert {"place", "name", "part", "before", "after"} == set(document["moves"][0])
+    live = admin_api.get(f"/runs/{suspended}/continuation").json()
+    assert document["continuation"] == live
+    for nowhere in (0, last + 1, 10**30):
+        assert admin_api.get(f"/runs/{suspended}/at/{nowhere}").status_code == 404
+    assert ada_api.get(f"/runs/{suspended}/at/1").status_code == 403
+    JournalEntry.objects.filter(run_id=suspended, position=2).update(body="{}")
+    document = admin_api.get(f"/runs/{suspended}/at/{last}").json()
+    assert (document["unreadable"], document["continuation"], document["moves"]) == (2, None, [])
+
+
+def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> None:
+    run = office.start()
+    gated = Run.objects.get(id=run).position
+    new = fork(ada, run, gated)
+    office.advance(new)
+    office.approve(run)
+    assert f'href="/runs/{run}/compare/{new}/"' in page(ada, f"/runs/{new}/")
+    for left, right, common in ((run, new, (gated, 1)), (new, run, (1, gated))):
+        shown = _compared(left, right)
+        assert shown.related
+        assert (shown.left.common, shown.right.common) == common
+        assert shown.same > 0
+        names = [place.name for place in shown.places]
+        assert "set_privileges" in names
+        assert "create_account" not in names
+        text = page(ada, f"/runs/{left}/compare/{right}/")
+        assert f"entries 1 to {common[0]}" in text
+        assert "send_welcome_mail" in text
+
+
+def test_two_runs_that_did_the_same_have_everything_in_common(ada: Client, office: Office) -> None:
+    one, two = office.start(), office.start()
+    for run in (one, two):
+        office.approve(run)
+    shown = _compared(one, two)
+    assert not shown.related
+    assert (shown.places, shown.left.own, shown.right.own) == ((), (), ())
+    assert "Nowhere" in page(ada, f"/runs/{one}/compare/{two}/")
+
+
+def test_two_runs_that_were_given_something_else_have_nothing_in_common(office: Office) -> None:
+    one = office.start()
+    other = office.start(requester="bea")
+    shown = _compared(one, other)
+    assert (shown.left.common, shown.right.common) == (0, 0)
+    assert len(shown.left.own) == Run.objects.get(id=one).position
+
+
+def test_who_may_not_read_both_sees_neither(cyril: Client, ada: Client, office: Office) -> None:
+    run = office.start()
+    assert cyril.get(f"/runs/{run}/compare/{run}/").status_code == 404
+    assert ada.get(f"/runs/{run}/compare/{uuid4()}/").status_code == 404
+    assert ada.get(f"/runs/{uuid4()}/compare/{run}/").status_code == 404
+
+
+def _compared(left: UUID, right: UUID) -> queries.Comparison:
+    sides = [queries.run_detail(Q(), run) for run in (left, right)]
+    assert sides[0] is not None
+    assert sides[1] is not None
+    return queries.compare(sides[0], sides[1])

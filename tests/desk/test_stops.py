@@ -1,0 +1,84 @@
+"""Stopping agents on the page, over the API and from a terminal."""
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from runtime.models import Stop
+from tests.cast import Cast
+from tests.desk.caller import Caller
+
+WHY = {"agent": "", "reason": "The directory is <b>broken</b>."}
+
+
+def test_a_stop_is_put_listed_and_lifted_over_the_api(admin_api: Caller) -> None:
+    put = admin_api.post("/stops", WHY)
+    assert put.status_code == 201
+    stop = put.json()
+    assert (stop["agent"], stop["stopped_by"], stop["reason"]) == ("", "admin", WHY["reason"])
+    assert Stop.objects.get().token is not None
+    again = admin_api.post("/stops", WHY)
+    assert (again.status_code, again.json()["code"]) == (409, "stopped_already")
+    assert admin_api.get("/stops").json() == [stop]
+    lifted = admin_api.post(f"/stops/{stop['id']}/lift", {})
+    assert (lifted.status_code, lifted.json()["lifted_by"]) == (200, "admin")
+    assert admin_api.get("/stops").json() == []
+    assert [one["id"] for one in admin_api.get("/stops?lifted=true").json()] == [stop["id"]]
+    late = admin_api.post(f"/stops/{stop['id']}/lift", {})
+    assert (late.status_code, late.json()["code"]) == (409, "stop_not_on")
+
+
+def test_what_is_wrong_with_a_stop_is_named(admin_api: Caller, published: None) -> None:
+    for body, field in (
+        ({"agent": "nobody", "reason": "x"}, "agent"),
+        ({"agent": 7, "reason": "x"}, "agent"),
+        ({"agent": "hr_onboarding", "reason": " "}, "reason"),
+    ):
+        answer = admin_api.post("/stops", body)
+        assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert not Stop.objects.exists()
+
+
+def test_every_page_says_that_agents_are_stopped_and_the_text_stays_text(cast: Cast) -> None:
+    client = Client()
+    client.force_login(cast.admin)
+    client.post("/stops/put/", WHY)
+    page = client.get("/inbox/").content.decode()
+    assert "Every agent are stopped" not in page
+    assert "Every agent is stopped" in " ".join(page.replace("<bdi>", "").split())
+    assert "&lt;b&gt;broken" in page
+    assert "See the stops" in page
+    other = Client()
+    other.force_login(cast.bea)
+    seen = other.get("/inbox/").content.decode()
+    assert "is stopped" in seen
+    assert "See the stops" not in seen
+    client.post(f"/stops/{Stop.objects.get().id}/lift/")
+    client.get("/inbox/")  # the toast of what was done
+    assert "is stopped" not in client.get("/inbox/").content.decode()
+
+
+def test_the_page_refuses_with_what_was_typed(cast: Cast) -> None:
+    client = Client()
+    client.force_login(cast.admin)
+    answer = client.post("/stops/put/", {"agent": "nobody", "reason": "typed"})
+    assert answer.status_code == 422
+    assert "typed" in answer.content.decode()
+    assert client.post("/stops/put/", {"agent": "", "reason": ""}).status_code == 422
+    assert client.post("/stops/999/lift/").status_code == 409
+
+
+@pytest.mark.django_db
+def test_agents_are_stopped_from_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CommandError, match="name one agent, or give --all"):
+        call_command("stops", "put", "--reason", "x")
+    with pytest.raises(CommandError, match="no agent named nobody"):
+        call_command("stops", "put", "nobody", "--reason", "x")
+    call_command("stops", "put", "--all", "--reason", "x")
+    call_command("stops", "list")
+    stop = Stop.objects.get()
+    assert stop.stopped_by is None
+    call_command("stops", "lift", str(stop.id))
+    said = capsys.readouterr().out
+    assert said.count("every agent\tthe command line") == 2
+    assert "Goes on: every agent" in said

@@ -1,0 +1,249 @@
+"""Taking one's own decision back within its window: over the API, on the page, and against those who forge."""
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from pytest_django import Settings
+
+from approvals import audit
+from approvals.models import AuditEntry, Request
+from runtime import signals
+from runtime.models import Gate, Run, Signal
+from tests.desk.caller import Caller
+from tests.desk.office import Office
+
+WINDOW = 60.0
+
+
+@pytest.fixture(autouse=True)
+def window(settings: Settings) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = WINDOW
+
+
+def decide(api: Caller, request: Request, verdict: str = "approve") -> dict[str, object]:
+    body = {"verdict": verdict, "digest": request.request_digest, "reason": "Because."}
+    answer = api.post(f"/approvals/{request.id}/decision", body)
+    assert answer.status_code == 200, answer.content
+    said: dict[str, object] = answer.json()
+    return said
+
+
+def look(run: UUID) -> None:
+    """A worker may look at the run, whether its window is over or not."""
+    Run.objects.filter(id=run).update(due_at=timezone.now())
+
+
+def started(office: Office) -> int:
+    return [call.tool for call in office.effects.calls].count("set_privileges")
+
+
+def test_a_decision_counts_from_the_end_of_its_window_on(
+    bea_api: Caller, office: Office, suspended: UUID, settings: Settings
+) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = 0.5
+    request = office.request(suspended)
+    said = decide(bea_api, request)
+    assert said["effective_at"] is not None
+    signal = Signal.objects.get(run=suspended)
+    run = Run.objects.get(id=suspended)
+    assert run.due_at == signal.effective_at == Request.objects.get(id=request.id).effective_at
+    assert run.due_at is not None
+    assert run.due_at > timezone.now() - timedelta(seconds=0.5)
+    # Short enough for the worker to stay, which wakes by itself when the decision counts.
+    assert office.advance(suspended).status == "completed"
+    assert timezone.now() >= signal.effective_at
+    assert started(office) == 1
+    answer = bea_api.post(f"/approvals/{request.id}/undo")
+    assert (answer.status_code, answer.json()["code"]) == (410, "too_late")
+
+
+def test_a_worker_lets_go_until_the_decision_counts(
+    bea_api: Caller, office: Office, suspended: UUID
+) -> None:
+    decide(bea_api, office.request(suspended))
+    effective = Signal.objects.get(run=suspended).effective_at
+    look(suspended)
+    run = office.advance(suspended)
+    assert (run.status, run.due_at, started(office)) == ("suspended", effective, 0)
+    assert Gate.objects.get(run=suspended).state == "decided"
+
+
+def test_a_decision_that_is_taken_back_is_none(
+    bea_api: Caller, office: Office, suspended: UUID, settings: Settings
+) -> None:
+    request = office.request(suspended)
+    decide(bea_api, request)
+    mailbox = Run.objects.get(id=suspended).mailbox
+    answer = bea_api.post(f"/approvals/{request.id}/undo")
+    assert (answer.status_code, answer.json()["status"]) == (200, "pending")
+    assert answer.json()["decided_by"] is None
+    assert Run.objects.get(id=suspended).mailbox == mailbox + 1
+    assert Gate.objects.get(run=suspended).state == "open"
+    assert not Signal.objects.filter(run=suspended).exists()
+    row = Request.objects.get(id=request.id)
+    assert (row.statement, row.signature, row.effective_at) == (None, None, None)
+    assert office.advance(suspended).status == "suspended"
+    assert started(office) == 0
+    again = bea_api.post(f"/approvals/{request.id}/undo")
+    assert (again.status_code, again.json()["code"]) == (409, "not_decided")
+    settings.ABEYANCE_UNDO_SECONDS = 0
+    assert decide(bea_api, request)["effective_at"] is None
+    assert office.advance(suspended).status == "completed"
+    assert started(office) == 1
+    acts = AuditEntry.objects.filter(subject=f"request {request.id}").order_by("seq")
+    assert [row.act for row in acts] == ["requested", "approved", "undone", "approved"]
+    audit.verify(suspended)
+
+
+def test_only_the_one_who_decided_takes_it_back(
+    ada_api: Caller,
+    bea_api: Caller,
+    cyril_api: Caller,
+    narrow_api: Caller,
+    office: Office,
+    suspended: UUID,
+) -> None:
+    request = office.request(suspended)
+    path = f"/approvals/{request.id}/undo"
+    decide(bea_api, request)
+    Request.objects.filter(id=request.id).update(decided_by="dora")
+    answer = bea_api.post(path)
+    assert (answer.status_code, answer.json()["decided_by"]) == (409, "dora")
+    assert ada_api.post(path).json()["code"] == "requester"
+    assert cyril_api.post(path).status_code == 404
+    assert bea_api.post(f"/approvals/{uuid4()}/undo").status_code == 404
+    assert narrow_api.post(path).status_code == 403
+    assert Gate.objects.get(run=suspended).state == "decided"
+
+
+def test_cancelling_beats_a_decision_within_its_window(
+    ada_api: Caller, bea_api: Caller, office: Office, suspended: UUID
+) -> None:
+    request = office.request(suspended)
+    decide(bea_api, request)
+    ada_api.post(f"/runs/{suspended}/cancel", {"reason": "Not needed."})
+    row = Request.objects.get(id=request.id)
+    assert (row.status, row.decided_by, row.statement) == ("cancelled", "ada", None)
+    assert Gate.objects.get(run=suspended).state == "closed"
+    answer = bea_api.post(f"/approvals/{request.id}/undo")
+    assert (answer.status_code, answer.json()["code"]) == (409, "cancelled")
+    assert office.advance(suspended).status == "cancelled"
+    assert started(office) == 0
+    audit.verify(suspended)
+
+
+def test_a_decision_taken_back_while_a_step_takes_it_up_is_not_in_the_journal(
+    bea_api: Caller,
+    office: Office,
+    suspended: UUID,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The step has read the decision and is about to be written when it is taken back."""
+    settings.ABEYANCE_UNDO_SECONDS = 0
+    request = office.request(suspended)
+    decide(bea_api, request)
+    undone: list[UUID] = []
+    real = signals.read
+
+    def read(connection: object, run: UUID) -> signals.Mail:
+        mail = real(connection, run)  # type: ignore[arg-type]
+        if mail.due and not undone:
+            undone.append(run)
+            # As the web would, had its transaction come first: the signal is gone, the mailbox raised.
+            Signal.objects.filter(run=run).delete()
+            Gate.objects.filter(run=run).update(state="open", decided_at=None)
+            Run.objects.filter(id=run).update(mailbox=Run.objects.get(id=run).mailbox + 1)
+        return mail
+
+    monkeypatch.setattr(signals, "read", read)
+    assert office.advance(suspended).status == "suspended"
+    assert undone == [suspended]
+    assert started(office) == 0
+    assert Gate.objects.get(run=suspended).state == "open"
+
+
+# Forging
+
+
+def test_a_signal_made_to_count_earlier_parks_the_run(
+    bea_api: Caller, office: Office, suspended: UUID
+) -> None:
+    decide(bea_api, office.request(suspended))
+    early = timezone.now() - timedelta(seconds=1)
+    Signal.objects.filter(run=suspended).update(effective_at=early)
+    look(suspended)
+    run = office.advance(suspended)
+    assert (run.status, started(office)) == ("quarantined", 0)
+    assert "can still be taken back" in str(run.reason)
+
+
+def test_a_statement_made_to_count_earlier_is_not_the_one_that_was_signed(
+    bea_api: Caller, office: Office, suspended: UUID
+) -> None:
+    request = office.request(suspended)
+    decide(bea_api, request)
+    early = timezone.now() - timedelta(seconds=1)
+    Signal.objects.filter(run=suspended).update(effective_at=early)
+    Request.objects.filter(id=request.id).update(effective_at=early)
+    look(suspended)
+    run = office.advance(suspended)
+    assert (run.status, started(office)) == ("quarantined", 0)
+
+
+def test_a_decision_that_was_taken_back_cannot_be_put_back(
+    bea_api: Caller, office: Office, suspended: UUID, settings: Settings
+) -> None:
+    """Row, gate and signal exactly as they were before it was taken back, and the window is over."""
+    settings.ABEYANCE_UNDO_SECONDS = 0.3
+    request = office.request(suspended)
+    decide(bea_api, request)
+    row, signal = Request.objects.get(id=request.id), Signal.objects.get(run=suspended)
+    assert bea_api.post(f"/approvals/{request.id}/undo").status_code == 200
+    row.save()
+    Signal.objects.create(
+        run_id=suspended, kind=signal.kind, body=signal.body, effective_at=signal.effective_at
+    )
+    Gate.objects.filter(run=suspended).update(state="decided", decided_at=timezone.now())
+    Run.objects.filter(id=suspended).update(mailbox=99, due_at=timezone.now())
+    run = office.advance(suspended)
+    assert (run.status, started(office)) == ("quarantined", 0)
+    assert "taken back" in str(run.reason)
+
+
+# The page
+
+
+def test_the_page_offers_the_way_back_to_the_one_who_decided(
+    bea: Client, ada: Client, office: Office, suspended: UUID
+) -> None:
+    request = office.request(suspended)
+    path = f"/a/{request.id}/"
+    bea.post(f"{path}approve/", {"digest": request.request_digest})
+    page = bea.get(path).content.decode()
+    assert "Approved by you" in page
+    assert f"{path}undo/" in page
+    assert f"{path}undo/" not in ada.get(path).content.decode()
+    answer = bea.post(f"{path}undo/", follow=True)
+    page = answer.content.decode()
+    assert "Taken back" in page
+    assert f"{path}approve/" in page
+    assert (
+        "Nobody has decided this approval."
+        in bea.post(f"{path}undo/", follow=True).content.decode()
+    )
+
+
+def test_a_call_in_doubt_has_a_window_too(bea: Client, office: Office, settings: Settings) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = 0
+    run = office.in_doubt()
+    settings.ABEYANCE_UNDO_SECONDS = WINDOW
+    doubt = office.doubt(run)
+    path = f"/a/{doubt.id}/"
+    bea.post(f"{path}settle/give-up/", {"reason": "Nobody knows."})
+    assert f"{path}undo/" in bea.get(path).content.decode()
+    bea.post(f"{path}undo/")
+    assert Request.objects.get(id=doubt.id).status == "pending"

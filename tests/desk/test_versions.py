@@ -1,0 +1,210 @@
+"""What people see of versions: an agent's page, a run that went on under another, one that nobody can go on with."""
+
+import json
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from agents.catalogue import publish
+from agents.models import AgentVersion
+from agents.registry import Registry
+from approvals.models import Request
+from runtime.core.decisions import GateKind
+from runtime.core.events import Change
+from runtime.models import Worker
+from runtime.ports import Skew
+from runtime.queries import Difference, differences
+from runtime.queries.versions import MOST_LINES
+from tests.agents.test_versions import version
+from tests.cast import Cast
+from tests.desk.office import Office
+
+HOSTILE = "<script>alert(1)</script>\u202e"
+
+
+def _text(client: Client, path: str) -> str:
+    response = client.get(path)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def _publish(spec: Any) -> str:
+    """A version of the agent greeter, published after all others."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE agents_agentversion SET published_at = published_at - interval '1 day'"
+        )
+    publish(Registry(agents={spec.name: spec}))
+    return str(spec.fingerprint)
+
+
+def _worker(**agents: str) -> None:
+    Worker.objects.create(id=uuid4(), host="here", process=1, agents=agents)
+
+
+# The page of an agent
+
+
+def test_the_page_of_an_agent_shows_its_versions_and_what_changed(bea: Client, cast: Cast) -> None:
+    _publish(version(tools=[]))
+    second = _publish(version(instructions="Greet.\nBe brief.", tools=[]))
+    _worker(greeter=second)
+    page = _text(bea, "/agents/greeter/")
+    assert page.index(second[:19]) < page.index(version(tools=[]).fingerprint[:19])
+    assert "<del>Be kind.</del>" in page
+    assert "<ins>Be brief.</ins>" in page
+    assert page.count("workers have it") == 1
+    assert page.count("no worker has it") == 1
+    assert page.count("asks people") == 1
+
+
+def test_what_authors_wrote_of_a_version_stays_text(bea: Client, cast: Cast) -> None:
+    _publish(version(tools=[]))
+    _publish(version(instructions=HOSTILE, tools=[]))
+    page = _text(bea, "/agents/greeter/")
+    assert "<script>alert" not in page
+    assert "\u202e" not in page
+
+
+def test_a_version_that_was_changed_in_the_database_is_not_shown(bea: Client, cast: Cast) -> None:
+    fingerprint = _publish(version(tools=[]))
+    AgentVersion.objects.update(facts=json.dumps({"name": "greeter", "instructions": "Obey."}))
+    page = _text(bea, "/agents/greeter/")
+    assert "Obey." not in page
+    assert 'id="versions"' not in page
+    assert fingerprint in page
+
+
+# A difference
+
+
+def _difference(before: Any, after: Any) -> Difference:
+    (found,) = differences([Change(part="instructions", before=before, after=after, asks=True)])
+    return found
+
+
+def test_a_difference_shows_the_lines_that_changed_and_some_around_them() -> None:
+    before = "\n".join(f"line {n}" for n in range(20))
+    found = _difference(before, before.replace("line 10\n", "another\n"))
+    assert found.word == "changed"
+    assert [(line.kind, line.text) for line in found.lines if line.kind != "same"] == [
+        ("gap", ""),
+        ("was", "line 10"),
+        ("is", "another"),
+    ]
+    assert sum(line.kind == "same" for line in found.lines) == 6
+    assert not found.cut
+
+
+def test_a_difference_of_json_is_line_by_line_and_a_long_one_is_cut() -> None:
+    assert [line.text for line in _difference({"a": 1}, {"a": 2}).lines if line.kind == "is"] == [
+        '  "a": 2'
+    ]
+    assert (_difference(None, {"a": 1}).word, _difference("x", None).word) == ("added", "removed")
+    long = _difference(None, "line\n" * 1000)
+    assert (len(long.lines), long.cut) == (MOST_LINES, True)
+
+
+def test_what_people_must_agree_to_comes_first() -> None:
+    harmless = Change(part="tool wave", before=None, after={}, asks=False)
+    found = differences([harmless, Change(part="model", before="a", after="b", asks=True)])
+    assert [one.part for one in found] == ["model", "tool wave"]
+
+
+# A run
+
+
+def _goes_on(office: Office, run: UUID, *changes: Change) -> None:
+    """Bea approves, and the worker has another version of account_agent by then."""
+    before = office.effects.agent("account_agent").fingerprint
+    office.effects.released["account_agent"] = "sha256:newer"
+    agent = office.effects.agent("account_agent")
+    office.effects.skews["account_agent", before] = Skew(agent=agent, changes=changes)
+    office.approve(run)
+
+
+def test_a_run_says_that_it_went_on_under_another_version_and_what_changed(
+    office: Office, suspended: UUID, ada: Client
+) -> None:
+    change = Change(
+        part="tool create_account: description", before="Old.", after="New.", asks=False
+    )
+    _goes_on(office, suspended, change)
+    assert "goes on under another version" in _text(ada, f"/runs/{suspended}/")
+    page = _text(ada, f"/runs/{suspended}/?tab=transcript")
+    assert "another version of" in page
+    assert "<del>Old.</del>" in page
+
+
+@pytest.mark.usefixtures("published")
+def test_a_run_whose_agent_no_worker_has_says_so(suspended: UUID, ada: Client) -> None:
+    note = "No worker can go on with it"
+    _worker(hr_onboarding="sha256:hr_onboarding", account_agent="sha256:account_agent")
+    assert note not in _text(ada, f"/runs/{suspended}/")
+    Worker.objects.all().delete()
+    _worker(hr_onboarding="sha256:hr_onboarding")
+    page = _text(ada, f"/runs/{suspended}/")
+    assert f"{note}</h2><p><bdi>account_agent</bdi>:" in page
+
+
+def test_a_run_that_has_met_a_newer_version_than_all_workers_have_says_so(
+    suspended: UUID, ada: Client
+) -> None:
+    old = _publish(replace(version(tools=[], subagents=[]), name="account_agent"))
+    new = _publish(replace(version(tools=[]), name="account_agent"))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE runtime_journalentry SET body = replace(body, 'sha256:account_agent', %s)",
+            [new],
+        )
+    _worker(hr_onboarding="sha256:hr_onboarding", account_agent=old)
+    assert "<bdi>account_agent</bdi>: the workers" in _text(ada, f"/runs/{suspended}/")
+    _worker(account_agent=new)
+    assert "No worker can go on" not in _text(ada, f"/runs/{suspended}/")
+
+
+# The version gate
+
+INSTRUCTIONS = Change(part="instructions", before="Set up.\nAsk first.", after="Set up.", asks=True)
+
+
+@pytest.fixture
+def asked(office: Office, suspended: UUID) -> Request:
+    """What Bea is asked about a run of Ada's whose account agent has changed meanwhile."""
+    _goes_on(office, suspended, INSTRUCTIONS)
+    return Request.objects.get(run=suspended, kind=GateKind.VERSION)
+
+
+def test_the_page_of_a_version_gate_shows_the_difference(bea: Client, asked: Request) -> None:
+    page = _text(bea, f"/a/{asked.id}/")
+    assert "account_agent is another version than when it began: instructions" in page
+    assert "<del>Ask first.</del>" in page
+    assert "Let it go on" in page
+    assert "instructions" in _text(bea, "/inbox/")
+    assert "changed meanwhile: waits for a person to let it go on" in _text(
+        bea, f"/runs/{asked.run_id}/"
+    )
+
+
+def test_a_run_goes_on_from_a_version_gate_once_somebody_says_so(
+    bea: Client, asked: Request, office: Office
+) -> None:
+    sent = bea.post(f"/a/{asked.id}/continue/", {"digest": asked.request_digest})
+    assert sent.status_code == 302
+    assert office.advance(asked.run_id).status == "completed"
+    assert "goes on under another version" in _text(bea, f"/runs/{asked.run_id}/")
+
+
+def test_what_authors_wrote_stays_text_at_a_version_gate(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    _goes_on(office, suspended, Change(part=HOSTILE, before=HOSTILE, after={HOSTILE: 1}, asks=True))
+    asked = Request.objects.get(run=suspended, kind=GateKind.VERSION)
+    for path in (f"/a/{asked.id}/", f"/runs/{suspended}/", "/inbox/"):
+        page = _text(bea, path)
+        assert "<script>alert" not in page
+        assert "\u202e" not in page

@@ -1,0 +1,93 @@
+"""A real worker that is told to stop while a tool holds: once, twice, and past its patience."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e import crew, patience
+from tests.e2e.office import Office, until
+from tests.stack import Stack
+
+pytestmark = pytest.mark.e2e
+
+DRAIN = 8.0
+ENDED = "worker ended (exit code 0)"
+
+
+class Ward:
+    """A stack whose launcher starts another worker whenever one has ended."""
+
+    def __init__(self, stack: Stack, folder: Path) -> None:
+        self.office = Office(stack)
+        self.stack = stack
+        self.folder = folder
+
+    def start(self, agent: str, name: str, tool: str) -> tuple[str, psutil.Process]:
+        """A run whose tool holds, and the worker that it holds in."""
+        body = {"agent": agent, "input": {"name": name}}
+        status, run = self.stack.ask("ada", "POST", "/api/v1/runs", body)
+        assert status == 201, run
+        until(lambda: self.begun(name, tool) or None, f"{tool} to begin")
+        return str(run["id"]), crew.of(self.stack, "worker").process
+
+    def begun(self, name: str, tool: str) -> int:
+        """How often a tool was started, in whatever process."""
+        ledger = self.folder / "ledger"
+        lines = ledger.read_text().splitlines() if ledger.exists() else []
+        return sum(line.split()[:3] == [name, tool, "begin"] for line in lines)
+
+    def let_go(self, name: str) -> None:
+        (self.folder / f"{name}.go").touch()
+
+    def types(self, run: str) -> list[str]:
+        return [event["type"] for event in self.office.events(run)]
+
+
+@pytest.fixture(scope="module")
+def ward(sandbox: Path) -> Iterator[Ward]:
+    folder = sandbox / "drained"
+    folder.mkdir()
+    folder.chmod(0o777)  # the workers may run under another account
+    stack = Stack(
+        sandbox / "drain",
+        ABEYANCE_LEASE_SECONDS="2",
+        ABEYANCE_DRAIN_SECONDS=str(DRAIN),
+        ABEYANCE_AGENTS=f"agents.flows.hr,{patience.__name__}",
+        PATIENCE_FOLDER=str(folder),
+    )
+    with stack:
+        yield Ward(stack, folder)
+
+
+def test_a_call_under_way_is_journaled_and_the_worker_ends_as_soon_as_it_has(ward: Ward) -> None:
+    run, worker = ward.start("patient_once", "drained", "hold_once")
+    worker.terminate()
+    worker.terminate()
+    ward.let_go("drained")
+    worker.wait(DRAIN + 6.0)
+    ward.stack.wait_for_line(ENDED)
+    ward.office.wait(run, "completed")
+    assert ward.begun("drained", "hold_once") == ward.begun("drained", "note") == 1
+    assert "OutcomeUnknown" not in ward.types(run)
+
+
+def test_a_call_that_does_not_end_is_left_to_another_worker_by_its_effect_class(
+    ward: Ward,
+) -> None:
+    once, worker = ward.start("patient_once", "asked", "hold_once")
+    again, _ = ward.start("patient_again", "repeated", "hold_again")
+    told_at = time.monotonic()
+    worker.terminate()
+    worker.wait(DRAIN + 6.0)
+    assert time.monotonic() - told_at > DRAIN - 1.0  # it was waited for
+    ward.stack.wait_for_line(ENDED)
+    found = ward.office.wait(once, "suspended")
+    assert [gate["kind"] for gate in found["gates"]] == ["in_doubt"]
+    until(lambda: ward.begun("repeated", "hold_again") == 2 or None, "another worker to repeat it")
+    ward.let_go("repeated")
+    ward.office.wait(again, "completed")
+    assert ward.begun("asked", "hold_once") == 1
+    assert ward.types(again).count("ToolStarted") == 3  # hold_again twice, note

@@ -1,0 +1,62 @@
+"""Exported runs as somebody else could have made them: changed, and signed with whatever key they have."""
+
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from runtime.core import portable
+from runtime.core.contents import digest_of
+from runtime.core.portable import Package
+
+
+class Sender:
+    """Another installation: a key that signs exports, and the file of its public half."""
+
+    def __init__(self, folder: Path, key_id: str = "sender") -> None:
+        self.key_id = key_id
+        self.file = folder / f"{key_id}.public"
+        self._key = Ed25519PrivateKey.generate()
+        self.file.write_text(f"{key_id}:{self._key.public_key().public_bytes_raw().hex()}\n")
+
+    def sign(self, package: Package) -> Package:
+        text = f"abeyance.exports.v1\n{package.manifest}".encode()
+        return replace(package, key_id=self.key_id, signature=self._key.sign(text).hex())
+
+    def send(
+        self,
+        text: str,
+        *,
+        manifest: Callable[[dict[str, Any]], object] = lambda document: None,
+        entries: Callable[[list[str]], object] = lambda bodies: None,
+        run: UUID | None = None,
+    ) -> str:
+        """The file of another run that is the same otherwise, with these changes made before it is signed."""
+        package = portable.decode(text)
+        bodies = list(package.entries)
+        entries(bodies)
+        document = json.loads(package.manifest)
+        document["run"] = str(run or uuid7())
+        document["entries"] = portable.digest_of_digests(digest_of(body) for body in bodies)
+        manifest(document)
+        changed = replace(package, manifest=json.dumps(document), entries=tuple(bodies))
+        return portable.encode(self.sign(changed))
+
+
+def uuid7(ahead: float = 0.0) -> UUID:
+    """A new id of a run that is started `ahead` seconds from now."""
+    milliseconds = int((time.time() + ahead) * 1000)
+    chance = secrets.randbits(74)
+    return UUID(
+        int=(milliseconds << 80)
+        | (7 << 76)
+        | (chance >> 62 << 64)
+        | (2 << 62)
+        | (chance % (1 << 62))
+    )

@@ -1,0 +1,189 @@
+"""A storm of refusals: all workers together hold back, and everybody gets an answer in the end."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from pydantic import BaseModel
+from pydantic_ai.messages import ModelResponse
+
+from agents.gateway.brakes import Brakes, Go, Wait
+from agents.gateway.scripted import Turn, say, script
+from agents.registry import Registry
+from agents.sdk import RetryPolicy, agent
+from runtime import dispatch
+from runtime.models import Run
+from tests.agents.engine import Engine, engine_of, events_of
+from tests.provider.server import KEY, Provider
+from tests.provider.storms import Closed
+
+RUNS = 24
+WORKERS = 3
+STUBBORN = RetryPolicy(attempts=10_000, base=1.0, ceiling=60.0)
+
+
+class Question(BaseModel):
+    text: str
+
+
+@script
+def _echo(turn: Turn) -> ModelResponse:
+    return say(turn.input["text"])
+
+
+ECHO = agent(
+    name="echo",
+    description="Repeats.",
+    instructions="Repeat it.",
+    input=Question,
+    model=_echo,
+    retry=STUBBORN,
+)
+REGISTRY = Registry(agents={"echo": ECHO})
+
+
+@pytest.fixture
+def provider(
+    transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Provider]:
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    with Provider(REGISTRY) as one:
+        settings.ABEYANCE_MODEL = "openai:loopback"
+        settings.OPENAI_BASE_URL = one.url
+        settings.OPENAI_API_KEY = KEY
+        yield one
+
+
+def _weather_out(provider: Provider, brakes: Brakes | None) -> int:
+    """How many requests it takes until every run has its answer; the same storm each time."""
+    provider.bodies.clear()
+    provider.weather = Closed(seconds=0.5, share=0.8, draws=8, seed=11)
+    provider.retry_after = 0.5
+    with ExitStack() as stack:
+        workers = [stack.enter_context(engine_of(REGISTRY, brakes)) for _ in range(WORKERS)]
+        with ThreadPoolExecutor(RUNS) as pool:
+            runs = list(pool.map(lambda n: _run(workers[n % WORKERS], n), range(RUNS)))
+    assert [run.output for run in runs] == [f'"{n}"' for n in range(RUNS)]
+    return len(provider.bodies)
+
+
+def _run(worker: Engine, number: int) -> Run:
+    try:
+        return worker.begin("echo", {"text": str(number)})
+    finally:
+        connection.close()
+
+
+def test_a_storm_of_refusals_is_not_hammered_by_all_workers_together(provider: Provider) -> None:
+    naive = _weather_out(provider, None)
+    held_back = _weather_out(provider, Brakes())
+    print(f"{held_back} requests for {RUNS} answers in a storm, {naive} without a brake")  # noqa: T201
+    assert held_back <= naive / 2
+    waits = [event for run in Run.objects.all() for event in events_of(run) if event.get("ticket")]
+    assert {event["cause"] for event in waits} == {"brake"}
+
+
+def test_who_is_held_back_has_used_up_no_attempt(provider: Provider) -> None:
+    once = replace(ECHO, retry=RetryPolicy(attempts=1, base=0.0, ceiling=0.0))
+    brakes = Brakes()
+    go = brakes.admit("openai", 0)
+    assert isinstance(go, Go)
+    brakes.hit("openai", go, 4.0)
+    with engine_of(Registry(agents={"echo": once}), brakes) as worker:
+        run = worker.begin("echo", {"text": "patience"})
+    assert run.output == '"patience"'
+    (wait,) = [event for event in events_of(run) if event["type"] == "RetryScheduled"]
+    assert (wait["cause"], wait["ticket"], wait["attempt"]) == ("brake", 1, 1)
+    assert len(provider.bodies) == 1
+
+
+# The brake by itself
+
+
+def _moved(seconds: float) -> None:
+    """So many seconds pass for every brake."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE agents_brake SET since = since - %(s)s * interval '1 second', "
+            "hit_at = hit_at - %(s)s * interval '1 second'",
+            {"s": seconds},
+        )
+
+
+def _gap() -> float:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT gap FROM agents_brake")
+        return float(cursor.fetchone()[0])
+
+
+@pytest.fixture
+def braked(transactional_db: None) -> Brakes:
+    """A provider has just said that it wants no request for 10 s."""
+    brakes = Brakes()
+    go = brakes.admit("openai", 0)
+    assert isinstance(go, Go)
+    brakes.hit("openai", go, 10.0)
+    return brakes
+
+
+def _wait(said: object) -> Wait:
+    assert isinstance(said, Wait)
+    return said
+
+
+def _go(said: object) -> Go:
+    assert isinstance(said, Go)
+    return said
+
+
+def test_nobody_goes_before_the_time_the_provider_named_and_then_one_by_one(braked: Brakes) -> None:
+    first, second = (_wait(braked.admit("openai", 0)) for _ in range(2))
+    assert (first.ticket, second.ticket) == (1, 2)
+    assert timedelta(seconds=4) < second.until - first.until < timedelta(seconds=8)
+    _moved(10.0)
+    assert _go(braked.admit("openai", first.ticket)).braked
+    assert _wait(braked.admit("openai", second.ticket)).ticket == 2
+    assert _wait(braked.admit("openai", 0)).ticket == 3
+    _moved(10.0)
+    _go(braked.admit("openai", second.ticket))
+    assert isinstance(braked.admit("anthropic", 0), Go)  # nobody else is braked
+
+
+def test_refusals_that_were_under_way_together_are_one(braked: Brakes) -> None:
+    began = _wait(braked.admit("openai", 0))
+    _moved(10.0)
+    go = _go(braked.admit("openai", began.ticket))
+    for _ in range(5):
+        braked.hit("openai", go, 10.0)
+    assert _gap() == 20.0
+
+
+def test_answers_let_more_through_until_the_brake_is_off(braked: Brakes) -> None:
+    ticket = 0
+    gaps: list[float] = []
+    while not gaps or gaps[-1]:
+        said = braked.admit("openai", ticket)
+        if isinstance(said, Wait):
+            ticket = said.ticket
+            _moved(10.0)
+            continue
+        braked.ease("openai", _go(said))
+        ticket = 0
+        gaps.append(_gap())
+    assert gaps == sorted(gaps, reverse=True)
+    assert len(gaps) > 20
+    assert not _go(braked.admit("openai", 0)).braked
+
+
+def test_an_answer_to_what_was_asked_before_the_refusal_eases_nothing(braked: Brakes) -> None:
+    said = _wait(braked.admit("openai", 0))
+    _moved(10.0)
+    early = _go(braked.admit("openai", said.ticket))
+    braked.hit("openai", early, 10.0)
+    braked.ease("openai", early)
+    assert _gap() == 20.0

@@ -1,0 +1,175 @@
+"""Compaction on real Postgres: summaries by model or author, the pinned base, and crashes around both."""
+
+from dataclasses import replace
+from uuid import UUID, uuid4
+
+import pytest
+from django.db.models import Q
+
+from runtime import continuations, database, queries, verification
+from runtime.core.continuation import Continuation as State
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.events import CompactionTerms
+from runtime.core.limits import MAX_SUMMARY
+from runtime.models import Base, Continuation, Run
+from runtime.ports import (
+    AgentFacts,
+    ModelAnswer,
+    ModelFault,
+    ModelRequest,
+    Outcome,
+    ToolRequest,
+    ToolResult,
+)
+from tests.fakes.ports import FakeEffects, FakeTool, Script, ask, say
+from tests.runtime.conftest import MakeBench, Rig
+from tests.runtime.test_advance import types
+
+TURNS = 6
+READS = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * 500))
+GATED = FakeTool(gated=True)
+
+
+class Compacting(FakeEffects):
+    """An agent whose frames are compacted; what it is asked to sum up is noted."""
+
+    terms = CompactionTerms(messages=5)
+
+    def agent(self, name: str) -> AgentFacts:
+        return replace(super().agent(name), compaction=self.terms)
+
+    @property
+    def summaries(self) -> list[ModelRequest]:
+        return [request for request in self.models if request.summary]
+
+
+def plays(tool: str, turns: int = TURNS, summary: str = "so far") -> Script:
+    """Calls the tool that often, by the number of calls the messages tell of."""
+
+    def reply(request: ModelRequest) -> Outcome:
+        if request.summary:
+            return ModelAnswer(reply=None, text=summary, usage={"input_tokens": 3})
+        last = [m for m in request.messages if m["role"] == "model"][-1:]
+        done = int(last[0]["calls"][0][1:].split(".")[0]) if last else 0
+        return ask((tool, {"n": done + 1})) if done < turns else say("done")
+
+    return reply
+
+
+@pytest.fixture
+def desk(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    monkeypatch.setattr("tests.runtime.conftest.FakeEffects", Compacting)
+    return rig({"a": plays("read"), "g": plays("gated")}, read=READS, gated=GATED)
+
+
+def test_a_long_run_hears_a_summary_and_its_last_turns(desk: Rig) -> None:
+    run = desk.advance(desk.start("a"))
+    assert (run.status, types(run.id).count("Compacted")) == ("completed", 4)
+    assert [call.args["n"] for call in desk.effects.calls] == [1, 2, 3, 4, 5, 6]
+    last = desk.effects.models[-1]
+    assert [message["role"] for message in last.messages[:2]] == ["input", "summary"]
+    assert last.messages[1]["content"] == "so far"
+    assert max(len(one.messages) for one in desk.effects.models) <= 7
+    first = desk.effects.summaries[0]  # type: ignore[attr-defined]
+    assert [message["role"] for message in first.messages] == [
+        "input", "model", "results", "model", "results",
+    ]  # fmt: skip
+
+
+def test_it_writes_the_continuation_that_its_journal_may_begin_at(desk: Rig) -> None:
+    run = desk.advance(desk.start("g"))
+    for _ in range(4):
+        desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+        run = desk.advance(run.id)
+    assert run.status == "suspended"
+    base = Base.objects.get(run=run)
+    with database.pooled() as connection:
+        state = continuations.load_base(connection, run.id)
+    assert isinstance(state, State)
+    assert 0 < state.position == base.position < run.position
+    assert state.frame("0").messages[1]["role"] == "summary"
+    assert Continuation.objects.get(run=run).position == run.position
+    assert verification.verify(run.id).sound
+
+
+def test_the_pages_tell_of_it(desk: Rig) -> None:
+    run = desk.advance(desk.start("a"))
+    told = [m.value for m in queries.progress(run.id).said() if m.kind == "summary"]
+    assert told == ["so far"] * 4
+    detail = queries.run_detail(Q(), run.id)
+    assert detail is not None
+    rows = queries.history(detail).timeline.rows
+    assert sum(row.words == "summed earlier messages up" for row in rows) == 4
+
+
+def test_a_worker_that_dies_while_summing_up_repeats_no_call(desk: Rig) -> None:
+    """Its lease is taken away in the middle; another one asks for the summary again, and for nothing else."""
+    model = desk.effects.agents["a"]
+    robbed: list[UUID] = []
+
+    def reply(request: ModelRequest) -> Outcome:
+        if request.summary and not robbed:
+            robbed.append(request.run)
+            _rob(request.run)
+        return model(request)
+
+    desk.effects.agents["a"] = reply
+    run = desk.start("a")
+    desk.advance(run)
+    before = types(run)
+    assert "Compacted" not in before
+    with database.own() as own:
+        own.execute("UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now()")
+    assert desk.advance(run).status == "completed"
+    assert types(run)[: len(before)] == before
+    assert [call.args["n"] for call in desk.effects.calls] == [1, 2, 3, 4, 5, 6]
+
+
+def _rob(run: UUID) -> None:
+    with database.own() as own:
+        own.execute(
+            "UPDATE runtime_run SET epoch = epoch + 1, owner = %s WHERE id = %s", (uuid4(), run)
+        )
+
+
+def test_one_that_dies_after_it_goes_on_from_the_base(desk: Rig) -> None:
+    def robs(request: ToolRequest) -> ToolResult:
+        if request.args["n"] == 4:
+            desk.effects.tools["read"] = READS
+            _rob(request.run)
+        return ToolResult(value="x")
+
+    desk.effects.tools["read"] = FakeTool(effect=EffectClass.READ, body=robs)
+    run = desk.start("a")
+    desk.advance(run)
+    row = Run.objects.get(id=run)
+    assert row.base == Base.objects.get(run=run).position < row.position
+    with database.own() as own:
+        own.execute("UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now()")
+    assert desk.advance(run).status == "completed"
+    assert types(run).count("Compacted") == 4
+
+
+def test_a_summary_that_cannot_be_had_is_tried_again(desk: Rig) -> None:
+    model = desk.effects.agents["a"]
+    failed: list[ModelRequest] = []
+
+    def reply(request: ModelRequest) -> Outcome:
+        if request.summary and not failed:
+            failed.append(request)
+            return ModelFault(error="overloaded", again=True, after=0.0)
+        return model(request)
+
+    desk.effects.agents["a"] = reply
+    run = desk.advance(desk.start("a"))
+    assert run.status == "completed"
+    assert types(run.id).count("Compacted") == 4
+    assert "RetryScheduled" in types(run.id)
+
+
+@pytest.mark.parametrize("text", ["", " ", "x" * (MAX_SUMMARY + 1)])
+def test_a_summary_that_is_none_fails_the_frame_and_says_why(desk: Rig, text: str) -> None:
+    desk.effects.agents["a"] = plays("read", summary=text)
+    run = desk.advance(desk.start("a"))
+    assert run.status == "failed"
+    assert f"the summary has {len(text)} characters" in (run.reason or "")

@@ -1,0 +1,173 @@
+"""Results too big for an entry: stored once by their hash, in the commit that refers to them, and checked."""
+
+import json
+import logging
+from uuid import UUID
+
+import pytest
+from django.db import connection
+
+from runtime import contents, database
+from runtime.core.contents import Content as Text
+from runtime.core.contents import digest_of
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.limits import KEPT_INLINE
+from runtime.models import Content, ContentUse, Continuation, JournalEntry, Run
+from runtime.ports import ToolRequest, ToolResult, Unknown
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench, Rig
+
+BIG = {"rows": ["ä" * 1_000] * 300}
+READS = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=BIG))
+GATED = FakeTool(gated=True)
+FORGED = {"stored": {"digest": "sha256:0", "size": 1}, "$result": "sha256:0"}
+
+
+@pytest.fixture
+def desk(rig: MakeBench) -> Rig:
+    """An agent that reads much, then waits for a person, then answers."""
+    return rig({"a": turns(ask(("read", {})), ask(("t", {})), say("done"))}, read=READS, t=GATED)
+
+
+def suspended(desk: Rig) -> UUID:
+    run = desk.advance(desk.start("a"))
+    assert run.status == "suspended"
+    return run.id
+
+
+def approve(desk: Rig, run: UUID) -> Run:
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    return desk.advance(run)
+
+
+def test_journal_and_continuation_stay_small_and_the_model_hears_everything(desk: Rig) -> None:
+    run = suspended(desk)
+    size = len(json.dumps(BIG))
+    assert size > 1_000_000
+    entries = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
+    assert sum(map(len, entries)) < 10_000
+    assert len(Continuation.objects.get(run=run).body) < 10_000
+    assert len(Content.objects.get().body) < size
+    assert desk.effects.models[-1].messages[-1] == {
+        "role": "results",
+        "results": [{"call": "c1.0", "tool": "read", "outcome": "returned", "content": BIG}],
+    }
+    assert approve(desk, run).status == "completed"
+    assert desk.effects.models[-1].messages[2]["results"][0]["content"] == BIG
+
+
+def test_the_same_content_is_stored_once(desk: Rig) -> None:
+    one, other = suspended(desk), suspended(desk)
+    stored = Content.objects.get()
+    assert stored.digest == digest_of(stored.body)
+    assert set(ContentUse.objects.values_list("run", "content")) == {
+        (one, stored.digest),
+        (other, stored.digest),
+    }
+
+
+def test_a_result_at_the_limit_stays_in_its_entry(rig: MakeBench) -> None:
+    value = "x" * (KEPT_INLINE - 2)
+    tool = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=value))
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    assert desk.advance(desk.start("a")).status == "completed"
+    assert not Content.objects.exists()
+
+
+def test_a_value_that_looks_like_a_reference_is_a_value(rig: MakeBench) -> None:
+    tool = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=FORGED))
+    desk = rig({"a": turns(ask(("t", FORGED)), ask(("u", {})), say("done"))}, t=tool, u=GATED)
+    run = suspended(desk)
+    assert approve(desk, run).status == "completed"
+    assert desk.effects.models[-1].messages[2]["results"][0]["content"] == FORGED
+
+
+@pytest.mark.parametrize("change", ["body = body || ' '", "body = '\"another\"'"])
+def test_a_content_that_was_changed_parks_the_run(
+    desk: Rig, change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = suspended(desk)
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE runtime_content SET {change}")
+    parked = approve(desk, run)
+    assert (parked.status, parked.due_at) == ("quarantined", None)
+    assert "is not what was stored" in (parked.reason or "")
+    assert len(desk.effects.calls) == 1  # what was approved did not start
+    assert any(one.levelno == logging.CRITICAL for one in caplog.records)
+
+
+def test_a_content_that_is_gone_parks_the_run(desk: Rig) -> None:
+    run = suspended(desk)
+    ContentUse.objects.all().delete()
+    Content.objects.all().delete()
+    parked = approve(desk, run)
+    assert (parked.status, parked.due_at) == ("quarantined", None)
+    assert "is missing" in (parked.reason or "")
+
+
+def test_what_a_transactional_tool_returns_commits_with_its_writes(rig: MakeBench) -> None:
+    def write(request: ToolRequest) -> ToolResult:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        return ToolResult(value=BIG)
+
+    tool = FakeTool(effect=EffectClass.TRANSACTIONAL, body=write)
+    desk = rig({"a": turns(ask(("w", {}), ("read", {})), say("done"))}, w=tool, read=READS)
+    assert desk.advance(desk.start("a")).status == "completed"
+    heard = [r["content"] for r in desk.effects.models[-1].messages[-1]["results"]]
+    assert heard == [BIG, BIG]
+
+
+def test_a_big_result_that_a_person_reports_is_stored_too(rig: MakeBench) -> None:
+    lost = FakeTool(body=lambda request: Unknown(error="cut"))
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=lost)
+    run = suspended(desk)
+    desk.decide(desk.open_gates(run)[0].id, Verdict.HAPPENED, "", BIG)
+    assert desk.advance(run).status == "completed"
+    assert desk.effects.models[-1].messages[-1]["results"][0]["content"] == BIG
+    assert Content.objects.count() == 1
+
+
+def test_a_step_that_is_not_written_stores_nothing(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reading worker is robbed of its lease, so its step finds no row."""
+
+    def robbed(request: ToolRequest) -> ToolResult:
+        with database.own() as own:
+            own.execute("UPDATE runtime_run SET epoch = epoch + 1 WHERE id = %s", (request.run,))
+        return ToolResult(value=BIG)
+
+    desk.effects.tools["read"] = FakeTool(effect=EffectClass.READ, body=robbed)
+    run = desk.advance(desk.start("a"))
+    assert run.status == "running"
+    assert not Content.objects.exists()
+    assert not ContentUse.objects.exists()
+
+
+def test_only_what_no_run_refers_to_is_collected_and_not_at_once(desk: Rig) -> None:
+    run = suspended(desk)
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO runtime_content (digest, body) VALUES ('sha256:x', '1')")
+    with database.own() as own:
+        assert contents.collect(own, 10) == 0
+        own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
+        assert contents.collect(own, 10) == 1
+        assert Content.objects.get().digest != "sha256:x"
+        contents.forget(own, run)
+        assert contents.collect(own, 10) == 1
+    assert not Content.objects.exists()
+
+
+def test_a_content_that_is_used_again_is_not_collected(desk: Rig) -> None:
+    run = suspended(desk)
+    stored = Content.objects.get()
+    with database.own() as own:
+        contents.forget(own, run)
+        own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
+        again = contents.parameters([Text(digest=stored.digest, text=stored.body)])
+        own.execute(
+            f"WITH run AS (SELECT id FROM runtime_run WHERE id = %(run)s) {contents.STORE}",
+            {"run": run, **again},
+        )
+        assert contents.collect(own, 10) == 0

@@ -1,0 +1,148 @@
+"""A worker that is asked to stop: nothing new starts, what is under way is journaled or left to the next worker."""
+
+import threading
+from uuid import UUID
+
+import pytest
+
+from runtime import dispatch
+from runtime.advance import advance
+from runtime.core.decisions import EffectClass
+from runtime.models import Run
+from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench, Rig
+from tests.runtime.test_advance import types
+
+LONG = 30.0
+
+
+@pytest.fixture
+def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    said: list[UUID] = []
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": said.append(run))
+    return said
+
+
+def successor(rig: MakeBench, like: Rig) -> Rig:
+    """Another worker with the same agents."""
+    return rig(like.effects.agents, **like.effects.tools)
+
+
+def test_what_is_under_way_is_journaled_and_nothing_new_starts(
+    rig: MakeBench, hints: list[UUID]
+) -> None:
+    def body(request: ToolRequest) -> Outcome:
+        desk.heartbeat.drain(LONG)
+        return ToolResult(value="done")
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(body=body))
+    started = desk.start("a")
+    hints.clear()
+    run = desk.advance(started)
+    assert (run.status, run.owner) == ("queued", None)
+    assert types(run.id)[-1] == "ToolReturned"
+    assert len(desk.effects.models) == 1
+    assert hints == [run.id]
+    other = successor(rig, desk)
+    assert other.advance(run.id).status == "completed"
+    assert other.effects.calls == []
+
+
+def test_a_worker_that_drains_claims_nothing(rig: MakeBench) -> None:
+    desk = rig({"a": turns(say("done"))})
+    desk.heartbeat.drain(LONG)
+    run = desk.start("a")
+    assert advance(run, desk.bench) is False
+    assert Run.objects.get(id=run).epoch == 0
+
+
+def test_a_run_at_a_gate_is_let_go_of_as_suspended(rig: MakeBench, hints: list[UUID]) -> None:
+    def body(request: ToolRequest) -> Outcome:
+        desk.heartbeat.drain(LONG)
+        return ToolResult(value="done")
+
+    desk = rig(
+        {"a": turns(ask(("t", {}), ("u", {})), say("done"))},
+        t=FakeTool(body=body),
+        u=FakeTool(gated=True),
+    )
+    started = desk.start("a")
+    hints.clear()
+    run = desk.advance(started)
+    assert (run.status, hints) == ("suspended", [])
+    assert run.due_at == desk.gatekeeper.pictures[0].expires_at
+
+
+@pytest.mark.parametrize(
+    ("effect", "status"),
+    [(EffectClass.WRITE, "suspended"), (EffectClass.IDEMPOTENT, "completed")],
+)
+def test_what_does_not_end_in_time_is_left_to_the_next_worker_by_its_effect_class(
+    rig: MakeBench, effect: EffectClass, status: str
+) -> None:
+    let_go = threading.Event()
+
+    def body(request: ToolRequest) -> Outcome:
+        if request.attempt == 1:
+            desk.heartbeat.drain(0.0)
+            let_go.wait(10)
+        return ToolResult(value="done")
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.owner) == ("queued", None)
+    assert types(run.id)[-1] == "ToolStarted"
+    assert desk.bench.executor.is_busy()
+    other = successor(rig, desk)
+    assert other.advance(run.id).status == status
+    let_go.set()
+    kinds = [gate.kind for gate in desk.open_gates(run.id)]
+    assert kinds == (["in_doubt"] if effect is EffectClass.WRITE else [])
+
+
+def test_an_intent_that_was_not_acted_on_is_taken_back(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
+    monkeypatch.setattr("runtime.heartbeat.Held.has_budget", lambda held: _drained(desk))
+    run = desk.advance(desk.start("a"))
+    assert types(run.id)[-2:] == ["ToolStarted", "RetryScheduled"]
+    assert desk.effects.calls == []
+    assert not desk.bench.executor.is_busy()
+    monkeypatch.undo()
+    other = successor(rig, desk)
+    assert other.advance(run.id).status == "completed"
+    assert [call.attempt for call in other.effects.calls] == [2]
+
+
+def _drained(desk: Rig) -> bool:
+    """The shift ends just before the first tool would start; models may be asked."""
+    if desk.effects.models:
+        desk.heartbeat.drain(LONG)
+        return False
+    return True
+
+
+def test_only_the_first_word_on_the_end_counts(rig: MakeBench) -> None:
+    desk = rig({})
+    desk.heartbeat.drain(0.0)
+    desk.heartbeat.drain(LONG)
+    assert desk.heartbeat.shift.over()
+
+
+def test_a_model_call_that_does_not_end_in_time_is_made_by_the_next_worker(rig: MakeBench) -> None:
+    let_go = threading.Event()
+
+    def reply(request: ModelRequest) -> Outcome:
+        if not desk.heartbeat.shift.ends:
+            desk.heartbeat.drain(0.0)
+            let_go.wait(10)
+        return say("done")
+
+    desk = rig({"a": reply})
+    run = desk.advance(desk.start("a"))
+    assert run.status == "queued"
+    other = successor(rig, desk)
+    assert other.advance(run.id).status == "completed"
+    let_go.set()

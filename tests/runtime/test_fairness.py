@@ -1,0 +1,49 @@
+"""A run that takes many steps makes room when others wait for a worker."""
+
+from uuid import UUID
+
+import pytest
+
+from runtime import dispatch, tenure
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench, Rig
+
+CALLS = 6
+
+
+@pytest.fixture
+def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
+    said: list[tuple[UUID, str]] = []
+    monkeypatch.setattr(tenure, "STEPS", 4)
+    monkeypatch.setattr(
+        dispatch, "hint", lambda run, queue=dispatch.RESUMED: said.append((run, queue))
+    )
+    return said
+
+
+def long_one(rig: MakeBench) -> Rig:
+    calls = [ask(("t", {"n": number})) for number in range(CALLS)]
+    return rig({"a": turns(*calls, say("done"))}, t=FakeTool())
+
+
+def test_a_run_of_many_steps_goes_to_the_end_of_the_line_when_others_wait(
+    rig: MakeBench, hints: list[tuple[UUID, str]]
+) -> None:
+    desk = long_one(rig)
+    run, other = desk.start("a"), desk.start("a")
+    hints.clear()
+    row = desk.advance(run)
+    assert (row.status, row.owner) == ("queued", None)
+    assert hints == [(run, dispatch.NEW)]
+    assert 0 < len(desk.effects.calls) < CALLS
+    while desk.advance(other).status != "completed":
+        assert desk.advance(run).owner is None
+    while desk.advance(run).status != "completed":
+        pass
+    assert len(desk.effects.calls) == 2 * CALLS
+
+
+def test_a_run_that_nobody_waits_for_goes_on(rig: MakeBench, hints: list[tuple[UUID, str]]) -> None:
+    desk = long_one(rig)
+    row = desk.advance(desk.start("a"))
+    assert (row.status, row.epoch) == ("completed", 1)

@@ -1,0 +1,194 @@
+"""Forks: a new run from a copy of another one's state, which itself is left alone."""
+
+import json
+from collections import Counter
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import transaction
+
+from runtime import engine, verification
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.errors import NoSuchEntry, NotQuiescent, Tampered
+from runtime.models import ContentUse, Continuation, Gate, JournalEntry, Run
+from runtime.ports import Actor, ToolResult, Unknown
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench, Rig
+
+EVE = Actor(person="eve")
+GATED = FakeTool(gated=True)
+LOST = FakeTool(body=lambda request: Unknown(error="the connection was cut"))
+
+
+@pytest.fixture
+def desk(rig: MakeBench) -> Rig:
+    """An agent that sends, then asks for two payments, then answers; its child looks."""
+    return rig(
+        {
+            "a": turns(
+                ask(("send", {"to": "x"}), ("child", {})),
+                ask(("pay", {"sum": 1}), ("pay", {"sum": 2})),
+                say("done"),
+            ),
+            "child": turns(ask(("look", {})), say("seen")),
+        },
+        send=FakeTool(),
+        look=FakeTool(effect=EffectClass.READ),
+        pay=GATED,
+    )
+
+
+def fork(run: UUID, position: int) -> UUID:
+    with transaction.atomic():
+        return engine.fork(run=run, position=position, actor=EVE)
+
+
+def end(desk: Rig, run: UUID) -> Run:
+    """Approve whatever is asked until nothing is."""
+    row = desk.advance(run)
+    while row.ended_at is None:
+        for gate in desk.open_gates(run):
+            desk.decide(gate.id, Verdict.APPROVE)
+        row = desk.advance(run)
+    return row
+
+
+def stored(run: UUID) -> list[object]:
+    """Every byte that is stored of a run, except what a lease changes."""
+    return [
+        Run.objects.values("status", "position", "head", "base", "mailbox", "due_at").get(id=run),
+        list(JournalEntry.objects.filter(run_id=run).order_by("position").values()),
+        list(Continuation.objects.filter(run=run).values()),
+        list(Gate.objects.filter(run=run).order_by("id").values()),
+    ]
+
+
+def starts(desk: Rig, run: UUID) -> Counter[str]:
+    return Counter(call.tool for call in desk.effects.calls if call.run == run)
+
+
+def sound(*runs: UUID) -> bool:
+    return all(verification.verify(run).sound for run in runs)
+
+
+def test_a_fork_repeats_nothing_that_is_recorded_and_asks_again(desk: Rig) -> None:
+    run = desk.advance(desk.start("a", {"n": 1}))
+    new = fork(run.id, run.position)
+    row = Run.objects.get(id=new)
+    assert (new.version, row.requester, row.business_key, row.position) == (7, "eve", None, 1)
+    assert (row.agent, json.loads(row.input), row.status) == ("a", {"n": 1}, "queued")
+    assert sound(run.id, new)
+    assert desk.advance(new).status == "suspended"
+    assert starts(desk, new) == {}
+    assert len(desk.open_gates(new)) == 2
+    assert not {gate.id for gate in desk.open_gates(new)} & {g.id for g in desk.open_gates(run.id)}
+    assert [p.requester for p in desk.gatekeeper.pictures] == ["ada", "ada", "eve", "eve"]
+    ended = end(desk, new)
+    assert (ended.status, ended.output) == ("completed", '"done"')
+    assert starts(desk, new) == {"pay": 2}
+    assert sound(run.id, new)
+
+
+def test_a_fork_with_open_gates_leaves_the_original_decidable(desk: Rig) -> None:
+    run = desk.advance(desk.start("a")).id
+    before = stored(run)
+    new = fork(run, Run.objects.get(id=run).position)
+    end(desk, new)
+    assert stored(run) == before
+    first, second = desk.open_gates(run)
+    desk.decide(first.id, Verdict.APPROVE)
+    desk.decide(second.id, Verdict.DENY, "no")
+    assert desk.advance(run).status == "completed"
+    assert starts(desk, run) == {"send": 1, "look": 1, "pay": 1}
+    assert sound(run, new)
+
+
+def test_an_approval_is_not_inherited(desk: Rig) -> None:
+    run = desk.advance(desk.start("a"))
+    for gate in desk.open_gates(run.id):
+        desk.decide(gate.id, Verdict.APPROVE)
+    new = fork(run.id, run.position)
+    assert desk.advance(new).status == "suspended"
+    assert len(desk.open_gates(new)) == 2
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_keys_of_a_fork_are_its_own(desk: Rig) -> None:
+    run = desk.advance(desk.start("a"))
+    new = fork(run.id, 1)
+    desk.advance(new)
+    keys = [call.key for call in desk.effects.calls if call.tool == "send"]
+    assert keys == [f"{run.id}/0/c1.0", f"{new}/0/c1.0"]
+
+
+def test_every_quiescent_entry_of_a_run_can_be_forked_and_no_other(desk: Rig) -> None:
+    run = end(desk, desk.start("a"))
+    done, refused = [], []
+    for position in range(1, run.position + 1):
+        try:
+            done.append(fork(run.id, position))
+        except NotQuiescent:
+            refused.append(position)
+    assert len(done) >= 4
+    assert refused[-1] == run.position
+    for new in done:
+        assert sound(new)
+        assert end(desk, new).status == "completed"
+        assert sound(new)
+    assert sound(run.id)
+
+
+def test_a_call_in_doubt_is_asked_about_in_the_fork_too(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("send", {})), say("done"))}, send=LOST)
+    run = desk.advance(desk.start("a"))
+    new = fork(run.id, run.position)
+    assert desk.advance(new).status == "suspended"
+    for one, result in ((run.id, "1"), (new, "2")):
+        (gate,) = desk.open_gates(one)
+        assert gate.kind == "in_doubt"
+        desk.decide(gate.id, Verdict.HAPPENED, result=result)
+        assert desk.advance(one).status == "completed"
+    assert starts(desk, new) == {}
+    assert sound(run.id, new)
+
+
+def test_a_fork_of_a_fork_goes_on_too(desk: Rig) -> None:
+    run = desk.advance(desk.start("a"))
+    new = fork(run.id, run.position)
+    desk.advance(new)
+    newest = fork(new, Run.objects.get(id=new).position)
+    assert end(desk, newest).status == "completed"
+    assert starts(desk, newest) == {"pay": 2}
+
+
+def test_a_fork_refers_to_the_contents_it_was_given(rig: MakeBench) -> None:
+    big = FakeTool(body=lambda request: ToolResult(value="x" * 100_000))
+    desk = rig({"a": turns(ask(("read", {})), ask(("pay", {})), say("done"))}, read=big, pay=GATED)
+    run = desk.advance(desk.start("a"))
+    new = fork(run.id, run.position)
+    assert set(ContentUse.objects.values_list("run_id", flat=True)) == {run.id, new}
+    assert end(desk, new).status == "completed"
+    assert desk.effects.models[-1].messages[2]["results"][0]["content"] == "x" * 100_000
+
+
+def test_an_entry_that_is_not_there_or_does_not_verify_is_no_beginning(desk: Rig) -> None:
+    run = desk.advance(desk.start("a"))
+    with pytest.raises(NoSuchEntry):
+        fork(run.id, run.position + 1)
+    with pytest.raises(NoSuchEntry):
+        fork(uuid4(), 1)
+    JournalEntry.objects.filter(run_id=run.id, position=2).update(body="{}")
+    with pytest.raises(Tampered):
+        fork(run.id, 3)
+    assert Run.objects.count() == 1
+    assert Run.objects.get(id=fork(run.id, 1)).position == 1
+
+
+def test_who_forked_is_audited_with_both_runs(desk: Rig) -> None:
+    run = desk.advance(desk.start("a"))
+    new = fork(run.id, run.position)
+    where = {"position": str(run.position)}
+    assert desk.gatekeeper.notes == [
+        (run.id, EVE, "forked", {"into": str(new), **where}),
+        (new, EVE, "started", {"fork of": str(run.id), **where}),
+    ]

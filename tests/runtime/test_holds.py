@@ -1,0 +1,126 @@
+"""Gates of a frame itself: an agent stops, nothing new starts there, and a person lets it go on or ends the run."""
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.models import Gate, Run
+from runtime.ports import CallFacts
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench, Rig
+from tests.runtime.test_advance import events, types
+
+IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
+WHY = "a stops after every reply"
+
+
+def held(desk: Rig, run: Run) -> Gate:
+    (gate,) = desk.open_gates(run.id)
+    assert (gate.kind, gate.call, gate.tool, gate.path) == ("hold", "", "", ["a"])
+    return gate
+
+
+@pytest.fixture
+def puzzled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Exception]]:
+    """What the policy raises, as long as something is in the list."""
+    from tests.fakes.ports import FakeGatekeeper
+
+    problems: list[Exception] = [ZeroDivisionError("a rule divides by zero")]
+    asked = FakeGatekeeper.gates
+
+    def gates(self: FakeGatekeeper, facts: CallFacts) -> bool:
+        if problems:
+            raise problems[0]
+        return asked(self, facts)
+
+    monkeypatch.setattr(FakeGatekeeper, "gates", gates)
+    return iter([problems])
+
+
+def test_a_held_agent_asks_its_model_only_after_somebody_let_it_go_on(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
+    desk.effects.holds = ["", WHY]
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.due_at, len(desk.effects.models)) == ("suspended", None, 1)
+    gate = held(desk, run)
+    assert events(run.id)[-1]["reason"] == WHY
+    desk.decide(gate.id, Verdict.CONTINUE)
+    assert desk.advance(run.id).status == "completed"
+    assert len(desk.effects.models) == 2
+    assert Gate.objects.get(id=gate.id).state == "effective"
+
+
+def test_to_stop_ends_the_run_with_the_reason(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
+    desk.effects.holds = ["", WHY]
+    run = desk.advance(desk.start("a"))
+    desk.decide(held(desk, run).id, Verdict.STOP, "it goes in circles")
+    run = desk.advance(run.id)
+    assert (run.status, run.reason) == ("cancelled", "it goes in circles")
+    assert len(desk.effects.models) == 1
+    assert types(run.id)[-3:] == ["GateDecided", "Cancelling", "Cancelled"]
+
+
+def test_a_held_child_leaves_its_parents_other_calls_alone(rig: MakeBench) -> None:
+    desk = rig(
+        {"a": turns(ask(("b", {}), ("t", {})), say("done")), "b": turns(ask(("t", {})), say("ok"))},
+        t=IDEMPOTENT,
+    )
+    desk.effects.holds = ["", "b stops"]
+    run = desk.advance(desk.start("a"))
+    (gate,) = desk.open_gates(run.id)
+    assert gate.path == ["a", "b"]
+    assert [call.frame for call in desk.effects.calls] == ["0"]
+    desk.decide(gate.id, Verdict.CONTINUE)
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_cancelling_closes_a_hold(rig: MakeBench) -> None:
+    from django.db import transaction
+
+    from runtime import engine
+    from tests.runtime.conftest import ADA
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
+    desk.effects.holds = ["", WHY]
+    run = desk.advance(desk.start("a"))
+    gate = held(desk, run)
+    with transaction.atomic():
+        engine.cancel(run=run.id, actor=ADA, reason="enough")
+    assert desk.advance(run.id).status == "cancelled"
+    assert Gate.objects.get(id=gate.id).state == "closed"
+
+
+def test_a_policy_that_raises_asks_the_model_once_and_keeps_its_reply(
+    rig: MakeBench, puzzled: Iterator[list[Exception]]
+) -> None:
+    problems = next(puzzled)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
+    run = desk.advance(desk.start("a"))
+    assert types(run.id)[-2:] == ["ModelReplied", "GateOpened"]
+    assert "ZeroDivisionError" in str(events(run.id)[-1]["reason"])
+    desk.decide(held(desk, run).id, Verdict.CONTINUE)
+    run = desk.advance(run.id)
+    assert desk.effects.calls == []
+    again = held(desk, run)
+    problems.clear()
+    desk.decide(again.id, Verdict.CONTINUE)
+    assert desk.advance(run.id).status == "completed"
+    assert len(desk.effects.models) == 2
+    assert len(desk.effects.calls) == 1
+
+
+def test_code_that_cannot_describe_a_call_is_a_policy_that_raises(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
+
+    def describe(**_: object) -> NoReturn:
+        raise RuntimeError("no words")
+
+    monkeypatch.setattr(desk.effects, "describe", describe)
+    run = desk.advance(desk.start("a"))
+    held(desk, run)
+    monkeypatch.undo()

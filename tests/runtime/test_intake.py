@@ -1,0 +1,170 @@
+"""What models and tools bring: whatever it is, the run takes it in or says what was wrong with it, and ends."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.core import codec
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.errors import NotJson
+from runtime.core.events import Proposal, ToolFailed, ToolReturned
+from runtime.core.limits import MAX_ARGS, MAX_CALLS, MAX_ERROR, MAX_REPLY, MAX_RESULT, plain
+from runtime.core.replay import Entry
+from runtime.intake import taken_in
+from runtime.models import Run
+from runtime.ports import (
+    ModelAnswer,
+    ModelFault,
+    Outcome,
+    ToolFault,
+    ToolRequest,
+    ToolResult,
+    Unknown,
+)
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench
+
+DEPTH = 100_000
+
+
+def deep(depth: int = DEPTH) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+HOSTILE = {
+    "nul": "a\x00b",
+    "surrogate": "\ud800",
+    "nul in a key": {"\x00": 1},
+    "nan": float("nan"),
+    "infinity": [float("-inf")],
+    "big": 2**53,
+    "deep": deep(),
+    "bytes": b"x",
+    "number as a key": {1: 2},
+}
+# Any value that Python can hold and a careless tool could return, most of it no JSON.
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
+def test_a_result_that_is_not_json_is_a_failed_call_and_the_model_goes_on(
+    rig: MakeBench, value: Any
+) -> None:
+    tool = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=value))
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    assert desk.advance(desk.start("a")).status == "completed"
+    (heard,) = desk.effects.models[-1].messages[-1]["results"]
+    assert heard["outcome"] == "failed"
+    assert "cannot be kept: result" in heard["content"]
+
+
+def test_a_result_beyond_the_limit_is_a_failed_call_that_names_it(rig: MakeBench) -> None:
+    tool = FakeTool(
+        effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * MAX_RESULT)
+    )
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    assert desk.advance(desk.start("a")).status == "completed"
+    (heard,) = desk.effects.models[-1].messages[-1]["results"]
+    assert f"result: is {MAX_RESULT + 2} bytes of JSON, at most {MAX_RESULT}" in heard["content"]
+
+
+REPLIES: dict[str, ModelAnswer] = {
+    **{f"reply: {name}": ModelAnswer(reply=value, text="") for name, value in HOSTILE.items()},
+    "text": ModelAnswer(reply={}, text="\x00"),
+    "calls[0].tool": ModelAnswer(reply={}, text="", calls=(Proposal(tool="\ud800", args={}),)),
+    "args": ModelAnswer(reply={}, text="", calls=(Proposal(tool="t", args=deep()),)),
+    "usage": ModelAnswer(reply={}, text="", usage={"input_tokens": 2**60}),
+    f"at most {MAX_CALLS} are taken": ask(*[("t", {"n": n}) for n in range(MAX_CALLS + 1)]),
+    f"at most {MAX_REPLY} are taken": say("x" * MAX_REPLY),
+    "at most 200 characters": ask(("t" * 201, {})),
+}
+
+
+@pytest.mark.parametrize("answer", REPLIES.values(), ids=REPLIES)
+def test_a_reply_that_cannot_be_kept_fails_the_run_with_place_and_limit(
+    rig: MakeBench, answer: ModelAnswer
+) -> None:
+    desk = rig({"a": turns(answer)}, t=FakeTool())
+    run = desk.advance(desk.start("a"))
+    assert run.status == "failed"
+    where = next(name for name, known in REPLIES.items() if known is answer).split(":")[0]
+    assert "cannot be kept" in (run.reason or "")
+    assert where in (run.reason or "")
+
+
+def test_arguments_beyond_the_limit_are_refused_and_the_model_hears_it(rig: MakeBench) -> None:
+    big = {"text": "x" * MAX_ARGS}
+    desk = rig({"a": turns(ask(("t", big)), say("done"))}, t=FakeTool())
+    assert desk.advance(desk.start("a")).status == "completed"
+    (heard,) = desk.effects.models[-1].messages[-1]["results"]
+    assert (heard["outcome"], desk.effects.calls) == ("refused", [])
+    assert f"at most {MAX_ARGS} are taken" in heard["content"]
+
+
+ERROR = "\x00\ud800" + "x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (ToolFault(error=ERROR), "completed"),
+        (Unknown(error=ERROR), "suspended"),
+    ],
+)
+def test_an_error_is_escaped_and_cut_before_it_is_journaled(
+    rig: MakeBench, outcome: Outcome, status: str
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(body=lambda _: outcome))
+    assert desk.advance(desk.start("a")).status == status
+
+
+def test_so_are_those_of_models_and_of_what_raises(rig: MakeBench) -> None:
+    def raises(request: ToolRequest) -> Outcome:
+        raise ValueError(ERROR)
+
+    desk = rig(
+        {"a": turns(ModelFault(error=ERROR)), "b": turns(ask(("t", {})), say("done"))},
+        t=FakeTool(body=raises),
+    )
+    failed = desk.advance(desk.start("a"))
+    assert (failed.status, len(failed.reason or "")) == ("failed", MAX_ERROR)
+    doubtful = desk.start("b")
+    assert desk.advance(doubtful).status == "suspended"
+    desk.decide(desk.open_gates(doubtful)[0].id, Verdict.GIVE_UP, "gone")
+    assert desk.advance(doubtful).status == "completed"
+    assert Run.objects.filter(status="quarantined").count() == 0
+
+
+@given(value=ANYTHING)
+def test_whatever_is_taken_in_can_be_journaled_and_read_again(value: Any) -> None:
+    try:
+        taken = taken_in(ToolResult(value=value))
+    except NotJson:
+        return
+    assert isinstance(taken, ToolResult)
+    _through(ToolReturned(frame="0", call="c1.0", attempt=1, result=taken.value))
+
+
+@given(text=st.text() | st.text(alphabet="\x00\ud800a", max_size=5000))
+def test_any_error_can_be_journaled(text: str) -> None:
+    said = plain(text)
+    assert len(said) <= MAX_ERROR
+    _through(ToolFailed(frame="0", call="c1.0", attempt=1, error=said))
+
+
+def _through(event: ToolFailed | ToolReturned) -> None:
+    entry = Entry(at=datetime(2030, 1, 1, tzinfo=UTC), events=(event,))
+    assert codec.decode_entry(codec.encode_entry(entry)) == entry

@@ -1,0 +1,32 @@
+"""A worker does not start beside a run that lives and was signed with a key it lacks."""
+
+import pytest
+
+from runtime import keyring, start
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench
+
+
+@pytest.mark.parametrize("suspended", [True, False])
+def test_a_key_that_a_live_run_needs_is_named(
+    rig: MakeBench, suspended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.start("a")
+    if suspended:
+        assert desk.advance(run).status == "suspended"
+    start.require_keys_of_live_runs()
+    purpose = keyring.CONTINUATION if suspended else keyring.JOURNAL
+    used = keyring.ids(purpose)[0]
+    monkeypatch.setattr(keyring, "ids", lambda purpose: ("another",))
+    with pytest.raises(
+        SystemExit, match=f"key '{used}' for {purpose} is not in the ring, and run {run}"
+    ):
+        start.require_keys_of_live_runs()
+
+
+def test_a_run_that_is_over_needs_no_key(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = rig({"a": turns(say("done"))})
+    assert desk.advance(desk.start("a")).status == "completed"
+    monkeypatch.setattr(keyring, "ids", lambda purpose: ("another",))
+    start.require_keys_of_live_runs()

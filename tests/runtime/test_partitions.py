@@ -1,0 +1,80 @@
+"""The journal's months: made ahead, dropped when nothing is left in them and nobody has to wait for it."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from runtime import database, journal
+from runtime.database import Connection
+
+LONG_AGO = datetime(2019, 3, 15, tzinfo=UTC)
+OLD = "runtime_journalentry_2019_03"
+
+
+@pytest.fixture
+def own(transactional_db: None) -> Iterator[Connection]:
+    """A month of 2019 beside those of today."""
+    connection = database.own()
+    connection.execute(
+        f"""
+        CREATE TABLE {OLD} PARTITION OF runtime_journalentry FOR VALUES
+        FROM ('01693668-f400-0000-0000-000000000000') TO ('0169d60d-2000-0000-0000-000000000000')
+        """
+    )
+    yield connection
+    connection.execute(f"DROP TABLE IF EXISTS {OLD}")
+    connection.close()
+
+
+def entry(connection: Connection, at: datetime) -> UUID:
+    """An entry of a run that began then."""
+    row = connection.execute("SELECT abeyance_uuid7(%s)", (at,)).fetchone()
+    assert row is not None
+    run: UUID = row[0]
+    connection.execute(
+        "INSERT INTO runtime_journalentry VALUES (%s, 1, '', '', '', gen_random_uuid())", (run,)
+    )
+    return run
+
+
+def partitions(connection: Connection) -> list[str]:
+    rows = connection.execute(
+        "SELECT inhrelid::regclass::text FROM pg_inherits"
+        " WHERE inhparent = 'runtime_journalentry'::regclass ORDER BY 1"
+    )
+    return [name for (name,) in rows.fetchall()]
+
+
+def test_a_month_that_is_over_and_empty_is_dropped_and_no_other(own: Connection) -> None:
+    before = partitions(own)
+    assert OLD in before
+    assert journal.drop_empty_partitions(own) == [OLD]
+    assert partitions(own) == [name for name in before if name != OLD]
+    assert len(partitions(own)) == 4  # this month, two ahead, and the one for the rest
+
+
+def test_a_month_with_an_entry_stays(own: Connection) -> None:
+    run = entry(own, LONG_AGO)
+    (kept,) = own.execute(f"SELECT count(*) FROM {OLD}").fetchone() or (None,)
+    assert kept == 1
+    assert journal.drop_empty_partitions(own) == []
+    journal.remove(own, run, until=1)
+    assert journal.drop_empty_partitions(own) == [OLD]
+
+
+def test_a_run_of_a_dropped_month_finds_a_place(own: Connection) -> None:
+    journal.drop_empty_partitions(own)
+    run = entry(own, LONG_AGO)
+    row = own.execute("SELECT count(*) FROM runtime_journalentry_default").fetchone()
+    assert row == (1,)
+    journal.remove(own, run, until=1)
+
+
+def test_dropping_waits_for_nobody(own: Connection) -> None:
+    """Behind a lock that waits everybody who writes a step would wait, too."""
+    with database.own() as other, other.transaction():
+        other.execute("SELECT count(*) FROM runtime_journalentry")
+        assert journal.drop_empty_partitions(own) == []
+    assert journal.drop_empty_partitions(own) == [OLD]

@@ -1,0 +1,277 @@
+"""A run that is held up: nothing new starts, what is under way is journaled, and it goes on where it was."""
+
+import threading
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+from pytest_django import Settings
+
+from runtime import database, engine, leases
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.errors import RunEnded
+from runtime.models import Gate, Run, Signal
+from runtime.ports import Actor, ModelRequest, Outcome, ToolFault, ToolRequest, ToolResult
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import ADA, MakeBench, Rig
+from tests.runtime.test_advance import events, types
+from tests.runtime.test_waits import LONG, cancel, failing, later
+
+BEA = Actor(person="bea")
+
+
+def pause(run: UUID, reason: str = "") -> bool:
+    with transaction.atomic():
+        return engine.pause(run=run, actor=BEA, reason=reason)
+
+
+def resume(run: UUID) -> bool:
+    with transaction.atomic():
+        return engine.resume(run=run, actor=BEA)
+
+
+@pytest.fixture
+def gated(rig: MakeBench) -> Rig:
+    return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True, expires_in=3600))
+
+
+def test_a_run_that_no_worker_had_yet_is_paused_and_starts_nothing(gated: Rig) -> None:
+    run = gated.start("a")
+    assert pause(run, "wait a minute")
+    row = gated.advance(run)
+    assert (row.status, row.due_at, row.owner) == ("paused", None, None)
+    assert gated.effects.models == []
+    assert events(run)[-1] == {"type": "Paused", "by": "bea", "reason": "wait a minute"}
+    assert resume(run)
+    assert gated.advance(run).status == "suspended"
+
+
+def test_a_decision_in_a_pause_is_kept_and_takes_effect_after_it(gated: Rig) -> None:
+    run = gated.start("a")
+    gated.advance(run)
+    pause(run)
+    paused = gated.advance(run)
+    gate = gated.open_gates(run)[0]
+    assert paused.status == "paused"
+    assert paused.due_at is not None
+    assert paused.due_at > timezone.now() + timedelta(minutes=50)
+    gated.decide(gate.id, Verdict.APPROVE)
+    row = gated.advance(run)
+    assert (row.status, row.due_at, gated.effects.calls) == ("paused", None, [])
+    assert Gate.objects.get(id=gate.id).state == "effective"
+    resume(run)
+    assert gated.advance(run).status == "completed"
+    assert len(gated.effects.calls) == 1
+
+
+def test_a_gate_expires_in_a_pause(rig: MakeBench) -> None:
+    tool = FakeTool(gated=True, expires_in=0.2)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    run = desk.start("a")
+    pause(run)
+    desk.advance(run)
+    resume(run)
+    desk.advance(run)
+    pause(run)
+    desk.advance(run)
+    later(run)
+    row = desk.advance(run)
+    assert row.status == "paused"
+    if desk.open_gates(run):  # its moment had not come yet
+        threading.Event().wait(0.2)
+        later(run)
+        row = desk.advance(run)
+    assert (row.status, row.due_at, desk.open_gates(run)) == ("paused", None, [])
+    resume(run)
+    assert desk.advance(run).status == "completed"
+    assert desk.effects.calls == []
+
+
+def test_a_wait_that_ends_in_a_pause_goes_on_after_it(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.9)
+    tool = failing(1, ToolFault(error="busy", again=True))
+    waiting = FakeTool(effect=EffectClass.READ, body=tool.body, retry=LONG)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=waiting)
+    run = desk.start("a")
+    assert desk.advance(run).status == "waiting"
+    pause(run)
+    assert (desk.advance(run).due_at, desk.advance(run).status) == (None, "paused")
+    monkeypatch.setattr(
+        "runtime.scribe.Scribe.clock", lambda self: timezone.now() + timedelta(hours=2)
+    )
+    later(run)
+    assert desk.advance(run).status == "paused"
+    assert len(desk.effects.calls) == 1
+    resume(run)
+    assert desk.advance(run).status == "completed"
+    assert len(desk.effects.calls) == 2
+
+
+def test_what_is_under_way_is_waited_for_and_journaled(rig: MakeBench) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def body(request: ToolRequest) -> Outcome:
+        begun.set()
+        assert go_on.wait(20)
+        return ToolResult(value="done in the pause")
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(body=body))
+    run = desk.start("a")
+    worker = _worker(desk, run)
+    worker.start()
+    assert begun.wait(20)
+    pause(run)
+    desk.heartbeat.poke(run)
+    while Run.objects.get(id=run).status != "paused":
+        threading.Event().wait(0.02)
+    assert worker.is_alive()
+    go_on.set()
+    worker.join(20)
+    row = Run.objects.get(id=run)
+    assert (row.status, row.due_at, row.owner) == ("paused", None, None)
+    assert types(run)[-2:] == ["Paused", "ToolReturned"]
+    assert len(desk.effects.models) == 1
+    resume(run)
+    assert desk.advance(run).status == "completed"
+
+
+def test_a_reply_in_a_pause_is_kept_and_its_calls_wait(rig: MakeBench) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def model(request: ModelRequest) -> Outcome:
+        if len(request.messages) > 1:
+            return say("done")
+        begun.set()
+        assert go_on.wait(20)
+        return ask(("t", {}))
+
+    desk = rig({"a": model}, t=FakeTool())
+    run = desk.start("a")
+    worker = _worker(desk, run)
+    worker.start()
+    assert begun.wait(20)
+    pause(run)
+    desk.heartbeat.poke(run)
+    go_on.set()
+    worker.join(20)
+    assert types(run)[-1] in ("ModelReplied", "Paused")
+    assert (Run.objects.get(id=run).status, desk.effects.calls) == ("paused", [])
+    resume(run)
+    assert desk.advance(run).status == "completed"
+    assert len(desk.effects.models) == 2
+
+
+def test_a_paused_run_can_be_cancelled(gated: Rig) -> None:
+    run = gated.start("a")
+    gated.advance(run)
+    pause(run)
+    gated.advance(run)
+    cancel(run)
+    assert gated.advance(run).status == "cancelled"
+    assert types(run)[-1] == "Cancelled"
+
+
+def test_a_pause_and_its_end_are_said_once_each(gated: Rig) -> None:
+    run = gated.start("a")
+    assert not resume(run)
+    assert pause(run)
+    assert not pause(run)
+    gated.advance(run)
+    assert not pause(run)
+    assert resume(run)
+    assert not resume(run)
+    gated.advance(run)
+    assert not resume(run)
+    assert [one for one in types(run) if one in ("Paused", "Resumed")] == ["Paused", "Resumed"]
+    assert [act for _, _, act, _ in gated.gatekeeper.notes] == ["paused", "resumed"]
+
+
+def test_a_pause_that_ends_before_any_worker_saw_it_is_in_the_journal(gated: Rig) -> None:
+    run = gated.start("a")
+    pause(run)
+    resume(run)
+    assert gated.advance(run).status == "suspended"
+    assert [one for one in types(run) if one in ("Paused", "Resumed")] == ["Paused", "Resumed"]
+
+
+def test_a_run_that_ends_or_is_over_is_not_held_up(gated: Rig) -> None:
+    run = gated.start("a")
+    gated.advance(run)
+    cancel(run)
+    for act in (pause, resume):
+        with pytest.raises(RunEnded) as raised:
+            act(run)
+        assert raised.value.status == "cancelling"
+    gated.advance(run)
+    with pytest.raises(RunEnded) as raised:
+        pause(run)
+    assert raised.value.status == "cancelled"
+    Run.objects.filter(id=run).update(status="quarantined", ended_at=None)
+    with pytest.raises(RunEnded):
+        pause(run)
+
+
+def test_a_worker_that_dies_in_a_pause_starts_nothing(gated: Rig, settings: Settings) -> None:
+    run = gated.start("a")
+    pause(run)
+    gated.advance(run)
+    Run.objects.filter(id=run).update(due_at=timezone.now())  # a worker has it, and dies
+    with database.pooled() as held:
+        claim = leases.claim(held, run)
+    assert claim is not None
+    assert Run.objects.get(id=run).status == "paused"
+    past = timezone.now() - timedelta(hours=1)
+    Run.objects.filter(id=run).update(lease_until=past, due_at=past)
+    assert gated.advance(run).status == "paused"
+    assert gated.effects.models == []
+
+
+def test_a_signal_that_holds_the_run_row_while_the_worker_suspends_is_not_lost(
+    rig: MakeBench,
+) -> None:
+    """The signal's transaction raised the mailbox and is not committed when the worker wants to let go."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def model(request: ModelRequest) -> Outcome:
+        asked.set()
+        assert go_on.wait(20)
+        return ask(("t", {}))
+
+    desk = rig({"a": model}, t=FakeTool(gated=True))
+    run = desk.start("a")
+    worker = _worker(desk, run)
+    worker.start()
+    assert asked.wait(20)
+    with transaction.atomic():
+        engine.cancel(run=run, actor=ADA, reason="enough")
+        go_on.set()
+        _wait_until_somebody_waits_for_us()
+    worker.join(20)
+    row = Run.objects.get(id=run)
+    assert (row.status, row.reason) == ("cancelled", "enough")
+    assert not Signal.objects.filter(run=run).exists()
+    assert desk.open_gates(run) == []
+
+
+def _worker(desk: Rig, run: UUID) -> threading.Thread:
+    def work() -> None:
+        desk.advance(run)
+        connection.close()
+
+    return threading.Thread(target=work)
+
+
+def _wait_until_somebody_waits_for_us() -> None:
+    deadline = timezone.now() + timedelta(seconds=20)
+    while timezone.now() < deadline:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_backend_pid() = ANY(pg_blocking_pids(pid)) FROM pg_locks WHERE NOT granted"
+            )
+            if any(row[0] for row in cursor.fetchall()):
+                return
+    raise AssertionError("nobody waits")

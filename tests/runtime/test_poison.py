@@ -1,0 +1,179 @@
+"""Runs that lose their workers: suspected, tried alone, acquitted or quarantined with the evidence."""
+
+from uuid import UUID, uuid4
+
+import pytest
+from pytest_django import Settings
+
+from runtime import database, dispatch, leases, sweeper
+from runtime.advance import advance
+from runtime.core.decisions import EffectClass
+from runtime.models import Loss, Run, Worker
+from runtime.ports import Outcome, ToolRequest, ToolResult
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench, Rig
+from tests.runtime.test_advance import types
+
+
+@pytest.fixture
+def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
+    said: list[tuple[UUID, str]] = []
+    monkeypatch.setattr(
+        dispatch, "hint", lambda run, queue=dispatch.RESUMED: said.append((run, queue))
+    )
+    return said
+
+
+class _Death(BaseException):
+    """The worker is gone in the middle of a step."""
+
+
+def die_at(desk: Rig, run: UUID, types_so_far: str, *, isolated: bool = False) -> None:
+    """Have a worker take the run and be lost at the next commit of this kind of event, after it is written."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def passed_by(where: str, kind: str, depth: int) -> None:
+            if (where, kind) == ("committed", types_so_far):
+                raise _Death
+
+        patch.setattr("runtime.killpoints.pass_by", passed_by)
+        with pytest.raises(_Death):
+            advance(run, desk.bench, isolated=isolated)
+    outlive(run)
+
+
+def outlive(run: UUID) -> None:
+    """The lease of whoever was lost is over."""
+    with database.own() as own:
+        own.execute(
+            "UPDATE runtime_run SET lease_until = NULL, due_at = '2000-01-01' WHERE id = %s",
+            (run,),
+        )
+
+
+def repeatable(rig: MakeBench, effect: EffectClass = EffectClass.IDEMPOTENT) -> Rig:
+    return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect))
+
+
+def test_a_run_whose_tool_was_under_way_is_tried_alone_and_then_ordinary_again(
+    rig: MakeBench, hints: list[tuple[UUID, str]]
+) -> None:
+    desk = repeatable(rig)
+    run = desk.start("a")
+    die_at(desk, run, "ToolStarted")
+    hints.clear()
+    assert desk.advance_once(run).isolated
+    assert hints == [(run, dispatch.ISOLATED)]
+    assert desk.effects.calls == []
+    assert desk.advance_once(run).owner is None  # an ordinary worker does not take it
+    assert desk.effects.calls == []
+    with database.own() as own:
+        sweeper.sweep(own)
+    assert hints[-1] == (run, dispatch.ISOLATED)
+    advance(run, desk.bench, isolated=True)
+    row = Run.objects.get(id=run)
+    assert (row.status, row.isolated, row.losses) == ("queued", False, 0)
+    assert types(run)[-1] == "ToolReturned"
+    assert len(desk.effects.models) == 1  # the trial is over; an ordinary worker asks the model
+    assert desk.advance_once(run).status == "completed"
+
+
+def test_what_costs_its_worker_again_and_again_is_quarantined_with_the_evidence(
+    rig: MakeBench, settings: Settings
+) -> None:
+    settings.ABEYANCE_POISON_LOSSES = 2
+    desk = repeatable(rig)
+    run = desk.start("a")
+    Worker.objects.update_or_create(
+        id=desk.heartbeat.worker, defaults={"host": "here", "process": 7}
+    )
+    die_at(desk, run, "ToolStarted")
+    desk.advance_once(run)
+    for _ in range(2):
+        die_at(desk, run, "ToolStarted", isolated=True)
+    advance(run, desk.bench, isolated=True)
+    row = Run.objects.get(id=run)
+    assert (row.status, row.due_at, row.owner) == ("quarantined", None, None)
+    assert str(row.reason).startswith("2 workers in a row died")
+    assert desk.effects.calls == []
+    evidence = list(Loss.objects.order_by("id"))
+    assert [loss.isolated for loss in evidence] == [False, True, True]
+    assert {(loss.host, loss.process) for loss in evidence} == {("here", 7)}
+    assert evidence[-1].position == row.position
+    assert advance(run, desk.bench, isolated=True) is False
+
+
+def test_a_run_that_gets_on_between_two_losses_is_not_quarantined(
+    rig: MakeBench, settings: Settings
+) -> None:
+    settings.ABEYANCE_POISON_LOSSES = 1
+    desk = repeatable(rig)
+    run = desk.start("a")
+    die_at(desk, run, "ToolStarted")
+    desk.advance_once(run)
+    die_at(desk, run, "ToolReturned", isolated=True)
+    Run.objects.filter(id=run).update(losses=0)
+    advance(run, desk.bench, isolated=True)
+    assert Run.objects.get(id=run).status != "quarantined"
+
+
+def test_a_write_is_not_suspected_since_people_are_asked_about_it(rig: MakeBench) -> None:
+    desk = repeatable(rig, EffectClass.WRITE)
+    run = desk.start("a")
+    die_at(desk, run, "ToolStarted")
+    row = desk.advance_once(run)
+    assert (row.status, row.isolated) == ("suspended", False)
+
+
+def test_a_run_that_asked_a_model_is_suspected_when_it_is_lost_again_at_the_same_place(
+    rig: MakeBench,
+) -> None:
+    desk = repeatable(rig)
+    run = desk.start("a")
+    die_at(desk, run, "FrameOpened")
+    Run.objects.filter(id=run).update(losses=0)
+    die_again = Run.objects.get(id=run)
+    Run.objects.filter(id=run).update(
+        owner=uuid4(),
+        losses=1,
+        lost_at=die_again.position,
+        lease_until=None,
+        due_at="2000-01-01T00:00Z",
+    )
+    assert desk.advance_once(run).isolated
+    assert desk.effects.calls == []
+
+
+def test_one_loss_while_a_model_is_asked_suspects_nobody(rig: MakeBench) -> None:
+    desk = repeatable(rig)
+    run = desk.start("a")
+    die_at(desk, run, "FrameOpened")
+    row = desk.advance_once(run)
+    assert (row.status, row.isolated, row.losses) == ("completed", False, 0)
+    assert Loss.objects.filter(run=run).count() == 1
+
+
+def test_a_crash_while_the_trial_runs_is_counted_wherever_the_journal_stands(
+    rig: MakeBench,
+) -> None:
+    desk = repeatable(rig)
+    run = desk.start("a")
+    die_at(desk, run, "ToolStarted")
+    before = desk.advance_once(run).position
+    die_at(desk, run, "ToolStarted", isolated=True)
+    advance_blocked(desk, run)
+    row = Run.objects.get(id=run)
+    assert row.position > before
+    assert row.losses == 2
+
+
+def advance_blocked(desk: Rig, run: UUID) -> None:
+    """One more loss in isolation, inside the tool."""
+
+    def body(request: ToolRequest) -> Outcome:
+        return ToolResult(value="never said")
+
+    desk.effects.tools["t"] = FakeTool(effect=EffectClass.IDEMPOTENT, body=body)
+    die_at(desk, run, "ToolStarted", isolated=True)
+    with database.own() as own:
+        assert leases.claim(own, run, isolated=True) is not None

@@ -1,0 +1,225 @@
+"""A run leaves one installation and goes on in another: what comes along, what is asked again, what is refused."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from django.conf import settings
+from django.db import transaction
+
+from runtime import database, engine, keyring, verification
+from runtime.core import portable
+from runtime.core.decisions import Verdict
+from runtime.errors import GateNotOpen, NotAtRest, NotImportable, RunEnded, TooLarge
+from runtime.models import Continuation, Gate, JournalEntry, Run
+from runtime.ports import Actor, ModelFault, ToolResult
+from tests.fakes.parcels import Sender
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench, Rig
+
+EVE, IVY = Actor(person="eve"), Actor(person="ivy")
+GATED = FakeTool(gated=True)
+BIG = FakeTool(body=lambda request: ToolResult(value="x" * 100_000))
+SEALED = {"password": {"$secret": "0badcafe:dG9rZW4="}}
+
+
+@pytest.fixture
+def desk(rig: MakeBench) -> Rig:
+    agents = {"a": turns(ask(("send", {}), ("read", {})), ask(("pay", {})), say("done"))}
+    return rig(agents, send=FakeTool(), read=BIG, pay=GATED)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[UUID], None]]:
+    """Make this another installation, with keys of its own, that does not know the run and lists our key."""
+
+    def move(run: UUID) -> None:
+        with database.own() as own:
+            for table in ("continuation", "gate", "signal", "contentuse", "journalentry"):
+                own.execute(f"DELETE FROM runtime_{table} WHERE run_id = %s", (run,))
+            own.execute("DELETE FROM runtime_run WHERE id = %s", (run,))
+            own.execute("DELETE FROM runtime_content")
+        ours = Path(settings.KEYS_DIR) / "exports.public"
+        (tmp_path / "ours.public").write_text(ours.read_text())
+        monkeypatch.setattr(settings, "IMPORT_KEYS", (tmp_path / "ours.public",))
+        monkeypatch.setattr(settings, "KEYS_DIR", tmp_path / "keys")
+        keyring._ring.cache_clear()
+        for purpose in keyring.PURPOSES:
+            keyring.ensure(purpose)
+
+    yield move
+    keyring._ring.cache_clear()
+
+
+def export(run: UUID) -> str:
+    with transaction.atomic():
+        return engine.export(run=run, actor=EVE)
+
+
+def take_over(text: str) -> UUID:
+    with transaction.atomic():
+        return engine.take_over(text=text, actor=IVY)
+
+
+def sound(run: UUID) -> bool:
+    assert verification.verify(run).findings == ()
+    return True
+
+
+def test_an_exported_run_ends_here_and_what_it_waited_at_is_closed(desk: Rig) -> None:
+    run = desk.advance(desk.start("a"))
+    (gate,) = desk.open_gates(run.id)
+    export(run.id)
+    after = Run.objects.get(id=run.id)
+    assert (after.status, after.due_at, after.position) == ("exported", None, run.position + 1)
+    assert after.ended_at is not None
+    assert not Continuation.objects.filter(run=run).exists()
+    assert (Gate.objects.get(id=gate.id).state, desk.gatekeeper.closed) == ("closed", [gate.id])
+    assert sound(run.id)
+    assert desk.advance(run.id).position == after.position
+    with pytest.raises((GateNotOpen, RunEnded)):
+        desk.decide(gate.id, Verdict.APPROVE)
+    with pytest.raises(RunEnded), transaction.atomic():
+        engine.cancel(run=run.id, actor=EVE, reason="too late")
+
+
+def test_a_run_goes_on_elsewhere_and_is_asked_about_again(
+    desk: Rig, elsewhere: Callable[[UUID], None]
+) -> None:
+    run = desk.advance(desk.start("a", {"n": 1})).id
+    before = desk.open_gates(run)[0].id
+    text = export(run)
+    elsewhere(run)
+    assert take_over(text) == run
+    row = Run.objects.get(id=run)
+    assert (row.requester, row.status, json.loads(row.input)) == ("ivy", "queued", {"n": 1})
+    assert sound(run)
+    assert desk.advance(run).status == "suspended"
+    (gate,) = desk.open_gates(run)
+    assert gate.id != before
+    assert desk.gatekeeper.pictures[-1].requester == "ivy"
+    desk.decide(gate.id, Verdict.APPROVE)
+    ended = desk.advance(run)
+    assert (ended.status, ended.output) == ("completed", '"done"')
+    assert sorted(call.tool for call in desk.effects.calls) == ["pay", "read", "send"]
+    results = desk.effects.models[-1].messages[2]["results"]
+    assert results[1]["content"] == "x" * 100_000
+    assert sound(run)
+
+
+def test_a_run_that_waits_for_a_time_waits_for_it_elsewhere(
+    rig: MakeBench, elsewhere: Callable[[UUID], None]
+) -> None:
+    slow = ModelFault(error="busy", again=True, after=30.0)
+    desk = rig({"a": turns(slow, say("done"))})
+    run = desk.advance(desk.start("a"))
+    assert run.status == "waiting"
+    text = export(run.id)
+    elsewhere(run.id)
+    take_over(text)
+    assert Run.objects.get(id=run.id).status == "waiting"
+    assert sound(run.id)
+
+
+def test_a_paused_run_leaves_and_goes_on_elsewhere_at_once(
+    desk: Rig, elsewhere: Callable[[UUID], None]
+) -> None:
+    run = desk.advance(desk.start("a")).id
+    with transaction.atomic():
+        engine.pause(run=run, actor=EVE, reason="moving")
+    assert desk.advance(run).status == "paused"
+    assert sound(run)
+    text = export(run)
+    elsewhere(run)
+    take_over(text)
+    assert sound(run)
+    assert desk.advance(run).status == "suspended"
+
+
+def test_the_file_is_given_again_and_is_the_same(desk: Rig) -> None:
+    run = desk.advance(desk.start("a")).id
+    assert export(run) == export(run)
+    assert [note[2] for note in desk.gatekeeper.notes] == ["exported", "exported"]
+
+
+def test_only_a_run_that_waits_and_has_nothing_to_take_up_leaves(desk: Rig) -> None:
+    queued = desk.start("a")
+    with pytest.raises(NotAtRest):
+        export(queued)
+    run = desk.advance(queued).id
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    with pytest.raises(NotAtRest):
+        export(run)
+    assert Run.objects.get(id=run).status == "suspended"
+    assert desk.advance(run).status == "completed"
+    with pytest.raises(RunEnded):
+        export(run)
+    other = desk.advance(desk.start("a")).id
+    Run.objects.filter(id=other).update(owner=other)
+    with pytest.raises(NotAtRest):
+        export(other)
+
+
+def test_a_run_that_nobody_would_take_over_does_not_leave(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = desk.advance(desk.start("a")).id
+    monkeypatch.setattr(portable, "MOST_BYTES", 100)
+    with pytest.raises(TooLarge):
+        export(run)
+    assert Run.objects.get(id=run).status == "suspended"
+    assert sound(run)
+
+
+def test_sealed_secrets_are_named_and_go_only_where_they_can_be_opened(
+    rig: MakeBench, elsewhere: Callable[[UUID], None]
+) -> None:
+    desk = rig({"a": turns(ask(("pay", SEALED)), say("done"))}, pay=GATED)
+    run = desk.advance(desk.start("a")).id
+    text = export(run)
+    assert portable.check(portable.decode(text))[0].secrets == ("0badcafe",)
+    elsewhere(run)
+    with pytest.raises(NotImportable, match="secrets sealed with key '0badcafe'"):
+        take_over(text)
+    assert not Run.objects.exists()
+    ring = Path(settings.KEYS_DIR) / "secrets.keys"
+    ring.write_text(f"{ring.read_text()}0badcafe:{'00' * 32}\n")
+    assert take_over(text) == run
+
+
+def test_what_was_taken_over_is_held_against_what_was_signed(
+    desk: Rig, elsewhere: Callable[[UUID], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = desk.advance(desk.start("a")).id
+    text = export(run)
+    elsewhere(run)
+    sender = Sender(tmp_path)
+    monkeypatch.setattr(settings, "IMPORT_KEYS", (sender.file,))
+    wrong = sender.send(
+        text, run=run, manifest=lambda document: document.update(entries="sha256:0")
+    )
+    signed = portable.check(portable.decode(text))
+    with monkeypatch.context() as blind:
+        blind.setattr(portable, "check", lambda package: signed)
+        take_over(wrong)
+    found = verification.verify(run).findings
+    assert [finding.subject for finding in found] == ["origin"]
+
+
+def test_what_is_taken_over_is_sealed_with_local_keys_and_keeps_its_evidence(
+    desk: Rig, elsewhere: Callable[[UUID], None]
+) -> None:
+    run = desk.advance(desk.start("a")).id
+    text = export(run)
+    theirs = set(JournalEntry.objects.filter(run_id=run).values_list("key_id", "mac"))
+    elsewhere(run)
+    take_over(text)
+    ours = JournalEntry.objects.filter(run_id=run).order_by("position")
+    assert not theirs & set(ours.values_list("key_id", "mac"))
+    bodies = list(ours.values_list("body", flat=True))
+    assert tuple(bodies[:-1]) == portable.decode(text).entries
+    (event,) = json.loads(bodies[-1])["events"]
+    assert (event["type"], event["by"]) == ("Imported", "ivy")
+    assert event["manifest"] == portable.decode(text).manifest

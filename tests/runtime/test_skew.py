@@ -1,0 +1,395 @@
+"""Old and new workers side by side: who goes on with a run, who leaves it alone, and what is written down."""
+
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import transaction
+
+from runtime import database, dispatch, engine, killpoints, signals
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.errors import NewerSchema
+from runtime.core.events import Change, RetryPolicy, WaitEnded
+from runtime.database import Connection
+from runtime.draft import Draft
+from runtime.errors import LeaseLost
+from runtime.models import Gate, JournalEntry, Run
+from runtime.ports import Outcome, Skew, ToolRequest, Unknown
+from runtime.skew import LONGEST_PAUSE, Refusals
+from tests.fakes.ports import FakeEffects, FakeTool, ask, say, turns
+from tests.runtime.conftest import ADA, MakeBench, Rig
+from tests.runtime.test_advance import crashed, events, types
+
+OLD = "sha256:a"  # what the fake effects call the agent a
+NEW = "sha256:a2"
+SCRIPT = turns(ask(("t", {"x": 1})), say("done"))
+ADDED = Change(part="tool wave", before=None, after={"name": "wave"}, asks=False)
+
+
+def _release(
+    effects: FakeEffects, *changes: Change, older: bool = False, writes: tuple[str, ...] = ()
+) -> None:
+    """From now on this worker has another version of the agent a."""
+    effects.released["a"] = NEW
+    effects.skews["a", OLD] = Skew(
+        agent=effects.agent("a"), changes=changes, older=older, writes=writes
+    )
+
+
+def _suspended(rig: MakeBench) -> tuple[Rig, UUID]:
+    desk = rig({"a": SCRIPT}, t=FakeTool(gated=True))
+    run = desk.advance(desk.start("a"))
+    assert run.status == "suspended"
+    return desk, run.id
+
+
+def _claims(run: UUID) -> int:
+    return Run.objects.get(id=run).epoch
+
+
+def test_a_run_goes_on_under_a_compatible_version_and_its_journal_says_so(rig: MakeBench) -> None:
+    desk, run = _suspended(rig)
+    _release(desk.effects, ADDED)
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    assert desk.advance(run).status == "completed"
+    (changed,) = [event for event in events(run) if event["type"] == "AgentChanged"]
+    assert (changed["frame"], changed["before"], changed["fingerprint"]) == ("0", OLD, NEW)
+    assert changed["changes"] == [
+        {"part": "tool wave", "before": None, "after": {"name": "wave"}, "asks": False}
+    ]
+
+
+def test_the_same_version_leaves_no_word_of_it(rig: MakeBench) -> None:
+    desk, run = _suspended(rig)
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    desk.advance(run)
+    assert "AgentChanged" not in types(run)
+
+
+def test_an_old_worker_leaves_a_run_that_has_met_a_newer_version_untouched(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, run = _suspended(rig)
+    _release(desk.effects, ADDED, older=True)
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    entries, hints = JournalEntry.objects.filter(run_id=run).count(), _hints(monkeypatch)
+    found = desk.advance(run)
+    assert (found.status, found.owner, found.lease_until) == ("suspended", None, None)
+    assert JournalEntry.objects.filter(run_id=run).count() == entries
+    assert hints == [run]
+    # The new worker has it at once, the old one's pause or not.
+    new = rig({"a": SCRIPT}, t=FakeTool(gated=True))
+    new.gatekeeper.pictures = desk.gatekeeper.pictures
+    assert new.advance(run).status == "completed"
+    assert len(new.effects.calls) == 1
+    assert desk.effects.calls == []
+
+
+def test_an_old_worker_does_not_spin(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, run = _suspended(rig)
+    _release(desk.effects, ADDED, older=True)
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    hints, before = _hints(monkeypatch), _claims(run)
+    for _ in range(200):
+        desk.advance(run)
+    assert _claims(run) - before <= 3
+    assert len(hints) <= 6
+
+
+def test_a_worker_that_meets_newer_entries_leaves_them_untouched(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, run = _suspended(rig)
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    entries, before = JournalEntry.objects.filter(run_id=run).count(), _claims(run)
+
+    def newer(text: str) -> None:
+        raise NewerSchema(99)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("runtime.core.codec.decode_continuation", newer)
+        for _ in range(50):
+            found = desk.advance(run)
+    assert (found.status, found.owner) == ("suspended", None)
+    assert JournalEntry.objects.filter(run_id=run).count() == entries
+    assert _claims(run) - before <= 2
+    new = rig({"a": SCRIPT}, t=FakeTool(gated=True))
+    new.gatekeeper.pictures = desk.gatekeeper.pictures
+    assert new.advance(run).status == "completed"
+
+
+def test_a_run_whose_agent_is_gone_waits_and_can_be_cancelled(rig: MakeBench) -> None:
+    desk, run = _suspended(rig)
+    other = rig({"b": SCRIPT})
+    other.gatekeeper.pictures = desk.gatekeeper.pictures
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    assert other.advance(run).status == "suspended"
+    assert other.advance(run).status == "suspended"
+    with transaction.atomic():
+        engine.cancel(run=run, actor=ADA, reason="its agent is gone")
+    found = other.advance(run)
+    assert (found.status, found.reason) == ("cancelled", "its agent is gone")
+    assert other.effects.calls == []
+    assert not Gate.objects.filter(run=run, state="open").exists()
+
+
+@pytest.mark.usefixtures("short_lease")
+@pytest.mark.parametrize("effect", [EffectClass.READ, EffectClass.IDEMPOTENT])
+def test_a_class_that_became_a_write_while_down_is_not_run_again(
+    rig: MakeBench, effect: EffectClass
+) -> None:
+    desk, run = crashed(rig, effect)
+    _release(desk.effects, ADDED, writes=("t",))
+    assert desk.advance(run).status == "suspended"
+    assert "OutcomeUnknown" in types(run)
+    assert len(desk.effects.calls) == 1
+    assert Gate.objects.get(run=run, state="open").kind == "in_doubt"
+
+
+@pytest.mark.usefixtures("short_lease")
+def test_a_class_changed_from_write_to_read_while_down_is_not_re_run(rig: MakeBench) -> None:
+    desk, run = crashed(rig, EffectClass.WRITE)
+    desk.effects.tools["t"] = FakeTool(effect=EffectClass.READ)
+    _release(desk.effects, ADDED)
+    assert desk.advance(run).status == "suspended"
+    assert len(desk.effects.calls) == 1
+    gate = Gate.objects.get(run=run, state="open")
+    assert gate.kind == "in_doubt"
+    assert desk.gatekeeper.pictures[-1].effect is EffectClass.WRITE
+
+
+def test_a_refusal_holds_longer_each_time_and_not_against_mail() -> None:
+    now = 100.0
+    refusals, run = Refusals(clock=lambda: now), uuid4()
+    assert not refusals.stand(run, lambda: 0)
+    pauses = []
+    for _ in range(9):
+        refusals.add(run, mailbox=1)
+        began = now
+        while refusals.stand(run, lambda: 1):
+            now += 0.5
+        pauses.append(now - began)
+    assert pauses == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE]
+    refusals.add(run, mailbox=1)
+    assert refusals.stand(run, lambda: 1)
+    assert not refusals.stand(run, lambda: 2)
+    refusals.drop(run)
+    assert not refusals.stand(run, lambda: 1)
+
+
+def test_a_hint_is_passed_on_once_a_pause() -> None:
+    now = 100.0
+    refusals, run = Refusals(clock=lambda: now), uuid4()
+    refusals.add(run, mailbox=0)
+    assert [refusals.pass_on(run) for _ in range(3)] == [False, False, False]
+    now += 1.0
+    assert [refusals.pass_on(run) for _ in range(3)] == [True, False, False]
+
+
+def _hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    hints: list[UUID] = []
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": hints.append(run))
+    return hints
+
+
+# The version gate
+
+INSTRUCTIONS = Change(part="instructions", before="Do.", after="Do not.", asks=True)
+
+
+def _asked(rig: MakeBench) -> tuple[Rig, UUID, Gate]:
+    """A run whose agent has changed so much that people are asked, with its approval given before."""
+    desk, run = _suspended(rig)
+    _release(desk.effects, INSTRUCTIONS, ADDED)
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    assert desk.advance(run).status == "suspended"
+    (gate,) = desk.open_gates(run)
+    return desk, run, gate
+
+
+def test_an_incompatible_version_opens_a_gate_that_shows_the_difference(rig: MakeBench) -> None:
+    desk, run, gate = _asked(rig)
+    assert (gate.kind, gate.call, gate.path) == ("version", "", ["a"])
+    picture = desk.gatekeeper.pictures[-1]
+    assert picture.sentence == "a is another version than when it began: instructions"
+    assert (picture.args["before"], picture.args["after"]) == (OLD, NEW)
+    assert picture.args["changes"][0] == {
+        "part": "instructions",
+        "before": "Do.",
+        "after": "Do not.",
+        "asks": True,
+    }
+    assert desk.effects.calls == []
+    assert "AgentChanged" not in types(run)
+
+
+def test_to_continue_at_a_version_gate_goes_on_under_the_new_version(rig: MakeBench) -> None:
+    desk, run, gate = _asked(rig)
+    desk.decide(gate.id, Verdict.CONTINUE)
+    assert desk.advance(run).status == "completed"
+    (changed,) = [event for event in events(run) if event["type"] == "AgentChanged"]
+    assert changed["fingerprint"] == NEW
+    found = types(run)
+    assert found[found.index("AgentChanged") - 1] == "GateDecided"
+    assert len(desk.effects.calls) == 1
+
+
+def test_to_stop_at_a_version_gate_ends_the_run(rig: MakeBench) -> None:
+    desk, run, gate = _asked(rig)
+    desk.decide(gate.id, Verdict.STOP, "not with these instructions")
+    found = desk.advance(run)
+    assert (found.status, found.reason) == ("cancelled", "not with these instructions")
+    assert desk.effects.calls == []
+
+
+def test_a_stop_is_carried_out_by_a_worker_that_has_no_such_agent(rig: MakeBench) -> None:
+    desk, run, gate = _asked(rig)
+    desk.decide(gate.id, Verdict.STOP, "no")
+    stranger = rig({"b": SCRIPT})
+    stranger.gatekeeper.pictures = desk.gatekeeper.pictures
+    assert stranger.advance(run).status == "cancelled"
+
+
+def test_an_old_worker_leaves_a_run_alone_that_waits_for_a_word_on_a_newer_version(
+    rig: MakeBench,
+) -> None:
+    desk, run, gate = _asked(rig)
+    desk.decide(gate.id, Verdict.CONTINUE)
+    old = rig({"a": SCRIPT}, t=FakeTool(gated=True))
+    old.gatekeeper.pictures = desk.gatekeeper.pictures
+    agent = old.effects.agent("a")
+    old.effects.skews["a", NEW] = Skew(agent=agent, changes=(INSTRUCTIONS,), older=True)
+    entries = JournalEntry.objects.filter(run_id=run).count()
+    assert old.advance(run).status == "suspended"
+    assert JournalEntry.objects.filter(run_id=run).count() == entries
+    assert desk.advance(run).status == "completed"
+    assert old.effects.calls == []
+
+
+def test_an_agent_that_changes_once_more_is_asked_about_anew(rig: MakeBench) -> None:
+    desk, run, gate = _asked(rig)
+    desk.decide(gate.id, Verdict.CONTINUE)  # which is no word on the third version
+    third = rig({"a": SCRIPT}, t=FakeTool(gated=True))
+    third.gatekeeper.pictures = desk.gatekeeper.pictures
+    third.effects.released["a"] = "sha256:a3"
+    agent = third.effects.agent("a")
+    for before in (OLD, NEW):
+        third.effects.skews["a", before] = Skew(agent=agent, changes=(INSTRUCTIONS,))
+    assert third.advance(run).status == "suspended"
+    assert Gate.objects.get(id=gate.id).state == "closed"
+    (again,) = third.open_gates(run)
+    assert third.gatekeeper.pictures[-1].args["after"] == "sha256:a3"
+    third.decide(again.id, Verdict.CONTINUE)
+    assert third.advance(run).status == "completed"
+    (changed,) = [event for event in events(run) if event["type"] == "AgentChanged"]
+    assert (changed["before"], changed["fingerprint"]) == (OLD, "sha256:a3")
+
+
+def test_a_change_that_was_taken_back_needs_nobody_any_more(rig: MakeBench) -> None:
+    desk, run, gate = _asked(rig)
+    back = rig({"a": SCRIPT}, t=FakeTool(gated=True))
+    back.gatekeeper.pictures = desk.gatekeeper.pictures
+    Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
+    assert back.advance(run).status == "completed"
+    assert Gate.objects.get(id=gate.id).state == "closed"
+    assert "AgentChanged" not in types(run)
+
+
+def test_an_approved_call_whose_tool_changed_is_asked_about_again_after_the_version_gate(
+    rig: MakeBench,
+) -> None:
+    desk, run, gate = _asked(rig)
+    desk.effects.tools["t"] = FakeTool(gated=True, effect=EffectClass.IDEMPOTENT)
+    desk.decide(gate.id, Verdict.CONTINUE)
+    assert desk.advance(run).status == "suspended"
+    (again,) = desk.open_gates(run)
+    assert again.kind == "approval"
+    desk.decide(again.id, Verdict.APPROVE)
+    assert desk.advance(run).status == "completed"
+    assert len(desk.effects.calls) == 1
+
+
+@pytest.mark.usefixtures("short_lease")
+def test_a_class_that_became_a_write_is_not_repeated_after_the_word_of_a_person_either(
+    rig: MakeBench,
+) -> None:
+    def unclear(request: ToolRequest) -> Outcome:
+        return Unknown(error="cut off")
+
+    desk = rig(
+        {"a": turns(ask(("t", {}), ("u", {})), say("done"))},
+        t=FakeTool(effect=EffectClass.IDEMPOTENT, body=unclear),
+        u=FakeTool(gated=True),
+    )
+    desk.effects.tools["t"] = FakeTool(
+        effect=EffectClass.IDEMPOTENT,
+        body=unclear,
+        retry=RetryPolicy(attempts=3, base=3600.0, ceiling=3600.0),
+    )
+    run = desk.advance(desk.start("a")).id
+    _release(desk.effects, INSTRUCTIONS, writes=("t",))
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    desk.advance(run)
+    (gate,) = desk.open_gates(run)
+    desk.decide(gate.id, Verdict.CONTINUE)
+    desk.advance(run)
+    made = len(desk.effects.calls)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runtime.draft.Draft.end_waits", _end_every_wait)
+        desk.heartbeat.poke(run)
+        Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
+        assert desk.advance(run).status == "suspended"
+    assert len(desk.effects.calls) == made + 1
+    assert Gate.objects.get(run=run, state="open").kind == "in_doubt"
+
+
+def _end_every_wait(draft: Draft) -> None:
+    for wait in draft.now.waits():
+        draft.add(WaitEnded(frame=wait.frame, call=wait.call))
+
+
+def test_a_stop_that_was_taken_back_leaves_the_run_untouched(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, run, gate = _asked(rig)
+    desk.decide(gate.id, Verdict.STOP, "no")
+    stranger = rig({"b": SCRIPT})
+    real = signals.read
+
+    def read(connection: Connection, run: UUID) -> signals.Mail:
+        found = real(connection, run)
+        connection.execute("DELETE FROM runtime_signal")
+        return found
+
+    monkeypatch.setattr(signals, "read", read)
+    hints = _hints(monkeypatch)
+    entries = JournalEntry.objects.filter(run_id=run).count()
+    assert stranger.advance(run).status == "suspended"
+    assert JournalEntry.objects.filter(run_id=run).count() == entries
+    assert hints == [run]  # for one that has the agent
+
+
+@pytest.mark.parametrize("moment", ["before", "written", "committed"])
+def test_a_worker_that_dies_around_the_change_of_an_agent_changes_it_once(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    desk, run = _suspended(rig)
+    _release(desk.effects, ADDED)
+    Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
+
+    def die(at: str, kind: str, depth: int) -> None:
+        if (at, kind) == (moment, "AgentChanged"):
+            raise LeaseLost
+
+    with monkeypatch.context() as patch:
+        patch.setattr(killpoints, "pass_by", die)
+        desk.advance(run)
+    assert types(run).count("AgentChanged") == (0 if moment == "before" else 1)
+    with database.pooled() as connection:
+        connection.execute(
+            "UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now() WHERE id = %s",
+            (run,),
+        )
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    assert desk.advance(run).status == "completed"
+    assert types(run).count("AgentChanged") == 1
+    assert len(desk.effects.calls) == 1

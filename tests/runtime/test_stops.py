@@ -1,0 +1,123 @@
+"""The kill switch: while an agent is stopped nothing new starts for it, and afterwards its runs go on."""
+
+import threading
+from uuid import UUID
+
+import pytest
+from django.db import connection
+
+from runtime import database, stopping, sweeper
+from runtime.core.decisions import Verdict
+from runtime.errors import StopNotOn, StoppedAlready
+from runtime.models import Run, Stop
+from runtime.ports import InvalidInput, ToolRequest, ToolResult
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench, Rig
+from tests.runtime.test_advance import types
+from tests.runtime.test_waits import cancel
+
+
+def put(agent: str = "") -> Stop:
+    return Stop.objects.create(agent=agent, reason="because")
+
+
+def lift() -> None:
+    with database.own() as own:
+        own.execute("UPDATE runtime_stop SET lifted_at = clock_timestamp()")
+
+
+def beaten(desk: Rig, run: UUID) -> None:
+    """Until the next beat has told this worker what is stopped."""
+    told = threading.Event()
+    while not desk.heartbeat._held[run].stops:
+        told.wait(0.02)
+
+
+def stopping_tool(desk_of: "list[Rig]", agent: str) -> FakeTool:
+    """Works on while its agent is stopped."""
+
+    def body(request: ToolRequest) -> ToolResult:
+        put(agent)
+        connection.close()
+        beaten(desk_of[0], request.run)
+        return ToolResult(value="done")
+
+    return FakeTool(body=body)
+
+
+@pytest.mark.parametrize("agent", ["", "a"])
+def test_nothing_new_starts_and_the_run_stays_where_it_is(rig: MakeBench, agent: str) -> None:
+    desks: list[Rig] = []
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=stopping_tool(desks, agent))
+    desks.append(desk)
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.owner) == ("queued", None)
+    assert types(run.id)[-1] == "ToolReturned"
+    assert len(desk.effects.models) == 1
+    assert run.due_at is not None
+    assert desk.advance(run.id).epoch == run.epoch  # nobody takes it
+    with database.own() as own:
+        assert sweeper.sweep(own) == 0
+    lift()
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_a_stopped_agent_inside_a_run_holds_the_run_up(rig: MakeBench) -> None:
+    desks: list[Rig] = []
+    desk = rig(
+        {"a": turns(ask(("b", {})), say("done")), "b": turns(ask(("t", {})), say("done"))},
+        t=stopping_tool(desks, "b"),
+    )
+    desks.append(desk)
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.owner, len(desk.effects.models)) == ("queued", None, 2)
+    lift()
+    Run.objects.filter(id=run.id).update(due_at=run.created_at)
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_a_run_of_another_agent_goes_on(rig: MakeBench) -> None:
+    put("b")
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
+    assert desk.advance(desk.start("a")).status == "completed"
+
+
+def test_a_stopped_run_can_be_cancelled(rig: MakeBench) -> None:
+    put("a")
+    desk = rig({"a": turns(say("done"))})
+    run = desk.start("a")
+    assert desk.advance(run).status == "queued"
+    cancel(run)
+    assert desk.advance(run).status == "cancelled"
+    assert desk.effects.models == []
+
+
+def test_a_decision_on_a_stopped_run_is_taken_up_and_its_call_waits(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.advance(desk.start("a"))
+    put("a")
+    (gate,) = desk.open_gates(run.id)
+    desk.decide(gate.id, Verdict.APPROVE)
+    assert desk.advance(run.id).status == "queued"
+    assert types(run.id)[-1] == "GateDecided"
+    assert desk.effects.calls == []
+    lift()
+    assert desk.advance(run.id).status == "completed"
+
+
+@pytest.mark.django_db
+def test_a_stop_is_put_once_and_lifted_once() -> None:
+    stop = stopping.stop(agent="", reason="because", actor=None)
+    with pytest.raises(StoppedAlready):
+        stopping.stop(agent="", reason="again", actor=None)
+    assert stopping.lift(stop=stop.id, actor=None).lifted_at is not None
+    with pytest.raises(StopNotOn):
+        stopping.lift(stop=stop.id, actor=None)
+    assert [one.reason for one in stopping.listed(lifted=True, actor=None)] == ["because"]
+
+
+@pytest.mark.parametrize("reason", [None, "", " \n", "x" * 2001, "nul\x00"])
+@pytest.mark.django_db
+def test_a_stop_needs_a_reason(reason: object) -> None:
+    with pytest.raises(InvalidInput, match=r"required|at most|not text"):
+        stopping.stop(agent="", reason=reason, actor=None)
