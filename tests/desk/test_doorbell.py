@@ -57,7 +57,7 @@ def test_the_engine_rings_when_a_gate_opens_and_when_it_is_decided(
 
 
 def test_rights_that_were_taken_away_count_at_the_next_ring(
-    house: House, suspended: UUID, bea: Client
+    suspended: UUID, house: House, bea: Client
 ) -> None:
     tab, own = house.open(bea), uuid4()
     User.objects.get(username="bea").groups.remove(
