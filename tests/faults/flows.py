@@ -53,6 +53,15 @@ def send(context: ToolContext, name: str) -> str:
     return name
 
 
+@tool(effect="write", deadline=DEADLINE)
+def stay(context: ToolContext, name: str) -> str:
+    """Write something outside, and have no end in a process where calls stay."""
+    ledger.note(context.key, context.attempt)
+    while ledger.stays():
+        time.sleep(0.02)
+    return name
+
+
 @tool(effect="write", approval=True, deadline=DEADLINE)
 def pay(context: ToolContext, name: str) -> str:
     """Write something outside that a person must allow."""
@@ -125,7 +134,7 @@ def _turn(calls: list[dict[str, Any]]) -> Reply:
 
 
 LONG = Compaction(messages=9, summarise=sum_up)  # more than four turns
-TOOLS = (look, put, book, send, pay, refuse, insist, linger)
+TOOLS = (look, put, book, send, stay, pay, refuse, insist, linger)
 
 inner = agent(
     name="inner",

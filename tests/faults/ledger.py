@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 from django.contrib.auth.models import Group
 
 PATH = "ABEYANCE_FAULTS_LEDGER"
+STAY = "ABEYANCE_FAULTS_STAY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,11 @@ def first_time(token: str) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def stays() -> bool:
+    """Whether calls that have no end go on in this process."""
+    return os.environ.get(STAY) is not None
 
 
 def read(path: Path) -> list[Effect]:

@@ -172,12 +172,20 @@ def problems(path: Path, run: UUID, score: Score) -> list[str]:
     for key, count in happened.items():
         if key not in tools:
             found.append(f"{key} happened without an intent")
-        elif tools[key] in ("send", "pay", "book") and count > 1:
+        elif tools[key] in ("send", "stay", "pay", "book") and count > 1:
             found.append(f"repeated: {tools[key]} {key} happened {count} times")
     if score.denied and any(tool == "pay" for tool in tools.values()):
         found.append("a denied call was started")
     if score.ends in ("completed", "failed"):
-        for tool in ("look", "put", "book", "send", "insist", *(() if score.denied else ("pay",))):
+        for tool in (
+            "look",
+            "put",
+            "book",
+            "send",
+            "stay",
+            "insist",
+            *(() if score.denied else ("pay",)),
+        ):
             done = sum(1 for key in happened if tools.get(key) == tool)
             if done != planned(score.turns, tool):
                 found.append(f"lost: {done} of {planned(score.turns, tool)} {tool} happened")

@@ -95,6 +95,12 @@ def crowd() -> Score:
     )
 
 
+def writes(number: int) -> Score:
+    """As many writes in one turn, none of which ends in a worker where calls stay."""
+    calls = [{"tool": "stay", "args": {"name": f"number {n}"}} for n in range(number)]
+    return Score(name="writes", turns=[calls])
+
+
 def limits() -> Score:
     """Calls that are started one by one, each after somebody has granted it."""
     turns = _nested(lambda depth: [[_call("look", depth)], [_call("send", depth)]])

@@ -14,6 +14,7 @@ import select
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import django
@@ -138,6 +139,7 @@ def _loop() -> None:
     from config import wiring
     from runtime import database, tasks
     from runtime.advance import advance
+    from runtime.executor import Executor
 
     settings.ABEYANCE_LEASE_SECONDS = float(os.environ["ABEYANCE_FAULTS_LEASE"])
     settings.ABEYANCE_POISON_LOSSES = (
@@ -145,6 +147,8 @@ def _loop() -> None:
     )
     wiring.connect_effects()
     bench = tasks.bench()
+    if slots := os.environ.get("ABEYANCE_FAULTS_SLOTS"):
+        bench = replace(bench, executor=Executor(bench.handler, slots=int(slots)))
     sys.stdout.write("looping\n")
     sys.stdout.flush()
     with ThreadPoolExecutor(4) as pool, database.own() as connection:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from runtime.ports import (
     ToolResult,
     Unknown,
 )
-from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.fakes.ports import FakeTool, ToolBody, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import events, types
 
@@ -380,6 +381,44 @@ def test_a_transactional_tool_of_a_worker_that_was_replaced_leaves_nothing(
     assert _rows() == [2]
 
 
+@pytest.mark.usefixtures("ledger", "short_lease")
+def test_a_transactional_tool_that_overruns_and_commits_late_leaves_one_row(rig: MakeBench) -> None:
+    """The first worker's tool goes on long after another worker has made the call anew and has ended the run."""
+    written, go_on = threading.Event(), threading.Event()
+
+    def late(request: ToolRequest) -> Outcome:
+        _insert(request)
+        written.set()
+        assert go_on.wait(20)
+        return ToolResult(value="too late")
+
+    def in_time(request: ToolRequest) -> Outcome:
+        _insert(request)
+        return ToolResult(value="kept")
+
+    def worker(body: ToolBody) -> Rig:
+        tool = FakeTool(effect=EffectClass.TRANSACTIONAL, deadline=0.01, body=body)
+        return rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+
+    slow, quick = worker(late), worker(in_time)
+    run = slow.start("a")
+    first = threading.Thread(target=_closing(lambda: slow.advance(run)))
+    first.start()
+    assert written.wait(20)
+    slow.heartbeat.stop()  # nobody renews its lease any more
+    Run.objects.filter(id=run).update(
+        lease_until="2020-01-01T00:00:00Z", due_at="2020-01-01T00:00:00Z"
+    )
+    assert quick.advance(run).status == "completed"
+    assert _rows() == [2]
+    go_on.set()
+    first.join(20)
+    assert not first.is_alive()
+    slow.bench.executor.close()
+    assert _rows() == [2]
+    assert [event["result"] for event in events(run) if event["type"] == "ToolReturned"] == ["kept"]
+
+
 @pytest.mark.usefixtures("ledger")
 def test_a_result_that_comes_after_its_run_was_let_go_of_is_rolled_back(rig: MakeBench) -> None:
     left, ended = threading.Event(), threading.Event()
@@ -402,16 +441,21 @@ def test_a_result_that_comes_after_its_run_was_let_go_of_is_rolled_back(rig: Mak
     assert _rows() == []
 
 
-def _in_a_thread(act: object) -> None:
+def _in_a_thread(act: Callable[[], object]) -> None:
     """Somebody else does it, on a connection of their own."""
-
-    def run() -> None:
-        act()  # type: ignore[operator]
-        connection.close()
-
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=_closing(act))
     thread.start()
     thread.join()
+
+
+def _closing(act: Callable[[], object]) -> Callable[[], None]:
+    def done() -> None:
+        try:
+            act()
+        finally:
+            connection.close()
+
+    return done
 
 
 def test_signals_that_nobody_of_ours_wrote_park_the_run(rig: MakeBench) -> None:

@@ -1,0 +1,41 @@
+"""kill -9 of a worker in the middle of more writes than it has slots."""
+
+import time
+
+import pytest
+
+from runtime.models import Run
+from tests.faults import ledger
+from tests.faults.conftest import Switchboard
+from tests.faults.office import ENDS, Office, doubts, problems
+from tests.faults.processes import Zygote
+from tests.faults.scores import writes
+
+pytestmark = pytest.mark.faults
+
+CALLS, SLOTS = 10, 4
+ONE = {"ABEYANCE_FAULTS_LEASE": "1", "ABEYANCE_FAULTS_SLOTS": str(SLOTS)}
+
+
+def test_ten_parallel_writes_on_four_slots_killed_leave_at_most_four_in_doubt(
+    zygote: Zygote, office: Office, switchboard: Switchboard
+) -> None:
+    switchboard.choose(15)  # where nobody listens
+    score = writes(CALLS)
+    run = office.start(score)
+    worker = zygote.loop(**ONE, **{ledger.STAY: "1"})
+    deadline = time.monotonic() + 30
+    while len(ledger.read(office.ledger)) < SLOTS:
+        assert time.monotonic() < deadline, worker.log.read_text()
+        time.sleep(0.01)
+    worker.kill()
+    begun = {effect.key for effect in ledger.read(office.ledger)}
+
+    other = zygote.loop(**ONE)
+    while office.tend(run, score) not in ENDS:
+        assert time.monotonic() < deadline, other.log.read_text()
+        time.sleep(0.02)
+    assert Run.objects.get(id=run).status == "completed"
+    assert len(begun) == SLOTS
+    assert doubts(run) == SLOTS  # each of them is asked about, and none of the other six
+    assert problems(office.ledger, run, score) == []
