@@ -28,6 +28,7 @@ from runtime.errors import (
     NoSuchRun,
     NotAtRest,
     NotImportable,
+    NotQuarantined,
     NotQuiescent,
     RunEnded,
     RunKnown,
@@ -187,6 +188,11 @@ def _not_quiescent(request: HttpRequest, exc: NotQuiescent) -> HttpResponse:
 @api.exception_handler(NotAtRest)
 def _not_at_rest(request: HttpRequest, exc: NotAtRest) -> HttpResponse:
     return error(409, "not_at_rest", str(exc))
+
+
+@api.exception_handler(NotQuarantined)
+def _not_quarantined(request: HttpRequest, exc: NotQuarantined) -> HttpResponse:
+    return error(409, "not_quarantined", str(exc))
 
 
 @api.exception_handler(RunKnown)

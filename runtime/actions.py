@@ -15,9 +15,9 @@ from runtime.core import amounts
 from runtime.core.budgets import Budget
 from runtime.core.continuation import RunStatus
 from runtime.core.digest import require_json
-from runtime.core.errors import NotJson
+from runtime.core.errors import NewerSchema, NotJson
 from runtime.core.limits import MAX_KEY, MAX_REASON
-from runtime.errors import NoSuchRun, NotImportable, RunEnded
+from runtime.errors import KeyMissing, NoSuchRun, NotImportable, RunEnded, Tampered
 from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
 
 
@@ -59,17 +59,42 @@ def cancel(*, run: UUID, reason: object, actor: Actor) -> queries.RunDetail:
 
     Whoever asks for what is asked for already changes nothing. `reason` comes just as it came through
     the door. Raises, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming
-    `reason`; RunEnded with the run's status, also for one that is quarantined.
+    `reason`; RunEnded with the run's status, also for one in quarantine that does not verify.
     """
     found = readable(run, actor)
     if not ports.access().may_cancel(actor, found.requester):
         raise Forbidden("not_eligible", f"{actor.person} may not cancel runs of {found.requester}.")
     reason = _checked(reason)
-    if found.status == RunStatus.QUARANTINED:  # nobody could write its end into its journal
-        raise RunEnded(found.status)
     if found.status != RunStatus.CANCELLING and not queries.cancel_asked(run):
         with transaction.atomic():
+            if found.status == RunStatus.QUARANTINED:
+                _let_end(run, actor, reason)
             engine.cancel(run=run, actor=actor, reason=reason)
+    return readable(run, actor)
+
+
+def _let_end(run: UUID, actor: Actor, reason: str) -> None:
+    """Let a run out of quarantine to be cancelled. Raises RunEnded if nobody could write its end."""
+    try:
+        engine.readmit(run=run, actor=actor, reason=reason)
+    except (Tampered, KeyMissing, NewerSchema) as exc:
+        raise RunEnded(RunStatus.QUARANTINED) from exc
+
+
+def readmit(*, run: UUID, reason: object, actor: Actor) -> queries.RunDetail:
+    """Let a run out of quarantine: it goes on where it stood, if everything that is stored of it verifies.
+
+    Raises, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`;
+    NotQuarantined; Tampered, KeyMissing or NewerSchema.
+    """
+    readable(run, actor)
+    if not ports.access().reads_continuations(actor):
+        raise Forbidden("not_eligible", "Letting runs out of quarantine is for admins.")
+    why = _text(reason, "reason", MAX_REASON)
+    if not why.strip():
+        raise InvalidInput("reason", "is required to let a run out of quarantine")
+    with transaction.atomic():
+        engine.readmit(run=run, actor=actor, reason=why)
     return readable(run, actor)
 
 

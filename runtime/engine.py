@@ -1,4 +1,4 @@
-"""What the rooms above may do to runs: start, fork, settle, pause, resume, cancel. Inside the caller's transaction."""
+"""What the rooms above may do to runs, inside the caller's transaction: start, fork, settle, pause, resume, cancel."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,18 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runtime import database, dispatch, forking, gates, journal, leases, porting, ports, signals
+from runtime import (
+    database,
+    dispatch,
+    forking,
+    gates,
+    journal,
+    leases,
+    porting,
+    ports,
+    readmission,
+    signals,
+)
 from runtime.core.budgets import NO_LIMITS, Budget
 from runtime.core.continuation import RunStatus
 from runtime.core.decisions import Decision
@@ -177,6 +188,17 @@ def resume(*, run: UUID, actor: Actor) -> bool:
     ports.gatekeeper().note(run=run, actor=actor, act="resumed", detail={})
     transaction.on_commit(lambda: _tell(run))
     return True
+
+
+def readmit(*, run: UUID, actor: Actor, reason: str) -> None:
+    """Let a run out of quarantine: it goes on where it stood.
+
+    Raises NoSuchRun, NotQuarantined, Tampered, KeyMissing, or NewerSchema.
+    """
+    alone = readmission.readmit(_transaction(), run)
+    ports.gatekeeper().note(run=run, actor=actor, act="readmitted", detail={"reason": reason})
+    queue = dispatch.ISOLATED if alone else dispatch.RESUMED
+    transaction.on_commit(lambda: _tell(run, inbox=True, queue=queue))
 
 
 def _is_paused(connection: Connection, run: UUID) -> bool:

@@ -31,6 +31,10 @@ class NotAtRest(RuntimeFault):
     """A worker has the run, or will soon: only a run that waits and has nothing to take up can be exported."""
 
 
+class NotQuarantined(RuntimeFault):
+    """The run is not in quarantine."""
+
+
 class NotImportable(RuntimeFault):
     """The file is not a run that may be taken over."""
 

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, WithJsonSchema
 
 from runtime import actions, ports, queries, verification
 from runtime.api import Authenticated, RunOut
+from runtime.core.limits import MAX_REASON
 from runtime.errors import NoSuchEntry
 
 router = Router(tags=["history"])
@@ -61,6 +62,12 @@ class ForkIn(Schema):
     position: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 1})] = None
 
 
+class ReadmitIn(Schema):
+    """Why. Any value gets in: who may not read the run hears 404, not 422."""
+
+    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
+
+
 @router.get("/runs/{uuid:run}/verification", response=VerificationOut)
 def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
     """Verify the run's journal and hold everything else that is stored of it against it; for admins."""
@@ -95,6 +102,13 @@ def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[queries.
     ports.access().require(request.auth, "runs:start")
     new = actions.fork(run=run, position=body.position, actor=request.auth)
     return Status(201, actions.readable(new, request.auth))
+
+
+@router.post("/runs/{uuid:run}/readmit", response=RunOut)
+def readmit_run(request: Authenticated, run: UUID, body: ReadmitIn) -> queries.RunDetail:
+    """Let a run out of quarantine: it goes on where it stood, if what is stored of it verifies; for admins."""
+    ports.access().require(request.auth, "runs:read")
+    return actions.readmit(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/export")

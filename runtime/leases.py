@@ -103,13 +103,18 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a run stands; `owner` is None when no worker has it."""
+    """How a run stands; `owner` is None when no worker has it, `base` is the position of its continuation.
+
+    `isolated` says that it is tried alone in its process.
+    """
 
     status: str
     position: int
     head: str
+    base: int
     owner: UUID | None
     ended: bool
+    isolated: bool
 
 
 def lease_seconds() -> float:
@@ -228,6 +233,17 @@ def quarantine(connection: Connection, claim: Claim, reason: str) -> bool:
     )
 
 
+def readmit(connection: Connection, run: UUID, *, status: str) -> None:
+    """Make a quarantined run due, with its losses counted from nothing; suspects are tried alone as before."""
+    connection.execute(
+        """
+        UPDATE runtime_run SET status = %s, reason = NULL, losses = 0, due_at = clock_timestamp()
+        WHERE id = %s AND status = 'quarantined'
+        """,
+        (status, run),
+    )
+
+
 def read(connection: Connection, run: UUID) -> Row:
     row = connection.execute(
         "SELECT epoch, owner, position, mailbox FROM runtime_run WHERE id = %s", (run,)
@@ -273,15 +289,23 @@ def standing(connection: Connection, run: UUID) -> Standing:
     """The run as it stands, and stays until the caller's transaction ends. Raises NoSuchRun."""
     row = connection.execute(
         """
-        SELECT status, position, head, owner, ended_at IS NOT NULL FROM runtime_run
-        WHERE id = %s FOR UPDATE
+        SELECT status, position, head, base, owner, ended_at IS NOT NULL, isolated
+        FROM runtime_run WHERE id = %s FOR UPDATE
         """,
         (run,),
     ).fetchone()
     if row is None:
         raise NoSuchRun
-    status, position, head, owner, ended = row
-    return Standing(status=status, position=position, head=head, owner=owner, ended=ended)
+    status, position, head, base, owner, ended, isolated = row
+    return Standing(
+        status=status,
+        position=position,
+        head=head,
+        base=base,
+        owner=owner,
+        ended=ended,
+        isolated=isolated,
+    )
 
 
 def ring(connection: Connection, run: UUID, at: datetime | None = None) -> None:

@@ -8,6 +8,7 @@ from runtime.views.comparison import compare
 from runtime.views.contents import content
 from runtime.views.fork import fork, newest
 from runtime.views.pace import pause, resume
+from runtime.views.readmit import readmit
 from runtime.views.run import at, run
 from runtime.views.runs import runs
 from runtime.views.stops import lift, stop, stops
@@ -24,6 +25,7 @@ urlpatterns = [
     path("stops/", stops, name="stops"),
     path("stops/put/", stop, name="stop"),
     path("stops/<int:stop>/lift/", lift, name="lift_stop"),
+    path("runs/<uuid:run>/readmit/", readmit, name="readmit"),
     path("runs/<uuid:run>/pause/", pause, name="pause"),
     path("runs/<uuid:run>/resume/", resume, name="resume"),
     path("healthz", healthz, name="healthz"),

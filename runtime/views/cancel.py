@@ -12,7 +12,6 @@ from runtime.core.limits import MAX_REASON
 from runtime.errors import NoSuchRun, RunEnded
 from runtime.ports import Actor, Forbidden, InvalidInput
 from runtime.views.asked import actor_of, readable
-from runtime.views.run import can_end
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -63,7 +62,6 @@ def _cancel_page(
         "problem": problem,
         "reason": reason,
         "max_reason": MAX_REASON,
-        "can_end": can_end(shown),
         "late": status == 409,
     }
     return render(request, "cancel.html", context, status=status)

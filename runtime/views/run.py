@@ -45,7 +45,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "source": request.get_full_path(),
         "cancel_asked": told.cancel and not found.ended,
         "may_fork": access.may_fork(actor, found.requester),
-        "may_cancel": can_end(found) and access.may_cancel(actor, found.requester),
+        "may_cancel": not found.ended and access.may_cancel(actor, found.requester),
         **_pace(found, actor, told, history.progress),
         **_shown(request, tab, history),
     }
@@ -79,16 +79,17 @@ def _pace(
     shown: queries.RunDetail, actor: Actor, told: queries.Asked, progress: queries.Progress
 ) -> dict[str, Any]:
     """Whether the run is held up, or is told to be, and whether this person may change that."""
-    may = can_end(shown) and progress.ending is None and not told.cancel
+    may = (
+        not shown.ended
+        and shown.status != RunStatus.QUARANTINED
+        and progress.ending is None
+        and not told.cancel
+    )
     return {
         "pause_asked": told.pause,
         "is_paused": progress.pause is not None if told.pause is None else told.pause,
         "may_pause": may and ports.access().may_control(actor, shown.requester),
     }
-
-
-def can_end(shown: queries.RunDetail) -> bool:
-    return not shown.ended and shown.status != RunStatus.QUARANTINED
 
 
 def _shown(request: HttpRequest, tab: str, history: queries.History) -> dict[str, Any]:

@@ -183,8 +183,8 @@ class Office:
         self.advance(run)
         return run
 
-    def advance(self, run: UUID) -> Run:
-        advance(run, self.bench)
+    def advance(self, run: UUID, *, isolated: bool = False) -> Run:
+        advance(run, self.bench, isolated=isolated)
         return Run.objects.get(id=run)
 
     def request(self, run: UUID) -> Request:

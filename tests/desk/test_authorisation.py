@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
@@ -21,7 +22,7 @@ from approvals.models import Request
 from approvals.permissions import ALL_SCOPES
 from runtime import engine
 from runtime.core.decisions import EffectClass
-from runtime.models import ContentUse, Stop
+from runtime.models import ContentUse, Run, Stop
 from runtime.ports import Actor, ToolResult
 from tests.cast import PASSWORD, Cast
 from tests.desk.office import NEWCOMER, Office
@@ -87,6 +88,7 @@ def places(
         "position": 1,
         "approval": approval.id,
         "digest": approval.request_digest,
+        "parked": _parked(office),
         "halt": halt.id,
         "haltdigest": halt.request_digest,
         "doubt": doubt.id,
@@ -96,6 +98,13 @@ def places(
         "stop": Stop.objects.create(agent="hr_onboarding", reason="because").id,
         "content": ContentUse.objects.get(run=run).content_id,
     }
+
+
+def _parked(office: Office) -> UUID:
+    """A run in quarantine whose journal is whole."""
+    run = office.start()
+    Run.objects.filter(id=run).update(status="quarantined", due_at=None)
+    return run
 
 
 def test_everybody_gets_the_answer_that_is_written_down(

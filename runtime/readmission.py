@@ -1,0 +1,25 @@
+"""Letting a run out of quarantine: only when everything it would go on from verifies."""
+
+from uuid import UUID
+
+from runtime import contents, continuations, journal, leases
+from runtime.core.contents import referred
+from runtime.core.continuation import RunStatus, status_of
+from runtime.database import Connection
+from runtime.errors import NotQuarantined
+
+
+def readmit(connection: Connection, run: UUID) -> bool:
+    """Make a quarantined run due again, inside the caller's transaction.
+
+    Returns whether it is tried alone in its process, as one is that cost workers their life. Raises
+    NoSuchRun, NotQuarantined, Tampered, KeyMissing, or NewerSchema.
+    """
+    row = leases.standing(connection, run)
+    if row.status != RunStatus.QUARANTINED:
+        raise NotQuarantined
+    base, _ = continuations.load(connection, run, row.base)
+    now, _ = journal.replay(connection, base, position=row.position, head=row.head)
+    contents.check(connection, referred(now))
+    leases.readmit(connection, run, status=status_of(now, held=False))
+    return row.isolated
