@@ -6,12 +6,14 @@ from uuid import UUID, uuid4
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.test import override_settings
 from playwright.sync_api import Page
 
 from agents.models import PublishedAgent
 from approvals import tokens
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
+from runtime.core.budgets import Budget
 from runtime.models import Run
 from tests.browser.conftest import Desk
 from tests.cast import Cast
@@ -31,6 +33,9 @@ State = tuple[str, Callable[[Page], Any] | None]
 
 def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
     """Who opens which address, and what they do there before axe looks."""
+    halt = office.held()
+    short = office.short(Budget(turns=1))
+    undoable = _decided_with_time_to_undo(office)
     waiting = office.start(key="a-key")
     done = office.start()
     office.approve(done)
@@ -63,6 +68,11 @@ def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
             (f"/a/{office.doubt(doubt).id}/", None),
             (f"/a/{office.doubt(doubt).id}/", _report_no_json),
             (f"/a/{office.doubt(settled).id}/", None),
+            *((f"/a/{request.id}/", None) for request in (halt, short)),
+            (f"/a/{halt.id}/", _stop_without_a_reason),
+            (f"/a/{office.request(undoable).id}/", None),
+            *((f"/runs/{request.run}/", _unfold) for request in (halt, short)),
+            (f"/runs/{done}/compare/{denied}/", _unfold),
             ("/runs/", None),
             ("/runs/?q=nothing-like-it", None),
             *((f"/runs/{run}/", _unfold) for run in [*ours, parked, failed]),
@@ -79,6 +89,8 @@ def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
             ("/inbox/", None),
             (f"/a/{requests[waiting]}/", None),
             (f"/runs/{waiting}/cancel/", _send),
+            (f"/runs/{done}/fork/2/", None),
+            (f"/runs/{done}/fork/3/", None),
             ("/agents/hr_onboarding/start/", None),
             ("/agents/hr_onboarding/start/", _send),
         ],
@@ -89,6 +101,10 @@ def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
             ("/people/?open=bea", _send_a_short_name),
             (f"/runs/{waiting}/", _unfold),
             (f"/runs/{waiting}/at/1/", _unfold),
+            (f"/runs/{parked}/readmit/", None),
+            (f"/runs/{parked}/readmit/", _send),
+            ("/stops/", None),
+            ("/stops/", _send),
         ],
     }
 
@@ -164,6 +180,12 @@ def _deny_without_a_reason(page: Page) -> None:
     page.get_by_role("alert").first.wait_for()
 
 
+def _stop_without_a_reason(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("alert").first.wait_for()
+
+
 def _report_no_json(page: Page) -> None:
     page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
     page.locator("textarea[name=result]").fill("no json")
@@ -185,6 +207,13 @@ def _send_a_short_name(page: Page) -> None:
 
 
 # What there is to see
+
+
+def _decided_with_time_to_undo(office: Office) -> UUID:
+    run = office.start()
+    with override_settings(ABEYANCE_UNDO_SECONDS=600):
+        office.approve(run)
+    return run
 
 
 def _overdue(office: Office, run: UUID) -> UUID:

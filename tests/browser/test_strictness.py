@@ -24,6 +24,7 @@ HOSTILE: dict[str, Any] = {
 @pytest.fixture
 def paths(office: Office) -> list[str]:
     """Every page, with the worst an agent can put on it."""
+    halt = office.held(why="w" * 500)
     hostile = office.start(args=HOSTILE, key="k" * 200)
     doubt = office.in_doubt()
     cancelled = office.cancel(office.start(args=HOSTILE), reason=HOSTILE["username"])
@@ -48,6 +49,9 @@ def paths(office: Office) -> list[str]:
         f"/runs/{hostile}/cancel/",
         "/runs/?status=cancelled",
         f"/runs/{hostile}/?tab=transcript",
+        f"/a/{halt.id}/",
+        f"/runs/{hostile}/fork/2/",
+        f"/runs/{hostile}/compare/{cancelled}/",
         "/agents/",
         "/account/",
     ]
@@ -62,7 +66,12 @@ def test_pages_are_strict_at(desk: Desk, paths: list[str], width: int, scheme: s
     desk.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     run = next(path for path in paths if path.startswith("/runs/0"))
     visits = [(name, path) for name in ("bea", "admin") for path in paths]
-    for name, path in [*visits, ("admin", f"{run}at/3/"), ("admin", "/people/")]:
+    for name, path in [
+        *visits,
+        ("admin", f"{run}at/3/"),
+        ("admin", "/people/"),
+        ("admin", "/stops/"),
+    ]:
         if path == "/login/":
             desk.page.context.clear_cookies()
             desk.log_in(name)

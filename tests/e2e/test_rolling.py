@@ -14,6 +14,21 @@ from tests.stack import Stack
 pytestmark = pytest.mark.e2e
 
 RUNS = 6
+# What the migrations of a next release do to the tables of this one: they add. Run as Django runs a migration.
+NEXT_RELEASE = """
+from django.apps import apps
+from django.db import connection, models
+grown = 0
+with connection.schema_editor() as editor:
+    for model in [*apps.get_app_config('runtime').get_models(), *apps.get_app_config('approvals').get_models()]:
+        for field in (models.TextField(null=True), models.IntegerField(db_default=7)):
+            field.set_attributes_from_name('next_' + field.get_internal_type().lower())
+            field.model = model
+            editor.add_field(model, field)
+        editor.execute(f'CREATE INDEX next_{grown} ON {model._meta.db_table} (next_textfield)')
+        grown += 1
+print('grown', grown)
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +108,28 @@ def test_old_and_new_workers_share_runs_without_ping_pong(release: Release) -> N
             assert len(met) == len(set(met)) <= 2  # never back to the old one
             assert release.claims(run) <= 12
         assert new.said("Traceback") == 0
+
+
+def test_the_schema_grows_while_runs_are_suspended_and_both_versions_work(
+    release: Release,
+) -> None:
+    runs = {name: release.start("additive", name) for name in ("grown1", "grown2", "grown3")}
+    for run in runs.values():
+        release.office.wait(run, "suspended")
+    with crew.another(release.office.stack, "worker", "next", AGENTS_DIR=str(release.new)) as new:
+        assert int(release.office.execute(NEXT_RELEASE).split("grown")[-1]) > 10
+        for _ in range(2):
+            for run in runs.values():
+                release.decide(run, "approval", "approve")
+        for name, run in runs.items():
+            release.office.wait(run, "completed")
+            assert release.noted(name) == ["note1", "note2"]
+        later = release.start("additive", "later")
+        for _ in range(2):
+            release.decide(later, "approval", "approve")
+        release.office.wait(later, "completed")
+        said = [new.said("Traceback"), crew.of(release.office.stack, "worker").said("Traceback")]
+        assert said == [0, 0]
 
 
 def test_people_are_asked_where_the_versions_differ_too_much(release: Release) -> None:
