@@ -2,26 +2,18 @@
 
 from uuid import UUID
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import actions, permissions, queries
-from approvals.errors import (
-    AlreadyDecided,
-    Cancelled,
-    DigestMismatch,
-    Expired,
-    Invalid,
-    NotFound,
-)
+from approvals.errors import DigestMismatch
 from approvals.similar import similar
 from approvals.views import doubt, halt
-from approvals.views.picture import answer, picture, readable, status_of, too_late, typed
+from approvals.views.deciding import Problem, carry_out
+from approvals.views.picture import answer, picture, readable, status_of, typed
 from runtime.core.decisions import HALTS, GateKind, Verdict
-from runtime.ports import Actor, Forbidden
+from runtime.ports import Actor
 
 _SAID = {
     Verdict.APPROVE: "Approved. The run goes on.",
@@ -55,33 +47,29 @@ def deny(request: HttpRequest, approval: UUID) -> HttpResponse:
 
 
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
-    actor = permissions.actor_of(request.user)
-    if readable(approval, actor).kind in HALTS:
+    if readable(approval, permissions.actor_of(request.user)).kind in HALTS:
         raise Http404
-    try:
-        actions.decide(
+    return carry_out(
+        request,
+        approval,
+        verdict,
+        act=lambda actor: actions.decide(
             request=approval,
             verdict=verdict,
             digest=request.POST.get("digest"),
             reason=typed(request, "reason"),
             actor=actor,
-        )
-    except NotFound as exc:
-        raise Http404 from exc
-    except (AlreadyDecided, Cancelled, Expired) as exc:
-        return too_late(request, readable(approval, actor), verdict, exc)
-    except (Forbidden, DigestMismatch, Invalid) as exc:
-        return _page(request, readable(approval, actor), actor, problem=exc)
-    messages.success(request, _SAID[verdict])
-    return redirect("approval", approval=approval)
+        ),
+        page=lambda shown, actor, problem: _page(request, shown, actor, problem),
+        said=_SAID[verdict],
+    )
 
 
 def _page(
     request: HttpRequest,
     shown: queries.Approval,
     actor: Actor,
-    *,
-    problem: Forbidden | DigestMismatch | Invalid | None = None,
+    problem: Problem | None = None,
 ) -> HttpResponse:
     standing = permissions.standing_of(actor)
     context = {

@@ -4,24 +4,16 @@ import json
 from typing import Any
 from uuid import UUID
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
 from approvals import actions, clock, permissions, queries
-from approvals.errors import (
-    AlreadyDecided,
-    Cancelled,
-    Expired,
-    Invalid,
-    NotFound,
-    TooEarly,
-)
-from approvals.views.picture import answer, picture, readable, status_of, too_late, typed
+from approvals.errors import Invalid
+from approvals.views.deciding import Problem, carry_out
+from approvals.views.picture import answer, picture, readable, status_of, typed
 from runtime.core.decisions import Verdict
-from runtime.ports import Actor, Forbidden
+from runtime.ports import Actor
 
 
 @require_POST
@@ -48,7 +40,7 @@ def page(
     actor: Actor,
     *,
     outcome: Verdict | None = None,
-    problem: Forbidden | TooEarly | Invalid | None = None,
+    problem: Problem | None = None,
 ) -> HttpResponse:
     """`outcome` is the form that was sent, `problem` what was wrong with it."""
     context = {
@@ -64,25 +56,24 @@ def page(
 
 
 def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpResponse:
-    actor = permissions.actor_of(request.user)
-    shown = readable(approval, actor)
-    try:
-        actions.settle(
+    shown = readable(approval, permissions.actor_of(request.user))
+    return carry_out(
+        request,
+        approval,
+        outcome,
+        act=lambda actor: actions.settle(
             run=shown.run,
             gate=shown.gate,
             outcome=outcome,
             result=_result(request, shown) if outcome is Verdict.HAPPENED else actions.ABSENT,
             reason=typed(request, "reason"),
             actor=actor,
-        )
-    except NotFound as exc:
-        raise Http404 from exc
-    except (AlreadyDecided, Cancelled, Expired) as exc:
-        return too_late(request, readable(approval, actor), outcome, exc)
-    except (Forbidden, TooEarly, Invalid) as exc:
-        return page(request, readable(approval, actor), actor, outcome=outcome, problem=exc)
-    messages.success(request, "Settled. The run goes on.")
-    return redirect("approval", approval=approval)
+        ),
+        page=lambda again, actor, problem: page(
+            request, again, actor, outcome=outcome, problem=problem
+        ),
+        said="Settled. The run goes on.",
+    )
 
 
 def _returns_nothing(schema: Any) -> bool:

@@ -2,25 +2,17 @@
 
 from uuid import UUID
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from approvals import actions, grants, permissions, queries
-from approvals.errors import (
-    AlreadyDecided,
-    Cancelled,
-    DigestMismatch,
-    Expired,
-    Invalid,
-    NotFound,
-)
-from approvals.views.picture import answer, picture, readable, status_of, too_late, typed
+from approvals.errors import DigestMismatch
+from approvals.views.deciding import Problem, carry_out
+from approvals.views.picture import answer, picture, readable, status_of, typed
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.core.events import Change
-from runtime.ports import Actor, Forbidden
+from runtime.ports import Actor
 from runtime.queries import Difference, differences
 
 _SAID = {
@@ -45,14 +37,11 @@ def page(
     request: HttpRequest,
     shown: queries.Approval,
     actor: Actor,
-    *,
-    verdict: Verdict | None = None,
-    problem: Forbidden | DigestMismatch | Invalid | None = None,
+    problem: Problem | None = None,
 ) -> HttpResponse:
-    """`verdict` is the form that was sent, `problem` what was wrong with it."""
+    """`problem` is what was wrong with the form that was sent."""
     context = {
         **picture(shown, permissions.standing_of(actor), problem),
-        "verdict": verdict,
         "stale": isinstance(problem, DigestMismatch),
         "reason": typed(request, "reason"),
         "differences": _differences(shown),
@@ -72,24 +61,20 @@ def _differences(shown: queries.Approval) -> tuple[Difference, ...]:
 
 
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
-    actor = permissions.actor_of(request.user)
-    if readable(approval, actor).kind not in HALTS:
+    if readable(approval, permissions.actor_of(request.user)).kind not in HALTS:
         raise Http404
-    try:
-        actions.decide(
+    return carry_out(
+        request,
+        approval,
+        verdict,
+        act=lambda actor: actions.decide(
             request=approval,
             verdict=verdict,
             digest=request.POST.get("digest"),
             reason=typed(request, "reason"),
             actor=actor,
             grant=grants.read(request.POST) or None if verdict is Verdict.CONTINUE else None,
-        )
-    except NotFound as exc:
-        raise Http404 from exc
-    except (AlreadyDecided, Cancelled, Expired) as exc:
-        return too_late(request, readable(approval, actor), verdict, exc)
-    except (Forbidden, DigestMismatch, Invalid) as exc:
-        shown = readable(approval, actor)
-        return page(request, shown, actor, verdict=verdict, problem=exc)
-    messages.success(request, _SAID[verdict])
-    return redirect("approval", approval=approval)
+        ),
+        page=lambda shown, actor, problem: page(request, shown, actor, problem),
+        said=_SAID[verdict],
+    )

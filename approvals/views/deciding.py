@@ -1,0 +1,48 @@
+"""What every form of a decision does: the act, then the page that fits what came of it."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from approvals import permissions, queries
+from approvals.errors import (
+    AlreadyDecided,
+    Cancelled,
+    DigestMismatch,
+    Expired,
+    Invalid,
+    NotFound,
+    TooEarly,
+)
+from approvals.views.picture import readable, too_late
+from runtime.core.decisions import Verdict
+from runtime.ports import Actor, Forbidden
+
+# What the person who decides can mend, or has to know.
+Problem = Forbidden | DigestMismatch | TooEarly | Invalid
+
+
+def carry_out(
+    request: HttpRequest,
+    approval: UUID,
+    verdict: Verdict,
+    *,
+    act: Callable[[Actor], object],
+    page: Callable[[queries.Approval, Actor, Problem], HttpResponse],
+    said: str,
+) -> HttpResponse:
+    """`act` decides, `page` is the form again with what was wrong, `said` is what the page says afterwards."""
+    actor = permissions.actor_of(request.user)
+    try:
+        act(actor)
+    except NotFound as exc:
+        raise Http404 from exc
+    except (AlreadyDecided, Cancelled, Expired) as exc:
+        return too_late(request, readable(approval, actor), verdict, exc)
+    except (Forbidden, DigestMismatch, TooEarly, Invalid) as exc:
+        return page(readable(approval, actor), actor, exc)
+    messages.success(request, said)
+    return redirect("approval", approval=approval)
