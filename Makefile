@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help up manage test faults screenshots check format lock clean
+.PHONY: help up manage test faults bench screenshots check format lock clean
 
 help: ## show what can be done
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
@@ -21,6 +21,9 @@ test: developer-environment ## run the tests (TESTS=tests/core to run some)
 
 faults: developer-environment ## kill processes at every point and at random, print the figures (FAULTS_SEED=1)
 	@FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/faults -s -q
+
+bench: developer-environment ## measure against bare references, write docs/performance.md (BENCH="--only flows --quick")
+	@exec $(RUN) -m tests.bench $(if $(BENCH),$(BENCH),--write)
 
 screenshots: developer-environment ## start the application for the purpose and take the pictures of the docs
 	@exec $(RUN) -m tests.docs.screenshots

@@ -1,0 +1,73 @@
+"""`make bench`: every measure against its references in one run, as ratios.
+
+`python -m tests.bench --only flows --quick` takes one of them, on a small number.
+"""
+
+import argparse
+import importlib
+import os
+import time
+from collections.abc import Sequence
+
+import django
+
+from tests.bench import report, site
+from tests.bench.figures import Finding, say, show
+
+# In the order in which they are taken: those that leave many rows behind come last.
+MEASURES = {
+    "references": "a loop of bare transactions, pgbench, a Celery round trip",
+    "flows": "hr_onboarding_single against a loop written by hand",
+    "steps": "steps a second against bare transactions",
+}
+
+
+def main() -> None:
+    chosen = _arguments()
+    names = chosen.only or list(MEASURES)
+    began = time.monotonic()
+    load = os.getloadavg()
+    findings: list[Finding] = []
+    with site.running() as place:
+        django.setup()
+        for name in names:
+            findings.append(_take(name, place, quick=chosen.quick))
+            show(findings[-1])
+    took = time.monotonic() - began
+    say(f"\n{took:.0f} s")
+    if chosen.write:
+        report.write(findings, load_before=load, seconds=took, quick=chosen.quick)
+
+
+def _take(name: str, place: "site.Site", *, quick: bool) -> Finding:
+    began = time.monotonic()
+    found: Finding = importlib.import_module(f"tests.bench.{name}").measure(place, quick=quick)
+    return Finding(
+        title=found.title,
+        lines=found.lines,
+        notes=found.notes,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description="Measure the engine against bare references on this machine; every figure is a ratio.",
+        epilog="\n".join(f"  {name:12} {what}" for name, what in MEASURES.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=MEASURES,
+        metavar="NAME",
+        help="this one, may be repeated",
+    )
+    parser.add_argument("--quick", action="store_true", help="small numbers, two minutes in all")
+    parser.add_argument("--write", action="store_true", help="write docs/performance.md")
+    return parser.parse_args(given)
+
+
+if __name__ == "__main__":
+    main()

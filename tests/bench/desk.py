@@ -1,0 +1,69 @@
+"""The bench in the place of the web process: starts runs, looks at them, decides what they wait for."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from approvals import actions
+from approvals.models import Request
+from config import wiring
+from runtime import engine
+from runtime.ports import Actor
+from tests.cast import assemble
+
+ADA, BEA = Actor(person="ada"), Actor(person="bea")
+ENDS = ("completed", "failed", "cancelled", "quarantined")
+PATIENCE = 240.0
+
+
+class Desk:
+    """Ada and Bea, on this process's connections."""
+
+    def __init__(self) -> None:
+        from django.contrib.auth.models import User
+
+        import config.celery  # noqa: F401 - the app that hints go through
+
+        wiring.connect()
+        if not User.objects.exists():
+            assemble()
+
+    def start(self, agent: str, given: dict[str, Any]) -> UUID:
+        with transaction.atomic():
+            return engine.start(agent=agent, input=given, requester=ADA).run
+
+    def look(self, runs: Iterable[UUID]) -> dict[UUID, str]:
+        """The status of each."""
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT id, status FROM runtime_run WHERE id = ANY(%s)", [list(runs)])
+            return dict(cursor.fetchall())
+
+    def approve(self, run: UUID) -> None:
+        request = Request.objects.get(run=run, status="pending")
+        actions.decide(
+            request=request.id,
+            verdict="approve",
+            digest=request.request_digest,
+            reason="",
+            actor=BEA,
+        )
+
+
+def until_ended(
+    look: Callable[[Iterable[UUID]], dict[UUID, str]], runs: Iterable[UUID]
+) -> dict[UUID, float]:
+    """When each run was seen to be over, by this process's steady clock; raises AssertionError if one fails."""
+    waiting, ended = set(runs), dict[UUID, float]()
+    deadline = time.monotonic() + PATIENCE
+    while waiting:
+        assert time.monotonic() < deadline, f"{len(waiting)} runs did not end"
+        for run, status in look(waiting).items():
+            assert status not in ENDS[1:], f"run {run} is {status}"
+            if status == "completed":
+                ended[run] = time.monotonic()
+                waiting.discard(run)
+        time.sleep(0.003)
+    return ended

@@ -1,0 +1,61 @@
+"""Writes docs/performance.md: the machine, every finding of the run, and what is kept by hand after them."""
+
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import psutil
+
+from config.env import ROOT
+from tests.bench.figures import Finding, markdown
+
+PAGE = ROOT / "docs" / "performance.md"
+NOTES = "<!-- what follows is written by hand and kept by `make bench` -->"
+HEAD = """# Performance
+
+`make bench` measures the engine against bare references in one run on one machine and writes this page up to
+the marked line. Every figure is a ratio to something measured in the same minutes, because absolute times say
+more about the machine than about the code. A goal is `reached` or `missed` by the median; the spread is from the 5th to
+the 95th percentile, or the extremes where there are fewer than 20 values.
+"""
+
+
+def write(
+    findings: Sequence[Finding],
+    *,
+    load_before: tuple[float, float, float],
+    seconds: float,
+    quick: bool,
+) -> None:
+    """Replace everything above the notes, which stay."""
+    before = PAGE.read_text() if PAGE.exists() else ""
+    notes = before.partition(NOTES)[2]
+    parts = [HEAD, _machine(load_before, seconds, quick), *map(markdown, findings)]
+    PAGE.write_text("\n".join(parts) + f"\n{NOTES}{notes or chr(10)}")
+
+
+def _machine(load_before: tuple[float, float, float], seconds: float, quick: bool) -> str:
+    loads = ", ".join(f"{one:.1f}" for one in load_before)
+    memory = psutil.virtual_memory().total / 2**30
+    how = "small numbers (`--quick`)" if quick else "full numbers"
+    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    return f"""## The machine
+
+- {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {how}, {seconds:.0f} s in all
+- {os.cpu_count()} cores ({_processor()}), {memory:.0f} GB of memory, {system}
+- load average before the run (1, 5, 15 minutes): {loads}
+- the embedded Postgres with its durable settings (`fsync`, `synchronous_commit` and `full_page_writes` on),
+  the embedded broker, directory and mailbox
+"""
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:  # noqa: PTH123 - not everywhere, and no path of ours
+            names = [
+                line.partition(":")[2].strip() for line in file if line.startswith("model name")
+            ]
+    except OSError:
+        names = []
+    return names[0] if names else platform.machine()

@@ -1,0 +1,252 @@
+"""Everything that is measured, as real processes: Postgres, broker, directory, mailbox and workers.
+
+Postgres is as durable as `make up` has it, with pg_stat_statements besides. The bench itself stands where
+the web process would: it starts runs and decides, over Django's connection and the broker.
+"""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import psycopg
+
+from config.env import ROOT
+from config.local import accounts, broker, listeners, postgres, programs
+from config.local.directory.server import TOKEN_VARIABLE
+from config.processes import table
+
+READY_WITHIN = 60.0
+AGENTS = "agents.flows.hr,tests.bench.agents"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A process that was started, and what it says."""
+
+    name: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far, of all its threads."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def memory(self) -> int:
+        """Resident bytes."""
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    def wait_until_it_says(self, text: str) -> None:
+        """What another process does cannot be waited for. Raises AssertionError with what it said instead."""
+        deadline = time.monotonic() + READY_WITHIN
+        while text not in self.log.read_text():
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Ask it to end, and see to it."""
+        self.process.terminate()
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Site:
+    """One folder with servers of its own; use `running`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._count = 0
+        self._programs: list[Program] = []
+        account = accounts.unprivileged()
+        servers = folder / "servers"
+        servers.mkdir(mode=0o700)
+        accounts.give(account, [servers])
+        self.cluster = postgres.Cluster(
+            programs=programs.postgres(account, folder / "programs"),
+            data=servers / "postgres",
+            socket=servers,
+            account=account,
+            password=secrets.token_hex(8),
+        )
+        self._broker = broker.Broker(
+            program=programs.broker(account, folder / "programs"),
+            data=servers / "broker",
+            socket=servers,
+            account=account,
+        )
+        self.environment: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Servers, tables, keys and the environment of everything that follows, this process included."""
+        postgres.initialise(self.cluster)
+        with (self.folder / "postgres.log").open("ab") as log:
+            more = {"shared_preload_libraries": "pg_stat_statements"}
+            self.postgres = postgres.start(self.cluster, log, postgres.DURABLE | more)
+        with (self.folder / "broker.log").open("ab") as log:
+            self.broker = broker.start(self._broker, log)
+        self.environment = self._settings()
+        os.environ.update(self.environment)
+        with self.connect() as connection:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+        subprocess.run(
+            [sys.executable, "manage.py", "prepare"],
+            cwd=ROOT,
+            env=os.environ,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def stop(self) -> None:
+        """Everything that was started, the servers last."""
+        for program in reversed(self._programs):
+            program.stop()
+        if hasattr(self, "broker"):
+            broker.stop(self.broker)
+        if hasattr(self, "postgres"):
+            postgres.stop(self.postgres)
+
+    def connect(self) -> "psycopg.Connection[tuple[object, ...]]":
+        """An autocommit connection of the caller's own, without any limit of time."""
+        return psycopg.connect(self.cluster.url(), autocommit=True)
+
+    # Programs
+
+    def worker(self, **more: str) -> Program:
+        """One worker process of ours, as `make up` starts it, once it takes runs."""
+        program = self.run("worker", _command("worker"), more)
+        program.wait_until_it_says("ready.")
+        return program
+
+    def sweeper(self) -> Program:
+        return self.run("sweeper", _command("sweeper"))
+
+    def bare_worker(self) -> Program:
+        """One worker process of the loop to compare with: the same pool, the same number of threads."""
+        words = list(_command("worker"))
+        words[words.index("config.celery")] = "tests.bench.bare"
+        words[words.index("resumed,runs")] = "bare"
+        program = self.run("bare", words)
+        program.wait_until_it_says("ready.")
+        return program
+
+    def run(self, name: str, command: Sequence[str], more: Mapping[str, str] = {}) -> Program:
+        """Start a process that is stopped with the site, or earlier."""
+        self._count += 1
+        log = self.folder / f"{name}-{self._count}.log"
+        with log.open("ab") as file:
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **more},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        program = Program(name=name, process=process, log=log)
+        self._programs.append(program)
+        return program
+
+    def end(self, *ended: Program) -> None:
+        """Stop some of them now."""
+        for program in ended:
+            program.stop()
+            self._programs.remove(program)
+
+    @contextmanager
+    def workers(self, count: int, **more: str) -> Iterator[list[Program]]:
+        """So many worker processes for as long as the block lasts."""
+        started = [self.worker(**more) for _ in range(count)]
+        try:
+            yield started
+        finally:
+            self.end(*started)
+
+    def postgres_cpu(self) -> float:
+        """Seconds of processor time of Postgres and all its processes, those that ended included."""
+        server = psutil.Process(self.postgres.pid)
+        times = server.cpu_times()
+        total = times.user + times.system + times.children_user + times.children_system
+        for child in server.children():
+            try:
+                spent = child.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            total += spent.user + spent.system
+        return float(total)
+
+    def _settings(self) -> dict[str, str]:
+        token = secrets.token_hex(8)
+        (self.folder / "mail").mkdir()
+        directory, mailbox = listeners.any_port(None), listeners.any_port(None)
+        self._serve(
+            *("directory", "config.local.directory.server", directory.fileno()),
+            *(self.folder / "directory.sqlite3", {TOKEN_VARIABLE: token}),
+        )
+        self._serve("mailbox", "config.local.mailbox", mailbox.fileno(), self.folder / "mail", {})
+        return {
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+            "DATABASE_URL": self.cluster.url(),
+            "REDIS_URL": self._broker.url(),
+            "SCIM_URL": f"http://127.0.0.1:{listeners.port_of(directory)}/v2",
+            "SCIM_TOKEN": token,
+            "EMAIL_URL": f"smtp://127.0.0.1:{listeners.port_of(mailbox)}",
+            "KEYS_DIR": str(self.folder / "keys"),
+            "STATIC_ROOT": str(self.folder / "static"),
+            "SECRET_KEY": secrets.token_hex(32),
+            "PUBLIC_URL": "http://127.0.0.1:8000",
+            "ABEYANCE_AGENTS": AGENTS,
+            "NO_PROXY": "127.0.0.1,localhost",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def _serve(
+        self, name: str, module: str, handle: int, data: Path, more: Mapping[str, str]
+    ) -> None:
+        with (self.folder / f"{name}.log").open("ab") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, str(handle), str(data)],
+                cwd=ROOT,
+                env={**os.environ, **more},
+                pass_fds=[handle],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        log = self.folder / f"{name}.log"
+        self._programs.append(Program(name=name, process=process, log=log))
+
+
+@contextmanager
+def running() -> Iterator[Site]:
+    """A site in a folder that goes with it."""
+    signal.signal(signal.SIGTERM, _leave)
+    with tempfile.TemporaryDirectory(prefix="abeyance-bench-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        site = Site(folder)
+        try:
+            site.start()
+            yield site
+        finally:
+            site.stop()
+
+
+def _command(name: str) -> tuple[str, ...]:
+    return next(process.command for process in table(drain=5.0) if process.name == name)
+
+
+def _leave(*_: object) -> None:
+    raise KeyboardInterrupt
