@@ -36,6 +36,7 @@ from runtime.errors import (
     StoppedAlready,
     Tampered,
     TooLarge,
+    TooManyUnheard,
 )
 from runtime.history_api import router as history_router
 from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
@@ -178,6 +179,11 @@ def _no_such_run(request: HttpRequest, exc: NoSuchRun) -> HttpResponse:
 @api.exception_handler(NoSuchEntry)
 def _no_such_entry(request: HttpRequest, exc: NoSuchEntry) -> HttpResponse:
     return error(404, "not_found", str(exc))
+
+
+@api.exception_handler(TooManyUnheard)
+def _too_many_unheard(request: HttpRequest, exc: TooManyUnheard) -> HttpResponse:
+    return error(409, "too_many_unheard", str(exc), field="text")
 
 
 @api.exception_handler(NotQuiescent)

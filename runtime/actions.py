@@ -16,7 +16,7 @@ from runtime.core.budgets import Budget
 from runtime.core.continuation import RunStatus
 from runtime.core.digest import require_json
 from runtime.core.errors import NewerSchema, NotJson
-from runtime.core.limits import MAX_KEY, MAX_REASON
+from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
 from runtime.errors import KeyMissing, NoSuchRun, NotImportable, RunEnded, Tampered
 from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
 
@@ -137,12 +137,25 @@ def resume(*, run: UUID, actor: Actor) -> queries.RunDetail:
     return readable(run, actor)
 
 
-def _require_control(run: UUID, actor: Actor) -> None:
+def write(*, run: UUID, text: object, actor: Actor) -> queries.RunDetail:
+    """Write to a run: its agent hears it when its model is asked next.
+
+    Raises, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `text`; RunEnded, also
+    for a run that is being cancelled or is quarantined; TooManyUnheard.
+    """
+    _require_control(run, actor, "write to")
+    if isinstance(text, str) and not text.strip():
+        raise InvalidInput("text", "is required")
+    text = _text(text, "text", MAX_MESSAGE)
+    with transaction.atomic():
+        engine.write(run=run, actor=actor, text=text)
+    return readable(run, actor)
+
+
+def _require_control(run: UUID, actor: Actor, what: str = "hold up") -> None:
     found = readable(run, actor)
     if not ports.access().may_control(actor, found.requester):
-        raise Forbidden(
-            "not_eligible", f"{actor.person} may not hold up runs of {found.requester}."
-        )
+        raise Forbidden("not_eligible", f"{actor.person} may not {what} runs of {found.requester}.")
 
 
 def export(*, run: UUID, actor: Actor) -> str:

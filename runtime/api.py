@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, StringConstraints, WithJsonSche
 
 from runtime import actions, ports, queries, stopping
 from runtime.core.amounts import NAMES
-from runtime.core.limits import MAX_KEY, MAX_REASON
+from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
 from runtime.ports import Actor
 from runtime.stops import Stop
 
@@ -68,6 +68,14 @@ class PauseIn(Schema):
     reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": actions.MAX_REASON})] = ""
 
 
+class MessageIn(Schema):
+    """What the agent is to hear."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_MESSAGE})]
+
+
 class GateOut(Schema):
     """A gate whose decision the run has not taken up; `approval` is the id of its approval request."""
 
@@ -85,6 +93,7 @@ class GateOut(Schema):
 class RunOut(Schema):
     """A run. `reason` says why it failed, or was quarantined or cancelled.
 
+    `unheard` is how many messages of people its agent has not heard yet.
     `removed_at` is when retention took input, output, reason and journal.
     """
 
@@ -99,6 +108,7 @@ class RunOut(Schema):
     created_at: datetime
     ended_at: datetime | None
     removed_at: datetime | None
+    unheard: int
     gates: list[GateOut]
 
 
@@ -213,6 +223,13 @@ def resume_run(request: Authenticated, run: UUID) -> queries.RunDetail:
     """Let a run go on that is held up."""
     ports.access().require(request.auth, "runs:control")
     return actions.resume(run=run, actor=request.auth)
+
+
+@router.post("/runs/{uuid:run}/messages", response={202: RunOut})
+def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[queries.RunDetail]:
+    """Write to the agent of a run that is not over: it hears it when its model is asked next."""
+    ports.access().require(request.auth, "runs:control")
+    return Status(202, actions.write(run=run, text=body.text, actor=request.auth))
 
 
 @router.get("/runs/{uuid:run}/budget", response=list[UseOut])

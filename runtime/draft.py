@@ -30,6 +30,7 @@ from runtime.core.events import (
     GateClosed,
     GateDecided,
     GateOpened,
+    MessageReceived,
     Paused,
     Resumed,
     ToolStarted,
@@ -44,7 +45,14 @@ from runtime.judging import Judge
 from runtime.opening import Judged
 from runtime.ports import ActionPicture, EffectHandler
 from runtime.shortage import grant_of, limit_gate
-from runtime.signals import CancelSignal, GateDecidedSignal, PauseSignal, ResumeSignal, Signal
+from runtime.signals import (
+    CancelSignal,
+    GateDecidedSignal,
+    MessageSignal,
+    PauseSignal,
+    ResumeSignal,
+    Signal,
+)
 from runtime.skew import Skews, agent_changed, agreed, ask, asked
 
 Work = AskModel | StartTool
@@ -119,6 +127,9 @@ class Draft:
             case ResumeSignal():
                 if self.now.rests:
                     self.add(Resumed(by=signal.by))
+            case MessageSignal():
+                if self.now.phase is Phase.STARTED:
+                    self.add(MessageReceived(by=signal.by, text=signal.text))
             case _ as never:
                 assert_never(never)
         # Last: what fails on the way, as vouching does without Postgres, is taken up again.

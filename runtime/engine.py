@@ -1,4 +1,4 @@
-"""What the rooms above may do to runs, inside the caller's transaction: start, fork, settle, pause, resume, cancel."""
+"""What the rooms above may do to runs, inside the caller's transaction, from their start to their end."""
 
 import json
 from dataclasses import dataclass
@@ -21,13 +21,15 @@ from runtime import (
     signals,
 )
 from runtime.core.budgets import NO_LIMITS, Budget
+from runtime.core.contents import digest_of
 from runtime.core.continuation import RunStatus
 from runtime.core.decisions import Decision
 from runtime.core.digest import require_json
 from runtime.core.events import RunStarted
+from runtime.core.limits import MAX_UNHEARD
 from runtime.core.replay import Entry
 from runtime.database import Connection
-from runtime.errors import BusinessKeyConflict, GateNotOpen, RunEnded
+from runtime.errors import BusinessKeyConflict, GateNotOpen, RunEnded, TooManyUnheard
 from runtime.ports import Actor
 
 
@@ -201,13 +203,35 @@ def readmit(*, run: UUID, actor: Actor, reason: str) -> None:
     transaction.on_commit(lambda: _tell(run, inbox=True, queue=queue))
 
 
+def write(*, run: UUID, actor: Actor, text: str) -> None:
+    """Write to a run: its agent hears it when its model is asked next.
+
+    Raises RunEnded, also for a run that is being cancelled, and TooManyUnheard.
+    """
+    connection = _transaction()
+    _require_open(connection, run)
+    unheard = leases.unheard(connection, run)
+    if unheard + signals.number_of(connection, run, signals.MESSAGE) >= MAX_UNHEARD:
+        raise TooManyUnheard
+    leases.ring(connection, run)
+    signals.send_message(connection, run=run, by=actor.person, text=text)
+    ports.gatekeeper().note(run=run, actor=actor, act="wrote", detail={"digest": digest_of(text)})
+    transaction.on_commit(lambda: _tell(run))
+
+
 def _is_paused(connection: Connection, run: UUID) -> bool:
     """Whether the run is held up, once its signals are taken up. Locks its row. Raises RunEnded."""
-    status = leases.lock(connection, run)
-    asked = signals.last_of(connection, run, signals.PAUSE, signals.RESUME, signals.CANCEL)
-    if asked == signals.CANCEL:
-        raise RunEnded(RunStatus.CANCELLING)
+    status = _require_open(connection, run)
+    asked = signals.last_of(connection, run, signals.PAUSE, signals.RESUME)
     return status == RunStatus.PAUSED if asked is None else asked == signals.PAUSE
+
+
+def _require_open(connection: Connection, run: UUID) -> str:
+    """The status of a run that is neither over nor told to end. Locks its row. Raises RunEnded."""
+    status = leases.lock(connection, run)
+    if signals.last_of(connection, run, signals.CANCEL) is not None:
+        raise RunEnded(RunStatus.CANCELLING)
+    return status
 
 
 def _tell(

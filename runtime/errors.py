@@ -1,5 +1,7 @@
 """What can go wrong in the engine. A docstring is the default message; attributes carry the facts."""
 
+from runtime.core.limits import MAX_UNHEARD
+
 
 class RuntimeFault(Exception):
     """The base of the engine's errors; never raised itself."""
@@ -57,6 +59,15 @@ class RunEnded(RuntimeFault):
     def __init__(self, status: str) -> None:
         super().__init__(f"The run is {status} already.")
         self.status = status
+
+
+class TooManyUnheard(RuntimeFault):
+    """The run takes no more messages until its agent has heard some."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"{MAX_UNHEARD} messages to this run are not heard yet, and no more are taken until they are."
+        )
 
 
 class StoppedAlready(RuntimeFault):

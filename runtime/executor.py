@@ -26,6 +26,7 @@ from runtime.core.events import (
 )
 from runtime.core.ids import idempotency_key
 from runtime.core.limits import MAX_SUMMARY
+from runtime.core.messages import unheard_of
 from runtime.core.retries import unanswered, uncertain, undone
 from runtime.performing import begin, nothing_to_end, perform
 from runtime.ports import (
@@ -195,15 +196,18 @@ def request_for(
     """The request that the committed state asks for; `content` gives a result that is stored by its hash."""
     frame = now.frame(work.frame)
     if isinstance(work, AskModel):
+        unheard = () if work.summary else unheard_of(now, frame.id)
+        messages = frame.messages[: cut(frame) if work.summary else None]
         return ModelRequest(
             run=now.run,
             frame=frame.id,
             agent=frame.agent,
-            messages=filled_in(frame.messages[: cut(frame) if work.summary else None], content),
+            messages=(*filled_in(messages, content), *unheard),
             deadline=frame.terms.deadline,
             model=frame.model,
             ticket=frame.ticket,
             summary=work.summary,
+            unheard=len(unheard),
         )
     call = frame.find(work.call)
     assert call.terms is not None  # a call is judged before it is started
@@ -251,6 +255,7 @@ def _model_event(
                 usage=outcome.usage,
                 model=outcome.model,
                 cost=outcome.cost,
+                heard=request.unheard,
             )
         case ModelFault():
             return unanswered(

@@ -49,6 +49,7 @@ def write(connection: Connection, fork: Fork, *, actor: Actor, at: datetime) -> 
             "input": json.dumps(now.input),
             "status": status_of(released(now), held=False),
             "head": first.seal.mac,
+            "unheard": len(now.unheard),
         },
     )
     journal.append_first(connection, first)

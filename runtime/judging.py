@@ -22,6 +22,7 @@ from runtime.core.errors import CoreError, NotJson
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened, Terms
 from runtime.core.ids import depth_of
 from runtime.core.limits import MAX_ARGS, plain, size_of
+from runtime.core.messages import unheard_of
 from runtime.errors import RuntimeFault, Tampered
 from runtime.opening import Judged, halt, picture
 from runtime.ports import (
@@ -97,7 +98,7 @@ class Judge:
             agent=found.agent,
             turn=found.turn,
             seconds=max(0.0, (at - since).total_seconds()),
-            messages=found.messages,
+            messages=(*found.messages, *unheard_of(now, frame)),
         )
         try:
             why = self.handler.hold(boundary)

@@ -29,7 +29,7 @@ ADVANCE = """
     UPDATE runtime_run SET
         position = %(position)s, head = %(mac)s, status = %(status)s,
         base = CASE WHEN %(suspends)s THEN %(position)s ELSE base END,
-        output = %(output)s, reason = %(reason)s,
+        output = %(output)s, reason = %(reason)s, unheard = %(unheard)s,
         ended_at = CASE WHEN %(ended)s THEN clock_timestamp() END,
         owner = CASE WHEN %(release)s THEN NULL ELSE owner END,
         losses = CASE WHEN %(release)s THEN 0 ELSE losses END,
@@ -255,16 +255,19 @@ def read(connection: Connection, run: UUID) -> Row:
 
 
 def insert(connection: Connection, row: dict[str, Any]) -> bool:
-    """Write a run that is due at once. False if its business key is taken."""
+    """Write a run that is due at once. False if its business key is taken.
+
+    `row` may leave out `status`, `position` and `unheard`, as a run has them that nothing has happened to.
+    """
     done = connection.execute(
         """
         INSERT INTO runtime_run
-            (id, agent, requester, token, business_key, input, status, position, head, due_at)
+            (id, agent, requester, token, business_key, input, status, position, head, unheard, due_at)
         VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(input)s,
-            %(status)s, %(position)s, %(head)s, clock_timestamp())
+            %(status)s, %(position)s, %(head)s, %(unheard)s, clock_timestamp())
         ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING
         """,
-        {"status": "queued", "position": 1, **row},
+        {"status": "queued", "position": 1, "unheard": 0, **row},
     )
     return done.rowcount == 1
 
@@ -361,6 +364,14 @@ def lock(connection: Connection, run: UUID) -> str:
     if over:
         raise RunEnded(status)
     return str(status)
+
+
+def unheard(connection: Connection, run: UUID) -> int:
+    """How many messages the run has taken up that no model has heard. The caller holds its row."""
+    row = connection.execute("SELECT unheard FROM runtime_run WHERE id = %s", (run,)).fetchone()
+    assert row is not None  # the caller holds it
+    found: int = row[0]
+    return found
 
 
 def due(connection: Connection) -> list[Due]:

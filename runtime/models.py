@@ -30,6 +30,7 @@ class Run(models.Model):
     owner = models.UUIDField(null=True)
     lease_until = models.DateTimeField(null=True)
     mailbox = models.BigIntegerField(db_default=0)
+    unheard = models.IntegerField(db_default=0)  # messages taken up that no model has heard
     removed_at = models.DateTimeField(null=True)  # when retention took its payloads
     worker = models.UUIDField(null=True)  # the process that claimed it last
     losses = models.IntegerField(db_default=0)  # leases lost in a row without getting on

@@ -116,6 +116,7 @@ def _write(
         "status": status_of(now, held=False),
         "position": len(entries),
         "head": entries[-1].seal.mac,
+        "unheard": len(now.unheard),
     }
     try:
         leases.insert(connection, row)

@@ -186,8 +186,9 @@ class ModelRequest:
     `{"role": "results", "results": [{"call", "tool", "outcome", "content"}, …]}` in proposal order,
     where outcome is `returned`, `failed`, `denied` or `refused`; a result that a person reported
     has `reported_by` as well. `{"role": "summary", "content": str, "of": int}` stands for that many messages
-    that were before it. `model` is the one to ask, empty for the first of the agent's; `ticket` is
-    what Braked said, 0 for nothing.
+    that were before it, `{"role": "message", "by": str, "content": str}` is what a person wrote to the run;
+    the last `unheard` messages are such ones, and new to the model. `model` is the one to ask, empty for the
+    first of the agent's; `ticket` is what Braked said, 0 for nothing.
 
     `summary` asks for a summary of these messages, from the second on: an answer whose text it is.
     """
@@ -200,6 +201,7 @@ class ModelRequest:
     model: str = ""
     ticket: int = 0
     summary: bool = False
+    unheard: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

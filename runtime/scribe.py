@@ -178,6 +178,7 @@ class Scribe:
             status=status_of(now, held=not release),
             output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,
             reason=now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None,
+            unheard=len(now.unheard),
             ended=now.ended,
             release=release,
             due=self._due(now),

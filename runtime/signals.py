@@ -18,6 +18,7 @@ GATE_DECIDED = "gate_decided"
 CANCEL = "cancel"
 PAUSE = "pause"
 RESUME = "resume"
+MESSAGE = "message"
 
 # The part of the step statement that takes signals up.
 CONSUME = """
@@ -60,7 +61,16 @@ class ResumeSignal:
     by: str
 
 
-Signal = GateDecidedSignal | CancelSignal | PauseSignal | ResumeSignal
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSignal:
+    """Somebody wrote to the run."""
+
+    id: int
+    by: str
+    text: str
+
+
+Signal = GateDecidedSignal | CancelSignal | PauseSignal | ResumeSignal | MessageSignal
 
 
 def send_decision(
@@ -116,6 +126,18 @@ def send_pause(connection: Connection, *, run: UUID, by: str, reason: str) -> No
 def send_resume(connection: Connection, *, run: UUID, by: str) -> None:
     """Write the signal; the caller has raised the mailbox in the same transaction."""
     _send(connection, run, RESUME, {"by": by})
+
+
+def send_message(connection: Connection, *, run: UUID, by: str, text: str) -> None:
+    """Write the signal; the caller has raised the mailbox in the same transaction."""
+    _send(connection, run, MESSAGE, {"by": by, "text": text})
+
+
+def number_of(connection: Connection, run: UUID, kind: str) -> int:
+    """How many signals of a kind no step has taken up. The caller holds the run's row."""
+    return connection.execute(
+        "SELECT 1 FROM runtime_signal WHERE run_id = %s AND kind = %s", (run, kind)
+    ).rowcount
 
 
 def last_of(connection: Connection, run: UUID, *kinds: str) -> str | None:
@@ -193,6 +215,8 @@ def _decode(number: int, kind: str, body: str) -> Signal:
             return PauseSignal(id=number, by=document["by"], reason=document["reason"])
         if kind == RESUME:
             return ResumeSignal(id=number, by=document["by"])
+        if kind == MESSAGE:
+            return MessageSignal(id=number, by=document["by"], text=document["text"])
         return GateDecidedSignal(
             id=number,
             gate=UUID(document["gate"]),

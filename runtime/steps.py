@@ -47,6 +47,7 @@ class Step:
     status: str
     output: str | None
     reason: str | None
+    unheard: int
     ended: bool
     release: bool
     due: datetime | None
@@ -99,6 +100,7 @@ def _parameters(step: Step) -> dict[str, object]:
         "status": step.status,
         "output": step.output,
         "reason": step.reason,
+        "unheard": step.unheard,
         "ended": step.ended,
         "release": step.release,
         "suspends": step.continuation is not None,

@@ -7,6 +7,7 @@ from runtime.views.cancel import cancel
 from runtime.views.comparison import compare
 from runtime.views.contents import content
 from runtime.views.fork import fork, newest
+from runtime.views.message import message
 from runtime.views.pace import pause, resume
 from runtime.views.readmit import readmit
 from runtime.views.run import at, run
@@ -21,6 +22,7 @@ urlpatterns = [
     path("runs/<uuid:run>/fork/", newest, name="newest"),
     path("runs/<uuid:run>/fork/<int:position>/", fork, name="fork"),
     path("runs/<uuid:run>/cancel/", cancel, name="cancel"),
+    path("runs/<uuid:run>/message/", message, name="message"),
     path("contents/<str:digest>/", content, name="content"),
     path("stops/", stops, name="stops"),
     path("stops/put/", stop, name="put_stop"),

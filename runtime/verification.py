@@ -87,6 +87,7 @@ class _Row:
     due_at: datetime | None
     owner: UUID | None
     mailbox: int
+    unheard: int
     ended: bool
     removed: bool
     leased: bool
@@ -138,7 +139,7 @@ def _row(connection: Connection, run: UUID) -> _Row:
     found = connection.execute(
         """
         SELECT id, agent, requester, input, output, reason, status, position, head, base, due_at,
-            owner, mailbox, ended_at IS NOT NULL, removed_at IS NOT NULL,
+            owner, mailbox, unheard, ended_at IS NOT NULL, removed_at IS NOT NULL,
             coalesce(lease_until > clock_timestamp(), false)
         FROM runtime_run WHERE id = %s
         """,
@@ -207,6 +208,7 @@ def _row_findings(row: _Row, now: Continuation) -> Iterator[Finding]:
         "requester": (row.requester, now.requester),
         "input": (_json(row.input), now.input),
         "output": (row.output, json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None),
+        "unheard": (row.unheard, len(now.unheard)),
         "ended": (row.ended, now.ended),
     }
     if row.status != RunStatus.QUARANTINED:

@@ -37,6 +37,7 @@ SUM_UP = (
     " keep every name, number and id that you may still need. Answer with the summary and nothing else."
 )
 SUMMARY = "What happened up to here, summed up: "
+MESSAGE = "A message from "  # its author's name and a colon follow
 
 # Instead of arguments: the call repeats an earlier one of its reply, whose position this is.
 REPEATED = "$repeated"
@@ -63,6 +64,9 @@ def to_provider(agent: AgentSpec, messages: tuple[dict[str, Any], ...]) -> list[
                 conversation.append(_request(agent, parts))
             case "summary":
                 part = UserPromptPart(content=f"{SUMMARY}{message['content']}")
+                conversation.append(_request(agent, [part]))
+            case "message":
+                part = UserPromptPart(content=f"{MESSAGE}{message['by']}: {message['content']}")
                 conversation.append(_request(agent, [part]))
             case role:
                 raise ValueError(f"a frame has no messages of role {role}")

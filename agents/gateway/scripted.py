@@ -27,7 +27,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo
 
-from agents.gateway.messages import DENIED, REFUSED, SUM_UP, SUMMARY
+from agents.gateway.messages import DENIED, MESSAGE, REFUSED, SUM_UP, SUMMARY
 
 Reply = ModelResponse
 Script = Callable[[list[ModelMessage], AgentInfo], Reply]
@@ -60,12 +60,14 @@ class Turn:
     """The conversation so far: what the agent was started with and every result, oldest first.
 
     `summary` stands for what is no longer there, empty if nothing was left out; `sums_up` asks for a new one.
+    `messages` are what people wrote to the run, each as `(who, text)`.
     """
 
     input: Any
     results: tuple[Result, ...]
     summary: str = ""
     sums_up: bool = False
+    messages: tuple[tuple[str, str], ...] = ()
 
     def result(self, tool: str) -> Result | None:
         """The latest result of `tool`, None as long as it was not called."""
@@ -111,4 +113,10 @@ def _turn(messages: list[ModelMessage]) -> Turn:
         results=results,
         summary=summaries[-1] if summaries else "",
         sums_up=told[-1:] == [SUM_UP],
+        messages=tuple(_message(text) for text in told if text.startswith(MESSAGE)),
     )
+
+
+def _message(text: str) -> tuple[str, str]:
+    who, _, said = text.removeprefix(MESSAGE).partition(": ")
+    return who, said

@@ -153,6 +153,12 @@ class Flow:
         self._worker.expire()
         return self._go_on()
 
+    def write(self, text: str) -> Self:
+        """Write to the agent, as its requester may: it hears it when its model is asked next."""
+        assert not self._worker.now.ended, f"the run is {self.status} already"
+        self._worker.write(by=REQUESTER, text=text)
+        return self._go_on()
+
     def cancel(self, reason: str) -> Self:
         """End the run, as its requester may."""
         self._worker.cancel(by=REQUESTER, reason=reason)

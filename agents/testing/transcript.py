@@ -25,6 +25,8 @@ def _lines(event: e.Event) -> list[str]:
             return [f"summed up: {event.summary}"]
         case e.ModelFailed():
             return [f"model failed: {event.error}"]
+        case e.MessageReceived():
+            return [f"{event.by} wrote: {event.text}"]
         case e.CallRefused():
             return [f"{event.call} refused: {event.reason}"]
         case e.GateOpened():

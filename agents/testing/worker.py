@@ -38,7 +38,7 @@ from runtime.executor import event_of, request_for
 from runtime.judging import Judge
 from runtime.performing import perform
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
-from runtime.signals import CancelSignal, GateDecidedSignal, Signal
+from runtime.signals import CancelSignal, GateDecidedSignal, MessageSignal, Signal
 from runtime.transactional import rolled_back
 
 BEGINNING = datetime(2030, 1, 1, 9, tzinfo=UTC)
@@ -101,6 +101,10 @@ class Worker:
         self._gatekeeper.said[gate] = decision
         self._signals += 1
         self.advance(GateDecidedSignal(id=self._signals, gate=gate, decision=decision))
+
+    def write(self, *, by: str, text: str) -> None:
+        self._signals += 1
+        self.advance(MessageSignal(id=self._signals, by=by, text=text))
 
     def cancel(self, *, by: str, reason: str) -> None:
         self._signals += 1

@@ -17,10 +17,11 @@ from runtime.core.events import Event, TaggedEvent
 from runtime.core.replay import Entry
 from runtime.core.upgrades import upgraded
 
-SCHEMA = 2
+SCHEMA = 3
 HISTORY = {
     1: "frames, calls and approval gates",
     2: "gates that hold a whole frame",
+    3: "messages of people",
 }
 
 

@@ -193,6 +193,14 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unheard:
+    """A message of a person that the root's model has not heard yet."""
+
+    by: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Continuation:
     """A run at `position`: the fold of its journal up to the entry whose MAC is `head`.
 
@@ -201,7 +209,7 @@ class Continuation:
     """
 
     run: UUID
-    schema: int = 2
+    schema: int = 3
     position: int = 0
     head: str = ""
     phase: Phase = Phase.NEW
@@ -221,6 +229,7 @@ class Continuation:
     short: Short | None = None
     worked: float = 0.0
     ticking: datetime | None = None
+    unheard: tuple[Unheard, ...] = ()
 
     def frame(self, frame: str) -> Frame:
         try:

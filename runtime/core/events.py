@@ -122,7 +122,8 @@ class ModelReplied:
     """`reply` is the provider's message, opaque to the core; text, calls and usage are its facts.
 
     `model` is the one of the agent's models that answered, as it is configured. `cost` is in micro-units of
-    US dollars at the price of that day, None if nobody knows it.
+    US dollars at the price of that day, None if nobody knows it. `heard` is how many messages of people it
+    was given that no model had heard before.
     """
 
     frame: str
@@ -132,6 +133,7 @@ class ModelReplied:
     usage: dict[str, int]
     model: str = ""
     cost: int | None = None
+    heard: int = 0
     type: Literal["ModelReplied"] = "ModelReplied"
 
 
@@ -455,6 +457,15 @@ class Resumed:
     type: Literal["Resumed"] = "Resumed"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageReceived:
+    """Somebody wrote to the run; its root hears it when its model is asked next."""
+
+    by: str
+    text: str
+    type: Literal["MessageReceived"] = "MessageReceived"
+
+
 FrameEvent = ModelReplied | Compacted | ModelFailed | AgentChanged | FrameClosed
 CallEvent = (
     CallAdmitted
@@ -469,7 +480,17 @@ CallEvent = (
 )
 WaitEvent = RetryScheduled | WaitEnded
 TravelEvent = Forked | Exported | Imported
-RunEvent = RunStarted | Completed | Failed | Cancelling | Cancelled | Paused | Resumed | TravelEvent
+PaceEvent = Paused | Resumed
+RunEvent = (
+    RunStarted
+    | Completed
+    | Failed
+    | Cancelling
+    | Cancelled
+    | PaceEvent
+    | MessageReceived
+    | TravelEvent
+)
 BudgetEvent = BudgetExceeded | BudgetGranted
 Event = RunEvent | FrameOpened | FrameEvent | CallEvent | WaitEvent | BudgetEvent
 

@@ -23,6 +23,8 @@ MAX_CALLS = 128  # in one reply
 MAX_TOOL = 200  # characters of a tool's name as a model writes it
 MAX_ERROR = 2_000  # characters of what went wrong
 MAX_REASON = 2_000  # characters of why somebody decided or ended something
+MAX_MESSAGE = 16_000  # characters of what somebody writes to a run
+MAX_UNHEARD = 20  # messages of a run that no model has heard yet
 MAX_KEY = 200  # characters of a business key
 
 

@@ -35,6 +35,7 @@ from runtime.core.events import (
     GateDecided,
     GateOpened,
     Imported,
+    MessageReceived,
     ModelFailed,
     ModelReplied,
     OutcomeUnknown,
@@ -50,6 +51,7 @@ from runtime.core.events import (
 from runtime.core.forks import travelled
 from runtime.core.halts import evolve_halt, is_halt
 from runtime.core.ids import ROOT, call_id, child_frame
+from runtime.core.messages import hear, receive, unheard_of
 from runtime.core.spending import exceed, grant, settle
 from runtime.core.transitions import CALLS, FRAMES, PACES, RUNS, next_state
 from runtime.core.versions import change_agent
@@ -81,6 +83,8 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
         case Resumed():
             _change_pace(now, event)
             return replace(now, paused=None)
+        case MessageReceived():
+            return receive(now, event)
         case RetryScheduled(call=None):
             return _schedule_model(now, event)
         case WaitEnded(call=None):
@@ -193,9 +197,9 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
 
 
 def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
-    frame = _move_frame(
-        now.frame(event.frame), "ModelReplied:calls" if event.calls else "ModelReplied:answer"
-    )
+    now, frame = hear(now, now.frame(event.frame), event.heard)
+    answers = not event.calls and not unheard_of(now, frame.id)
+    frame = _move_frame(frame, _reply(event, answers))
     turn = frame.turn + 1
     calls = tuple(
         Call(id=call_id(turn, index), tool=proposal.tool, args=proposal.args)
@@ -216,12 +220,18 @@ def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
         ticket=0,
         messages=(*frame.messages, message),
         calls=(*frame.calls, *calls),
-        outcome=None if calls else event.text,
+        outcome=event.text if answers else None,
     )
     usage = dict(now.usage)
     for kind, count in event.usage.items():
         usage[kind] = usage.get(kind, 0) + count
     return replace(now.with_frame(frame), usage=usage)
+
+
+def _reply(event: ModelReplied, answers: bool) -> str:
+    if event.calls:
+        return f"{event.type}:calls"
+    return f"{event.type}:answer" if answers else f"{event.type}:interim"
 
 
 def _close_frame(now: Continuation, event: FrameClosed) -> Continuation:

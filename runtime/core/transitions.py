@@ -23,6 +23,7 @@ RUNS: dict[tuple[Phase, str], Phase] = {
     (Phase.EXPORTED, "Imported"): Phase.STARTED,
     (Phase.STARTED, "Paused"): Phase.STARTED,
     (Phase.STARTED, "Resumed"): Phase.STARTED,
+    (Phase.STARTED, "MessageReceived"): Phase.STARTED,
     (Phase.CANCELLING, "Cancelled"): Phase.CANCELLED,
     (Phase.CANCELLING, "Failed"): Phase.FAILED,
 }
@@ -35,6 +36,9 @@ PACES: dict[tuple[Pace, str], Pace] = {
 FRAMES: dict[tuple[FrameState, str], FrameState] = {
     (FrameState.ASKING, "ModelReplied:calls"): FrameState.ACTING,
     (FrameState.ASKING, "ModelReplied:answer"): FrameState.ANSWERED,
+    # It answered without having heard all that people wrote meanwhile.
+    (FrameState.ASKING, "ModelReplied:interim"): FrameState.ASKING,
+    (FrameState.ANSWERED, "MessageReceived"): FrameState.ASKING,
     (FrameState.ASKING, "ModelFailed"): FrameState.FAILED,
     (FrameState.ASKING, "Compacted"): FrameState.ASKING,
     (FrameState.ASKING, "RetryScheduled"): FrameState.RETRYING,

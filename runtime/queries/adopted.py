@@ -7,6 +7,7 @@ from typing import Any
 
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame, FrameState
 from runtime.core.ids import depth_of
+from runtime.core.messages import MESSAGE
 from runtime.queries.sketch import CallSketch, FrameSketch
 from runtime.queries.tracks import CallTrack, FrameTrack
 from runtime.queries.tree import Kind
@@ -37,6 +38,7 @@ def sketches(state: Continuation) -> Iterator[tuple[FrameSketch, tuple[Said, ...
             call=frame.call,
             turn=frame.turn,
             calls={call.id: _sketch(frame, call) for call in frame.calls},
+            heard=sum(message["role"] == MESSAGE for message in frame.messages),
         )
         parent = state.frames.get(frame.parent or "")
         yield sketch, tuple(_said(frame, parent.agent if parent else state.requester))
@@ -100,6 +102,8 @@ def _said(frame: Frame, giver: str) -> Iterator[Said]:
                 yield from (_result(frame, result, turn) for result in message["results"])
             case "summary":
                 yield Said(turn=turn, kind="summary", by=frame.agent, value=message["content"])
+            case "message":
+                yield Said(turn=turn, kind="message", by=message["by"], value=message["content"])
             case _:
                 continue
 

@@ -12,11 +12,11 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.continuation import MAX_DEPTH, CallState
+from runtime.core.continuation import MAX_DEPTH, CallState, Unheard
 from runtime.core.decisions import GateKind, Verdict
 from runtime.core.errors import CoreError
 from runtime.core.forks import state_of
-from runtime.core.ids import call_id, child_frame, depth_of
+from runtime.core.ids import ROOT, call_id, child_frame, depth_of
 from runtime.queries.adopted import sketches
 from runtime.queries.entries import Line, read
 from runtime.queries.secrets import masked
@@ -59,6 +59,9 @@ class _Fold:
         self.origin: Origin | None = None
         self.exported = False
         self.pause: Pause | None = None
+        self.early: list[
+            e.MessageReceived | Unheard
+        ] = []  # they came before there was anybody to hear them
         self.at = datetime.min.replace(tzinfo=UTC)
         self.said = 0
 
@@ -94,6 +97,8 @@ class _Fold:
             case e.Resumed():
                 self.pause = None
                 self._decide_on_run(event.by, "Resumed the run")
+            case e.MessageReceived():
+                self._received(event)
             case e.Completed():
                 self._root_ended("answered")
             case e.Failed():
@@ -118,7 +123,8 @@ class _Fold:
     def _forked(self, event: e.Forked) -> None:
         self.origin = Origin(by=event.by, of=event.of, position=event.position)
         try:
-            copied = list(sketches(state_of(event)))
+            state = state_of(event)
+            copied = list(sketches(state))
         except (CoreError, LookupError):
             return
         for frame, said in copied:
@@ -127,6 +133,8 @@ class _Fold:
                 self._say(
                     frame, one.kind, one.by, one.value, turn=one.turn, reported_by=one.reported_by
                 )
+        for unheard in state.unheard:
+            self._received(unheard)
 
     def _imported(self, event: e.Imported) -> None:
         self.exported = False
@@ -153,6 +161,10 @@ class _Fold:
         )
         self.frames[frame.id] = frame
         self._say(frame, "input", parent.agent if parent else self.requester, event.input)
+        if parent is None:
+            early, self.early = self.early, []
+            for one in early:
+                self._received(one)
         call = self._caller(frame)
         if call is not None:
             call.state, call.child = CallState.DELEGATED, frame.id
@@ -190,7 +202,15 @@ class _Fold:
                 if call is not None:
                     self._call_event(frame, call, event)
 
+    def _received(self, message: e.MessageReceived | Unheard) -> None:
+        root = self.frames.get(ROOT)
+        if root is None:
+            self.early.append(message)
+        else:
+            self._say(root, "message", message.by, message.text)
+
     def _replied(self, frame: FrameSketch, event: e.ModelReplied) -> None:
+        frame.hear(event.heard)
         frame.turn += 1
         frame.retry = None
         if event.text:

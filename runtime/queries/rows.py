@@ -18,6 +18,7 @@ class RowKind(StrEnum):
     TOOL = "tool"  # one attempt at one tool call, or a call that was never started
     PERSON = "person"  # a gate
     PAUSE = "pause"  # somebody holds the run up
+    MESSAGE = "message"  # what somebody wrote, until it is heard
     WAIT = "wait"  # the time between two attempts
 
 
@@ -28,6 +29,7 @@ USES = {
     RowKind.TOOL: Use.WORK,
     RowKind.PERSON: Use.PEOPLE,
     RowKind.PAUSE: Use.PEOPLE,
+    RowKind.MESSAGE: Use.IDLE,
     RowKind.WAIT: Use.RETRY,
 }
 

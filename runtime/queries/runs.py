@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
-from django.db.models.functions import Left
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce, Left
 from django.utils import timezone
 
 from runtime import ports
@@ -19,7 +19,7 @@ from runtime.core.replay import step
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
 from runtime.queries.entries import read
 from runtime.queries.secrets import masked
-from runtime.signals import CANCEL, PAUSE, RESUME
+from runtime.signals import CANCEL, MESSAGE, PAUSE, RESUME
 
 LONGEST_WHY = 200  # characters of a reason that a list shows
 
@@ -87,13 +87,15 @@ class RunLine(RunRow):
 class RunDetail(RunRow):
     """A whole run; `reason` says why it failed, was quarantined or cancelled.
 
-    `removed_at` is when retention took all three, and its journal.
+    `removed_at` is when retention took all three, and its journal. `unheard` messages of people are still to be
+    heard by its agent, those included that no worker has taken up.
     """
 
     input: Any
     output: Any
     reason: str | None
     removed_at: datetime | None
+    unheard: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +125,12 @@ def run_details(
     where: Q, *, business_key: str | None = None, limit: int = 50, cursor: UUID | None = None
 ) -> Page[RunDetail]:
     """As runs_page, with what each run was given and what it answered."""
-    return _page(_some_runs(where, business_key, limit, cursor), limit, _detail)
+    return _page(_with_unheard(_some_runs(where, business_key, limit, cursor)), limit, _detail)
 
 
 def run_detail(where: Q, run: UUID) -> RunDetail | None:
     """None if there is no such run among those that meet `where`."""
-    row = Run.objects.filter(where, id=run).first()
+    row = _with_unheard(Run.objects.filter(where, id=run)).first()
     return None if row is None else _detail(row, _gates(Q(run=row)))
 
 
@@ -189,6 +191,16 @@ def _some_runs(
     if cursor is not None:
         runs = runs.filter(id__lt=cursor)
     return runs[: limit + 1]
+
+
+def _with_unheard(runs: QuerySet[Run]) -> QuerySet[Run]:
+    waiting = (
+        Signal.objects.filter(run=OuterRef("pk"), kind=MESSAGE)
+        .values("run")
+        .annotate(number=Count("id"))
+        .values("number")
+    )
+    return runs.annotate(messages=F("unheard") + Coalesce(Subquery(waiting), 0))
 
 
 def _page(rows: Iterable[Run], limit: int, make: Callable[[Run, Sequence[GateView]], R]) -> Page[R]:
@@ -257,6 +269,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         output=None if run.output is None else _json(run.output),
         reason=None if run.reason is None else masked(run.reason),
         removed_at=run.removed_at,
+        unheard=getattr(run, "messages", 0),
         position=run.position,
     )
 

@@ -1,7 +1,7 @@
 """The frames and calls of a run while its journal is being folded for people: what progress changes and tree shows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -46,6 +46,14 @@ class FrameSketch:
     halts: int = 0
     calls: dict[str, CallSketch] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
+    heard: int = 0  # messages of people that its model has heard
+
+    def hear(self, count: int) -> None:
+        """The next `count` messages of people were given to the model for the turn that is to come."""
+        places = [at for at, message in enumerate(self.messages) if message.kind == "message"]
+        for at in places[self.heard : self.heard + count]:
+            self.messages[at] = replace(self.messages[at], turn=self.turn)
+        self.heard += count
 
 
 def frame_view(frame: FrameSketch, frames: Mapping[str, FrameSketch]) -> FrameView:

@@ -13,7 +13,7 @@ from uuid import UUID
 from runtime.core import events as e
 from runtime.core.errors import CoreError
 from runtime.core.forks import state_of
-from runtime.core.ids import call_id, depth_of
+from runtime.core.ids import ROOT, call_id, depth_of
 from runtime.queries.adopted import track
 from runtime.queries.entries import Line
 from runtime.queries.rows import USES, Row, RowKind, Tone, bar
@@ -23,6 +23,7 @@ from runtime.queries.tracks import FrameTrack, GateFacts, Mark
 
 __all__ = ["GateFacts", "Timeline", "timeline_of"]
 
+_UNHEARD = "not heard yet, from"
 LONG_ENOUGH = timedelta(seconds=1)  # for a wait for a worker to be worth a row
 
 
@@ -103,6 +104,7 @@ class _Fold:
         self._ending = False
         self._began = start
         self._pauses: list[Mark] = []
+        self._messages: list[Mark] = []
         self._queue: Mark | None = Mark(
             kind=RowKind.QUEUE, step="", name="", depth=0, start=start, words="no worker had it yet"
         )
@@ -126,6 +128,8 @@ class _Fold:
                 self._paused(event)
             case e.Resumed():
                 self._go_on("held up by")
+            case e.MessageReceived():
+                self._received(event.by, event.text)
             case e.Completed():
                 self._ended("answered", Tone.DONE)
             case e.Failed():
@@ -140,7 +144,7 @@ class _Fold:
     def marks(self) -> list[Mark]:
         """In the order of the tree: a frame, then what happened in it, a child frame where it was called."""
         marks = [self._queue] if self._queue is not None else []
-        marks += self._pauses
+        marks += [*self._pauses, *self._messages]
         children = {frame.id for frame in self.frames.values() if frame.parent in self.frames}
         for frame in self.frames.values():
             if frame.id not in children:
@@ -153,6 +157,8 @@ class _Fold:
             copied = state_of(event)
         except CoreError:
             return
+        for message in copied.unheard:
+            self._received(message.by, message.text)
         for frame in copied.frames.values():
             self.frames[frame.id] = track(frame, self.at)
 
@@ -175,8 +181,11 @@ class _Fold:
     ) -> None:
         match event:
             case e.ModelReplied():
+                self._heard(event.heard)  # only the root's model is given any
                 names = {call_id(frame.turn + 1, i): p.tool for i, p in enumerate(event.calls)}
                 frame.replied(self.at, event.model, names)
+                if frame.answered and frame.id == ROOT and self._unheard():
+                    frame.ask(self.at)
             case e.Compacted():
                 frame.compacted(self.at, event.model)
             case e.ModelFailed():
@@ -222,8 +231,26 @@ class _Fold:
         for mark in self._pauses:
             mark.finish(self.at, words, Tone.OVER)
 
+    def _received(self, by: str, text: str) -> None:
+        """A root that has answered is asked again."""
+        root = self.frames.get(ROOT)
+        if root is not None and root.answered:
+            root.ask(self.at)
+        mark = Mark(kind=RowKind.MESSAGE, step="", name="", depth=0, start=self.at, words=_UNHEARD)
+        mark.by, mark.reason = by, masked(text)
+        self._messages.append(mark)
+
+    def _heard(self, count: int) -> None:
+        for mark in self._unheard()[:count]:
+            mark.finish(self.at, "heard, from", Tone.OVER)
+
+    def _unheard(self) -> list[Mark]:
+        return [mark for mark in self._messages if mark.end is None]
+
     def _ended(self, words: str, tone: Tone) -> None:
         self._go_on("ended with the run")
+        for mark in self._unheard():
+            mark.finish(self.at, "never heard, from", Tone.OVER)
         for frame in self.frames.values():
             root = frame.parent is None
             frame.end(self.at, words if root else "ended with the run", tone if root else Tone.OVER)

@@ -228,6 +228,7 @@ class FrameTrack:
     of_turn: list[CallTrack] = field(default_factory=list)
     asked: int = 0  # attempts at the model call of the next turn
     unasked: bool = False  # halted before its model was asked
+    answered: bool = False  # its model has said its last word, unless somebody writes to it
 
     def open(self, at: datetime, *, asks: bool = True) -> None:
         self.own.append(self._mark(RowKind.AGENT, self.id, at, "at work"))
@@ -239,6 +240,7 @@ class FrameTrack:
         self.own[0].end, self.own[0].words, self.own[0].tone = None, "at work", Tone.OPEN
 
     def ask(self, at: datetime) -> None:
+        self.answered = False
         self.asked += 1
         mark = self._mark(RowKind.MODEL, f"{self.id}/m{self.turn + 1}", at, "asked, no reply yet")
         mark.attempt = self.asked
@@ -249,7 +251,7 @@ class FrameTrack:
         asked = f"asked for {count} call{'s' if count > 1 else ''}" if count else "answered"
         self._last_model(at, asked, Tone.DONE, model=model)
         self.turn += 1
-        self.asked = 0
+        self.asked, self.answered = 0, not calls
         self.of_turn = []
         for call, tool in calls.items():
             track = CallTrack(step=f"{self.id}/{call}", tool=tool, depth=self.depth + 1)

@@ -10,7 +10,17 @@ from runtime.core.continuation import SETTLED, CallState
 from runtime.core.decisions import EffectClass, Verdict
 
 Kind = Literal[
-    "input", "text", "call", "decision", "result", "fault", "retry", "release", "halt", "summary"
+    "input",
+    "text",
+    "call",
+    "decision",
+    "result",
+    "fault",
+    "retry",
+    "release",
+    "halt",
+    "summary",
+    "message",
 ]
 
 _TITLES: dict[Kind, str] = {
@@ -24,6 +34,7 @@ _TITLES: dict[Kind, str] = {
     "summary": "earlier messages summed up by",
     "release": "another version of",
     "halt": "stopped:",
+    "message": "message from",
 }
 
 _WORDS = {

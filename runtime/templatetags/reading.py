@@ -46,6 +46,7 @@ _KINDS = {
     RowKind.TOOL: ("play", "tool"),
     RowKind.PERSON: ("pause", "person"),
     RowKind.PAUSE: ("pause", "pause"),
+    RowKind.MESSAGE: ("person", "message"),
     RowKind.WAIT: ("clock", "wait"),
 }
 

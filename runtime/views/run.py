@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from runtime import ports, queries
 from runtime.core.continuation import RunStatus
+from runtime.core.limits import MAX_MESSAGE
 from runtime.ports import Actor
 from runtime.views import asked
 
@@ -78,17 +79,20 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
 def _pace(
     shown: queries.RunDetail, actor: Actor, told: queries.Asked, progress: queries.Progress
 ) -> dict[str, Any]:
-    """Whether the run is held up, or is told to be, and whether this person may change that."""
-    may = (
+    """Whether the run is held up, or is told to be, and whether this person may change that and write to it."""
+    may_control = (
         not shown.ended
         and shown.status != RunStatus.QUARANTINED
         and progress.ending is None
         and not told.cancel
+        and ports.access().may_control(actor, shown.requester)
     )
     return {
         "pause_asked": told.pause,
         "is_paused": progress.pause is not None if told.pause is None else told.pause,
-        "may_pause": may and ports.access().may_control(actor, shown.requester),
+        "may_pause": may_control,
+        "may_write": may_control,
+        "max_message": MAX_MESSAGE,
     }
 
 

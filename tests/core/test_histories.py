@@ -51,6 +51,7 @@ with pytest.MonkeyPatch.context() as patch:
     patch.setattr("runtime.core.versions.next_state", _watched)
     patch.setattr("runtime.core.halts.next_state", _watched)
     patch.setattr("runtime.core.compaction.next_state", _watched)
+    patch.setattr("runtime.core.messages.next_state", _watched)
     ALL = [Walk(seed) for seed in range(SEEDS)]
 WALKS = ALL[:200]  # for what looks at every state
 AT = datetime(2026, 1, 1, tzinfo=UTC)

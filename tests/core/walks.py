@@ -41,6 +41,7 @@ from runtime.core.events import (
     GateDecided,
     GateOpened,
     Imported,
+    MessageReceived,
     ModelFailed,
     ModelReplied,
     Paused,
@@ -79,6 +80,7 @@ class Walk:
         )
         self.travels = random.Random(f"travels of {seed}")
         self.paces = random.Random(f"paces of {seed}")
+        self.letters = random.Random(f"letters of {seed}")
         if seed % 10 == 3:
             self._add(self._fork_of(Walk(10 * seed + 4)))
         while len(self.history) < MAX_EVENTS and (options := self._travels() or self._next()):
@@ -159,7 +161,7 @@ class Walk:
             ]
         elif self.now.phase is Phase.STARTED and self.random.random() < self._impatience():
             options = [Cancelling(by="ada", reason="enough")]
-        return self._pace() or options
+        return self._pace() or self._letter() or options
 
     def _pace(self) -> list[Event]:
         """Now and then a pause; it ends sooner or later, whatever happens in it."""
@@ -167,6 +169,14 @@ class Walk:
             return [Resumed(by="bea")]
         if self.now.phase is Phase.STARTED and self.now.paused is None:
             return [Paused(by="ada", reason="")] if self.paces.random() < 0.01 else []
+        return []
+
+    def _letter(self) -> list[Event]:
+        """Now and then a message; likelier once the root has answered, which is rare."""
+        root = self.now.root
+        answered = root is not None and root.state is FrameState.ANSWERED
+        if self.now.phase is Phase.STARTED and self.letters.random() < (0.1 if answered else 0.01):
+            return [MessageReceived(by="ada", text="mind the gap")]
         return []
 
     def _releases(self) -> list[Event]:
@@ -270,6 +280,9 @@ class Walk:
         return [summary] if self.random.random() < 0.95 else self._failures(frame)
 
     def _reply(self, frame: str, calls: int) -> ModelReplied:
+        """Mostly of a model that was given every message; now and then one came while it was at work."""
+        unheard = len(self.now.unheard) if frame == ROOT else 0
+        heard = unheard if self.letters.random() < 0.7 else self.letters.randint(0, unheard)
         return ModelReplied(
             frame=frame,
             reply={"parts": [calls]},
@@ -278,6 +291,7 @@ class Walk:
                 Proposal(tool=f"tool_{n}", args={"n": n, "x": "é\u202e"}) for n in range(calls)
             ),
             usage={"input_tokens": 3, "output_tokens": 2},
+            heard=heard,
         )
 
     def _judgements(self, effect: JudgeCall) -> list[Event]:

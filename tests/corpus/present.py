@@ -16,6 +16,10 @@ def _pause(worker: Worker) -> None:
     worker.advance(PauseSignal(id=1000, by="ada", reason="the books are being closed"))
 
 
+def _write(worker: Worker) -> None:
+    worker.write(by="ada", text="it was the wrong order")
+
+
 PRESENT = SCENES | {
     "hold": Scene(
         spec=lambda: desk(call("price", **INPUT), PAY, holds=Holds(every=1)),
@@ -25,6 +29,11 @@ PRESENT = SCENES | {
         spec=lambda: desk(PAY),
         shows=lambda now: now.paused is not None and bool(now.pending),
         then=_pause,
+    ),
+    "message": Scene(
+        spec=lambda: desk(PAY),
+        shows=lambda now: bool(now.unheard) and bool(now.pending),
+        then=_write,
     ),
 }
 

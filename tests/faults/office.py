@@ -20,7 +20,7 @@ from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.ids import idempotency_key
 from runtime.core.replay import initial
 from runtime.errors import RunEnded
-from runtime.models import Gate, JournalEntry, Run
+from runtime.models import Gate, JournalEntry, Run, Signal
 from runtime.ports import Actor
 from tests.faults import ledger
 from tests.faults.scores import Score, planned
@@ -43,7 +43,8 @@ class Office:
 
     def tend(self, run: UUID, score: Score) -> str:
         """Do whatever the run waits for. Returns its status."""
-        if score.paused and self._hold_up(run):
+        too_early = (score.paused and self._hold_up(run)) or (score.written and self._write(run))
+        if too_early:
             return Run.objects.values_list("status", flat=True).get(id=run)
         for request in Request.objects.filter(run=run, status=Request.Status.PENDING):
             try:
@@ -105,6 +106,16 @@ class Office:
                     engine.resume(run=run, actor=ADA)
                 else:
                     engine.pause(run=run, actor=ADA, reason="")
+        return True
+
+    def _write(self, run: UUID) -> bool:
+        """Write to it once at its first gate. Whether it is too early for anything else."""
+        body = "".join(self._bodies(run))
+        if '"MessageReceived"' in body:
+            return False
+        if '"GateOpened"' in body and not Signal.objects.filter(run=run).exists():
+            with transaction.atomic():
+                engine.write(run=run, actor=ADA, text="mind the gap")
         return True
 
     def _cancel(self, run: UUID) -> None:
@@ -176,6 +187,8 @@ def problems(path: Path, run: UUID, score: Score) -> list[str]:
             found.append(f"repeated: {tools[key]} {key} happened {count} times")
     if score.denied and any(tool == "pay" for tool in tools.values()):
         found.append("a denied call was started")
+    if score.written and _heard(run) != 1:
+        found.append(f"its one message was heard {_heard(run)} times")
     if score.ends in ("completed", "failed"):
         for tool in (
             "look",
@@ -190,6 +203,12 @@ def problems(path: Path, run: UUID, score: Score) -> list[str]:
             if done != planned(score.turns, tool):
                 found.append(f"lost: {done} of {planned(score.turns, tool)} {tool} happened")
     return found
+
+
+def _heard(run: UUID) -> int:
+    """How many messages models were given, read from the journal."""
+    bodies = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
+    return sum(event.get("heard", 0) for body in bodies for event in json.loads(body)["events"])
 
 
 def _calls(run: UUID) -> dict[str, str]:

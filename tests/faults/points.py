@@ -40,6 +40,7 @@ IMPOSSIBLE: dict[tuple[str, int | None], str] = {
             "Cancelled",
             "Paused",
             "Resumed",
+            "MessageReceived",
             "BudgetGranted",
         )
         for depth in (1, 2)

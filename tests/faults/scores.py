@@ -14,7 +14,8 @@ Turns = list[list[dict[str, Any]]]
 class Score:
     """One run: what it plays, what Bea says at its gates, whether Ada cancels it, and how it must end.
 
-    A `paused` one is held up at its first gate for a while. Of what `budget` limits Bea grants one more at a time.
+    A `paused` one is held up at its first gate for a while, a `written` one is written to there. Of what `budget`
+    limits Bea grants one more at a time.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Score:
     denied: bool = False
     cancelled: bool = False
     paused: bool = False
+    written: bool = False
     ends: str = "completed"
     budget: Budget | None = None
 
@@ -46,6 +48,11 @@ def gates() -> Score:
 def paused() -> Score:
     """Held up at a gate, resumed, and decided after that."""
     return Score(name="paused", turns=[[_call("pay", 0)]], paused=True)
+
+
+def written() -> Score:
+    """Written to at a gate."""
+    return Score(name="written", turns=[[_call("pay", 0)]], written=True)
 
 
 def denials() -> Score:
@@ -113,6 +120,7 @@ SCORES: dict[str, Callable[[], Score]] = {
     "gates": gates,
     "denials": denials,
     "paused": paused,
+    "written": written,
     "waits": waits,
     "failures": failures,
     "limits": limits,

@@ -1,0 +1,275 @@
+"""Messages of people to a run: heard when its model is asked next, whatever happens in between."""
+
+import threading
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from runtime import dispatch, engine, leases
+from runtime.core.decisions import Verdict
+from runtime.core.limits import MAX_UNHEARD
+from runtime.errors import RunEnded, TooManyUnheard
+from runtime.models import Run, Signal
+from runtime.ports import Actor, ModelFault, ModelRequest, Outcome
+from runtime.verification import verify
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import ADA, MakeBench, Rig
+from tests.runtime.test_advance import events, types
+from tests.runtime.test_pause import _wait_until_somebody_waits_for_us, _worker, pause, resume
+from tests.runtime.test_waits import cancel
+
+BEA = Actor(person="bea")
+
+
+def write(run: UUID, text: str = "hello") -> None:
+    with transaction.atomic():
+        engine.write(run=run, actor=BEA, text=text)
+
+
+def given(desk: Rig, number: int = -1) -> list[str]:
+    """The roles of the messages that a model was given."""
+    return [message["role"] for message in desk.effects.models[number].messages]
+
+
+@pytest.fixture
+def gated(rig: MakeBench) -> Rig:
+    return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True, expires_in=3600))
+
+
+def test_a_message_to_a_run_at_a_gate_is_heard_with_the_results_of_its_turn(gated: Rig) -> None:
+    run = gated.start("a")
+    gated.advance(run)
+    write(run)
+    row = gated.advance(run)
+    assert (row.status, row.unheard, row.owner) == ("suspended", 1, None)
+    assert events(run)[-1] == {"type": "MessageReceived", "by": "bea", "text": "hello"}
+    assert len(gated.effects.models) == 1
+    assert verify(run).sound
+    gated.decide(gated.open_gates(run)[0].id, Verdict.APPROVE)
+    row = gated.advance(run)
+    assert (row.status, row.unheard) == ("completed", 0)
+    assert given(gated) == ["input", "model", "results", "message"]
+    assert gated.effects.models[-1].messages[-1] == {
+        "role": "message",
+        "by": "bea",
+        "content": "hello",
+    }
+    assert gated.gatekeeper.notes[-1][2] == "wrote"
+    assert verify(run).sound
+
+
+def test_one_that_comes_before_any_worker_is_heard_with_the_input(gated: Rig) -> None:
+    run = gated.start("a")
+    write(run)
+    gated.advance(run)
+    assert given(gated) == ["input", "message"]
+    assert Run.objects.get(id=run).unheard == 0
+
+
+def test_one_that_comes_while_the_model_answers_is_heard_after_it(rig: MakeBench) -> None:
+    """The answer was given without it, so the run does not end with it."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def model(request: ModelRequest) -> Outcome:
+        if len(request.messages) > 1:
+            return say(f"heard {request.messages[-1]['content']}")
+        asked.set()
+        assert go_on.wait(20)
+        return say("done")
+
+    desk = rig({"a": model})
+    run = desk.start("a")
+    worker = _worker(desk, run)
+    worker.start()
+    assert asked.wait(20)
+    write(run)
+    _wait_until_taken_up(desk, run)
+    go_on.set()
+    worker.join(20)
+    row = Run.objects.get(id=run)
+    assert (row.status, row.output, row.unheard) == ("completed", '"heard hello"', 0)
+    assert given(desk) == ["input", "model", "message"]
+    assert types(run)[-2:] == ["ModelReplied", "Completed"]
+    assert verify(run).sound
+
+
+def test_one_whose_transaction_is_open_while_the_worker_ends_the_run_is_heard(
+    rig: MakeBench,
+) -> None:
+    """The mailbox was raised and is not committed yet when the worker wants to write the end."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def model(request: ModelRequest) -> Outcome:
+        asked.set()
+        assert go_on.wait(20)
+        return say(f"{len(request.messages)} messages")
+
+    desk = rig({"a": model})
+    run = desk.start("a")
+    worker = _worker(desk, run)
+    worker.start()
+    assert asked.wait(20)
+    with transaction.atomic():
+        engine.write(run=run, actor=BEA, text="wait")
+        go_on.set()
+        _wait_until_somebody_waits_for_us()
+    worker.join(20)
+    assert Run.objects.get(id=run).output == '"3 messages"'
+    assert types(run)[-3:] == ["MessageReceived", "ModelReplied", "Completed"]
+
+
+def test_one_that_comes_in_a_pause_after_the_answer_is_heard_when_the_run_goes_on(
+    rig: MakeBench,
+) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def model(request: ModelRequest) -> Outcome:
+        asked.set()
+        assert go_on.wait(20)
+        return say(f"{len(request.messages)} messages")
+
+    desk = rig({"a": model})
+    run = desk.start("a")
+    worker = _worker(desk, run)
+    worker.start()
+    assert asked.wait(20)
+    pause(run)
+    desk.heartbeat.poke(run)
+    while Run.objects.get(id=run).status != "paused":
+        threading.Event().wait(0.01)
+    go_on.set()
+    worker.join(20)
+    assert types(run)[-2:] == ["Paused", "ModelReplied"]
+    write(run)
+    assert desk.advance(run).status == "paused"
+    assert len(desk.effects.models) == 1
+    resume(run)
+    assert desk.advance(run).output == '"3 messages"'
+
+
+def test_a_model_that_failed_is_given_it_at_its_next_attempt(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.0)
+    written = threading.Event()
+
+    def model(request: ModelRequest) -> Outcome:
+        if written.is_set():
+            return say("done")
+        write(run)
+        _wait_until_taken_up(desk, run)
+        connection.close()
+        written.set()
+        return ModelFault(error="busy", again=True)
+
+    desk = rig({"a": model})
+    run = desk.start("a")
+    assert desk.advance(run).status == "completed"
+    assert (given(desk, 0), given(desk, 1)) == (["input"], ["input", "message"])
+
+
+def test_only_the_root_hears_it(rig: MakeBench) -> None:
+    desk = rig(
+        {"a": turns(ask(("b", {})), say("done")), "b": turns(ask(("t", {})), say("below"))},
+        t=FakeTool(gated=True),
+    )
+    run = desk.start("a")
+    desk.advance(run)
+    write(run)
+    desk.advance(run)
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    desk.advance(run)
+    heard = [(request.agent, request.unheard) for request in desk.effects.models]
+    assert heard == [("a", 0), ("b", 0), ("b", 0), ("a", 1)]
+
+
+def test_a_worker_that_dies_with_it_in_a_model_call_leaves_it_to_the_next(
+    rig: MakeBench, short_lease: None
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.start("a")
+    desk.advance(run)
+    write(run)
+    desk.advance(run)
+    past = timezone.now() - timedelta(hours=1)
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    with transaction.atomic():
+        claim = leases.claim(connection.connection, run)
+    assert claim is not None  # and is never heard of again
+    Run.objects.filter(id=run).update(lease_until=past, due_at=past)
+    row = desk.advance(run)
+    assert (row.status, row.unheard) == ("completed", 0)
+    assert given(desk) == ["input", "model", "results", "message"]
+
+
+def test_a_run_that_is_over_or_told_to_end_takes_none(gated: Rig) -> None:
+    run = gated.start("a")
+    gated.advance(run)
+    cancel(run)
+    with pytest.raises(RunEnded) as raised:
+        write(run)
+    assert raised.value.status == "cancelling"
+    gated.advance(run)
+    with pytest.raises(RunEnded) as raised:
+        write(run)
+    assert raised.value.status == "cancelled"
+    assert not Signal.objects.filter(run=run).exists()
+
+
+def test_one_that_came_before_the_end_was_asked_for_is_never_heard(gated: Rig) -> None:
+    run = gated.start("a")
+    gated.advance(run)
+    write(run)
+    cancel(run)
+    row = gated.advance(run)
+    assert (row.status, row.unheard) == ("cancelled", 1)
+    assert verify(run).sound
+
+
+def test_so_many_wait_and_no_more(gated: Rig) -> None:
+    """Those that a worker has taken up count as those that it has not."""
+    run = gated.start("a")
+    gated.advance(run)
+    for number in range(MAX_UNHEARD - 1):
+        write(run, f"message {number}")
+    gated.advance(run)
+    assert Run.objects.get(id=run).unheard == MAX_UNHEARD - 1
+    write(run, "the last one")
+    with pytest.raises(TooManyUnheard):
+        write(run)
+    gated.decide(gated.open_gates(run)[0].id, Verdict.APPROVE)
+    assert gated.advance(run).status == "completed"
+    assert given(gated).count("message") == MAX_UNHEARD
+
+
+def test_a_row_that_counts_wrongly_is_found(gated: Rig) -> None:
+    run = gated.start("a")
+    gated.advance(run)
+    Run.objects.filter(id=run).update(unheard=3)
+    assert [finding.subject for finding in verify(run).findings] == ["unheard"]
+
+
+def test_a_fork_takes_along_what_is_not_heard(gated: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    run = gated.start("a")
+    gated.advance(run)
+    write(run)
+    position = gated.advance(run).position
+    with transaction.atomic():
+        fork = engine.fork(run=run, position=position, actor=ADA)
+    assert Run.objects.get(id=fork).unheard == 1
+    gated.advance(fork)
+    gated.decide(gated.open_gates(fork)[0].id, Verdict.APPROVE)
+    assert gated.advance(fork).status == "completed"
+    assert given(gated) == ["input", "model", "results", "message"]
+    assert (verify(fork).sound, verify(run).sound) == (True, True)
+    assert Run.objects.get(id=run).unheard == 1
+
+
+def _wait_until_taken_up(desk: Rig, run: UUID) -> None:
+    desk.heartbeat.poke(run)
+    while Signal.objects.filter(run=run).exists():
+        threading.Event().wait(0.01)
