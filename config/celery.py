@@ -12,7 +12,7 @@ import celery
 from celery import signals
 from django.conf import settings
 
-from config import letters
+from config import letters, places
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -54,7 +54,7 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_transport_options={
         "visibility_timeout": 900,
-        "queue_order_strategy": "sorted",
+        "queue_order_strategy": "config.places:Queues",
         "unacked_restore_interval": 5,
         "unacked_restore_throttle": 1,
         # Without these a stopped broker holds its callers for as long as it likes.
@@ -71,11 +71,14 @@ app.autodiscover_tasks(["runtime"])
 
 
 @signals.worker_init.connect
-def _equip(**_: Any) -> None:
+def _equip(sender: Any, **_: Any) -> None:
     """Before anything else: load the agents and say what they are."""
     from config import wiring
     from runtime import start
 
+    # What Postgres shows of each connection of this process.
+    os.environ.setdefault("PGAPPNAME", f"abeyance worker {os.getpid()}")
+    places.furnish(sender.concurrency)
     try:
         start.require_database()
         start.require_broker()

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 
 from config.env import DRAIN_SECONDS
 
+# At most: a worker's pool, seats and heartbeat, and a connection for each of its tools' threads.
+CONNECTIONS_OF_A_WORKER = 49
+CONNECTIONS_OF_OTHERS = 50  # the web, the sweeper, commands, and whoever looks with psql
+
 # What a worker may need besides draining: to start its shutdown, to let go of its runs, to close.
 WORKER_MARGIN = 6.0
 
@@ -24,12 +28,13 @@ class Process:
 
 
 def table(
-    *, bind: str = "127.0.0.1:8000", threads: int = 16, drain: float = DRAIN_SECONDS
+    *, bind: str = "127.0.0.1:8000", places: int = 256, drain: float = DRAIN_SECONDS
 ) -> tuple[Process, ...]:
     """Every kind of process, in the order in which to stop them.
 
     `bind` is what the web server listens on: `host:port`, or `fd://N` for a socket that is handed down.
-    `threads` is how many tasks one worker process takes at once; to use more cores, start more workers.
+    `places` is how many runs one worker process takes at once, most of which wait; to use more cores, start more
+    workers.
     `drain` is how many seconds a worker that is to stop lets running effects go on.
     """
     return (
@@ -49,7 +54,7 @@ def table(
         Process(
             name="worker",
             does="advances runs",
-            command=_worker(threads, "resumed,runs"),
+            command=_worker(places, "resumed,runs"),
             patience=drain + WORKER_MARGIN,
         ),
         Process(
@@ -61,14 +66,19 @@ def table(
     )
 
 
+def connections(workers: int) -> int:
+    """How many connections Postgres must have for this table with so many workers, the isolated one besides."""
+    return CONNECTIONS_OF_OTHERS + (workers + 1) * CONNECTIONS_OF_A_WORKER
+
+
 def _web(bind: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "config.web", "--bind", bind)
 
 
-def _worker(threads: int, queues: str) -> tuple[str, ...]:
+def _worker(places: int, queues: str) -> tuple[str, ...]:
     return (
         *(sys.executable, "-m", "celery", "-A", "config.celery", "worker"),
-        *("--pool", "threads", "--concurrency", str(threads), "--queues", queues),
+        *("--pool", "threads", "--concurrency", str(places), "--queues", queues),
         # Workers have nothing to tell each other: what they must agree on is in Postgres.
         *("--without-gossip", "--without-mingle", "--without-heartbeat"),
         *("--loglevel", "INFO"),

@@ -41,7 +41,7 @@ def connect_effects() -> None:
     """
     # Only workers pay for importing what models and tools need.
     from agents.gateway.brakes import Brakes
-    from agents.gateway.provider import require_keys
+    from agents.gateway.provider import import_clients, require_keys
     from agents.handlers import Handler
 
     if settings.AGENTS_DIR:
@@ -51,5 +51,6 @@ def connect_effects() -> None:
         require_keys(registry)
     except RegistryError as problem:
         raise SystemExit(f"abeyance: {problem}") from None
+    import_clients(registry)
     publish(registry)
     ports.plug(effects=Handler(registry=registry, brakes=Brakes()))

@@ -24,6 +24,7 @@ from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered
 from runtime.leases import Claim
 from runtime.ports import EffectHandler, UnknownAgent
 from runtime.scribe import OUT_OF_REACH, Sizes
+from runtime.seats import Seat
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,11 @@ def advance(run: UUID, bench: Bench, *, isolated: bool = False) -> bool:
     """
     if bench.heartbeat.shift.ends:
         return False
+    with bench.seats.taken() as seat:
+        return _advance(run, bench, seat, isolated=isolated)
+
+
+def _advance(run: UUID, bench: Bench, seat: Seat, *, isolated: bool) -> bool:
     if bench.refusals.stand(run, lambda: _mailbox(run)):
         if bench.refusals.pass_on(run):
             dispatch.hint(run)
@@ -54,7 +60,8 @@ def advance(run: UUID, bench: Bench, *, isolated: bool = False) -> bool:
             now, sizes = _load(claim)
             if _sorted_out(claim, now):
                 return True
-            Coordinator(bench, held, inbox, now, sizes, _skews(now, bench.handler)).work()
+            skews = _skews(now, bench.handler)
+            Coordinator(bench, held, seat, inbox, now, sizes, skews).work()
             bench.refusals.drop(run)
         except LeaseLost:
             log.warning("run %s: the lease was lost, nothing more is written", run)

@@ -37,6 +37,7 @@ from runtime.ports import (
     ToolRequest,
 )
 from runtime.scribe import Scribe, Sizes
+from runtime.seats import Seat, Seats
 from runtime.skew import Refusals, Skews, require_agents, writes
 from runtime.tenure import Tenure
 from runtime.transactional import Handoff
@@ -54,6 +55,7 @@ class Bench:
     executor: Executor
     heartbeat: Heartbeat
     refusals: Refusals = field(default_factory=Refusals)
+    seats: Seats = field(default_factory=Seats)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,7 @@ class Coordinator:
         self,
         bench: Bench,
         held: Held,
+        seat: Seat,
         inbox: "queue.SimpleQueue[News]",
         now: Continuation,
         sizes: Sizes,
@@ -82,9 +85,10 @@ class Coordinator:
         self._bench = bench
         self._skews = skews
         self._held = held
+        self._seat = seat
         self._inbox = inbox
         self._tenure = Tenure(held, bench.heartbeat.shift)
-        self._scribe = Scribe(held, bench.gatekeeper, now, sizes, self._tenure)
+        self._scribe = Scribe(held, seat, bench.gatekeeper, now, sizes, self._tenure)
         self._running: dict[tuple[str, str | None], Abort] = {}
         self._ready: list[Work] = []
         self._handed: list[Handoff] = []
@@ -189,7 +193,7 @@ class Coordinator:
     def _wait(self) -> None:
         """Block for news or until something is due, then take everything that is there."""
         try:
-            item = self._inbox.get(timeout=self._patience())
+            item = self._next()
             while True:
                 if self._held.lost.is_set():
                     raise LeaseLost
@@ -197,6 +201,13 @@ class Coordinator:
                 item = self._inbox.get_nowait()
         except queue.Empty:
             return
+
+    def _next(self) -> News:
+        """What came first. Nobody waits sitting. Raises queue.Empty when nothing came in time."""
+        if self._inbox.empty():
+            with self._seat.left():
+                return self._inbox.get(timeout=self._patience())
+        return self._inbox.get_nowait()
 
     def _hand_in(self, handoff: Handoff) -> None:
         """From a tool's thread: a result that comes when nobody takes it any more is rolled back."""

@@ -37,6 +37,7 @@ from runtime.draft import Draft
 from runtime.errors import LeaseLost, MailboxRaised
 from runtime.heartbeat import Held
 from runtime.ports import Gatekeeper
+from runtime.seats import Seat
 from runtime.tenure import Tenure
 from runtime.transactional import Handoff
 
@@ -67,6 +68,7 @@ class Scribe:
     def __init__(
         self,
         held: Held,
+        seat: Seat,
         gatekeeper: Gatekeeper,
         now: Continuation,
         sizes: Sizes,
@@ -76,6 +78,7 @@ class Scribe:
         self._sizes = sizes
         self._tenure = tenure
         self._held = held
+        self._seat = seat
         self._gatekeeper = gatekeeper
         self._mailbox = -1
         self.next_signal: datetime | None = None  # when one that does not count yet will
@@ -94,7 +97,9 @@ class Scribe:
                 return act()
             except OUT_OF_REACH as exc:
                 log.warning("run %s: Postgres is out of reach: %s", self.now.run, exc)
-                if self._held.lost.wait(RETRY_SECONDS):
+                with self._seat.left():
+                    self._held.lost.wait(RETRY_SECONDS)
+                if self._held.lost.is_set():
                     raise LeaseLost from exc
                 close_old_connections()
 

@@ -1,13 +1,14 @@
 """Which models answer, as ABEYANCE_MODEL and the agent say: its own script, or providers' over the network.
 
-One client per process: it keeps connections, and belongs to the one loop that calls run on. Clients are
-imported when they are first needed, because importing one takes seconds. They never try again by
-themselves, which is the engine's business, and never wait without end.
+One client per process: it keeps connections, and belongs to the one loop that calls run on. Only the
+clients of providers that are asked are imported, because importing one takes a second. They never try
+again by themselves, which is the engine's business, and never wait without end.
 """
 
 import os
 import threading
 from functools import lru_cache
+from importlib import import_module
 
 from django.conf import settings
 from pydantic_ai.models import Model
@@ -58,6 +59,13 @@ def require_keys(registry: Registry) -> None:
             variable, key = keys[model.partition(":")[0]]
             if not key:
                 raise RegistryError(f"{variable} must be set: {agent.name} asks {model}")
+
+
+def import_clients(registry: Registry) -> None:
+    """What takes a second, before the first run waits for it."""
+    names = [name for agent in registry.agents.values() for name in models_of(agent)]
+    for provider in () if is_scripted() else {name.partition(":")[0] for name in names}:
+        import_module(f"pydantic_ai.models.{provider}")
 
 
 @lru_cache

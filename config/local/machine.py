@@ -27,7 +27,7 @@ from config.local.directory.server import TOKEN_VARIABLE
 from config.local.errors import DidNotStart
 from config.local.home import Home
 from config.local.supervisor import Bell, Job
-from config.processes import Process, table
+from config.processes import Process, connections, table
 
 APPLICATION, SERVERS, DATABASE = 1, 2, 3  # the order in which to stop
 
@@ -79,9 +79,12 @@ class Machine:
         postgres.initialise(cluster)
         postgres.unlock(cluster)  # we hold the folder, and leftovers of earlier starts are ended
 
+        number = connections(env.read(self.given).workers)
+        settings = postgres.DURABLE | {"max_connections": str(number)}
+
         def begin() -> subprocess.Popen[bytes]:
             with logs.append(self.home.logs, "postgres") as log:
-                return postgres.start(cluster, log, pause=self.bell.pause)
+                return postgres.start(cluster, log, settings, pause=self.bell.pause)
 
         # SIGINT is Postgres' fast shutdown.
         return Job(

@@ -1,10 +1,12 @@
 """A run that takes many steps makes room when others wait for a worker."""
 
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
 
 from runtime import dispatch, tenure
+from runtime.ports import ToolRequest, ToolResult
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
 
@@ -47,3 +49,29 @@ def test_a_run_that_nobody_waits_for_goes_on(rig: MakeBench, hints: list[tuple[U
     desk = long_one(rig)
     row = desk.advance(desk.start("a"))
     assert (row.status, row.epoch) == ("completed", 1)
+
+
+def test_a_run_of_few_slow_steps_makes_room_after_its_time(
+    rig: MakeBench, hints: list[tuple[UUID, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = long_one(rig)
+    run, _ = desk.start("a"), desk.start("a")
+    monkeypatch.setattr(tenure, "STEPS", 1000)
+    clock = Clock(monkeypatch)
+    desk.effects.tools["t"] = FakeTool(body=lambda request: clock.passes(request, 11.0))
+    hints.clear()
+    assert desk.advance(run).status == "queued"
+    assert len(desk.effects.calls) == 3  # 33 s
+    assert hints == [(run, dispatch.NEW)]
+
+
+class Clock:
+    """The clock by which a tenure goes; it passes as tools take their time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._now = 0.0
+        monkeypatch.setattr(tenure, "time", SimpleNamespace(monotonic=lambda: self._now))
+
+    def passes(self, request: ToolRequest, seconds: float) -> ToolResult:
+        self._now += seconds
+        return ToolResult(value=request.args)

@@ -1,0 +1,95 @@
+"""Seats: how many runs of a process are worked on at the same moment, however many wait in it.
+
+A run that waits for a model blocks a thread, which costs little; one that is worked on needs the interpreter
+and Postgres. A coordinator sits while it works and gets up while it waits. With a seat goes a Django
+connection, lent to the thread for as long as it sits, so that connections are as many as seats at most.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+SEATS = 8
+
+_lock = threading.Lock()
+_idle: list[BaseDatabaseWrapper] = []  # the last one used is used next, so a quiet process has one
+_pid: int | None = None
+
+
+class Seats:
+    """The seats of one process. Threads get them in the order in which they ask."""
+
+    def __init__(self, number: int = SEATS) -> None:
+        self._free = threading.BoundedSemaphore(number)
+
+    @contextmanager
+    def taken(self) -> Iterator["Seat"]:
+        """Wait for a seat and sit for as long as the block lasts."""
+        seat = Seat(self._free)
+        seat.take()
+        try:
+            yield seat
+        finally:
+            seat.leave()
+
+
+class Seat:
+    """The seat of one thread."""
+
+    def __init__(self, free: threading.Semaphore) -> None:
+        self._free = free
+        self._own: BaseDatabaseWrapper | None = None
+
+    def take(self) -> None:
+        self._free.acquire()
+        self._own = next(iter(connections.all(initialized_only=True)), None)
+        connections[DEFAULT_DB_ALIAS] = _lend()
+
+    def leave(self) -> None:
+        _take_back(connections[DEFAULT_DB_ALIAS])
+        if self._own is None:
+            del connections[DEFAULT_DB_ALIAS]
+        else:
+            connections[DEFAULT_DB_ALIAS] = self._own
+        self._free.release()
+
+    @contextmanager
+    def left(self) -> Iterator[None]:
+        """Let somebody else have it for as long as the block lasts, and wait for one afterwards."""
+        self.leave()
+        try:
+            yield
+        finally:
+            self.take()
+
+
+def close() -> None:
+    """Close the connections that go with seats: at the end of a process, and before a test database is dropped."""
+    with _lock:
+        if _pid == os.getpid():
+            for one in _idle:
+                one.close()
+        _idle.clear()
+
+
+def _lend() -> BaseDatabaseWrapper:
+    global _pid
+    with _lock:
+        if _pid != os.getpid():  # a fork must not use what its parent has open
+            _idle.clear()
+            _pid = os.getpid()
+        one = _idle.pop() if _idle else None
+    if one is None:
+        one = connections.create_connection(DEFAULT_DB_ALIAS)
+        one.inc_thread_sharing()
+    one.close_if_unusable_or_obsolete()
+    return one
+
+
+def _take_back(one: BaseDatabaseWrapper) -> None:
+    with _lock:
+        _idle.append(one)

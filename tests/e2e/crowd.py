@@ -1,0 +1,86 @@
+"""A stack with one worker, the walkers as its agents and a provider as their model; and many runs on it."""
+
+import json
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psutil
+import psycopg
+
+from config.env import read
+from tests.e2e import crew
+from tests.e2e.office import Office
+from tests.provider.server import KEY
+from tests.stack import Stack
+
+START = """
+import json
+from django.db import transaction
+from runtime import dispatch, engine
+from runtime.ports import Actor
+started = []
+for number in range({number}):
+    with transaction.atomic():
+        made = engine.start(agent={agent!r}, input={{"name": str(number)}}, requester=Actor(person="ada"))
+    started.append(str(made.run))
+dispatch._publisher.flush()
+print("started", json.dumps(started))
+"""
+
+CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+STATUSES = "SELECT status, count(*) FROM runtime_run WHERE agent = %s GROUP BY 1"
+
+
+def stack_of(home: Path, provider: str, *, drain: str = "30") -> Stack:
+    """Not started yet; `provider` is the base URL of the model."""
+    return Stack(
+        home,
+        ABEYANCE_AGENTS="tests.provider.walkers",
+        ABEYANCE_MODEL="openai:loopback",
+        OPENAI_BASE_URL=provider,
+        OPENAI_API_KEY=KEY,
+        ABEYANCE_DRAIN_SECONDS=drain,
+    )
+
+
+class Crowd:
+    """Many runs on a stack, seen through the worker and through Postgres."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.office = Office(stack)
+        self.stack = stack
+        self.connection = psycopg.connect(_database(self.worker), autocommit=True)
+
+    @property
+    def worker(self) -> psutil.Process:
+        return crew.of(self.stack, "worker").process
+
+    def start(self, agent: str, number: int) -> list[str]:
+        """So many runs; their ids."""
+        said = self.office.execute(START.format(agent=agent, number=number))
+        started: list[str] = json.loads(said.split("started", 1)[1])
+        return started
+
+    def statuses(self, agent: str) -> dict[str, int]:
+        """How many of its runs have each status."""
+        return dict(self.connection.execute(STATUSES, (agent,)).fetchall())
+
+    def connections(self) -> int:
+        """How many the worker has to Postgres."""
+        return int(self.one(CONNECTIONS, f"abeyance worker {self.worker.pid}"))
+
+    def status(self, run: str) -> str:
+        return str(self.one("SELECT status FROM runtime_run WHERE id = %s", run))
+
+    def one(self, statement: LiteralString, *values: object) -> Any:
+        """The one value that a statement asks for."""
+        row = self.connection.execute(statement, values).fetchone()
+        assert row is not None
+        return row[0]
+
+
+def _database(process: psutil.Process) -> str:
+    where = read(process.environ()).database
+    return psycopg.conninfo.make_conninfo(
+        host=where["HOST"], user=where["USER"], password=where["PASSWORD"], dbname=where["NAME"]
+    )

@@ -1,0 +1,74 @@
+"""One real worker process full of runs that wait for their model."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config.places import KEPT
+from config.processes import table
+from runtime import database, seats
+from tests.e2e.crowd import Crowd, stack_of
+from tests.e2e.office import until
+from tests.provider.slow import SlowProvider
+
+pytestmark = pytest.mark.e2e
+
+(WORKER,) = [process for process in table() if process.name == "worker"]
+PLACES = int(WORKER.command[WORKER.command.index("--concurrency") + 1])
+NEW = PLACES - PLACES // KEPT
+BEAT = 1  # the connection of the heartbeat
+MORE = 10  # than there are places for
+LEFT = 100  # under way when their worker is to stop
+WITHIN = 120.0
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[SlowProvider]:
+    with SlowProvider(steps=1) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def crowd(sandbox: Path, provider: SlowProvider) -> Iterator[Crowd]:
+    with stack_of(sandbox / "crowd", provider.url, drain="1") as stack:
+        one = Crowd(stack)
+        yield one
+        one.connection.close()
+
+
+def test_a_worker_full_of_waiting_new_runs_takes_a_decision_up_before_any_of_them(
+    crowd: Crowd, provider: SlowProvider
+) -> None:
+    (asking,) = crowd.start("careful_walker", 1)
+    crowd.office.wait(asking, "suspended")
+    provider.hold()
+    crowd.start("walker", NEW + MORE)
+    assert NEW > 100
+    assert provider.wait_for(NEW, WITHIN), f"{provider.waiting} wait at the provider"
+    assert crowd.connections() <= database.POOL_SIZE + seats.SEATS + BEAT
+
+    code, _ = crowd.office.decide("bea", crowd.office.approval(asking), "approve")
+    assert code == 200
+    crowd.office.wait(asking, "completed")
+    assert provider.waiting == NEW  # nobody was let go, and nobody more was let in
+    assert crowd.statuses("walker") == {"running": NEW, "queued": MORE}
+
+    provider.let_go()
+    done = {"completed": NEW + MORE}
+    until(lambda: crowd.statuses("walker") == done or None, "every walk to end", WITHIN)
+    assert provider.asked == 2 * (NEW + MORE) + 2
+
+
+def test_a_worker_lets_go_of_all_of_them_when_it_is_to_stop_and_the_next_one_asks_again(
+    crowd: Crowd, provider: SlowProvider
+) -> None:
+    provider.hold()
+    crowd.start("walker", LEFT)
+    assert provider.wait_for(LEFT, WITHIN), f"{provider.waiting} wait at the provider"
+    crowd.worker.terminate()
+    crowd.stack.wait_for_line("worker ended (exit code 0)")
+    assert crowd.statuses("walker") == {"completed": NEW + MORE, "queued": LEFT}
+    provider.let_go()
+    done = {"completed": NEW + MORE + LEFT}
+    until(lambda: crowd.statuses("walker") == done or None, "every walk to end", WITHIN)

@@ -1,0 +1,124 @@
+"""A provider that takes its time, on one event loop: hundreds of requests may wait in it at once.
+
+As a process of its own it prints its base URL, answers until its standard input ends, and then prints
+how many requests it had at once at most and how many in all. Its model counts up by the tool `step` until
+every step is done, then says so.
+"""
+
+import asyncio
+import json
+import sys
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+from tests.provider.protocol import completion_of
+from tests.provider.streaming import events_of
+
+STEPS = 4  # calls of the tool before the last word
+
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n"
+
+
+class SlowProvider:
+    """Serves between enter and exit. Every answer takes `seconds`; a conversation has `steps` before its end.
+
+    `most` is the greatest number of requests that waited at once, `asked` how many came.
+    """
+
+    def __init__(self, seconds: float = 0.0, *, steps: int = STEPS) -> None:
+        self.seconds = seconds
+        self.steps = steps
+        self.most = self.asked = self.waiting = 0
+        self.url = ""
+        self._changed = threading.Condition()
+        self._ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._open = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="slow provider", daemon=True)
+        self._open.set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, _exc: BaseException | None, _tb: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def hold(self) -> None:
+        """From now on no conversation gets its first answer, until `let_go`. What has begun goes on."""
+        self._loop.call_soon_threadsafe(self._open.clear)
+
+    def let_go(self) -> None:
+        self._loop.call_soon_threadsafe(self._open.set)
+
+    def wait_for(self, number: int, seconds: float) -> bool:
+        """Until so many requests wait at once. False if that takes longer."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.waiting >= number, seconds)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(
+            asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024)
+        )
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+                body = json.loads(await reader.readexactly(length))
+                self._count(1)
+                await asyncio.sleep(self.seconds)
+                done = sum(message["role"] == "tool" for message in body["messages"])
+                if not done:
+                    await self._open.wait()
+                self._count(-1)
+                answer = _answer(body["model"], done, self.steps)
+                writer.write(_HEAD % len(answer) + answer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    def _count(self, change: int) -> None:
+        with self._changed:
+            self.waiting += change
+            self.asked += max(0, change)
+            self.most = max(self.most, self.waiting)
+            self._changed.notify_all()
+
+
+def _answer(model: str, done: int, steps: int) -> bytes:
+    """The stream of a reply: the next step, or after the last one the last word."""
+    message: dict[str, Any] = {"role": "assistant", "content": "Done."}
+    if done < steps:
+        function = {"name": "step", "arguments": json.dumps({"number": done})}
+        call = {"id": f"call_{done}", "type": "function", "function": function}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return b"".join(events_of(completion_of(message, model)))
+
+
+def main(seconds: str) -> None:
+    with SlowProvider(float(seconds)) as provider:
+        print(provider.url, flush=True)  # noqa: T201
+        sys.stdin.read()
+        print(provider.most, provider.asked, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
