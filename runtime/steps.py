@@ -17,18 +17,18 @@ from runtime.errors import LeaseLost, MailboxRaised
 from runtime.journal import APPEND, Sealed, holds
 from runtime.leases import Claim
 
-_STEP = f"""
-    WITH run AS ({leases.ADVANCE}),
-    entry AS ({APPEND}),
-    continued AS ({continuations.REPLACE}),
-    dropped AS ({continuations.DROP}),
-    opened AS ({gates.OPEN}),
-    taken AS ({gates.TAKE_EFFECT}),
-    closed AS ({gates.CLOSE}),
-    consumed AS ({signals.CONSUME})
-"""
-_CONTENTS = f", stored AS ({contents.STORE}), referred AS ({contents.REFER})"
-_PINNED = f", pinned AS ({continuations.PIN})"
+# In the order in which they come in the statement; most steps need none of them, and do not pay for them.
+_PARTS = {
+    "continued": continuations.REPLACE,
+    "dropped": continuations.DROP,
+    "opened": gates.OPEN,
+    "taken": gates.TAKE_EFFECT,
+    "closed": gates.CLOSE,
+    "consumed": signals.CONSUME,
+    "stored": contents.STORE,
+    "referred": contents.REFER,
+    "pinned": continuations.PIN,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def commit(connection: Connection, step: Step, *, prepare: bool) -> None:
     Raises psycopg.OperationalError when the connection is cut; `written` then tells what became of it.
     """
     killpoints.pass_by("before", step.kind, step.depth)
-    statement = _statement(contents=bool(step.contents), pins=step.pins)
+    statement = _statement(_parts(step))
     row = connection.execute(statement, _parameters(step), prepare=prepare).fetchone()
     if row == (1,) or written(connection, step):
         killpoints.pass_by("written", step.kind, step.depth)
@@ -84,12 +84,25 @@ def written(connection: Connection, step: Step) -> bool:
     return holds(connection, step.entry)
 
 
+def _parts(step: Step) -> tuple[str, ...]:
+    needed = {
+        "continued": step.continuation is not None,
+        "dropped": step.ended,
+        "opened": bool(step.opened),
+        "taken": bool(step.taken),
+        "closed": bool(step.closed),
+        "consumed": bool(step.signals),
+        "stored": bool(step.contents),
+        "referred": bool(step.contents),
+        "pinned": step.pins,
+    }
+    return tuple(name for name in _PARTS if needed[name])
+
+
 @cache
-def _statement(*, contents: bool, pins: bool) -> str:
-    """Few steps have contents or a base, and the others do not pay for them."""
-    return (
-        f"{_STEP}{_CONTENTS if contents else ''}{_PINNED if pins else ''} SELECT count(*) FROM run"
-    )
+def _statement(parts: tuple[str, ...]) -> str:
+    tables = "".join(f", {name} AS ({_PARTS[name]})" for name in parts)
+    return f"WITH run AS ({leases.ADVANCE}), entry AS ({APPEND}){tables} SELECT count(*) FROM run"
 
 
 def _parameters(step: Step) -> dict[str, object]:
