@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from string import Formatter
 from typing import Any, Literal, assert_never
 
@@ -86,7 +87,7 @@ class ToolSpec:
 
     @property
     def schema_digest(self) -> str:
-        return sha256_of(self.schema)
+        return _schema_digest(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,3 +218,8 @@ def _hand_over_facts(agent: AgentSpec, child: AgentSpec) -> dict[str, Any]:
         "schema": child.input_schema,
         "approval": agent.gates(Risk.LOW, asked=False),
     }
+
+
+@lru_cache(1024)
+def _schema_digest(tool: ToolSpec) -> str:
+    return sha256_of(tool.schema)

@@ -9,6 +9,7 @@ import json
 from datetime import datetime
 from uuid import UUID
 
+from django.db import connection
 from django.utils import timezone
 
 from approvals.errors import BrokenChain
@@ -49,9 +50,15 @@ def append(
 
 def undone(request: Request) -> int:
     """How many decisions on a request were taken back. The rows that say so can be neither changed nor deleted."""
-    return AuditEntry.objects.filter(
-        run=request.run_id, act=UNDONE, subject=f"request {request.id}"
-    ).count()
+    with (
+        connection.cursor() as cursor
+    ):  # for each decision twice: what the ORM makes of it costs more than it
+        cursor.execute(
+            "SELECT count(*) FROM approvals_auditentry WHERE run_id = %s AND act = %s AND subject = %s",
+            [request.run_id, UNDONE, f"request {request.id}"],
+        )
+        (count,) = cursor.fetchone()
+    return int(count)
 
 
 def verify(run: UUID) -> int:

@@ -150,7 +150,8 @@ def _lock(*runs: UUID) -> None:
 
 
 def _asked(gate: UUID) -> Request:
-    request = Request.objects.filter(gate=gate).first()
+    asked = Request.objects.raw("SELECT * FROM approvals_request WHERE gate = %s", [gate])
+    request = next(iter(asked), None)
     if request is None:
         raise NotConfirmed("nobody was asked")
     return request

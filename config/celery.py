@@ -6,6 +6,7 @@ or late. The settings keep a hint cheap, and keep a broken broker from holding a
 
 import logging
 import os
+import sys
 from typing import Any
 
 import celery
@@ -66,6 +67,9 @@ app.conf.update(
     },
     task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_max": 0.2},
     timezone="UTC",
+    # Django's connections live as long as CONN_MAX_AGE says, as in the web: Celery would close them before and
+    # after each task, and to log in to Postgres costs more than all that a run asks it.
+    CELERY_DB_REUSE_MAX=sys.maxsize,
 )
 app.autodiscover_tasks(["runtime"])
 

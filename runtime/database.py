@@ -5,6 +5,7 @@ a step cheap. What must share a transaction with Django's tables runs on Django'
 """
 
 import os
+import select
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,8 +79,11 @@ def _the_pool() -> ConnectionPool[Connection]:
 def _check(connection: Connection) -> None:
     """Raise if the connection is dead, with every other dead one of the pool thrown away.
 
-    What kills one kills all, and the pool pauses twice as long before each next one it finds.
+    What kills one kills all, and the pool pauses twice as long before each next one it finds. An end that the
+    other side told us of lies unread in the socket, so a silent one is taken as it is, without asking Postgres.
     """
+    if not _has_news(connection):
+        return
     try:
         ConnectionPool.check_connection(connection)
     except Exception:
@@ -87,6 +91,12 @@ def _check(connection: Connection) -> None:
         if pool is not None:
             pool.check()
         raise
+
+
+def _has_news(connection: Connection) -> bool:
+    watch = select.poll()  # select() itself knows only the first 1,024 descriptors
+    watch.register(connection.fileno(), select.POLLIN)
+    return bool(watch.poll(0))
 
 
 def _parameters() -> dict[str, Any]:

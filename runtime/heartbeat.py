@@ -189,4 +189,4 @@ class Heartbeat:
             },
             prepare=True,
         )
-        return {run: (mailbox, frozenset(stops)) for run, mailbox, stops in rows.fetchall()}
+        return {run: (mailbox, frozenset(stops)) for run, mailbox, stops, _ in rows.fetchall()}

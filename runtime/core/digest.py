@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 from typing import Any
 
 import rfc8785
@@ -9,6 +10,8 @@ import rfc8785
 from runtime.core.decisions import EffectClass
 from runtime.core.errors import NotJson
 from runtime.core.limits import JSON_DEPTH, MAX_INTEGER
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def require_json(value: Any, where: str = "value") -> None:
@@ -50,7 +53,7 @@ def _check(value: Any, where: str, depth: int) -> None:
 def _check_text(text: str, where: str) -> None:
     if "\x00" in text:
         raise NotJson(where, "contains a NUL character")
-    if any("\ud800" <= char <= "\udfff" for char in text):
+    if not text.isascii() and _SURROGATE.search(text):
         raise NotJson(where, "contains half of a surrogate pair")
 
 
