@@ -1,11 +1,12 @@
 # Everything a newcomer types. Needs Python 3.11 or newer with venv, and git; nothing else is assumed.
 
 PYTHON ?= python3
+FAULTS_LONG ?= 1
 VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help up manage test faults bench screenshots check format lock clean
+.PHONY: help up manage test faults mutants bench screenshots check format lock clean
 
 help: ## show what can be done
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
@@ -19,8 +20,11 @@ manage: environment ## run a command on the data of make up (CMD="people list" H
 test: developer-environment ## run the tests (TESTS=tests/core to run some)
 	@exec $(RUN) -m $(if $(TESTS),pytest $(TESTS),tests.run)
 
-faults: developer-environment ## kill processes at every point and at random, print the figures (FAULTS_SEED=1)
-	@FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/faults -s -q
+faults: developer-environment ## kill processes at every point and at random, hours of it; print the figures (FAULTS_LONG= for minutes, FAULTS_SEED=1)
+	@FAULTS_LONG="$(FAULTS_LONG)" FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/faults tests/approvals/test_pairs.py -s -q
+
+mutants: developer-environment ## break the code on purpose and see whether a test notices (MUTANTS=400 MUTANTS_SEED=1)
+	@exec $(RUN) -m tests.mutants
 
 bench: developer-environment ## measure against bare references, write docs/performance.md (BENCH="--only flows --quick")
 	@exec $(RUN) -m tests.bench $(if $(BENCH),$(BENCH),--write)

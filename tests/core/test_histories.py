@@ -1,6 +1,7 @@
 """The core over many seeded histories: replay, cuts, round trips, and what every state must satisfy."""
 
 import itertools
+import os
 import statistics
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,7 +36,7 @@ from runtime.core.replay import Entry, fold, initial, step
 from runtime.core.transitions import CALLS, FRAMES, PACES, RUNS, next_state
 from tests.core.walks import Walk
 
-SEEDS = 2000
+SEEDS = int(os.environ.get("ABEYANCE_WALKS", "2000"))
 TAKEN: set[tuple[str, str]] = set()
 
 

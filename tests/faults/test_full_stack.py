@@ -1,6 +1,6 @@
 """kill -9 of a part of the whole application, or of all of it, at random moments while runs move.
 
-FAULTS_STACK_KILLS says how many (20), FAULTS_SEED which ones.
+FAULTS_R2 says how many, FAULTS_SEED which ones.
 """
 
 import json
@@ -18,12 +18,13 @@ import pytest
 from config.local.client import Unreachable
 from tests.e2e.office import until
 from tests.faults import figures, ledger
+from tests.faults.counts import count
 from tests.faults.scores import Score, crowd, effects, planned, transactions
 from tests.stack import Stack
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 
-KILLS = int(os.environ.get("FAULTS_STACK_KILLS", "20"))
+KILLS = count("R2", short=20, long=1000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 LONGEST = 1.5  # seconds between two deaths
 ENDS = ("completed", "failed", "cancelled", "quarantined")
@@ -139,9 +140,9 @@ class Crew:
         happened = Counter(
             effect.key for effect in ledger.read(self._book) if effect.key.startswith(f"{run}/")
         )
-        for key, count in happened.items():
-            if count > 1 and tools[key] in ("send", "pay"):
-                wrong.append(f"repeated: {tools[key]} {key} happened {count} times")
+        for key, times in happened.items():
+            if times > 1 and tools[key] in ("send", "pay"):
+                wrong.append(f"repeated: {tools[key]} {key} happened {times} times")
         for tool in ("look", "put", "send", "insist", "pay"):
             done = sum(tools[key] == tool for key in happened)
             if done != planned(score.turns, tool):

@@ -1,6 +1,6 @@
 """kill -9 at random moments, in a process that advances runs from fork to death without any broker.
 
-FAULTS_RANDOM_KILLS says how many (200; `make faults` takes more), FAULTS_SEED which ones.
+FAULTS_R1 says how many, FAULTS_SEED which ones.
 """
 
 import os
@@ -13,13 +13,14 @@ import pytest
 from runtime.models import Run
 from tests.faults import figures
 from tests.faults.conftest import Switchboard
+from tests.faults.counts import count
 from tests.faults.office import ENDS, Office, doubts, problems, stuck
 from tests.faults.processes import Worker, Zygote
 from tests.faults.scores import Score, crowd, effects, transactions, waits
 
 pytestmark = pytest.mark.faults
 
-KILLS = int(os.environ.get("FAULTS_RANDOM_KILLS", "200"))
+KILLS = count("R1", short=200, long=10_000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 UNDER_WAY = 40  # runs at a time: enough that somebody is always in the middle of something
 LONGEST = 0.4  # seconds from being ready to death

@@ -1,0 +1,13 @@
+"""How often the scenarios do what they do: little in CI, as often as was promised with FAULTS_LONG=1 (make faults).
+
+Each has a variable of its own, FAULTS_R5=10000 for example, which holds in either form.
+"""
+
+import os
+
+
+def count(name: str, *, short: int, long: int) -> int:
+    """The number of FAULTS_`name`, else that of the form that was asked for."""
+    return int(
+        os.environ.get(f"FAULTS_{name}") or (long if os.environ.get("FAULTS_LONG") else short)
+    )

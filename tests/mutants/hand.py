@@ -1,0 +1,572 @@
+"""Hand-made mutants of the keepers and of the few guards around their SQL, each with a test that sees it.
+
+What is between the quotes of `old` occurs once in its file. Whoever changes that line changes the row, too;
+a test says so.
+"""
+
+from dataclasses import dataclass
+
+KEEPERS = "tests/runtime/test_keepers.py::"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`old` becomes `new` in `file`, and `test` fails."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+def _row(name: str, file: str, old: str, new: str, test: str) -> Row:
+    return Row(name=name, file=f"runtime/{file}.py", old=old, new=new, test=test)
+
+
+STEP = KEEPERS + "test_a_step_needs_the_epoch_the_owner_and_the_position_of_its_claim"
+MAIL = KEEPERS + "test_a_step_that_lets_go_needs_the_mailbox_it_read_and_takes_nothing_up_without"
+LEFT = KEEPERS + "test_a_step_that_lets_go_leaves_the_row_to_the_next"
+LEASE = KEEPERS + "test_a_live_lease_is_not_to_be_had_and_one_that_ran_out_is"
+PARKED = KEEPERS + "test_neither_a_parked_run_nor_one_for_another_kind_of_worker_is_claimed"
+REPLACED = "tests/runtime/test_leases.py::test_a_replaced_owner_can_neither_release_nor_quarantine"
+SWEPT = KEEPERS + "test_the_sweeper_takes_the_oldest_first_and_none_that_somebody_has_locked"
+WITHDRAWN = KEEPERS + "test_only_what_does_not_count_yet_can_be_withdrawn_and_only_of_its_run"
+ORDER = KEEPERS + "test_signals_are_read_in_the_order_they_were_sent"
+MOMENT = KEEPERS + "test_a_signal_counts_from_its_moment_on_and_the_next_one_is_told"
+GATE = KEEPERS + "test_a_gate_is_decided_while_open_and_reopened_while_decided"
+CLOSING = KEEPERS + "test_closing_is_for_gates_that_wait"
+TAKING = KEEPERS + "test_only_decided_gates_take_effect_and_only_open_or_decided_ones_close"
+
+LEASES = (
+    _row(
+        "a step of an older epoch is written",
+        "leases",
+        "WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s\n        AND position",
+        "WHERE id = %(run)s AND owner = %(owner)s\n        AND position",
+        STEP,
+    ),
+    _row(
+        "a step of somebody who was replaced is written",
+        "leases",
+        "WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s\n        AND position",
+        "WHERE id = %(run)s AND epoch = %(epoch)s\n        AND position",
+        STEP,
+    ),
+    _row(
+        "a step is written wherever the run stands",
+        "leases",
+        "        AND position = %(position)s - 1\n",
+        "",
+        STEP,
+    ),
+    _row(
+        "a step lets go although a signal came",
+        "leases",
+        "AND (NOT %(strict)s OR mailbox = %(mailbox)s)",
+        "",
+        MAIL,
+    ),
+    _row(
+        "no step is written while mail is unread",
+        "leases",
+        "AND (NOT %(strict)s OR mailbox = %(mailbox)s)",
+        "AND mailbox = %(mailbox)s",
+        KEEPERS + "test_a_step_that_goes_on_may_have_mail",
+    ),
+    _row(
+        "a run that was let go of keeps its owner",
+        "leases",
+        "owner = CASE WHEN %(release)s THEN NULL ELSE owner END",
+        "owner = owner",
+        LEFT,
+    ),
+    _row(
+        "a run that was let go of keeps its lease",
+        "leases",
+        "lease_until = CASE WHEN %(release)s THEN NULL ELSE lease_until END",
+        "lease_until = lease_until",
+        LEFT,
+    ),
+    _row(
+        "a run that got on keeps its losses",
+        "leases",
+        "losses = CASE WHEN %(release)s THEN 0 ELSE losses END",
+        "losses = losses",
+        LEFT,
+    ),
+    _row(
+        "a run that got on stays isolated",
+        "leases",
+        "isolated = isolated AND NOT %(release)s",
+        "isolated = isolated",
+        LEFT,
+    ),
+    _row(
+        "nobody comes back when a wait is over",
+        "leases",
+        "THEN %(due)s::timestamptz ELSE due_at END",
+        "THEN NULL ELSE due_at END",
+        LEFT,
+    ),
+    _row(
+        "the row does not know where its continuation is",
+        "leases",
+        "base = CASE WHEN %(suspends)s THEN %(position)s ELSE base END",
+        "base = base",
+        LEFT,
+    ),
+    _row(
+        "a run that has ended does not say so",
+        "leases",
+        "ended_at = CASE WHEN %(ended)s THEN clock_timestamp() END",
+        "ended_at = NULL",
+        "tests/runtime/test_waits.py::test_a_cancelled_run_closes_its_gates_and_never_starts_what_waited",
+    ),
+    _row(
+        "a heartbeat renews the lease of whoever has the run",
+        "leases",
+        "WHERE runtime_run.id = held.run AND runtime_run.owner = held.owner",
+        "WHERE runtime_run.id = held.run",
+        KEEPERS + "test_a_heartbeat_renews_nothing_for_an_owner_who_was_replaced",
+    ),
+    _row(
+        "a lease counts from the start of the transaction",
+        "leases",
+        '_LEASE_END = "clock_timestamp()',
+        '_LEASE_END = "now()',
+        KEEPERS + "test_a_lease_counts_from_the_moment_of_the_claim",
+    ),
+    _row(
+        "a run that is not due is claimed",
+        "leases",
+        "AND due_at <= clock_timestamp() + %(resend)s * interval '1 second'\n",
+        "",
+        "tests/runtime/test_leases.py::test_a_run_that_is_not_due_cannot_be_claimed",
+    ),
+    _row(
+        "a run with a live lease is claimed",
+        "leases",
+        "(lease_until < clock_timestamp()\n",
+        "(true\n",
+        LEASE,
+    ),
+    _row(
+        "a lease is never over",
+        "leases",
+        "lease_until IS NULL OR (lease_until < clock_timestamp()",
+        "lease_until IS NULL OR (false",
+        LEASE,
+    ),
+    _row(
+        "leases end while Postgres is down",
+        "leases",
+        "                    AND pg_postmaster_start_time()\n"
+        "                        < clock_timestamp() - %(lease)s * interval '1 second'",
+        "",
+        "tests/runtime/test_advance.py::"
+        "test_nobody_is_robbed_of_a_lease_within_one_lease_of_a_start_of_postgres",
+    ),
+    _row(
+        "a claim waits for whoever has the row",
+        "leases",
+        "            FOR UPDATE SKIP LOCKED\n        ),",
+        "            FOR UPDATE\n        ),",
+        KEEPERS + "test_a_claim_does_not_wait_for_whoever_has_the_row",
+    ),
+    _row(
+        "a parked run is claimed",
+        "leases",
+        "AND status <> 'quarantined' AND NOT ({stops.OF_RUN})\n                AND (lease",
+        "AND NOT ({stops.OF_RUN})\n                AND (lease",
+        PARKED,
+    ),
+    _row(
+        "a stopped run is claimed",
+        "leases",
+        "AND status <> 'quarantined' AND NOT ({stops.OF_RUN})\n                AND (lease",
+        "AND status <> 'quarantined'\n                AND (lease",
+        "tests/runtime/test_stops.py::test_nothing_new_starts_and_the_run_stays_where_it_is",
+    ),
+    _row(
+        "an isolated run is claimed by an ordinary worker",
+        "leases",
+        "WHERE id = %(run)s AND isolated = %(isolated)s",
+        "WHERE id = %(run)s",
+        PARKED,
+    ),
+    _row(
+        "a claim keeps the epoch",
+        "leases",
+        "UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s,",
+        "UPDATE runtime_run SET owner = %(owner)s,",
+        LEASE,
+    ),
+    _row(
+        "a claim ends a pause",
+        "leases",
+        "WHEN free.status IN ('cancelling', 'paused') THEN free.status ELSE 'running' END",
+        "WHEN free.status IN ('cancelling') THEN free.status ELSE 'running' END",
+        "tests/runtime/test_pause.py::test_a_worker_that_dies_in_a_pause_starts_nothing",
+    ),
+    _row(
+        "losses are not counted",
+        "leases",
+        "THEN losses + 1 ELSE 1 END",
+        "THEN 1 ELSE 1 END",
+        "tests/runtime/test_poison.py::"
+        "test_what_costs_its_worker_again_and_again_is_quarantined_with_the_evidence",
+    ),
+    _row(
+        "losses at any place are counted together",
+        "leases",
+        "WHEN free.isolated OR free.lost_at = free.position THEN",
+        "WHEN true THEN",
+        "tests/runtime/test_poison.py::test_a_run_that_gets_on_between_two_losses_is_not_quarantined",
+    ),
+    _row(
+        "a run is released although a signal came",
+        "leases",
+        '"AND mailbox = %(mailbox)s",',
+        '"",',
+        KEEPERS + "test_a_release_needs_the_mailbox_and_backing_off_does_not",
+    ),
+    _row(
+        "somebody who was replaced lets go of a run",
+        "leases",
+        "WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s {condition}",
+        "WHERE id = %(run)s {condition}",
+        REPLACED,
+    ),
+    _row(
+        "backing off takes back a status that was written since",
+        "leases",
+        "status = CASE WHEN position = %(position)s THEN %(status)s ELSE status END",
+        "status = %(status)s",
+        KEEPERS + "test_backing_off_after_an_entry_leaves_its_status",
+    ),
+    _row(
+        "a signal of later puts off what is due",
+        "leases",
+        "least(due_at, coalesce(%s, clock_timestamp()))",
+        "coalesce(%s, clock_timestamp())",
+        KEEPERS + "test_a_ring_makes_a_run_due_earlier_and_never_later",
+    ),
+    _row(
+        "a signal wakes a parked run",
+        "leases",
+        "WHEN ended_at IS NULL AND status <> 'quarantined'\n",
+        "WHEN ended_at IS NULL\n",
+        "tests/runtime/test_advance.py::test_a_decision_about_a_parked_run_does_not_make_it_due",
+    ),
+    _row(
+        "a signal does not raise the mailbox",
+        "leases",
+        "UPDATE runtime_run SET mailbox = mailbox + 1,\n            due_at = CASE",
+        "UPDATE runtime_run SET\n            due_at = CASE",
+        "tests/runtime/test_pause.py::"
+        "test_a_signal_that_holds_the_run_row_while_the_worker_suspends_is_not_lost",
+    ),
+    _row(
+        "a run that is over takes signals",
+        "leases",
+        "    ended, status = row\n    if ended:\n",
+        "    ended, status = row\n    if False:\n",
+        KEEPERS + "test_a_ring_at_a_run_that_is_over_is_refused",
+    ),
+    _row(
+        "what is due is hinted at every second",
+        "leases",
+        "SET due_at = clock_timestamp() + %(pause)s * interval '1 second'\n",
+        "SET due_at = due_at\n",
+        "tests/runtime/test_leases.py::test_sweeping_hints_at_what_is_due_once_per_back_off",
+    ),
+    _row(
+        "the sweeper takes the youngest first",
+        "leases",
+        "ORDER BY due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED",
+        "ORDER BY due_at DESC LIMIT %(limit)s FOR UPDATE SKIP LOCKED",
+        SWEPT,
+    ),
+    _row(
+        "the sweeper waits for whoever has a row",
+        "leases",
+        "ORDER BY due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED",
+        "ORDER BY due_at LIMIT %(limit)s FOR UPDATE",
+        SWEPT,
+    ),
+)
+
+JOURNAL = (
+    _row(
+        "an entry of another worker counts as ours",
+        "journal",
+        "row is not None and row[0] == sealed.commit_id",
+        "row is not None",
+        KEEPERS + "test_a_step_whose_answer_was_cut_off_is_known_as_written",
+    ),
+    _row(
+        "a step whose answer was cut off is lost",
+        "steps",
+        "if row == (1,) or written(connection, step):",
+        "if row == (1,):",
+        KEEPERS + "test_a_step_whose_answer_was_cut_off_is_known_as_written",
+    ),
+    _row(
+        "a signal that came is taken for a lost lease",
+        "steps",
+        "        raise MailboxRaised\n",
+        "        raise LeaseLost\n",
+        MAIL,
+    ),
+    _row(
+        "entries are not verified",
+        "journal",
+        "if not keyring.verify(keyring.JOURNAL, sealed.seal, *parts):",
+        "if False:",
+        "tests/attacks/test_tampering.py::test_an_edited_entry_parks_the_run",
+    ),
+    _row(
+        "the end of the journal is not held against the row",
+        "journal",
+        "if (last, now.position, now.head) != (position, position, head):",
+        "if False:",
+        "tests/attacks/test_tampering.py::test_a_changed_end_parks_the_run",
+    ),
+    _row(
+        "entries are read in any order",
+        "journal",
+        "WHERE run_id = %s ORDER BY position\n",
+        "WHERE run_id = %s ORDER BY mac\n",
+        "tests/attacks/test_tampering.py::test_an_untouched_run_goes_on",
+    ),
+    _row(
+        "one entry too few is removed",
+        "journal",
+        "WHERE run_id = %s AND position <= %s",
+        "WHERE run_id = %s AND position < %s",
+        "tests/approvals/test_retention.py::test_decision_and_digest_stay_verifiable",
+    ),
+    _row(
+        "a month in use is dropped",
+        "journal",
+        "return [name for (name,) in rows.fetchall() if _is_empty(connection, name)]",
+        "return [name for (name,) in rows.fetchall()]",
+        "tests/runtime/test_partitions.py::test_a_month_with_an_entry_stays",
+    ),
+    _row(
+        "this month is dropped when it is empty",
+        "journal",
+        "            AND c.relname < 'runtime_journalentry_' || to_char(\n"
+        "                (clock_timestamp() - interval '1 day') AT TIME ZONE 'UTC', 'YYYY_MM')\n",
+        "",
+        "tests/runtime/test_partitions.py::test_a_month_that_is_over_and_empty_is_dropped_and_no_other",
+    ),
+    _row(
+        "dropping a month waits for whoever writes",
+        "journal",
+        "SET LOCAL lock_timeout = '500ms'",
+        "SET LOCAL lock_timeout = '20s'",
+        "tests/runtime/test_partitions.py::test_dropping_waits_for_nobody",
+    ),
+)
+
+SIGNALS = (
+    _row(
+        "a step that is not written takes its signals all the same",
+        "signals",
+        "WHERE id = ANY(%(signals)s) AND run_id = (SELECT id FROM run)",
+        "WHERE id = ANY(%(signals)s)",
+        MAIL,
+    ),
+    _row(
+        "a decision that counts can be taken back",
+        "signals",
+        "WHERE run_id = %s AND kind = %s AND effective_at > clock_timestamp() ORDER BY id",
+        "WHERE run_id = %s AND kind = %s ORDER BY id",
+        WITHDRAWN,
+    ),
+    _row(
+        "to take one decision back takes all of them",
+        "signals",
+        "and gate in (None, one.gate)]",
+        "]",
+        WITHDRAWN,
+    ),
+    _row(
+        "a decision counts before its time",
+        "signals",
+        "            s.effective_at <= clock_timestamp()\n",
+        "            s.effective_at IS NOT NULL\n",
+        MOMENT,
+    ),
+    _row(
+        "nobody knows when the next signal counts",
+        "signals",
+        "next=min((at for *_, at, due in rows if due is False), default=None)",
+        "next=None",
+        MOMENT,
+    ),
+    _row(
+        "the last signal of several is read first",
+        "signals",
+        "WHERE r.id = %s ORDER BY s.id",
+        "WHERE r.id = %s ORDER BY s.id DESC",
+        ORDER,
+    ),
+    _row(
+        "the first word on a pause holds",
+        "signals",
+        "kind = ANY(%s) ORDER BY id DESC LIMIT 1",
+        "kind = ANY(%s) ORDER BY id LIMIT 1",
+        ORDER,
+    ),
+    _row(
+        "the window of an undo is forgotten",
+        "signals",
+        'coalesce(%s, clock_timestamp()))\n        """,\n        (run, kind,',
+        "coalesce(NULL::timestamptz, coalesce(%s, clock_timestamp()) - interval '1 day'))\n"
+        '        """,\n        (run, kind,',
+        WITHDRAWN,
+    ),
+)
+
+GATES = (
+    _row(
+        "a gate is decided twice",
+        "gates",
+        "WHERE id = %s AND state = 'open'\n",
+        "WHERE id = %s\n",
+        GATE,
+    ),
+    _row(
+        "a gate that took effect is opened again",
+        "gates",
+        "decided_at = NULL WHERE id = %s AND state = 'decided'",
+        "decided_at = NULL WHERE id = %s",
+        GATE,
+    ),
+    _row(
+        "nobody looks whether a gate was decided",
+        "gates",
+        '        WHERE id = %s AND state = \'open\'\n        """,\n        (gate,),\n    )\n'
+        "    if done.rowcount != 1:",
+        '        WHERE id = %s AND state = \'open\'\n        """,\n        (gate,),\n    )\n'
+        "    if False:",
+        GATE,
+    ),
+    _row(
+        "a gate that was closed takes effect",
+        "gates",
+        "WHERE id = ANY(%(g_taken)s) AND state = 'decided' AND",
+        "WHERE id = ANY(%(g_taken)s) AND",
+        TAKING,
+    ),
+    _row(
+        "a gate that took effect is closed",
+        "gates",
+        "WHERE id = ANY(%(g_closed)s) AND state IN ('open', 'decided') AND",
+        "WHERE id = ANY(%(g_closed)s) AND",
+        TAKING,
+    ),
+    _row(
+        "a decided gate stays when its run ends",
+        "gates",
+        "WHERE id = ANY(%(g_closed)s) AND state IN ('open', 'decided') AND",
+        "WHERE id = ANY(%(g_closed)s) AND state IN ('open') AND",
+        TAKING,
+    ),
+    _row(
+        "cancelling closes what was decided",
+        "gates",
+        "WHERE run_id = %s AND state = 'open' RETURNING id",
+        "WHERE run_id = %s RETURNING id",
+        CLOSING,
+    ),
+    _row(
+        "cancelling closes the gates of every run",
+        "gates",
+        "WHERE run_id = %s AND state = 'open' RETURNING id",
+        "WHERE (run_id = %s OR true) AND state = 'open' RETURNING id",
+        CLOSING,
+    ),
+    _row(
+        "withdrawing closes what took effect",
+        "gates",
+        "WHERE id = ANY(%s) AND state = 'decided'",
+        "WHERE id = ANY(%s)",
+        CLOSING,
+    ),
+)
+
+CONTINUATIONS = (
+    _row(
+        "a continuation is not verified",
+        "continuations",
+        "if not keyring.verify(keyring.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)):",
+        "if False:",
+        "tests/attacks/test_tampering.py::test_every_digit_of_its_mac_counts",
+    ),
+    _row(
+        "an older continuation is gone on from",
+        "continuations",
+        "if continuation.position != base:",
+        "if False:",
+        "tests/attacks/test_tampering.py::"
+        "test_an_older_continuation_does_not_take_the_place_of_the_last",
+    ),
+    _row(
+        "a run that is over keeps its continuation",
+        "continuations",
+        "WHERE run_id = (SELECT id FROM run WHERE %(ended)s)",
+        "WHERE run_id = (SELECT id FROM run WHERE false)",
+        "tests/runtime/test_verification.py::test_a_run_is_sound_from_its_start_to_its_end",
+    ),
+    _row(
+        "a content that somebody refers to is collected",
+        "contents",
+        " AND NOT EXISTS (\n                SELECT FROM runtime_contentuse u WHERE u.content_id = c.digest)",
+        "",
+        "tests/runtime/test_contents.py::test_only_what_no_run_refers_to_is_collected_and_not_at_once",
+    ),
+)
+
+GUARDS = (
+    _row(
+        "more calls start than there are slots",
+        "executor",
+        "            if self._free:\n",
+        "            if True:\n",
+        "tests/faults/test_slots.py::"
+        "test_ten_parallel_writes_on_four_slots_killed_leave_at_most_four_in_doubt",
+    ),
+    _row(
+        "a write that raised is tried again",
+        "core/retries",
+        "    if _terms(call).effect is EffectClass.WRITE:\n",
+        "    if False:\n",
+        "tests/agents/test_doubts.py::"
+        "test_a_write_that_raises_a_read_timeout_is_started_once_and_in_doubt",
+    ),
+    _row(
+        "a write whose worker died is made again",
+        "core/retries",
+        "if is_write or _terms(call).effect is EffectClass.WRITE:",
+        "if is_write:",
+        "tests/runtime/test_skew.py::"
+        "test_a_class_changed_from_write_to_read_while_down_is_not_re_run",
+    ),
+    _row(
+        "a transaction commits whether its step was written or not",
+        "transactional",
+        "            steps.commit(database.djangos(), step, prepare=False)\n",
+        "            try:\n"
+        "                steps.commit(database.djangos(), step, prepare=False)\n"
+        "            except RuntimeFault:\n"
+        "                pass\n",
+        "tests/runtime/test_waits.py::"
+        "test_a_transactional_tool_that_overruns_and_commits_late_leaves_one_row",
+    ),
+)
+
+ROWS = (*LEASES, *JOURNAL, *SIGNALS, *GATES, *CONTINUATIONS, *GUARDS)

@@ -1,0 +1,160 @@
+"""Every small change of a module that its tests should see, as syntax trees.
+
+A comparison, a boolean operator, a sign or a constant becomes another; a condition its opposite; what is
+returned becomes nothing; a statement is left out. Left alone are docstrings, annotations, decorators, and
+the wording of errors: no promise hangs on it.
+"""
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+COMPARISONS: dict[type[ast.cmpop], ast.cmpop] = {
+    ast.Eq: ast.NotEq(),
+    ast.NotEq: ast.Eq(),
+    ast.Lt: ast.LtE(),
+    ast.LtE: ast.Lt(),
+    ast.Gt: ast.GtE(),
+    ast.GtE: ast.Gt(),
+    ast.Is: ast.IsNot(),
+    ast.IsNot: ast.Is(),
+    ast.In: ast.NotIn(),
+    ast.NotIn: ast.In(),
+}
+ARITHMETIC: dict[type[ast.operator], ast.operator] = {
+    ast.Add: ast.Sub(),
+    ast.Sub: ast.Add(),
+    ast.Mult: ast.FloorDiv(),
+    ast.Div: ast.Mult(),
+    ast.FloorDiv: ast.Mult(),
+    ast.Mod: ast.Mult(),
+    ast.Pow: ast.Mult(),
+    ast.BitOr: ast.BitAnd(),
+    ast.BitAnd: ast.BitOr(),
+}
+SKIPPED = {"decorator_list", "annotation", "returns", "bases", "type_params"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One change: where in which module, what it was and what it is."""
+
+    module: str
+    line: int
+    before: str
+    after: str
+    path: "Path"
+    other: ast.AST
+
+    @property
+    def name(self) -> str:
+        return f"{self.module}:{self.line}: {self.before} -> {self.after}"
+
+    def tree(self, source: str) -> ast.Module:
+        """The module with the change; `source` is its text."""
+        tree = ast.parse(source)
+        _put(tree, self.path, self.other)
+        return ast.fix_missing_locations(tree)
+
+
+def mutants(module: str, source: str) -> Iterator[Mutant]:
+    """Every change of a module, in the order of its text."""
+    tree = ast.parse(source)
+    for path in _paths(tree, ()):
+        node = _at(tree, path)
+        for other in _others(node):
+            yield Mutant(
+                module=module,
+                line=getattr(node, "lineno", 0),
+                before=_said(node),
+                after=_said(other),
+                path=path,
+                other=other,
+            )
+
+
+Step = tuple[str, int | None]
+Path = tuple[Step, ...]
+
+
+def _paths(node: ast.AST, here: Path) -> Iterator[Path]:
+    yield here
+    for field, value in ast.iter_fields(node):
+        if field in SKIPPED or (isinstance(node, ast.Raise) and field == "exc"):
+            continue
+        children = value if isinstance(value, list) else [value]
+        for index, child in enumerate(children):
+            if isinstance(child, ast.AST) and not _is_docstring(child):
+                yield from _paths(child, (*here, (field, index if value is children else None)))
+
+
+def _at(tree: ast.AST, path: Path) -> Any:
+    node: Any = tree
+    for field, index in path:
+        node = getattr(node, field) if index is None else getattr(node, field)[index]
+    return node
+
+
+def _put(tree: ast.AST, path: Path, other: ast.AST) -> None:
+    parent, (field, index) = _at(tree, path[:-1]), path[-1]
+    if index is None:
+        setattr(parent, field, other)
+    else:
+        getattr(parent, field)[index] = other
+
+
+def _others(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case ast.Compare(left=left, ops=[op], comparators=comparators):
+            yield ast.Compare(left=left, ops=[COMPARISONS[type(op)]], comparators=comparators)
+        case ast.BoolOp(op=ast.And(), values=values):
+            yield ast.BoolOp(op=ast.Or(), values=values)
+        case ast.BoolOp(op=ast.Or(), values=values):
+            yield ast.BoolOp(op=ast.And(), values=values)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield operand
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            yield operand
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
+            yield ast.BinOp(left=left, op=ARITHMETIC[type(op)], right=right)
+        case ast.Constant(value=bool() as value):
+            yield ast.Constant(value=not value)
+        case ast.Constant(value=int() | float() as value):
+            yield ast.Constant(value=value + 1)
+        case ast.Constant(value=str() as value):
+            yield ast.Constant(value=f"{value}?")
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) if _is_plain(test):
+            changed = copy.copy(node)
+            changed.test = ast.UnaryOp(op=ast.Not(), operand=test)
+            yield changed
+        case ast.Return(value=value) if value is not None and not _is_none(value):
+            yield ast.Return(value=ast.Constant(value=None))
+        case ast.Expr() | ast.Assign() | ast.AugAssign() | ast.Raise():
+            yield ast.Pass()
+        case ast.Continue():
+            yield ast.Break()
+        case ast.Break():
+            yield ast.Continue()
+
+
+def _is_plain(test: ast.expr) -> bool:
+    """Whether nothing else changes it into its opposite."""
+    return not isinstance(test, ast.Compare | ast.UnaryOp)
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _said(node: ast.AST) -> str:
+    return ast.unparse(node).splitlines()[0][:80]

@@ -1,0 +1,104 @@
+"""One trial: a forked process in which one module is the mutant and some tests run; did they see it?
+
+The parent has imported what is slow, and a trial forgets what it has imported of the project: so it costs
+little, and whatever imports the module in it gets the mutant. A trial that does not end in time was seen, too.
+"""
+
+import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import select
+import signal
+import sys
+import types
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import hypothesis
+import hypothesis.internal.conjecture.engine
+import hypothesis.strategies
+import psycopg  # noqa: F401
+import pydantic  # noqa: F401
+import pytest
+import pytest_django  # noqa: F401
+import rfc8785  # noqa: F401
+
+from config.env import ROOT
+from tests.mutants.operators import Mutant
+
+OURS = ("agents", "approvals", "config", "runtime", "tests")
+OFF = ("-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-W", "ignore")
+
+
+class Seen(StrEnum):
+    """What the tests said."""
+
+    RED = "red"
+    LATE = "late"  # they did not end in time
+    GREEN = "green"  # nobody noticed
+
+
+def trial(mutant: Mutant | None, tests: Sequence[str], *, within: float) -> Seen:
+    """Run the tests on the mutant, or on the code as it is, for at most `within` seconds."""
+    sys.stdout.flush()
+    gc.freeze()  # a child that looks through all of it would copy it
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        code = 1
+        try:
+            code = _run(mutant, tests)
+        finally:
+            os._exit(code)
+    watched = os.pidfd_open(child)
+    try:
+        if not select.select([watched], [], [], within)[0]:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return Seen.LATE
+        _, status = os.waitpid(child, 0)
+        return Seen.GREEN if status == 0 else Seen.RED
+    finally:
+        os.close(watched)
+
+
+def _run(mutant: Mutant | None, tests: Sequence[str]) -> int:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    os.chdir(ROOT)
+    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
+        del sys.modules[name]
+    if mutant is not None:
+        sys.meta_path.insert(0, _Import(mutant))
+    # The first example that fails is enough.
+    hypothesis.settings.register_profile("trial", phases=["explicit", "generate"], database=None)
+    hypothesis.settings.load_profile("trial")
+    return int(pytest.main([*OFF, *tests]))
+
+
+class _Import(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Gives the mutant to whoever imports its module."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+
+    def find_spec(
+        self, fullname: str, path: object, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._mutant.module:
+            return None
+        return importlib.util.spec_from_loader(fullname, self, origin=str(file_of(fullname)))
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        file = file_of(self._mutant.module)
+        module.__file__ = str(file)
+        tree = self._mutant.tree(file.read_text())
+        exec(compile(tree, str(file), "exec"), module.__dict__)  # noqa: S102
+
+
+def file_of(module: str) -> Path:
+    return ROOT / (module.replace(".", "/") + ".py")

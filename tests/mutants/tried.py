@@ -1,0 +1,76 @@
+"""Tries the hand-made mutants, one after the other, in a copy of the tree: each must turn its test red."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from config.env import ROOT
+from tests.mutants.hand import ROWS, Row
+from tests.mutants.servers import postgres
+
+WITHIN = 120.0  # seconds: a test that takes longer does not end, and saw it
+KEPT_OUT = shutil.ignore_patterns(".*", "__pycache__", "node_modules")
+
+
+def main() -> bool:
+    """Try every row whose name has MUTANT in it, and say which ones live. Whether none does."""
+    wanted = os.environ.get("MUTANT", "")
+    rows = [row for row in ROWS if wanted in row.name]
+    began_at = time.monotonic()
+    with postgres(), _copy() as folder:
+        named = sorted({row.test for row in rows})
+        assert _passes(folder, named, within=20 * WITHIN, show=True), "the tests fail as it is"
+        living = [row for row in rows if _lives(folder, row)]
+    for row in living:
+        sys.stdout.write(f"lives: {row.name} ({row.file}); {row.test} does not see it\n")
+    sys.stdout.write(
+        f"FIGURES hand-made mutants: {len(rows)} of {len(ROWS)} tried, {len(rows) - len(living)} red,"
+        f" {len(living)} live, {time.monotonic() - began_at:.0f} s\n"
+    )
+    sys.stdout.flush()
+    return not living
+
+
+def _lives(folder: Path, row: Row) -> bool:
+    file = folder / row.file
+    text = file.read_text()
+    assert text.count(row.old) == 1, row.name
+    file.write_text(text.replace(row.old, row.new))
+    try:
+        return _passes(folder, [row.test], within=WITHIN)
+    finally:
+        file.write_text(text)
+
+
+def _passes(folder: Path, tests: list[str], *, within: float, show: bool = False) -> bool:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [*command, *tests], cwd=folder, capture_output=True, check=False, timeout=within
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    if done.returncode not in (0, 1):  # neither passed nor failed, so it says nothing
+        raise AssertionError(done.stdout.decode() + done.stderr.decode())
+    if show and done.returncode:
+        sys.stderr.write(done.stdout.decode())
+    return done.returncode == 0
+
+
+@contextmanager
+def _copy() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="abeyance-mutants-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for one in ROOT.iterdir():
+            if one.is_dir() and not one.name.startswith("."):
+                shutil.copytree(one, folder / one.name, ignore=KEPT_OUT)
+            elif one.is_file():
+                shutil.copy(one, folder / one.name)
+        yield folder

@@ -1,0 +1,372 @@
+"""What each keeper's SQL insists on, asked of it directly on real Postgres."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+from pytest_django import Settings
+
+from runtime import database, engine, gates, journal, leases, signals, steps
+from runtime.core.decisions import Decision, Verdict
+from runtime.database import Connection
+from runtime.errors import GateNotOpen, LeaseLost, MailboxRaised, RunEnded
+from runtime.models import Gate, JournalEntry, Run, Signal
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import ADA, MakeBench, Rig
+
+PAST = timedelta(hours=-1)
+REAL = steps.commit
+
+
+@pytest.fixture
+def desk(rig: MakeBench) -> Rig:
+    return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+
+
+@pytest.fixture
+def own(transactional_db: None) -> Iterator[Connection]:
+    with database.own() as one:
+        yield one
+
+
+@pytest.fixture
+def last(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> steps.Step:
+    """The step that opens the gate and lets go of the run; its worker held it back, and has the run still."""
+    held: list[steps.Step] = []
+
+    def commit(connection: Connection, step: steps.Step, *, prepare: bool) -> None:
+        if step.release:
+            held.append(step)
+            raise LeaseLost
+        REAL(connection, step, prepare=prepare)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "commit", commit)
+        desk.advance(desk.start("a"))
+    (step,) = held
+    return step
+
+
+def row(run: UUID, **values: object) -> None:
+    Run.objects.filter(id=run).update(**values)
+
+
+def now_of(own: Connection) -> datetime:
+    found = own.execute("SELECT clock_timestamp()").fetchone()
+    assert found is not None
+    return datetime.fromisoformat(str(found[0]))
+
+
+# The step
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"epoch": 99}, {"owner": UUID(int=1)}, {"owner": None}, {"position": 1}, {"position": 9}],
+    ids=["epoch", "owner", "nobody's", "behind", "ahead"],
+)
+def test_a_step_needs_the_epoch_the_owner_and_the_position_of_its_claim(
+    own: Connection, last: steps.Step, change: dict[str, Any]
+) -> None:
+    run = last.claim.run
+    row(run, **change)
+    before = Run.objects.values().get(id=run)
+    with pytest.raises(LeaseLost):
+        steps.commit(own, last, prepare=False)
+    assert Run.objects.values().get(id=run) == before
+    assert JournalEntry.objects.filter(run_id=run, position=last.entry.position).count() == 0
+    assert Gate.objects.filter(run=run).count() == 0
+
+
+def test_a_step_that_lets_go_needs_the_mailbox_it_read_and_takes_nothing_up_without(
+    own: Connection, last: steps.Step
+) -> None:
+    run = last.claim.run
+    with transaction.atomic():
+        engine.pause(run=run, actor=ADA, reason="")
+    (signal,) = Signal.objects.filter(run=run)
+    with pytest.raises(MailboxRaised):
+        steps.commit(own, replace(last, signals=(signal.id,)), prepare=False)
+    assert Signal.objects.filter(run=run).count() == 1
+    assert Gate.objects.filter(run=run).count() == 0
+
+
+def test_a_step_that_goes_on_may_have_mail(own: Connection, last: steps.Step) -> None:
+    with transaction.atomic():
+        engine.pause(run=last.claim.run, actor=ADA, reason="")
+    going_on = replace(last, release=False, continuation=None, opened=())
+    steps.commit(own, going_on, prepare=False)
+    assert Run.objects.get(id=last.claim.run).owner == last.claim.owner
+
+
+def test_a_step_whose_answer_was_cut_off_is_known_as_written(
+    own: Connection, last: steps.Step
+) -> None:
+    steps.commit(own, last, prepare=False)
+    entries = JournalEntry.objects.filter(run_id=last.claim.run).count()
+    steps.commit(own, last, prepare=False)  # says nothing, and writes nothing
+    assert JournalEntry.objects.filter(run_id=last.claim.run).count() == entries
+    other = replace(last, entry=replace(last.entry, commit_id=uuid4()))
+    with pytest.raises(LeaseLost):
+        steps.commit(own, other, prepare=False)
+    assert not journal.holds(own, other.entry)
+
+
+def test_a_step_that_lets_go_leaves_the_row_to_the_next(own: Connection, last: steps.Step) -> None:
+    due = timezone.now() + timedelta(hours=1)
+    row(last.claim.run, losses=2, isolated=True)
+    steps.commit(own, replace(last, due=due), prepare=False)
+    found = Run.objects.get(id=last.claim.run)
+    assert (found.owner, found.lease_until, found.due_at) == (None, None, due)
+    assert (found.losses, found.isolated) == (0, False)
+    assert (found.base, found.position) == (last.entry.position, last.entry.position)
+
+
+def test_only_decided_gates_take_effect_and_only_open_or_decided_ones_close(
+    own: Connection, last: steps.Step
+) -> None:
+    gate = last.opened[0].gate
+    going_on = replace(last, release=False, continuation=None)
+    for state, took, shut in (
+        ("open", "open", "closed"),
+        ("decided", "effective", "closed"),
+        ("closed", "closed", "closed"),
+        ("effective", "effective", "effective"),
+    ):
+        for taken, closed, after in (((gate,), (), took), ((), (gate,), shut)):
+            with own.transaction(force_rollback=True):
+                steps.commit(own, going_on, prepare=False)
+                own.execute("UPDATE runtime_gate SET state = %s WHERE id = %s", (state, gate))
+                own.execute("UPDATE runtime_run SET position = position - 1")
+                own.execute(
+                    "DELETE FROM runtime_journalentry WHERE position = %s", (last.entry.position,)
+                )
+                again = replace(going_on, opened=(), taken=taken, closed=closed)
+                steps.commit(own, again, prepare=False)
+                found = own.execute("SELECT state FROM runtime_gate WHERE id = %s", (gate,))
+                assert found.fetchone() == (after,)
+
+
+# The claim and what ends it
+
+
+def test_a_live_lease_is_not_to_be_had_and_one_that_ran_out_is(
+    own: Connection, desk: Rig, settings: Settings
+) -> None:
+    settings.ABEYANCE_LEASE_SECONDS = 0.5  # Postgres has been up for longer
+    run = desk.start("a")
+    settings.ABEYANCE_LEASE_SECONDS = 0.5
+    first = leases.claim(own, run)
+    assert first is not None
+    row(run, lease_until=timezone.now() + timedelta(hours=1), due_at=timezone.now())
+    assert leases.claim(own, run) is None
+    row(run, lease_until=timezone.now() + PAST, due_at=timezone.now() + PAST)
+    second = leases.claim(own, run)
+    assert second is not None
+    assert second.was_lost
+    assert second.epoch == first.epoch + 1
+    assert second.owner != first.owner
+
+
+def test_a_lease_counts_from_the_moment_of_the_claim(
+    own: Connection, desk: Rig, settings: Settings
+) -> None:
+    settings.ABEYANCE_LEASE_SECONDS = 60.0
+    run = desk.start("a")
+    with own.transaction():
+        began = now_of(own)  # later than the transaction's own idea of now
+        assert leases.claim(own, run) is not None
+    found = Run.objects.get(id=run)
+    assert found.lease_until is not None
+    assert found.lease_until >= began + timedelta(seconds=60)
+    assert found.due_at == found.lease_until
+
+
+def test_a_claim_does_not_wait_for_whoever_has_the_row(own: Connection, desk: Rig) -> None:
+    run = desk.start("a")
+    with transaction.atomic():
+        Run.objects.select_for_update().get(id=run)
+        own.execute("SET lock_timeout = '200ms'")
+        assert leases.claim(own, run) is None
+    assert leases.claim(own, run) is not None
+
+
+def test_neither_a_parked_run_nor_one_for_another_kind_of_worker_is_claimed(
+    own: Connection, desk: Rig
+) -> None:
+    run = desk.start("a")
+    row(run, status="quarantined")
+    assert leases.claim(own, run) is None
+    row(run, status="queued", isolated=True)
+    assert leases.claim(own, run) is None
+    assert leases.claim(own, run, isolated=True) is not None
+
+
+def test_a_release_needs_the_mailbox_and_backing_off_does_not(own: Connection, desk: Rig) -> None:
+    run = desk.start("a")
+    claim = leases.claim(own, run)
+    assert claim is not None
+    row(run, mailbox=3)
+    assert not leases.release(own, claim, status="suspended", mailbox=2, due=None)
+    assert Run.objects.get(id=run).owner == claim.owner
+    assert leases.back_off(own, claim)
+    assert (Run.objects.get(id=run).status, Run.objects.get(id=run).owner) == ("queued", None)
+
+
+def test_backing_off_after_an_entry_leaves_its_status(own: Connection, desk: Rig) -> None:
+    run = desk.start("a")
+    claim = leases.claim(own, run)
+    assert claim is not None
+    row(run, position=claim.position + 1, status="paused")
+    assert leases.back_off(own, claim)
+    assert Run.objects.get(id=run).status == "paused"
+
+
+def test_a_heartbeat_renews_nothing_for_an_owner_who_was_replaced(
+    own: Connection, desk: Rig
+) -> None:
+    run = desk.start("a")
+    claim = leases.claim(own, run)
+    assert claim is not None
+    given = {"runs": [run], "lease": 60.0}
+    assert own.execute(leases.RENEW, {**given, "owners": [uuid4()]}).fetchall() == []
+    (renewed,) = own.execute(leases.RENEW, {**given, "owners": [claim.owner]}).fetchall()
+    assert renewed[:2] == (run, 0)
+
+
+# The mailbox
+
+
+def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, desk: Rig) -> None:
+    run = desk.start("a")
+    soon, late = (timezone.now() + timedelta(hours=hours) for hours in (1, 2))
+    row(run, due_at=soon)
+    leases.ring(own, run, late)
+    assert Run.objects.get(id=run).due_at == soon
+    leases.ring(own, run)
+    found = Run.objects.get(id=run)
+    assert found.due_at is not None
+    assert found.due_at < soon
+    assert found.mailbox == 2
+
+
+def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, desk: Rig) -> None:
+    run = desk.start("a")
+    row(run, ended_at=timezone.now(), status="completed", due_at=None)
+    with pytest.raises(RunEnded):
+        leases.ring(own, run)
+    assert Run.objects.get(id=run).due_at is None
+
+
+def test_the_sweeper_takes_the_oldest_first_and_none_that_somebody_has_locked(
+    own: Connection, desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "SWEEP_LIMIT", 1)
+    runs = [desk.start("a") for _ in range(3)]
+    for hours, run in enumerate(runs):
+        row(run, due_at=timezone.now() + (hours + 1) * PAST)
+    with transaction.atomic():
+        Run.objects.select_for_update().get(id=runs[2])
+        own.execute("SET lock_timeout = '200ms'")
+        assert [one.run for one in leases.due(own)] == [runs[1]]
+    assert [one.run for one in leases.due(own)] == [runs[2]]
+    assert [one.run for one in leases.due(own)] == [runs[0]]
+    assert leases.due(own) == []
+
+
+# Signals
+
+
+def decision_of(run: UUID, gate: UUID, own: Connection, at: datetime | None) -> None:
+    decision = Decision(verdict=Verdict.APPROVE, by="bea")
+    signals.send_decision(own, run=run, gate=gate, decision=decision, effective_at=at)
+
+
+def test_a_signal_counts_from_its_moment_on_and_the_next_one_is_told(
+    own: Connection, desk: Rig
+) -> None:
+    run = desk.start("a")
+    later, latest = (timezone.now() + timedelta(hours=hours) for hours in (1, 2))
+    for at in (latest, None, later):
+        decision_of(run, uuid4(), own, at)
+    mail = signals.read(own, run)
+    assert (len(mail.due), mail.next) == (1, later)
+    assert len(signals.waiting(own, run)) == 3
+
+
+def test_only_what_does_not_count_yet_can_be_withdrawn_and_only_of_its_run(
+    own: Connection, desk: Rig
+) -> None:
+    run, other = desk.start("a"), desk.start("a")
+    later = timezone.now() + timedelta(hours=1)
+    made = [uuid4() for _ in range(4)]
+    decision_of(run, made[0], own, None)
+    decision_of(run, made[1], own, later)
+    decision_of(run, made[2], own, later)
+    decision_of(other, made[3], own, later)
+    assert signals.withdraw(own, run, made[0]) == []
+    assert signals.withdraw(own, run, made[1]) == [made[1]]
+    assert signals.withdraw(own, run) == [made[2]]
+    assert [len(signals.waiting(own, one)) for one in (run, other)] == [1, 1]
+
+
+def test_signals_are_read_in_the_order_they_were_sent(own: Connection, desk: Rig) -> None:
+    run = desk.start("a")
+    signals.send_pause(own, run=run, by="ada", reason="")
+    signals.send_resume(own, run=run, by="ada")
+    assert [type(one).__name__ for one in signals.read(own, run).due] == [
+        "PauseSignal",
+        "ResumeSignal",
+    ]
+    assert signals.last_of(own, run, signals.PAUSE, signals.RESUME) == signals.RESUME
+    assert signals.last_of(own, run, signals.CANCEL) is None
+
+
+# Gates
+
+
+@pytest.mark.parametrize("state", ["open", "decided", "closed", "effective"])
+def test_a_gate_is_decided_while_open_and_reopened_while_decided(
+    own: Connection, desk: Rig, state: str
+) -> None:
+    run = desk.advance(desk.start("a")).id
+    (gate,) = desk.open_gates(run)
+    Gate.objects.filter(id=gate.id).update(state=state)
+    for act, from_state in ((gates.decide, "open"), (gates.reopen, "decided")):
+        with own.transaction(force_rollback=True):
+            if state == from_state:
+                act(own, gate.id)
+            else:
+                with pytest.raises(GateNotOpen):
+                    act(own, gate.id)
+
+
+@pytest.mark.parametrize("state", ["open", "decided", "closed", "effective"])
+def test_closing_is_for_gates_that_wait(own: Connection, desk: Rig, state: str) -> None:
+    run, other = (desk.advance(desk.start("a")).id for _ in range(2))
+    (gate,) = desk.open_gates(run)
+    Gate.objects.filter(id=gate.id).update(state=state)
+    with own.transaction(force_rollback=True):
+        assert gates.close_open(own, run) == ([gate.id] if state == "open" else [])
+    gates.close_decided(own, [gate.id])
+    after = "closed" if state == "decided" else state
+    assert Gate.objects.get(id=gate.id).state == after
+    assert len(desk.open_gates(other)) == 1
+
+
+def test_a_gate_that_does_not_exist_is_nobodys(own: Connection) -> None:
+    with pytest.raises(GateNotOpen):
+        gates.find(own, uuid4())
+
+
+def test_a_second_entry_at_one_position_cannot_be(own: Connection, last: steps.Step) -> None:
+    steps.commit(own, last, prepare=False)
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        journal.append_first(own, replace(last.entry, commit_id=uuid4()))
+    assert connection.in_atomic_block is False
