@@ -30,7 +30,11 @@ PURE = ("-c", "tests/mutants/pure.ini", "--rootdir=.", "--noconftest", "-p", "no
 POLICY = "tests/approvals/test_policy.py"
 STAGES = (
     ("1", (*PURE, "tests/core", POLICY, f"--ignore={HISTORIES}"), 60.0),
-    ("40", (*PURE, HISTORIES, *(f"--deselect={HISTORIES}::{name}" for name in NEED_ALL_WALKS)), 90.0),
+    (
+        "40",
+        (*PURE, HISTORIES, *(f"--deselect={HISTORIES}::{name}" for name in NEED_ALL_WALKS)),
+        90.0,
+    ),
 )
 
 
