@@ -6,6 +6,7 @@ its calls are positions: `c3.1` is the second call of the reply of turn 3, whate
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -47,11 +48,17 @@ INVALID_JSON = "INVALID_JSON"
 Outcome = Literal["success", "failed", "denied"]
 
 
-def to_provider(agent: AgentSpec, messages: tuple[dict[str, Any], ...]) -> list[ModelMessage]:
-    """The conversation of one frame; the instructions go with every request, as pydantic-ai wants them."""
-    conversation: list[ModelMessage] = []
-    reply = ModelResponse(parts=[])
-    for message in messages:
+def to_provider(
+    agent: AgentSpec, messages: tuple[dict[str, Any], ...], begun: Sequence[ModelMessage] = ()
+) -> list[ModelMessage]:
+    """The conversation of one frame; the instructions go with every request, as pydantic-ai wants them.
+
+    One message becomes one. `begun` is what this made of the first of them.
+    """
+    conversation = list(begun)
+    replies = (one for one in reversed(conversation) if isinstance(one, ModelResponse))
+    reply = next(replies, ModelResponse(parts=[]))
+    for message in messages[len(conversation) :]:
         match message["role"]:
             case "input":
                 text = json.dumps(message["content"], ensure_ascii=False)

@@ -17,8 +17,9 @@ from pydantic_ai.settings import ModelSettings
 
 from agents.gateway import loop, provider
 from agents.gateway.brakes import Brakes, Go, Wait
+from agents.gateway.conversations import conversation_of
 from agents.gateway.faults import cut_off, ended, fault_of, too_slow
-from agents.gateway.messages import from_provider, sum_up, to_provider, tools_of
+from agents.gateway.messages import from_provider, sum_up, tools_of
 from agents.spec import AgentSpec
 from agents.wording import describe_exception
 from runtime.core.decisions import Blame
@@ -48,7 +49,7 @@ def ask(
         if request.summary and agent.compaction and agent.compaction.summarise:
             deliver(ModelAnswer(reply=None, text=agent.compaction.summarise(request.messages)))
             return _over
-        conversation = to_provider(agent, request.messages)
+        conversation = conversation_of(agent, request.run, request.frame, request.messages)
         if request.summary:
             conversation.append(sum_up(agent))
         model = provider.model_of(agent, call.model)

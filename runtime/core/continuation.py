@@ -10,7 +10,7 @@ from runtime.core.budgets import NOTHING, Budget, Rates, Short, Spent
 from runtime.core.decisions import GateKind
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import MODEL_TERMS, CompactionTerms, ModelTerms, Stored, Terms
-from runtime.core.ids import ROOT, turn_of
+from runtime.core.ids import ROOT, turn_mark
 
 MAX_DEPTH = 16
 MAX_REFUSALS = 5
@@ -149,12 +149,24 @@ class Frame:
 
     def of_turn(self) -> tuple[Call, ...]:
         """The calls of the current turn, in the order the model proposed them."""
-        return tuple(call for call in self.calls if turn_of(call.id) == self.turn)
+        begin, mark = len(self.calls), turn_mark(self.turn)
+        while begin and self.calls[begin - 1].id.startswith(mark):
+            begin -= 1
+        return self.calls[begin:]
 
     def find(self, call: str) -> Call:
-        for candidate in self.calls:
-            if candidate.id == call:
-                return candidate
+        return self.calls[self._place(call)]
+
+    def with_call(self, call: Call) -> "Frame":
+        """With this call in the place of the one of its id."""
+        place = self._place(call.id)
+        return replace(self, calls=(*self.calls[:place], call, *self.calls[place + 1 :]))
+
+    def _place(self, call: str) -> int:
+        """From the end, where the calls of the current turn are: a long run must not look at all of them."""
+        for place in range(len(self.calls) - 1, -1, -1):
+            if self.calls[place].id == call:
+                return place
         raise UnknownSubject("call", f"{self.id}/{call}")
 
 

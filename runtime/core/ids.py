@@ -10,6 +10,11 @@ def call_id(turn: int, index: int) -> str:
     return f"c{turn}.{index}"
 
 
+def turn_mark(turn: int) -> str:
+    """What the ids of the calls of a turn begin with, and no others."""
+    return f"c{turn}."
+
+
 def turn_of(call: str) -> int:
     """The turn in which a call was proposed."""
     return int(call[1:].split(".", 1)[0])

@@ -350,9 +350,7 @@ def _require_attempt(call: Call | Frame, attempt: int, expected: int) -> None:
 
 
 def _with_call(now: Continuation, frame: str, call: Call) -> Continuation:
-    holder = now.frame(frame)
-    calls = tuple(call if other.id == call.id else other for other in holder.calls)
-    return now.with_frame(replace(holder, calls=calls))
+    return now.with_frame(now.frame(frame).with_call(call))
 
 
 # Turns

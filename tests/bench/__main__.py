@@ -19,6 +19,8 @@ MEASURES = {
     "references": "a loop of bare transactions, pgbench, a Celery round trip",
     "flows": "hr_onboarding_single against a loop written by hand",
     "steps": "steps a second against bare transactions",
+    "long": "a run of 1,000 steps, and one of 50 gates",
+    "inbox": "the inbox with a million pending, decisions beside them, 100,000 suspended runs",
 }
 
 

@@ -41,6 +41,10 @@ class Desk:
             cursor.execute("SELECT id, status FROM runtime_run WHERE id = ANY(%s)", [list(runs)])
             return dict(cursor.fetchall())
 
+    def waits(self, run: UUID) -> bool:
+        """Whether it waits for somebody; its status alone says so too early after a decision."""
+        return Request.objects.filter(run=run, status="pending").exists()
+
     def approve(self, run: UUID) -> None:
         request = Request.objects.get(run=run, status="pending")
         actions.decide(

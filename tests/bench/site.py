@@ -190,6 +190,9 @@ class Site:
     def _settings(self) -> dict[str, str]:
         token = secrets.token_hex(8)
         (self.folder / "mail").mkdir()
+        secret = self.folder / "secret"
+        secret.touch(0o600)
+        secret.write_text(secrets.token_hex(32))
         directory, mailbox = listeners.any_port(None), listeners.any_port(None)
         self._serve(
             *("directory", "config.local.directory.server", directory.fileno()),
@@ -205,7 +208,7 @@ class Site:
             "EMAIL_URL": f"smtp://127.0.0.1:{listeners.port_of(mailbox)}",
             "KEYS_DIR": str(self.folder / "keys"),
             "STATIC_ROOT": str(self.folder / "static"),
-            "SECRET_KEY": secrets.token_hex(32),
+            "SECRET_KEY_FILE": str(secret),
             "PUBLIC_URL": "http://127.0.0.1:8000",
             "ABEYANCE_AGENTS": AGENTS,
             "NO_PROXY": "127.0.0.1,localhost",

@@ -1,0 +1,95 @@
+"""Long conversations are translated once, and are what they would be if they were translated anew."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from agents.gateway import conversations
+from agents.gateway.conversations import KEPT, LONG, conversation_of
+from agents.gateway.messages import to_provider
+from agents.gateway.scripted import Reply, Turn, say, script
+from agents.sdk import agent
+from agents.spec import AgentSpec
+from tests.bench.agents import Walk, walker
+
+RUN = uuid4()
+
+
+@script
+def silent(_: Turn) -> Reply:
+    """Plays whoever."""
+    return say("")
+
+
+def messages(turns: int) -> tuple[dict[str, Any], ...]:
+    """What a frame of walker holds after so many turns."""
+    found: list[dict[str, Any]] = [{"role": "input", "content": {"turns": turns}}]
+    for turn in range(1, turns + 1):
+        call = {"part_kind": "tool-call", "tool_name": "step", "args": {"n": turn}}
+        reply = {"kind": "response", "parts": [{**call, "tool_call_id": f"p{turn}"}]}
+        result = {"call": f"c{turn}.0", "tool": "step", "outcome": "returned", "content": turn}
+        found += [
+            {"role": "model", "reply": reply, "text": "", "calls": [f"c{turn}.0"]},
+            {"role": "results", "results": [result]},
+        ]
+    return tuple(found)
+
+
+def parts(conversation: list[Any]) -> list[Any]:
+    """All that is said; replies of a script bear the time of their translation."""
+    return [
+        (part.part_kind, getattr(part, "content", None), getattr(part, "tool_call_id", None))
+        for message in conversation
+        for part in message.parts
+    ]
+
+
+def test_a_conversation_that_goes_on_is_the_one_translated_anew() -> None:
+    whole = messages(LONG)
+    for end in range(1, len(whole) + 1):
+        found = conversation_of(walker, RUN, "0", whole[:end])
+        assert parts(found) == parts(to_provider(walker, whole[:end]))
+
+
+def test_only_what_is_new_is_translated(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+
+    def counted(agent: AgentSpec, given: Any, done: Any = ()) -> list[Any]:
+        begun.append(len(done))
+        return to_provider(agent, given, done)
+
+    monkeypatch.setattr(conversations, "to_provider", counted)
+    whole, run = messages(LONG), uuid4()
+    conversation_of(walker, run, "0", whole[:-2])
+    conversation_of(walker, run, "0", whole)
+    assert begun == [0, len(whole) - 2]
+
+
+def test_messages_loaded_anew_are_translated_anew() -> None:
+    run, before, after = uuid4(), messages(LONG), messages(LONG)
+    after[2]["results"][0]["content"] = "something else"
+    conversation_of(walker, run, "0", before)
+    assert parts(conversation_of(walker, run, "0", after)) == parts(to_provider(walker, after))
+
+
+def test_another_agent_of_the_same_frame_has_its_own_instructions() -> None:
+    run, told = uuid4(), messages(LONG)
+    other = agent(
+        name="other", description="Other.", instructions="Other.", input=Walk, model=silent
+    )
+    conversation_of(walker, run, "0", told)
+    assert conversation_of(other, run, "0", told)[0].instructions == "Other."  # type: ignore[union-attr]
+
+
+def test_what_is_given_out_can_be_added_to() -> None:
+    run, told = uuid4(), messages(LONG)
+    conversation_of(walker, run, "0", told).clear()
+    assert len(conversation_of(walker, run, "0", told)) == len(told)
+
+
+def test_no_more_conversations_are_kept_than_said() -> None:
+    told = messages(LONG)
+    for _ in range(KEPT + 3):
+        conversation_of(walker, uuid4(), "0", told)
+    assert len(conversations._known) == KEPT

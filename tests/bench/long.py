@@ -1,0 +1,207 @@
+"""One long run: what its last steps cost beside its first, what it keeps, and what it takes to load it.
+
+Times are those that the entries themselves bear. The reference for bytes and for loading is a bare table
+with exactly the same texts in it, written by as many bare transactions.
+"""
+
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID, uuid4
+
+import psycopg
+
+from tests.bench.desk import PATIENCE, Desk, until_ended
+from tests.bench.figures import Finding, Line, Spread, number, one, ratios, spread
+from tests.bench.references import INSERT, TABLES, UPDATE
+from tests.bench.site import Site
+from tests.bench.steps import GIVEN, GOT
+
+STEPS, WINDOW = 1000, 100
+GATES, TEXT = 50, 2000
+LOADS = 10
+TOOL, MODEL = "ToolStarted", "ToolReturned"  # what the entry before such a step ends with
+NOTE = (
+    "An entry has {size} bytes in the mean. Every second step asks the model, which is given the whole"
+    " conversation and here is a script: the layer around it counts all the words of it each time, and the script"
+    " reads it again. So what such a step costs grows with the conversation, as a provider's does."
+)
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+def measure(site: Site, *, quick: bool) -> Finding:
+    """A run of 1,000 steps of 1 KB, then one of 50 gates."""
+    steps, gates = (300, 10) if quick else (STEPS, GATES)
+    desk = Desk()
+    with site.workers(1), site.connect() as connection:
+        until_ended(desk.look, [_walk(desk, 20)])
+        before = _bytes(connection, "runtime_journalentry", "runtime_run")
+        run = _walk(desk, steps)
+        until_ended(desk.look, [run])
+        ours = _bytes(connection, "runtime_journalentry", "runtime_run") - before
+        kept, payload = _climb(desk, connection, gates)
+        bodies = _bodies(connection, run)
+        bare, theirs = _bare(connection, bodies)
+        loads = _loads(connection, run, bare)
+    size = statistics.mean(map(len, bodies))
+    return Finding(
+        title=f"A run of {len(bodies):,} steps of 1 KB, and one of {gates} gates",
+        lines=(
+            _growth("a step at the end to one at the start: a tool", bodies, TOOL, 1.1),
+            _growth("the same of a step that asks the model", bodies, MODEL, None),
+            Line(
+                what="bytes in Postgres to those of the bare table",
+                value=one(ours / theirs),
+                unit=" ×",
+                most=1.35,
+                ours=f"{number(ours / 1024)} KB",
+                reference=f"{number(theirs / 1024)} KB",
+            ),
+            loads,
+            Line(
+                what=f"bytes kept of a run of {gates} gates to its payload",
+                value=one(kept / payload),
+                unit=" ×",
+                most=5,
+                ours=f"{number(kept / 1024)} KB",
+                reference=f"{number(payload / 1024)} KB",
+            ),
+        ),
+        notes=(NOTE.format(size=number(size)),),
+    )
+
+
+def _walk(desk: Desk, steps: int) -> UUID:
+    return desk.start("walker", {"turns": steps // 2, "given": GIVEN, "got": GOT})
+
+
+def _bodies(connection: Connection, run: UUID) -> list[str]:
+    rows = connection.execute(
+        "SELECT body FROM runtime_journalentry WHERE run_id = %s ORDER BY position", (run,)
+    )
+    return [str(body) for (body,) in rows.fetchall()]
+
+
+def _pace(bodies: list[str], kind: str) -> Spread:
+    """Milliseconds from an entry that ends with a `kind` of event to the next."""
+    entries = [json.loads(body) for body in bodies]
+    return spread(
+        [
+            1000 * (_at(after) - _at(before)).total_seconds()
+            for before, after in itertools.pairwise(entries)
+            if before["events"][-1]["type"] == kind
+        ]
+    )
+
+
+def _at(entry: dict[str, str]) -> datetime:
+    return datetime.fromisoformat(entry["at"])
+
+
+def _growth(what: str, bodies: list[str], kind: str, most: float | None) -> Line:
+    first = _pace(bodies[WINDOW // 5 :][:WINDOW], kind)
+    last = _pace(bodies[-WINDOW:], kind)
+    return Line(
+        what=what,
+        value=one(last.median / first.median),
+        unit=" ×",
+        most=most,
+        ours=last.text(" ms"),
+        reference=first.text(" ms"),
+    )
+
+
+def _bytes(connection: Connection, *tables: str) -> int:
+    """Of tables with their partitions, indexes and what is stored beside them."""
+    (row,) = connection.execute(
+        """
+        SELECT coalesce(sum(pg_total_relation_size(part.relid)), 0)::bigint
+        FROM unnest(%s::text[]) AS name,
+            LATERAL (SELECT relid FROM pg_partition_tree(name::regclass)
+                UNION SELECT name::regclass) AS part
+        """,
+        (list(tables),),
+    ).fetchall()
+    return int(str(row[0]))
+
+
+def _bare(connection: Connection, bodies: list[str]) -> tuple[UUID, int]:
+    """The same texts in a bare table: its run there, and the bytes."""
+    connection.execute("DROP TABLE IF EXISTS loop_entry, loop_run")
+    for statement in TABLES.split(";"):
+        connection.execute(statement)
+    run = uuid4()
+    connection.execute("INSERT INTO loop_run VALUES (%s, 0)", (run,))
+    for position, body in enumerate(bodies, start=1):
+        with connection.transaction():
+            connection.execute(INSERT, (run, position, body))
+            connection.execute(UPDATE, (position, run))
+    return run, _bytes(connection, "loop_entry", "loop_run")
+
+
+def _loads(connection: Connection, run: UUID, bare: UUID) -> Line:
+    """To the state at the last entry, verified, against reading and decoding the same texts."""
+    from runtime import journal
+    from runtime.core.replay import initial
+
+    (row,) = connection.execute(
+        "SELECT position, head FROM runtime_run WHERE id = %s", (run,)
+    ).fetchall()
+    position, head = int(str(row[0])), str(row[1])
+
+    def ours() -> None:
+        journal.replay(connection, initial(run), position=position, head=head)
+
+    def theirs() -> None:
+        rows = connection.execute(
+            "SELECT body FROM loop_entry WHERE run_id = %s ORDER BY position", (bare,)
+        )
+        for (body,) in rows.fetchall():
+            json.loads(str(body))
+
+    pairs = [(_timed(theirs), _timed(ours)) for _ in range(LOADS)]
+    return Line(
+        what="loading it to reading and decoding the same bytes",
+        value=ratios([mine for _, mine in pairs], [other for other, _ in pairs]),
+        unit=" ×",
+        most=3,
+        ours=f"{number(1000 * spread([mine for _, mine in pairs]).median)} ms",
+        reference=f"{number(1000 * spread([other for other, _ in pairs]).median)} ms",
+    )
+
+
+def _timed(act: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def _climb(desk: Desk, connection: Connection, gates: int) -> tuple[int, int]:
+    """Bytes of journal and continuation at the last gate, and of what calls were given and gave back."""
+    run = desk.start("climber", {"turns": gates, "given": TEXT, "got": TEXT})
+    for number_ in range(gates):
+        _until_suspended(desk, run)
+        if number_ == gates - 1:
+            break
+        desk.approve(run)
+    (row,) = connection.execute(
+        """
+        SELECT (SELECT sum(length(body)) FROM runtime_journalentry WHERE run_id = %(run)s)
+            + (SELECT sum(length(body)) FROM runtime_continuation WHERE run_id = %(run)s)
+        """,
+        {"run": run},
+    ).fetchall()
+    desk.approve(run)
+    until_ended(desk.look, [run])
+    return int(str(row[0])), gates * 2 * TEXT
+
+
+def _until_suspended(desk: Desk, run: UUID) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not desk.waits(run):
+        assert time.monotonic() < deadline, f"run {run} does not come to its gate"
+        time.sleep(0.003)
