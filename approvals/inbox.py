@@ -9,9 +9,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, F, Q, QuerySet
+from django.core.exceptions import EmptyResultSet
+from django.db import connection
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from approvals import permissions, search
@@ -22,6 +25,7 @@ from approvals.queries import Approval, plain
 from runtime.core.decisions import GateKind
 
 LIMIT = 50
+MOST = 999
 SOON = timedelta(minutes=10)
 
 _TITLES = ("Expires within 10 minutes", "Later today", "Later", "No deadline")
@@ -37,11 +41,26 @@ class View(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Of everything, whatever the filter: pending ones, those in doubt among `mine`, and all others'."""
+    """Of everything, whatever the filter: pending ones, those in doubt among `mine`, and all others'.
+
+    One more than MOST means that there are more.
+    """
 
     mine: int
     doubts: int
     others: int
+
+    @property
+    def mine_said(self) -> str:
+        return _said(self.mine)
+
+    @property
+    def others_said(self) -> str:
+        return _said(self.others)
+
+    @property
+    def only_doubts(self) -> bool:
+        return self.mine == self.doubts <= MOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,18 +80,33 @@ class Piece:
 
 
 def counts(standing: Standing | None) -> Counts:
-    """How many wait, for this person and for others."""
-    decidable = permissions.decidable_requests(standing)
-    doubt = Q(kind=GateKind.IN_DOUBT)
+    """How many wait, for this person and for others; each is counted up to MOST and one more."""
     pending = Request.objects.filter(
         permissions.readable_requests(standing), status=Request.Status.PENDING
     )
-    found = pending.aggregate(
-        all=Count("pk"),
-        mine=Count("pk", filter=decidable),
-        doubts=Count("pk", filter=decidable & doubt),
+    decidable = pending.filter(permissions.decidable_requests(standing))
+    mine, doubts, others = _counted(
+        decidable,
+        decidable.filter(kind=GateKind.IN_DOUBT),
+        pending.filter(permissions.undecidable_requests(standing)),
     )
-    return Counts(mine=found["mine"], doubts=found["doubts"], others=found["all"] - found["mine"])
+    return Counts(mine=mine, doubts=doubts, others=others)
+
+
+def _counted(*lists: QuerySet[Request]) -> list[int]:
+    """In one query, and none of them to its end: there may be a million."""
+    sizes, values = [], list[Any]()
+    for rows in lists:
+        try:
+            query, given = rows.values("pk")[: MOST + 1].query.sql_with_params()
+        except EmptyResultSet:
+            sizes.append("0")
+            continue
+        sizes.append(f"(SELECT count(*) FROM ({query}) AS found)")
+        values += given
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(sizes)}", values)
+        return list(cursor.fetchone())
 
 
 def piece(
@@ -85,8 +119,10 @@ def piece(
         rows = rows.filter(decided_at__gte=midnight())
         return _piece(rows.order_by("-decided_at", "-id"), _before, cursor, standing)
     rows = rows.filter(status=Request.Status.PENDING)
-    decidable = permissions.decidable_requests(standing)
-    chosen = decidable & ~Q(kind=GateKind.IN_DOUBT) if view == View.MINE else ~decidable
+    if view == View.MINE:
+        chosen = permissions.decidable_requests(standing) & ~Q(kind=GateKind.IN_DOUBT)
+    else:
+        chosen = permissions.undecidable_requests(standing)
     ordered = rows.filter(chosen).order_by(F("expires_at").asc(nulls_last=True), "created_at", "id")
     return _piece(ordered, _after, cursor, standing)
 
@@ -127,6 +163,10 @@ def last_closed(standing: Standing | None) -> Approval | None:
     rows = Request.objects.filter(permissions.readable_requests(standing))
     row = rows.exclude(status=Request.Status.PENDING).order_by("-created_at", "-id").first()
     return None if row is None else plain(row, standing)
+
+
+def _said(count: int) -> str:
+    return str(count) if count <= MOST else f"{MOST}+"
 
 
 def groups(items: Collection[Approval]) -> list[Group]:

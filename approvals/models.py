@@ -108,6 +108,11 @@ class Request(models.Model):
             ),
             models.Index(fields=["requester"], name="request_requester"),
             models.Index(
+                fields=["created_at", "id"],
+                name="request_doubt",
+                condition=models.Q(status="pending", kind="in_doubt"),
+            ),
+            models.Index(
                 fields=["tool", "-decided_at"],
                 name="request_similar",
                 condition=models.Q(status="approved", kind="approval"),

@@ -147,6 +147,19 @@ def decidable_requests(standing: Standing | None) -> Q:
     return Q(risk__in=risks) & ~Q(requester=standing.person)
 
 
+def undecidable_requests(standing: Standing | None) -> Q:
+    """The condition that holds for those of the readable ones that this standing may not decide.
+
+    Said as what they are and not as what they are not: one's own are found by an index among a million.
+    """
+    if standing is None or Scope.APPROVALS_DECIDE not in standing.scopes:
+        return Q()
+    own = Q(requester=standing.person)
+    if not standing.has(Scope.ADMIN):
+        return own
+    return own | ~Q(risk__in=policy.risks_decided_by(standing.groups))
+
+
 def refusal(standing: Standing | None, *, requester: str, risk: str) -> Forbidden | None:
     """Why a reader of a request may not decide it, None if they may."""
     if standing is None:

@@ -55,7 +55,7 @@ def _list(
     cursor, problem = request.GET.get("cursor"), None
     piece, doubts = Piece(items=(), next=None), tuple[Approval, ...]()
     try:
-        if view != View.MINE or counts.mine > counts.doubts or q or cursor:
+        if view != View.MINE or not counts.only_doubts or q or cursor:
             piece = lists.piece(standing, view=view, q=q, cursor=cursor)
         if view == View.MINE and counts.doubts and cursor is None:
             doubts = lists.doubts(standing, q=q)

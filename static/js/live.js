@@ -116,8 +116,9 @@ function merge(region, fresh) {
   for (const row of closed ? rows(closed) : []) strike(one(`[data-id="${row.dataset.id}"]`, region), row);
   closed?.remove();
   for (const count of all("[data-count]")) count.textContent = fresh.dataset[count.dataset.count];
-  const waiting = Number(fresh.dataset.mine);
-  document.title = document.title.replace(/^\w+( \(\d+\))?/, waiting ? `Inbox (${waiting})` : "Inbox");
+  const waiting = fresh.dataset.mine; // 0, or 999+ where there are more
+  const title = waiting === "0" ? "Inbox" : `Inbox (${waiting})`;
+  document.title = document.title.replace(/^\w+( \(\d+\+?\))?/, title);
   const shown = ids(region);
   const added = rows(fresh).filter((row) => !shown.includes(row.dataset.id)).length;
   if (!added) withdraw(region);

@@ -229,3 +229,13 @@ def test_the_inbox_takes_eight_queries_at_most(
 
 def _ids(page: str) -> list[str]:
     return re.findall(r'data-id="([^"]+)"', page)
+
+
+def test_counting_stops_where_nobody_reads_on(
+    bea: Client, ada: Client, suspended: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "MOST", 0)
+    page = bea.get("/inbox/").content.decode()
+    assert "<title>Inbox (0+)" in page
+    assert "Set the privileges of newhire to 3" in page
+    assert "0+ action" in ada.get("/inbox/").content.decode()
