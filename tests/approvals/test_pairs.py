@@ -225,7 +225,7 @@ def _at_once(cases: list[Case]) -> list[Ending]:
             said[who] = _act(case[who], requests[-1])
             over.wait()
 
-    _together([partial(play, 0), partial(play, 1)])
+    _together([partial(play, 0), partial(play, 1)], within=120 + len(cases))
     return [_ending(*one) for one in zip(requests, heard, strict=True)]
 
 

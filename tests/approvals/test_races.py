@@ -245,12 +245,12 @@ def _check_one_decision(request: Request, winner: str) -> None:
     assert audit.verify(request.run_id) == 2
 
 
-def _together(works: list[Callable[[], None]]) -> None:
+def _together(works: list[Callable[[], None]], within: float = 120) -> None:
     threads = [threading.Thread(target=_closing(work)) for work in works]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(within)
     assert not any(thread.is_alive() for thread in threads)
 
 

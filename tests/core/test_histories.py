@@ -4,37 +4,25 @@ import itertools
 import os
 import statistics
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from runtime.core.codec import (
-    decode_continuation,
-    decode_entry,
     encode_continuation,
-    encode_entry,
 )
-from runtime.core.continuation import CallState, Continuation, Phase
-from runtime.core.decisions import Verdict
+from runtime.core.continuation import Continuation
 from runtime.core.errors import CoreError
 from runtime.core.events import (
     EVENT_TYPES,
-    Event,
-    FrameOpened,
-    GateDecided,
-    Imported,
-    OutcomeUnknown,
-    Paused,
-    Resumed,
-    ToolStarted,
 )
 from runtime.core.ids import depth_of
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
-from runtime.core.replay import Entry, fold, initial, step
+from runtime.core.replay import initial, step
 from runtime.core.transitions import CALLS, FRAMES, PACES, RUNS, next_state
-from tests.core.walks import Walk
+from tests.core import invariants
+from tests.core.walks import AT, Walk
 
 SEEDS = int(os.environ.get("ABEYANCE_WALKS", "2000"))
 TAKEN: set[tuple[str, str]] = set()
@@ -55,14 +43,11 @@ with pytest.MonkeyPatch.context() as patch:
     patch.setattr("runtime.core.messages.next_state", _watched)
     ALL = [Walk(seed) for seed in range(SEEDS)]
 WALKS = ALL[:200]  # for what looks at every state
-AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_replay_equals_the_live_state_however_the_history_is_cut() -> None:
     for walk in WALKS:
-        for cut in range(0, len(walk.history), 7):
-            base = decode_continuation(encode_continuation(walk.states[cut]))
-            assert fold(base, walk.history[cut:]) == walk.now
+        invariants.replay_is_the_live_state(walk)
 
 
 def test_a_seed_gives_the_same_history_again() -> None:
@@ -71,15 +56,12 @@ def test_a_seed_gives_the_same_history_again() -> None:
 
 def test_every_state_survives_its_json_text() -> None:
     for walk in WALKS:
-        for state in walk.states:
-            assert decode_continuation(encode_continuation(state)) == state
+        invariants.states_survive_their_json(walk)
 
 
 def test_every_entry_survives_its_json_text() -> None:
     for walk in WALKS:
-        entry = Entry(at=AT, events=tuple(walk.history))
-        assert decode_entry(encode_entry(entry)) == entry
-        assert encode_entry(entry).isascii()
+        invariants.the_entry_survives_its_json(walk)
 
 
 def test_entries_number_the_states() -> None:
@@ -124,50 +106,20 @@ def test_the_walks_are_long_deep_and_wait_at_several_gates_at_once() -> None:
 
 def test_a_live_run_always_has_a_plan_or_work_under_way_or_an_open_gate() -> None:
     for walk in WALKS:
-        for now in walk.states[1:]:
-            if not now.ended:
-                assert (
-                    plan(now)
-                    or now.pending
-                    or now.waits()
-                    or now.rests
-                    or CallState.STARTED in _call_states(now)
-                )
+        invariants.a_live_run_is_never_stuck(walk)
 
 
 def test_a_write_is_started_once_per_approval_and_a_gated_call_only_after_one() -> None:
-    starts = 0
-    for walk in ALL:
-        uncertain: set[tuple[str, str]] = set()
-        for before, event in zip(walk.states, walk.history, strict=False):
-            if isinstance(event, OutcomeUnknown):
-                uncertain.add((event.frame, event.call))
-            if isinstance(event, ToolStarted):
-                starts += 1
-                call = before.call(event.frame, event.call)
-                assert call.terms is not None
-                assert call.gate is None or _allowed(walk.history, call.gate)
-                # After an outcome that nobody knows only a person's word starts a call again.
-                assert (event.frame, event.call) not in uncertain or call.gate is not None
-    assert starts > SEEDS
+    assert sum(map(invariants.a_write_is_started_once_per_approval, ALL)) > SEEDS
 
 
 def test_nothing_starts_after_a_cancellation() -> None:
     for walk in ALL:
-        for before, event in zip(walk.states, walk.history, strict=False):
-            if before.phase is Phase.CANCELLING:
-                assert not isinstance(event, ToolStarted | FrameOpened)
+        invariants.nothing_starts_after_a_cancellation(walk)
 
 
 def test_results_are_given_in_proposal_order() -> None:
-    seen = 0
-    for walk in WALKS:
-        for frame in walk.states[-2].frames.values():
-            for said, heard in itertools.pairwise(frame.messages):
-                if heard["role"] == "results":
-                    assert [result["call"] for result in heard["results"]] == said["calls"]
-                    seen += 1
-    assert seen > 10
+    assert sum(map(invariants.results_are_in_proposal_order, WALKS)) > 10
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -176,39 +128,15 @@ def test_an_ended_run_takes_no_event_and_plans_nothing(seed: int) -> None:
     if walk.now.ended:
         assert plan(walk.now) == ()
         for event in walk.history:
-            if walk.now.phase is Phase.EXPORTED and isinstance(event, Imported):
+            if invariants.elsewhere(walk, event):
                 continue  # elsewhere it goes on
             with pytest.raises(CoreError):
                 evolve(walk.now, event)
-
-
-def _call_states(now: Continuation) -> set[CallState]:
-    return {call.state for frame in now.frames.values() for call in frame.calls}
 
 
 def _depth(now: Continuation) -> int:
     return max((depth_of(frame) for frame in now.frames), default=0)
 
 
-def _allowed(history: list[Event], gate: object) -> bool:
-    return any(
-        isinstance(event, GateDecided)
-        and event.gate == gate
-        and event.verdict in (Verdict.APPROVE, Verdict.RUN_AGAIN)
-        for event in history
-    )
-
-
 def test_a_paused_run_plans_nothing_and_goes_on_where_it_was() -> None:
-    pauses = 0
-    for walk in ALL:
-        for before, event in zip(walk.states, walk.history, strict=False):
-            if before.rests:
-                assert plan(before) == ()
-                assert before.waits() == ()
-                assert not isinstance(event, ToolStarted | FrameOpened)
-            if isinstance(event, Paused):
-                pauses += 1
-                resumed = evolve(evolve(before, event), Resumed(by="ada"))
-                assert resumed == before
-    assert pauses > 100
+    assert sum(map(invariants.a_paused_run_rests_and_goes_on_where_it_was, ALL)) > 100

@@ -192,7 +192,8 @@ def crashed(rig: MakeBench, effect: EffectClass) -> tuple[Rig, UUID]:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
     run = desk.start("a")
     assert desk.advance(run).status == "running"
-    Run.objects.filter(id=run).update(lease_until="2020-01-01T00:00:00Z")
+    past = "2020-01-01T00:00:00Z"
+    Run.objects.filter(id=run).update(lease_until=past, due_at=past)
     return desk, run
 
 

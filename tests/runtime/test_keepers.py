@@ -174,6 +174,20 @@ def test_a_live_lease_is_not_to_be_had_and_one_that_ran_out_is(
     assert second.owner != first.owner
 
 
+def test_losses_count_together_while_the_run_does_not_get_on(
+    own: Connection, desk: Rig, settings: Settings
+) -> None:
+    run = desk.start("a")
+    settings.ABEYANCE_LEASE_SECONDS = 0.5
+    counted = []
+    for position in (1, 1, 1, 2, 2):
+        row(run, position=position, lease_until=timezone.now() + PAST, due_at=timezone.now())
+        claim = leases.claim(own, run)
+        assert claim is not None
+        counted.append(claim.losses)
+    assert counted == [0, 1, 2, 1, 2]
+
+
 def test_a_lease_counts_from_the_moment_of_the_claim(
     own: Connection, desk: Rig, settings: Settings
 ) -> None:

@@ -1,0 +1,128 @@
+"""Many runs through a provider of which four requests in five fail: all finish, nothing is repeated, within budget.
+
+A request is refused (429), broken off (500), cut, or ends in the middle as if it were complete. FAULTS_R9 says how
+many runs there are.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connection, transaction
+from pydantic import BaseModel
+from pydantic_ai.messages import ModelResponse
+
+from agents.gateway.brakes import Brakes
+from agents.gateway.scripted import Turn, call, say, script
+from agents.registry import Registry
+from agents.sdk import RetryPolicy, ToolContext, agent, tool
+from runtime import dispatch, verification
+from runtime import engine as start
+from runtime.core.budgets import Budget
+from runtime.models import Gate, Run
+from runtime.ports import Actor
+from tests.agents.engine import Engine, engine_of, events_of
+from tests.faults.counts import count
+from tests.faults.figures import say as tell
+from tests.provider.server import KEY, Provider
+from tests.provider.storms import Storm
+
+RUNS = count("R9", short=20, long=500)
+WORKERS = 3
+AT_ONCE = 24
+SHARE = 0.8
+CALLS = 2
+BUDGET = Budget(turns=CALLS + 1, calls=CALLS)  # exactly what a run without any trouble takes
+
+posted: Counter[str] = Counter()
+_lock = threading.Lock()
+
+
+class Letter(BaseModel):
+    text: str
+
+
+@tool(effect="write")
+def post(context: ToolContext, text: str, sheet: int) -> str:
+    """Post one sheet of it."""
+    with _lock:
+        posted[context.key] += 1
+    return f"{text} {sheet}"
+
+
+@script
+def _poster(turn: Turn) -> ModelResponse:
+    done = len(turn.results)
+    return call("post", text=turn.input["text"], sheet=done) if done < CALLS else say("Posted.")
+
+
+REGISTRY = Registry(
+    agents={
+        "poster": agent(
+            name="poster",
+            description="Posts letters.",
+            instructions="Post it sheet by sheet.",
+            input=Letter,
+            model=_poster,
+            tools=[post],
+            retry=RetryPolicy(attempts=1000, base=0.02, ceiling=0.2),
+        )
+    }
+)
+
+
+@pytest.fixture
+def provider(
+    transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Provider]:
+    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    with Provider(REGISTRY, weather=Storm(SHARE, seed=9)) as one:
+        one.retry_after = 0.002
+        settings.ABEYANCE_MODEL = "openai:loopback"
+        settings.OPENAI_BASE_URL = one.url
+        settings.OPENAI_API_KEY = KEY
+        yield one
+
+
+def test_runs_in_a_storm_all_finish_within_budget_and_repeat_nothing(provider: Provider) -> None:
+    posted.clear()
+    began_at = time.monotonic()
+    with ExitStack() as stack:
+        workers = [stack.enter_context(engine_of(REGISTRY, Brakes())) for _ in range(WORKERS)]
+        with ThreadPoolExecutor(min(RUNS, AT_ONCE)) as pool:
+            runs = list(pool.map(lambda n: _run(workers[n % WORKERS], n), range(RUNS)))
+    trouble, asked = Counter(provider.happened), len(provider.bodies)
+    used = Counter(event["type"] for run in runs for event in events_of(run))
+    unsound = [run.id for run in runs if not verification.verify(run.id).sound]
+    tell(
+        f"FIGURES storm: {RUNS} runs, {asked} requests, {sum(trouble.values()) / asked:.0%} of them in"
+        f" trouble ({', '.join(f'{n} {kind}' for kind, n in sorted(trouble.items()))}),"
+        f" {len(posted)} effects, {sum(posted.values()) - len(posted)} repeated,"
+        f" {time.monotonic() - began_at:.0f} s"
+    )
+    assert Counter(run.status for run in runs) == {"completed": RUNS}
+    assert (len(posted), set(posted.values())) == (RUNS * CALLS, {1})
+    assert (used["ModelReplied"], used["ToolStarted"]) == (RUNS * (CALLS + 1), RUNS * CALLS)
+    assert not Gate.objects.exists()  # nobody was asked for more, or about a call in doubt
+    assert unsound == []
+    assert sum(trouble.values()) > asked / 2
+
+
+def _run(worker: Engine, number: int) -> Run:
+    try:
+        with transaction.atomic():
+            run: UUID = start.start(
+                agent="poster",
+                input={"text": str(number)},
+                requester=Actor(person="ada"),
+                budget=BUDGET,
+            ).run
+        return worker.go_on(run)
+    finally:
+        connection.close()
