@@ -174,6 +174,7 @@ def _tool_facts(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallFacts:
         result_schema=tool.result_schema,
         retry=tool.retry,
         expires_in=tool.expires_in,
+        waits=tool.waits,
     )
 
 

@@ -60,7 +60,8 @@ class ToolSpec:
     of arguments that may be left out. `deadline` is in seconds. `approval` asks for a person each time.
     `wants_context` says that the function takes a ToolContext before its arguments. `expires_in` is how
     many seconds people have to decide. `secret_args` are the names of arguments that nobody but the model
-    and the function may see; `secret_result` says the same of what the function returns.
+    and the function may see; `secret_result` says the same of what the function returns. `waits` says that the
+    engine waits in place of the function, for a `time` or an `event`.
     """
 
     name: str
@@ -80,6 +81,7 @@ class ToolSpec:
     expires_in: float | None
     secret_args: frozenset[str]
     secret_result: bool
+    waits: Literal["", "time", "event"] = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as its author wrote it."""
@@ -200,7 +202,7 @@ def placeholders(sentence: str) -> set[str]:
 
 def _tool_facts(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     """`approval` is what holds for this agent, which may ask for more than the tool."""
-    return {
+    facts = {
         "name": tool.name,
         "description": tool.description,
         "schema": tool.schema,
@@ -209,6 +211,7 @@ def _tool_facts(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "approval": agent.gates(tool.risk, asked=tool.approval),
         "secret": [*sorted(tool.secret_args), *(["its result"] if tool.secret_result else [])],
     }
+    return {**facts, "waits": tool.waits} if tool.waits else facts
 
 
 def _hand_over_facts(agent: AgentSpec, child: AgentSpec) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class Scope(StrEnum):
     RUNS_READ = "runs:read"  # read runs and their journals
     RUNS_CANCEL = "runs:cancel"  # cancel runs
     RUNS_CONTROL = "runs:control"  # pause and resume runs, and write to them
+    EVENTS_SEND = "events:send"  # tell of events that calls wait for
     APPROVALS_READ = "approvals:read"  # read approvals
     APPROVALS_DECIDE = "approvals:decide"  # approve and deny
     ADMIN = "admin"  # read everything, continuations too
@@ -39,7 +40,7 @@ _EVERYBODY = frozenset(
 _RIGHTS: Mapping[str, frozenset[Scope]] = {
     Group.REQUESTERS: frozenset({Scope.RUNS_START}),
     Group.REVIEWERS: frozenset({Scope.APPROVALS_DECIDE}),
-    Group.ADMINS: frozenset({Scope.ADMIN, Scope.RUNS_START}),
+    Group.ADMINS: frozenset({Scope.ADMIN, Scope.RUNS_START, Scope.EVENTS_SEND}),
 }
 
 

@@ -23,6 +23,7 @@ from runtime.api import router as runtime_router
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.errors import (
     BusinessKeyConflict,
+    EventConflict,
     KeyMissing,
     NoSuchEntry,
     NoSuchRun,
@@ -36,8 +37,10 @@ from runtime.errors import (
     StoppedAlready,
     Tampered,
     TooLarge,
+    TooManyMatched,
     TooManyUnheard,
 )
+from runtime.events_api import router as events_router
 from runtime.history_api import router as history_router
 from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
 
@@ -92,6 +95,7 @@ api = Api(
 )
 api.add_router("", runtime_router)
 api.add_router("", history_router)
+api.add_router("", events_router)
 api.add_router("", approvals_router)
 
 
@@ -179,6 +183,16 @@ def _no_such_run(request: HttpRequest, exc: NoSuchRun) -> HttpResponse:
 @api.exception_handler(NoSuchEntry)
 def _no_such_entry(request: HttpRequest, exc: NoSuchEntry) -> HttpResponse:
     return error(404, "not_found", str(exc))
+
+
+@api.exception_handler(EventConflict)
+def _event_conflict(request: HttpRequest, exc: EventConflict) -> HttpResponse:
+    return error(409, "event_conflict", str(exc), field="id")
+
+
+@api.exception_handler(TooManyMatched)
+def _too_many_matched(request: HttpRequest, exc: TooManyMatched) -> HttpResponse:
+    return error(409, "too_many_matched", str(exc), field="name")
 
 
 @api.exception_handler(TooManyUnheard)

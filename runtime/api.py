@@ -90,6 +90,16 @@ class GateOut(Schema):
     approval: UUID | None
 
 
+class WaitOut(Schema):
+    """A call that waits for an event whose data contains `match`, for no longer than `until`."""
+
+    frame: str
+    call: str
+    event: str
+    match: Any
+    until: datetime
+
+
 class RunOut(Schema):
     """A run. `reason` says why it failed, or was quarantined or cancelled.
 
@@ -109,6 +119,7 @@ class RunOut(Schema):
     ended_at: datetime | None
     removed_at: datetime | None
     unheard: int
+    waits: list[WaitOut]
     gates: list[GateOut]
 
 

@@ -6,7 +6,7 @@ from typing import assert_never
 from uuid import UUID
 
 from runtime.core.contents import Content, set_aside
-from runtime.core.continuation import Continuation, FrameState, Pending, Phase
+from runtime.core.continuation import CallState, Continuation, FrameState, Pending, Phase
 from runtime.core.decisions import Verdict
 from runtime.core.effects import (
     AskModel,
@@ -18,6 +18,7 @@ from runtime.core.effects import (
     OpenDoubt,
     OpenFrame,
     StartTool,
+    StartWait,
 )
 from runtime.core.events import (
     Cancelled,
@@ -35,6 +36,7 @@ from runtime.core.events import (
     Resumed,
     ToolStarted,
     WaitEnded,
+    WaitStarted,
 )
 from runtime.core.halts import halted
 from runtime.core.ids import ROOT
@@ -47,6 +49,7 @@ from runtime.ports import ActionPicture, EffectHandler
 from runtime.shortage import grant_of, limit_gate
 from runtime.signals import (
     CancelSignal,
+    EventSignal,
     GateDecidedSignal,
     MessageSignal,
     PauseSignal,
@@ -54,6 +57,7 @@ from runtime.signals import (
     Signal,
 )
 from runtime.skew import Skews, agent_changed, agreed, ask, asked
+from runtime.waiting import begun, timed_out
 
 Work = AskModel | StartTool
 
@@ -86,6 +90,25 @@ class Draft:
     @property
     def opened(self) -> tuple[Pending, ...]:
         return tuple(pending for pending in self.now.pending if pending.gate in self._opened)
+
+    @property
+    def awaited(self) -> tuple[WaitStarted, ...]:
+        """The waits for an event that begin with this commit."""
+        began = (one for one in self.events if isinstance(one, WaitStarted) and one.event)
+        return tuple(one for one in began if _waits(self.now, one.frame, one.call))
+
+    @property
+    def over(self) -> tuple[tuple[str, str], ...]:
+        """Frame and call of every wait that ends with it without its event, which has taken it away."""
+        ends = (one for one in self.events if isinstance(one, WaitEnded) and one.call is not None)
+        return tuple(
+            (one.frame, str(one.call)) for one in ends if one.outcome in ("timed_out", "closed")
+        )
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether time ends a wait, which an event may have ended before."""
+        return any(isinstance(one, WaitEnded) and one.outcome == "timed_out" for one in self.events)
 
     def add(self, event: Event) -> None:
         event, content = set_aside(event)
@@ -130,6 +153,8 @@ class Draft:
             case MessageSignal():
                 if self.now.phase is Phase.STARTED:
                     self.add(MessageReceived(by=signal.by, text=signal.text))
+            case EventSignal():
+                self._take_event(signal)
             case _ as never:
                 assert_never(never)
         # Last: what fails on the way, as vouching does without Postgres, is taken up again.
@@ -142,12 +167,17 @@ class Draft:
         self.add(Cancelling(by=by, reason=reason))
         for pending in self.now.pending:
             self._close_gate(pending, reason)
+        for wait in self.now.all_waiting():
+            self.add(WaitEnded(frame=wait.frame, call=wait.call, outcome="closed"))
 
     def end_waits(self) -> None:
-        """Let every retry go on whose time has come."""
-        for wait in self.now.waits():
+        """Let every retry go on whose time has come, and end every wait."""
+        for wait in self.now.retries():
             if wait.until <= self._clock():
                 self.add(WaitEnded(frame=wait.frame, call=wait.call))
+        for wait in self.now.waiting():
+            if wait.until <= self._clock() and wait.call is not None:
+                self.add(timed_out(self.now, wait.frame, wait.call))
 
     def develop(self, busy: set[str]) -> None:
         """Add what follows without the outside until nothing does. `busy` frames await their model.
@@ -200,6 +230,8 @@ class Draft:
                 self._record(self._judge.judge(self.now, effect.frame, effect.call))
             case StartTool():
                 self._start(effect)
+            case StartWait():
+                self._wait(effect)
             case OpenDoubt():
                 self._record(self._judge.doubt(self.now, effect.frame, effect.call))
             case CancelRun():
@@ -252,6 +284,13 @@ class Draft:
             )
             self.work.append(effect)
 
+    def _wait(self, effect: StartWait) -> None:
+        changed = self._judge.second_look(self.now, effect.frame, effect.call)
+        if changed is not None:
+            self._record(changed)
+        else:
+            self.add(begun(self.now, effect, self._clock()))
+
     def _close_gate(self, gate: Pending, reason: str) -> None:
         self.closed.append(gate.gate)
         self.add(GateClosed(gate=gate.gate, frame=gate.frame, call=gate.call, reason=reason))
@@ -274,6 +313,14 @@ class Draft:
             return Completed(output=root.outcome or "")
         return Failed(error=root.outcome or "")
 
+    def _take_event(self, signal: EventSignal) -> None:
+        if self.now.phase is Phase.STARTED and _waits(self.now, signal.frame, signal.call):
+            self.add(
+                WaitEnded(
+                    frame=signal.frame, call=signal.call, outcome="arrived", result=signal.result
+                )
+            )
+
     def _take_decision(self, signal: GateDecidedSignal) -> None:
         for pending in self.now.pending:
             if pending.gate == signal.gate:
@@ -289,6 +336,13 @@ class Draft:
                     self.add(granted)
                 if signal.decision.verdict is Verdict.STOP:
                     self.cancel(by=signal.decision.by, reason=signal.decision.reason)
+
+
+def _waits(now: Continuation, frame: str, call: str) -> bool:
+    found = now.frames.get(frame)
+    return found is not None and any(
+        one.id == call and one.state is CallState.WAITING for one in found.of_turn()
+    )
 
 
 def _is_asked(effect: Effect, asked: set[str]) -> bool:

@@ -1,5 +1,6 @@
 """What the rooms above may do to runs, inside the caller's transaction, from their start to their end."""
 
+import functools
 import json
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +11,7 @@ from django.db import transaction
 
 from runtime import (
     database,
+    delivery,
     dispatch,
     forking,
     gates,
@@ -217,6 +219,15 @@ def write(*, run: UUID, actor: Actor, text: str) -> None:
     signals.send_message(connection, run=run, by=actor.person, text=text)
     ports.gatekeeper().note(run=run, actor=actor, act="wrote", detail={"digest": digest_of(text)})
     transaction.on_commit(lambda: _tell(run))
+
+
+def send(*, id: str, name: str, data: dict[str, Any], actor: Actor) -> delivery.Delivered:
+    """Tell of an event from outside: the calls that wait for it return it. Raises EventConflict, TooManyMatched."""
+    done = delivery.deliver(_transaction(), id=id, name=name, data=data, actor=actor)
+    for run in done.runs:
+        ports.gatekeeper().note(run=run, actor=actor, act="sent", detail={"event": name, "id": id})
+        transaction.on_commit(functools.partial(_tell, run))
+    return done
 
 
 def _is_paused(connection: Connection, run: UUID) -> bool:

@@ -1,6 +1,6 @@
 """What can go wrong in the engine. A docstring is the default message; attributes carry the facts."""
 
-from runtime.core.limits import MAX_UNHEARD
+from runtime.core.limits import MAX_MATCHED, MAX_UNHEARD
 
 
 class RuntimeFault(Exception):
@@ -68,6 +68,17 @@ class TooManyUnheard(RuntimeFault):
         super().__init__(
             f"{MAX_UNHEARD} messages to this run are not heard yet, and no more are taken until they are."
         )
+
+
+class EventConflict(RuntimeFault):
+    """This id was already used for another event."""
+
+
+class TooManyMatched(RuntimeFault):
+    """More calls wait for this event than one event may end."""
+
+    def __init__(self) -> None:
+        super().__init__(f"More than {MAX_MATCHED} calls wait for this event, and none was ended.")
 
 
 class StoppedAlready(RuntimeFault):

@@ -236,4 +236,5 @@ def _terms(now: Continuation, frame: str, call: Call, facts: CallFacts) -> Terms
         deadline=facts.deadline,
         delegate=facts.delegate,
         retry=facts.retry,
+        waits=facts.waits,
     )

@@ -154,6 +154,36 @@ class Signal(models.Model):
     effective_at = models.DateTimeField(db_default=Now())
 
 
+class Wait(models.Model):
+    """A call that waits for an event from outside; deleted by whoever ends it."""
+
+    pk = models.CompositePrimaryKey("run_id", "frame", "call")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, db_index=False)
+    frame = models.TextField()
+    call = models.TextField()
+    event = models.TextField()
+    match = models.JSONField()
+    until = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["event", "run"], name="wait_event")]
+
+
+class OutsideEvent(models.Model):
+    """An event that somebody sent, once by its id. What it told is in the journals of those who waited for it."""
+
+    id = models.TextField(primary_key=True)
+    name = models.TextField()
+    digest = models.TextField()  # of name and data
+    waits = models.IntegerField()  # how many it ended
+    sent_by = models.TextField()
+    token = models.TextField(null=True)  # the API token that was used
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        indexes = [models.Index(fields=["at"], name="outside_event_at")]
+
+
 class Stop(models.Model):
     """Nobody starts effects for an agent, or for any if it is empty, until `lifted_at`."""
 

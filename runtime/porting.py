@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg.errors
 
-from runtime import contents, continuations, gates, journal, keyring, leases, signals
+from runtime import contents, continuations, gates, journal, keyring, leases, signals, waits
 from runtime.core import portable
 from runtime.core.contents import Content, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
@@ -55,6 +55,7 @@ def leave(connection: Connection, run: UUID, *, actor: Actor, at: datetime) -> l
     journal.append_first(connection, sealed)
     leases.end(connection, run, status=RunStatus.EXPORTED, head=sealed.seal.mac)
     continuations.drop(connection, run)
+    waits.close_all(connection, run)
     return gates.close_open(connection, run)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 from uuid import UUID
 
 from django.db.models import Q
@@ -95,7 +95,8 @@ class CallFacts:
     `schema` is the JSON Schema of the arguments, `schema_digest` its digest; `deadline` is in seconds;
     `delegate` names the sub-agent when the call is a delegation; `gated` asks for a person whatever policy says.
     `result_schema` is the JSON Schema of what the tool returns, None if it does not say. `expires_in` is how
-    many seconds people have to decide, None for the installation's default.
+    many seconds people have to decide, None for the installation's default. `waits` says that the call is a
+    wait of the engine's: for the `moment` in its arguments, or for an `event` that contains `match`, up to `until`.
     """
 
     tool: str
@@ -110,6 +111,7 @@ class CallFacts:
     result_schema: dict[str, Any] | None = None
     retry: RetryPolicy = TOOL_RETRIES
     expires_in: float | None = None
+    waits: Literal["", "time", "event"] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

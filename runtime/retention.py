@@ -16,7 +16,17 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from runtime import contents, continuations, database, journal, leases, ports, pruning, signals
+from runtime import (
+    contents,
+    continuations,
+    database,
+    journal,
+    leases,
+    outside_events,
+    ports,
+    pruning,
+    signals,
+)
 from runtime.core.retention import Rule
 from runtime.database import Connection
 from runtime.errors import KeyMissing, Tampered
@@ -78,7 +88,8 @@ def outlook(connection: Connection) -> list[Group]:
 def enforce(connection: Connection, stop: threading.Event) -> int:
     """Remove the payloads of every run that is old enough, until `stop`. Returns how many runs.
 
-    Then go contents that nobody refers to any more, and months of the journal in which nothing is left.
+    Then go contents that nobody refers to any more, ids of events that were sent long ago, and months of the
+    journal in which nothing is left.
     """
     given, removed = _parameters(rules()), 0
     after: datetime | None = None
@@ -89,6 +100,8 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
             break
         after = batch[-1][1]
     while not stop.is_set() and contents.collect(connection, COLLECTED) == COLLECTED:
+        pass
+    while not stop.is_set() and outside_events.prune(connection) == outside_events.PRUNED:
         pass
     for name in journal.drop_empty_partitions(connection):
         log.info("the journal's %s is empty and dropped", name)

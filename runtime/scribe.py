@@ -196,6 +196,9 @@ class Scribe:
             closed=tuple(draft.closed),
             signals=tuple(draft.signals),
             contents=tuple(draft.contents),
+            waits=tuple(draft.awaited),
+            over=tuple(draft.over),
+            first=draft.timed_out,
         )
 
     def _suspends(self, now: Continuation, entry: journal.Sealed, release: bool) -> bool:

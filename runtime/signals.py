@@ -8,6 +8,7 @@ signal is either seen by the step or makes the step fail and read again.
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from runtime.core.decisions import Decision, Verdict
@@ -19,6 +20,7 @@ CANCEL = "cancel"
 PAUSE = "pause"
 RESUME = "resume"
 MESSAGE = "message"
+EVENT = "event"
 
 # The part of the step statement that takes signals up.
 CONSUME = """
@@ -70,7 +72,17 @@ class MessageSignal:
     text: str
 
 
-Signal = GateDecidedSignal | CancelSignal | PauseSignal | ResumeSignal | MessageSignal
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSignal:
+    """An event has come that a call waited for. `result` is what the call returns."""
+
+    id: int
+    frame: str
+    call: str
+    result: dict[str, Any]
+
+
+Signal = GateDecidedSignal | CancelSignal | PauseSignal | ResumeSignal | MessageSignal | EventSignal
 
 
 def send_decision(
@@ -131,6 +143,13 @@ def send_resume(connection: Connection, *, run: UUID, by: str) -> None:
 def send_message(connection: Connection, *, run: UUID, by: str, text: str) -> None:
     """Write the signal; the caller has raised the mailbox in the same transaction."""
     _send(connection, run, MESSAGE, {"by": by, "text": text})
+
+
+def send_event(
+    connection: Connection, *, run: UUID, frame: str, call: str, result: dict[str, Any]
+) -> None:
+    """Write the signal; the caller has raised the mailbox, and taken the wait away, in the same transaction."""
+    _send(connection, run, EVENT, {"frame": frame, "call": call, "result": result})
 
 
 def number_of(connection: Connection, run: UUID, kind: str) -> int:
@@ -217,6 +236,9 @@ def _decode(number: int, kind: str, body: str) -> Signal:
             return ResumeSignal(id=number, by=document["by"])
         if kind == MESSAGE:
             return MessageSignal(id=number, by=document["by"], text=document["text"])
+        if kind == EVENT:
+            frame, call, result = document["frame"], document["call"], document["result"]
+            return EventSignal(id=number, frame=frame, call=call, result=dict(result))
         return GateDecidedSignal(
             id=number,
             gate=UUID(document["gate"]),

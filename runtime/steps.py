@@ -9,9 +9,10 @@ from datetime import datetime
 from functools import cache
 from uuid import UUID
 
-from runtime import contents, continuations, gates, killpoints, leases, signals
+from runtime import contents, continuations, gates, killpoints, leases, signals, waits
 from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Pending
+from runtime.core.events import WaitStarted
 from runtime.database import Connection
 from runtime.errors import LeaseLost, MailboxRaised
 from runtime.journal import APPEND, Sealed, holds
@@ -28,6 +29,8 @@ _PARTS = {
     "stored": contents.STORE,
     "referred": contents.REFER,
     "pinned": continuations.PIN,
+    "awaited": waits.OPEN,
+    "given_up": waits.CLOSE,
 }
 
 
@@ -36,7 +39,9 @@ class Step:
     """One commit, of the `kind` of its last event, and the state that it leads to.
 
     `continuation` is written when the run suspends; `release` lets go of the lease until `due`.
-    `contents` are what its events refer to. `pins` makes its continuation the base of the run.
+    `contents` are what its events refer to. `pins` makes its continuation the base of the run. `waits` are calls
+    that begin to wait for an event, `over` places of calls that do so no longer; with `first` one of them has
+    run out of time, which counts only if no event came before.
     """
 
     claim: Claim
@@ -59,6 +64,9 @@ class Step:
     signals: tuple[int, ...]
     contents: tuple[Content, ...] = ()
     pins: bool = False
+    waits: tuple[WaitStarted, ...] = ()
+    over: tuple[tuple[str, str], ...] = ()
+    first: bool = False
 
 
 def commit(connection: Connection, step: Step, *, prepare: bool) -> None:
@@ -95,6 +103,8 @@ def _parts(step: Step) -> tuple[str, ...]:
         "stored": bool(step.contents),
         "referred": bool(step.contents),
         "pinned": step.pins,
+        "awaited": bool(step.waits),
+        "given_up": bool(step.over),
     }
     return tuple(name for name in _PARTS if needed[name])
 
@@ -118,11 +128,12 @@ def _parameters(step: Step) -> dict[str, object]:
         "release": step.release,
         "suspends": step.continuation is not None,
         "due": step.due,
-        "strict": step.release or bool(step.signals),
+        "strict": step.release or bool(step.signals) or step.first,
         "mailbox": step.mailbox,
         "signals": list(step.signals),
         **step.entry.parameters(),
         **continuations.parameters(step.continuation),
         **gates.parameters(step.opened, step.taken, step.closed),
         **contents.parameters(step.contents),
+        **waits.parameters(step.waits, step.over),
     }

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime import contents, continuations, database, journal, keyring, pruning, signals
+from runtime import contents, continuations, database, journal, keyring, pruning, signals, waits
 from runtime.core import portable
 from runtime.core.contents import digest_of, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
@@ -20,6 +20,7 @@ from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Impo
 from runtime.core.replay import initial, step
 from runtime.database import Connection
 from runtime.errors import KeyMissing, NoSuchRun, Tampered
+from runtime.signals import EventSignal
 
 UNREADABLE = (Tampered, KeyMissing, CoreError)
 
@@ -182,6 +183,7 @@ def _findings(connection: Connection, row: _Row) -> Iterator[Finding]:
         yield from _origin_findings(told)
         yield from _gate_findings(connection, row, told)
         yield from _content_findings(connection, told.now)
+        yield from _wait_findings(connection, row, told)
     yield from _mailbox_findings(connection, row)
     yield from _stuck(connection, row)
 
@@ -259,6 +261,27 @@ def _content_findings(connection: Connection, now: Continuation) -> Iterator[Fin
             contents.fetch(connection, digest)
         except Tampered as exc:
             yield Finding(subject="content", problem=str(exc))
+
+
+def _wait_findings(connection: Connection, row: _Row, told: _Told) -> Iterator[Finding]:
+    """Every wait for an event has its row, until an event has taken it away and left a signal."""
+    stored = waits.open_of(connection, row.id)
+    came = {(s.frame, s.call) for s in _signals(connection, row.id) if isinstance(s, EventSignal)}
+    awaited = _awaited(told.now)
+    for frame, call in sorted(stored - (awaited - came)):
+        yield Finding(subject=f"wait {frame}/{call}", problem="the journal does not know it")
+    for frame, call in sorted(awaited - came - stored):
+        yield Finding(subject=f"wait {frame}/{call}", problem="it began, but there is no row")
+
+
+def _awaited(now: Continuation) -> set[tuple[str, str]]:
+    if now.phase is not Phase.STARTED:
+        return set()
+    return {
+        (wait.frame, str(wait.call))
+        for wait in now.all_waiting()
+        if (terms := now.call(wait.frame, str(wait.call)).terms) and terms.waits == "event"
+    }
 
 
 def _origin_findings(told: _Told) -> Iterator[Finding]:

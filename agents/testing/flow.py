@@ -14,7 +14,7 @@ from runtime.core.budgets import NO_LIMITS
 from runtime.core.codec import decode_entry
 from runtime.core.continuation import Phase, status_of
 from runtime.core.decisions import VERDICTS, Decision, GateKind, Verdict
-from runtime.core.events import Event, RunStarted
+from runtime.core.events import Event, RunStarted, WaitStarted
 from runtime.ports import ActionPicture
 
 REQUESTER, DECIDER = "ada", "bea"
@@ -46,7 +46,7 @@ def drive(
 
 
 class Flow:
-    """One run, at rest: it waits at its `gates`, or has ended."""
+    """One run, at rest: it waits at its `gates`, for what `waits` says, or has ended."""
 
     def __init__(self, worker: Worker, models: Mapping[str, Model]) -> None:
         self._worker = worker
@@ -89,6 +89,11 @@ class Flow:
     def gate(self) -> ActionPicture:
         """The one open gate. Raises AssertionError if there is none, or another."""
         return self._gate(None)
+
+    @property
+    def waits(self) -> tuple[WaitStarted, ...]:
+        """What calls wait for: `event` and `match`, empty for a time alone, and `until`."""
+        return self._worker.waiting()
 
     @property
     def clock(self) -> datetime:
@@ -151,6 +156,18 @@ class Flow:
         assert gate.expires_at is not None, "a call in doubt does not expire"
         self._worker.clock = max(self.clock, gate.expires_at)
         self._worker.expire()
+        return self._go_on()
+
+    def send(self, event: str, data: dict[str, Any], *, id: str = "e-1") -> Self:
+        """Tell of an event from outside. Raises AssertionError if nobody waits for it."""
+        ended = self._worker.send(event, id, data)
+        assert ended, f"nothing waits for {event} with {data}\n{self}"
+        return self._go_on()
+
+    def sleep(self) -> Self:
+        """Let time pass until the first of the calls that wait has waited long enough."""
+        assert self.waits, f"nothing waits for a time or an event\n{self}"
+        self._worker.sleep()
         return self._go_on()
 
     def write(self, text: str) -> Self:

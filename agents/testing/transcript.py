@@ -27,6 +27,11 @@ def _lines(event: e.Event) -> list[str]:
             return [f"model failed: {event.error}"]
         case e.MessageReceived():
             return [f"{event.by} wrote: {event.text}"]
+        case e.WaitStarted():
+            what = f"event {event.event} with {_json(event.match)}" if event.event else "time"
+            return [f"{event.call} waits for {what} until {event.until.isoformat()}"]
+        case e.WaitEnded() if event.outcome != "again":
+            return [f"{event.call} {event.outcome}: {_json(event.result)}"]
         case e.CallRefused():
             return [f"{event.call} refused: {event.reason}"]
         case e.GateOpened():

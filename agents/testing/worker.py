@@ -23,6 +23,7 @@ from agents.registry import Registry, family
 from agents.spec import AgentSpec
 from agents.testing import surroundings
 from agents.testing.gatekeeper import Gatekeeper
+from agents.testing.matching import contains
 from agents.versions import Version
 from runtime import skew
 from runtime.coordinator import not_started
@@ -31,14 +32,14 @@ from runtime.core.contents import value_of
 from runtime.core.continuation import Phase
 from runtime.core.decisions import Decision, EffectClass, Verdict
 from runtime.core.effects import AskModel, StartTool
-from runtime.core.events import Event
+from runtime.core.events import Event, WaitStarted
 from runtime.core.replay import Entry, initial, recover, step
 from runtime.draft import Draft, Work
 from runtime.executor import event_of, request_for
 from runtime.judging import Judge
 from runtime.performing import perform
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
-from runtime.signals import CancelSignal, GateDecidedSignal, MessageSignal, Signal
+from runtime.signals import CancelSignal, EventSignal, GateDecidedSignal, MessageSignal, Signal
 from runtime.transactional import rolled_back
 
 BEGINNING = datetime(2030, 1, 1, 9, tzinfo=UTC)
@@ -102,6 +103,35 @@ class Worker:
         self._signals += 1
         self.advance(GateDecidedSignal(id=self._signals, gate=gate, decision=decision))
 
+    def send(self, name: str, id: str, data: dict[str, Any]) -> int:
+        """Bring an event to every call that waits for it. Returns how many did."""
+        ended = [call for call in self.waiting() if _ends(call, name, data)]
+        result = {"event": name, "id": id, "data": data}
+        for wait in ended:
+            self._signals += 1
+            signal = EventSignal(
+                id=self._signals, frame=wait.frame, call=wait.call, result=dict(result)
+            )
+            self.advance(signal)
+        return len(ended)
+
+    def waiting(self) -> tuple[WaitStarted, ...]:
+        """What the calls wait for that wait for a time or an event, in the order in which they began."""
+        began = [
+            event
+            for text in self.journal
+            for event in decode_entry(text).events
+            if isinstance(event, WaitStarted)
+        ]
+        still = {(wait.frame, wait.call) for wait in self.now.all_waiting()}
+        return tuple(event for event in began if (event.frame, event.call) in still)
+
+    def sleep(self) -> None:
+        """Let time pass until the first wait is over."""
+        self.clock = max(self.clock, min(wait.until for wait in self.now.waiting()))
+        self.expire()
+        self.advance()
+
     def write(self, *, by: str, text: str) -> None:
         self._signals += 1
         self.advance(MessageSignal(id=self._signals, by=by, text=text))
@@ -118,7 +148,7 @@ class Worker:
                 self.decide(pending.gate, late)
 
     def go_on(self) -> None:
-        """Until only people can; waits between attempts pass at once."""
+        """Until only people, a time or an event can; waits between attempts pass at once."""
         while not self.now.ended:
             if self.now.phase is Phase.CANCELLING:
                 started = [work for work in self._ready if isinstance(work, StartTool)]
@@ -126,7 +156,7 @@ class Worker:
                 self.advance(*(not_started(work) for work in started))
             elif self._ready:
                 self._perform(self._ready.popleft())
-            elif waits := self.now.waits():
+            elif waits := self.now.retries():
                 self.clock = max(self.clock, min(wait.until for wait in waits))
                 self.expire()
                 self.advance()
@@ -214,6 +244,10 @@ class Worker:
                 outcome=outcome,
             )
         )
+
+
+def _ends(wait: WaitStarted, name: str, data: dict[str, Any]) -> bool:
+    return bool(wait.event) and wait.event == name and contains(data, wait.match)
 
 
 def _nothing() -> None:

@@ -23,7 +23,7 @@ class Limit(StrEnum):
     CALLS = "calls"  # starts of tools, every attempt
     TOKENS = "tokens"  # of what models are given and reply
     MICROS = "micros"  # money, in micro-units of US dollars
-    SECONDS = "seconds"  # time at work, without the time in which only people are waited for
+    SECONDS = "seconds"  # time at work, without the time in which it only waits for people, a time or an event
     DEPTH = "depth"  # agents above each other, the first one included
 
 

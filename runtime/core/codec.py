@@ -21,7 +21,7 @@ SCHEMA = 3
 HISTORY = {
     1: "frames, calls and approval gates",
     2: "gates that hold a whole frame",
-    3: "messages of people",
+    3: "messages of people, and calls that wait for a time or an event",
 }
 
 

@@ -73,6 +73,7 @@ class CallState(StrEnum):
     DENIED = "denied"  # a person said no
     STARTED = "started"  # an attempt is under way, or was when its worker died
     RETRYING = "retrying"  # an attempt is over without an outcome; another will follow
+    WAITING = "waiting"  # it waits for a time or an event, which is all it does
     DELEGATED = "delegated"  # a child frame works on it
     RETURNED = "returned"  # it has a result
     FAILED = "failed"  # it has an error
@@ -189,7 +190,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A retry and its time; `call` is None for the frame's model call."""
+    """What waits for its time, and that time. `call` is None for the frame's model call."""
 
     frame: str
     call: str | None
@@ -283,7 +284,11 @@ class Continuation:
         return self.paused is not None and self.phase is Phase.STARTED
 
     def waits(self) -> tuple["Wait", ...]:
-        """Every retry that waits for its time; in a paused run no time matters until it is resumed."""
+        """Everything that waits for its time; in a paused run no time matters until it is resumed."""
+        return (*self.retries(), *self.waiting())
+
+    def retries(self) -> tuple["Wait", ...]:
+        """What waits to be tried again."""
         if self.rests:
             return ()
         return tuple(
@@ -291,9 +296,26 @@ class Continuation:
             for frame in self.frames.values()
             for call, until in (
                 (None, frame.until),
-                *((call.id, call.until) for call in frame.of_turn()),
+                *(
+                    (call.id, call.until)
+                    for call in frame.of_turn()
+                    if call.state is not CallState.WAITING
+                ),
             )
             if until is not None
+        )
+
+    def waiting(self) -> tuple["Wait", ...]:
+        """The calls that do nothing but wait."""
+        return () if self.rests else self.all_waiting()
+
+    def all_waiting(self) -> tuple["Wait", ...]:
+        """As `waiting`, also of a paused run."""
+        return tuple(
+            Wait(frame=frame.id, call=call.id, until=call.until)
+            for frame in self.frames.values()
+            for call in frame.of_turn()
+            if call.state is CallState.WAITING and call.until is not None
         )
 
 

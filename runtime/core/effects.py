@@ -41,6 +41,14 @@ class StartTool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartWait:
+    """Have the call wait, as its terms say."""
+
+    frame: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDoubt:
     """Ask people what became of a call whose outcome is unknown."""
 
@@ -67,4 +75,14 @@ class EndRun:
     """The root agent is done, or the run was ended: complete, fail or cancel it."""
 
 
-Effect = OpenFrame | AskModel | JudgeCall | StartTool | OpenDoubt | CloseFrame | CancelRun | EndRun
+Effect = (
+    OpenFrame
+    | AskModel
+    | JudgeCall
+    | StartTool
+    | StartWait
+    | OpenDoubt
+    | CloseFrame
+    | CancelRun
+    | EndRun
+)

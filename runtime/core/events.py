@@ -64,7 +64,8 @@ class CompactionTerms:
 class Terms:
     """What was true of a call when it was judged; later code or policy does not change it.
 
-    `delegate` names the agent that a delegated call opens a frame for. `deadline` is in seconds.
+    `delegate` names the agent that a delegated call opens a frame for. `deadline` is in seconds. `waits` says
+    that the call is nothing but a wait, for a `time` or an `event`.
     """
 
     effect: EffectClass
@@ -72,6 +73,7 @@ class Terms:
     deadline: float
     delegate: str | None = None
     retry: RetryPolicy = TOOL_RETRIES
+    waits: Literal["", "time", "event"] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,11 +306,32 @@ class RetryScheduled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitStarted:
+    """The call waits until a moment, and for no longer than until `event` comes if it names one.
+
+    `match` is what the event's data must contain.
+    """
+
+    frame: str
+    call: str
+    until: datetime
+    event: str = ""
+    match: Any = None
+    type: Literal["WaitStarted"] = "WaitStarted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEnded:
-    """What was waited for has come: the retry of a call, or of the frame's model call, may go on."""
+    """What was waited for has come: the retry of a call, or of the frame's model call, may go on (`again`).
+
+    Or a call that waited is over, with `result` or, where there was nothing to wait for (`refused`), an error:
+    its event has come (`arrived`), its time has (`timed_out`), or its run was ended first (`closed`).
+    """
 
     frame: str
     call: str | None
+    outcome: Literal["again", "arrived", "timed_out", "refused", "closed"] = "again"
+    result: Any = None
     type: Literal["WaitEnded"] = "WaitEnded"
 
 
@@ -478,7 +501,7 @@ CallEvent = (
     | ToolFailed
     | OutcomeUnknown
 )
-WaitEvent = RetryScheduled | WaitEnded
+WaitEvent = RetryScheduled | WaitStarted | WaitEnded
 TravelEvent = Forked | Exported | Imported
 PaceEvent = Paused | Resumed
 RunEvent = (

@@ -15,7 +15,7 @@ from runtime.core.decisions import EffectClass
 from runtime.core.errors import IllegalTransition, Unreadable
 from runtime.core.events import Exported, Forked, Imported, TravelEvent
 
-_PERMITTED = frozenset({CallState.ADMITTED, CallState.GATED, CallState.RETRYING})
+_PERMITTED = frozenset({CallState.ADMITTED, CallState.GATED, CallState.RETRYING, CallState.WAITING})
 _STATES: TypeAdapter[Continuation] = TypeAdapter(Continuation)
 
 

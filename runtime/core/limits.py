@@ -25,6 +25,11 @@ MAX_ERROR = 2_000  # characters of what went wrong
 MAX_REASON = 2_000  # characters of why somebody decided or ended something
 MAX_MESSAGE = 16_000  # characters of what somebody writes to a run
 MAX_UNHEARD = 20  # messages of a run that no model has heard yet
+MAX_EVENT_DATA = 32 * 1024  # what an event from outside tells
+MAX_EVENT_NAME = 200  # characters of what it is called, or of its id
+MAX_MATCH = 4 * 1024  # what a wait asks of an event's data
+MAX_WAIT_DAYS = 366  # how far ahead a wait may end
+MAX_MATCHED = 1_000  # waits that one event ends
 MAX_KEY = 200  # characters of a business key
 
 

@@ -26,6 +26,7 @@ from runtime.core.effects import (
     OpenDoubt,
     OpenFrame,
     StartTool,
+    StartWait,
 )
 from runtime.core.halts import halted
 from runtime.core.ids import ROOT, child_frame
@@ -80,6 +81,8 @@ def _plan_call(frame: Frame, call: Call) -> Effect | None:
                 parent=frame.id,
                 call=call.id,
             )
+        case CallState.ADMITTED if call.terms and call.terms.waits:
+            return StartWait(frame=frame.id, call=call.id)
         case CallState.RETRYING if call.until is not None:
             return None
         case CallState.ADMITTED | CallState.RETRYING:

@@ -47,6 +47,7 @@ from runtime.core.events import (
     ToolReturned,
     ToolStarted,
     WaitEnded,
+    WaitStarted,
 )
 from runtime.core.forks import travelled
 from runtime.core.halts import evolve_halt, is_halt
@@ -91,8 +92,8 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             frame = _move_frame(now.frame(event.frame), event.type)
             made = frame.ticket == 0  # a braked provider was not asked at all
             return now.with_frame(replace(frame, attempt=frame.attempt + made, until=None))
-        case RetryScheduled() | WaitEnded():
-            return _change_wait(now, event)
+        case RetryScheduled() | WaitEnded(outcome="again"):
+            return _change_retry(now, event)
         case BudgetExceeded():
             return exceed(now, event)
         case BudgetGranted():
@@ -122,6 +123,8 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             | ToolReturned()
             | ToolFailed()
             | OutcomeUnknown()
+            | WaitStarted()
+            | WaitEnded()
         ):
             return _change_call(now, event)
         case _ as never:
@@ -255,7 +258,8 @@ def _move_frame(frame: Frame, trigger: str) -> Frame:
 # Calls
 
 
-def _change_call(now: Continuation, event: CallEvent) -> Continuation:
+def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) -> Continuation:
+    assert event.call is not None  # those without are the frame's
     call = _move_call(now, event.frame, event.call, _trigger(event))
     match event:
         case CallAdmitted():
@@ -283,6 +287,10 @@ def _change_call(now: Continuation, event: CallEvent) -> Continuation:
         case OutcomeUnknown():
             _require_attempt(call, event.attempt, call.attempt)
             call = replace(call, gate=None)  # the gate of its approval is spent
+        case WaitStarted():
+            call = replace(call, until=event.until)
+        case WaitEnded():
+            call = replace(call, until=None, result=event.result)
         case _ as never:
             assert_never(never)
     return _settle_turn(_with_call(now, event.frame, call), event.frame)
@@ -302,7 +310,7 @@ def _decided(call: Call, event: GateDecided) -> Call:
             assert_never(never)
 
 
-def _change_wait(now: Continuation, event: RetryScheduled | WaitEnded) -> Continuation:
+def _change_retry(now: Continuation, event: RetryScheduled | WaitEnded) -> Continuation:
     assert event.call is not None  # those without are the frame's
     call = _move_call(now, event.frame, event.call, event.type)
     match event:
@@ -325,12 +333,14 @@ def _schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
     return now.with_frame(replace(frame, until=event.until, ticket=event.ticket))
 
 
-def _trigger(event: CallEvent) -> str:
+def _trigger(event: CallEvent | WaitStarted | WaitEnded) -> str:
     match event:
         case GateOpened():
             return f"{event.type}:{event.kind}"
         case GateDecided():
             return f"{event.type}:{event.verdict}"
+        case WaitEnded():
+            return f"{event.type}:{event.outcome}"
         case _:
             return event.type
 

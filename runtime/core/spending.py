@@ -180,7 +180,7 @@ def _needs(now: Continuation, effects: Sequence[Effect]) -> Iterator[tuple[str, 
                 yield effect.parent, _OPENING
             case _:
                 pass
-    for wait in now.waits():
+    for wait in now.retries():
         yield wait.frame, _WAITING
 
 

@@ -1,6 +1,7 @@
-"""How long a run has been at work: the time between its entries, without that in which it only waits for people.
+"""How long a run has been at work: the time between its entries, without that in which it only waits.
 
-Kept only where somebody limits it. An entry's own time says when the clock starts and stands still.
+What it waits for are people, times and events; the time before another attempt counts. Kept only where
+somebody limits it. An entry's own time says when the clock starts and stands still.
 """
 
 from dataclasses import replace
@@ -30,7 +31,7 @@ def used_up_at(now: Continuation) -> datetime | None:
     if now.ticking is None:
         return None
     left = []
-    for wait in now.waits():
+    for wait in now.retries():
         if now.budget is not None and now.budget.seconds is not None:
             left.append(now.budget.seconds - now.worked)
         at: str | None = wait.frame
@@ -59,4 +60,4 @@ def _at_work(now: Continuation) -> bool:
     started = any(
         call.state is CallState.STARTED for frame in now.frames.values() for call in frame.calls
     )
-    return started or bool(plan(now)) or bool(now.waits())
+    return started or bool(plan(now)) or bool(now.retries())

@@ -96,7 +96,7 @@ def _started(lines: tuple[Line, ...], *, after: int) -> set[tuple[str, str]]:
 
 
 def _asked(then: Continuation) -> tuple[Asked, ...]:
-    allowed = {CallState.GATED, CallState.ADMITTED, CallState.RETRYING}
+    allowed = {CallState.GATED, CallState.ADMITTED, CallState.RETRYING, CallState.WAITING}
     return tuple(
         Asked(
             agent=frame.agent,

@@ -21,6 +21,7 @@ from runtime.queries.adopted import sketches
 from runtime.queries.entries import Line, read
 from runtime.queries.secrets import masked
 from runtime.queries.sketch import CallSketch, FrameSketch, after, frame_view
+from runtime.queries.tracks import awaited
 from runtime.queries.tree import Ending, Kind, Message, Origin, Pause, Progress, Retry
 from runtime.queries.versions import differences
 
@@ -30,6 +31,7 @@ _TO_COME = frozenset(
         CallState.ADMITTED,
         CallState.GATED,
         CallState.RETRYING,
+        CallState.WAITING,
         CallState.DELEGATED,
     }
 )
@@ -266,10 +268,27 @@ class _Fold:
             case e.RetryScheduled():
                 call.state, call.note, call.until = CallState.RETRYING, event.error, event.until
                 self._retried(frame, call.tool, event)
+            case e.WaitStarted():
+                call.state, call.until, call.note = CallState.WAITING, event.until, awaited(event)
             case e.WaitEnded():
-                call.until = None
+                self._waited(frame, call, event)
             case _:
                 assert_never(event)
+
+    def _waited(self, frame: FrameSketch, call: CallSketch, event: e.WaitEnded) -> None:
+        call.until = None
+        match event.outcome:
+            case "again":
+                return
+            case "arrived" | "timed_out":
+                call.state, call.result, call.note = CallState.RETURNED, event.result, ""
+                self._say(frame, "result", call.tool, event.result)
+            case "refused":
+                self._fault(frame, call, CallState.FAILED, str(event.result))
+            case "closed":
+                call.state = CallState.CLOSED
+            case _:
+                assert_never(event.outcome)
 
     def _halt(self, frame: FrameSketch, event: e.GateOpened | e.GateDecided | e.GateClosed) -> None:
         match event:

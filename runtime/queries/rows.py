@@ -20,6 +20,7 @@ class RowKind(StrEnum):
     PAUSE = "pause"  # somebody holds the run up
     MESSAGE = "message"  # what somebody wrote, until it is heard
     WAIT = "wait"  # the time between two attempts
+    AWAIT = "await"  # a call that waits for a time or an event
 
 
 USES = {
@@ -31,6 +32,7 @@ USES = {
     RowKind.PAUSE: Use.PEOPLE,
     RowKind.MESSAGE: Use.IDLE,
     RowKind.WAIT: Use.RETRY,
+    RowKind.AWAIT: Use.WAIT,
 }
 
 

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Coalesce, Left
+from django.db.models.functions import Coalesce, JSONObject, Left
 from django.utils import timezone
 
 from runtime import ports
@@ -16,7 +17,7 @@ from runtime.core import codec
 from runtime.core.continuation import RunStatus
 from runtime.core.errors import CoreError, Unreadable
 from runtime.core.replay import step
-from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
+from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.queries.entries import read
 from runtime.queries.secrets import masked
 from runtime.signals import CANCEL, MESSAGE, PAUSE, RESUME
@@ -49,6 +50,17 @@ class GateView:
     state: str
     opened_at: datetime
     approval: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitView:
+    """A call that waits for an event whose data contains `match`, for no longer than `until`."""
+
+    frame: str
+    call: str
+    event: str
+    match: Any
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +100,7 @@ class RunDetail(RunRow):
     """A whole run; `reason` says why it failed, was quarantined or cancelled.
 
     `removed_at` is when retention took all three, and its journal. `unheard` messages of people are still to be
-    heard by its agent, those included that no worker has taken up.
+    heard by its agent, those included that no worker has taken up. `waits` are the events its calls wait for.
     """
 
     input: Any
@@ -96,6 +108,7 @@ class RunDetail(RunRow):
     reason: str | None
     removed_at: datetime | None
     unheard: int
+    waits: tuple[WaitView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +138,12 @@ def run_details(
     where: Q, *, business_key: str | None = None, limit: int = 50, cursor: UUID | None = None
 ) -> Page[RunDetail]:
     """As runs_page, with what each run was given and what it answered."""
-    return _page(_with_unheard(_some_runs(where, business_key, limit, cursor)), limit, _detail)
+    return _page(_with_mail(_some_runs(where, business_key, limit, cursor)), limit, _detail)
 
 
 def run_detail(where: Q, run: UUID) -> RunDetail | None:
     """None if there is no such run among those that meet `where`."""
-    row = _with_unheard(Run.objects.filter(where, id=run)).first()
+    row = _with_mail(Run.objects.filter(where, id=run)).first()
     return None if row is None else _detail(row, _gates(Q(run=row)))
 
 
@@ -193,14 +206,25 @@ def _some_runs(
     return runs[: limit + 1]
 
 
-def _with_unheard(runs: QuerySet[Run]) -> QuerySet[Run]:
+_AWAITED = (
+    Wait.objects.filter(run_id=OuterRef("pk"))
+    .order_by("frame", "call")
+    .values(
+        wait=JSONObject(frame="frame", call="call", event="event", match="match", until="until")
+    )
+)
+
+
+def _with_mail(runs: QuerySet[Run]) -> QuerySet[Run]:
     waiting = (
         Signal.objects.filter(run=OuterRef("pk"), kind=MESSAGE)
         .values("run")
         .annotate(number=Count("id"))
         .values("number")
     )
-    return runs.annotate(messages=F("unheard") + Coalesce(Subquery(waiting), 0))
+    return runs.annotate(
+        messages=F("unheard") + Coalesce(Subquery(waiting), 0), awaited=ArraySubquery(_AWAITED)
+    )
 
 
 def _page(rows: Iterable[Run], limit: int, make: Callable[[Run, Sequence[GateView]], R]) -> Page[R]:
@@ -270,8 +294,14 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         reason=None if run.reason is None else masked(run.reason),
         removed_at=run.removed_at,
         unheard=getattr(run, "messages", 0),
+        waits=tuple(_wait(found) for found in getattr(run, "awaited", ())),
         position=run.position,
     )
+
+
+def _wait(found: dict[str, Any]) -> WaitView:
+    until = datetime.fromisoformat(found["until"])
+    return WaitView(**{**found, "match": masked(found["match"]), "until": until})
 
 
 def _item(position: int, body: str) -> JournalItem:

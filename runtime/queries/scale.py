@@ -1,8 +1,8 @@
 """Time as a timeline draws it: what a run spent its time on, and a scale on which waiting is shortened.
 
 Every moment of a run belongs to one thing: work, if anything works; else a person, if one is waited for;
-else the next try; else nothing is known of it, as of a run that waits for a worker. Work keeps its
-proportions. What is not work is cut to a share of the whole, so that weeks of waiting leave room for the
+else the next try; else a time or an event; else nothing is known of it, as of a run that waits for a worker.
+Work keeps its proportions. What is not work is cut to a share of the whole, so that weeks of waiting leave room for the
 seconds in which something happened.
 """
 
@@ -22,7 +22,8 @@ class Use(IntEnum):
     WORK = 0
     PEOPLE = 1
     RETRY = 2
-    IDLE = 3
+    WAIT = 3
+    IDLE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ LONG_ENOUGH = timedelta(seconds=1)  # for a wait for a worker to be worth a row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """`until` is the end of the run, or now. `working`, `people`, `retrying` and `idle` add up to `lasted`."""
+    """`until` is the end of the run, or now. What follows `lasted` adds up to it."""
 
     rows: tuple[Row, ...]
     scale: Scale
@@ -51,6 +51,10 @@ class Timeline:
     @property
     def retrying(self) -> timedelta:
         return self.scale.spent(Use.RETRY)
+
+    @property
+    def waiting(self) -> timedelta:
+        return self.scale.spent(Use.WAIT)
 
     @property
     def idle(self) -> timedelta:

@@ -1,5 +1,6 @@
 """What a frame and a call leave in time while a journal is being folded into a timeline."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -110,6 +111,14 @@ class Mark:
         self.tone, self.reason = Tone.OVER, masked(event.reason)
 
 
+def awaited(event: e.WaitStarted) -> str:
+    """What a call waits for besides its time, in words; empty for nothing else."""
+    if not event.event:
+        return ""
+    match = json.dumps(masked(event.match), ensure_ascii=False)
+    return event.event if match == "{}" else f"{event.event} with {match}"
+
+
 @dataclass(slots=True, kw_only=True)
 class CallTrack:
     """One call: its gates, its attempts, and the waits between them, in order."""
@@ -155,8 +164,10 @@ class CallTrack:
                 self._last(RowKind.TOOL, at, "its outcome was lost", Tone.BAD, error=event.error)
             case e.RetryScheduled():
                 self._retries(event, at)
+            case e.WaitStarted():
+                self._waits(event, at)
             case e.WaitEnded():
-                self._last(RowKind.WAIT, at, "waited before the next attempt", Tone.OVER)
+                self._waited(event, at)
             case _:
                 assert_never(event)
 
@@ -192,6 +203,32 @@ class CallTrack:
         self._last(RowKind.TOOL, at, words, Tone.BAD, error=event.error)
         if event.until is not None and event.until > at:
             self._add(RowKind.WAIT, at, "tries again at").until = event.until
+
+    def _waits(self, event: e.WaitStarted, at: datetime) -> None:
+        mark = self._add(
+            RowKind.AWAIT, at, "waits for an event until" if event.event else "waits until"
+        )
+        mark.until, mark.reason = event.until, awaited(event)
+
+    def _waited(self, event: e.WaitEnded, at: datetime) -> None:
+        match event.outcome:
+            case "again":
+                self._last(RowKind.WAIT, at, "waited before the next attempt", Tone.OVER)
+            case "arrived":
+                self.settled = True
+                self._last(RowKind.AWAIT, at, "its event came", Tone.DONE)
+            case "timed_out":
+                self.settled = True
+                self._last(RowKind.AWAIT, at, "its time came", Tone.OVER)
+            case "refused":
+                self.settled = True
+                self._add(RowKind.AWAIT, at, "").finish(
+                    at, "there is nothing to wait for", Tone.BAD, error=str(event.result)
+                )
+            case "closed":
+                self._last(RowKind.AWAIT, at, "ended with the run", Tone.OVER)
+            case _:
+                assert_never(event.outcome)
 
     def _last(
         self, kind: RowKind, at: datetime, words: str, tone: Tone, *, error: str = ""

@@ -45,6 +45,7 @@ _WORDS = {
     CallState.DENIED: "denied, never started",
     CallState.STARTED: "started",
     CallState.RETRYING: "will be tried again",
+    CallState.WAITING: "waits",
     CallState.DELEGATED: "in the hands of a sub-agent",
     CallState.RETURNED: "done",
     CallState.FAILED: "failed",
@@ -134,6 +135,8 @@ class CallView:
                 return "not tried again: the run was ended first"
             case CallState.RETRYING, _ if self.until:
                 return "tries again at"
+            case CallState.WAITING, _ if self.until:
+                return "waits for an event until" if self.note else "waits until"
             case _:
                 return _WORDS[self.state]
 
@@ -258,9 +261,16 @@ class Progress:
         return next((found for found in self.frames() if found.id == frame), None)
 
     @property
+    def waiting(self) -> tuple[CallView, ...]:
+        """The calls that wait for a time or an event."""
+        calls = (call for frame in self.frames() for call in frame.calls)
+        return tuple(call for call in calls if call.state is CallState.WAITING)
+
+    @property
     def next_try(self) -> datetime | None:
         """When the first of what is tried again has its time, None if nothing waits."""
-        waits = [call.until for frame in self.frames() for call in frame.calls]
+        calls = [call for frame in self.frames() for call in frame.calls]
+        waits = [call.until for call in calls if call.state is CallState.RETRYING]
         waits += [frame.retry.until for frame in self.frames() if frame.retry]
         return min((until for until in waits if until is not None), default=None)
 

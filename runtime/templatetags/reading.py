@@ -32,6 +32,7 @@ _ICONS = {
     CallState.DENIED: "nope",
     CallState.STARTED: "play",
     CallState.RETRYING: "clock",
+    CallState.WAITING: "clock",
     CallState.DELEGATED: "agent",
     CallState.RETURNED: "check",
     CallState.FAILED: "x",
@@ -48,12 +49,13 @@ _KINDS = {
     RowKind.PAUSE: ("pause", "pause"),
     RowKind.MESSAGE: ("person", "message"),
     RowKind.WAIT: ("clock", "wait"),
+    RowKind.AWAIT: ("clock", "wait"),
 }
 
 _STATUS: dict[str, tuple[str, str, str]] = {
     RunStatus.QUEUED: ("dot", "", "Queued"),
     RunStatus.RUNNING: ("play", "info", "Working"),
-    RunStatus.WAITING: ("clock", "info", "Waiting to try again"),
+    RunStatus.WAITING: ("clock", "info", "Waiting"),
     RunStatus.SUSPENDED: ("pause", "warn", "Waiting for a person"),
     RunStatus.PAUSED: ("pause", "warn", "Paused"),
     RunStatus.CANCELLING: ("nope", "warn", "Being cancelled"),

@@ -50,7 +50,7 @@ def bearer(actor: Actor, *scopes: str) -> Actor:
         ("ada", EVERYBODY | {"runs:start", "approvals:decide"}),
         ("bea", EVERYBODY | {"approvals:decide"}),
         ("cyril", EVERYBODY),
-        ("admin", EVERYBODY | {"runs:start", "admin"}),
+        ("admin", EVERYBODY | {"runs:start", "events:send", "admin"}),
     ],
 )
 @pytest.mark.parametrize("scope", sorted(ALL_SCOPES))

@@ -8,7 +8,7 @@ from runtime.core.codec import (
     encode_continuation,
     encode_entry,
 )
-from runtime.core.continuation import CallState, Continuation, Phase
+from runtime.core.continuation import CallState, Continuation, FrameState, Phase
 from runtime.core.decisions import Verdict
 from runtime.core.events import (
     Event,
@@ -103,6 +103,17 @@ def a_paused_run_rests_and_goes_on_where_it_was(walk: Walk) -> int:
             pauses += 1
             assert evolve(evolve(before, event), Resumed(by="ada")) == before
     return pauses
+
+
+def no_answer_is_the_last_before_everything_was_heard(walk: Walk) -> int:
+    """How many messages of people were heard."""
+    heard = 0
+    for before, now in itertools.pairwise(walk.states):
+        root = now.root
+        if root is not None and root.state is FrameState.ANSWERED:
+            assert now.unheard == ()
+        heard += max(0, len(before.unheard) - len(now.unheard))
+    return heard
 
 
 def elsewhere(walk: Walk, event: Event) -> bool:

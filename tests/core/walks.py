@@ -1,7 +1,9 @@
 """Seeded walks through the core: a world that answers every planned effect at random, and keeps the history."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Literal
 from uuid import UUID
 
 from runtime.core.budgets import Amount, Limit
@@ -18,6 +20,7 @@ from runtime.core.effects import (
     OpenDoubt,
     OpenFrame,
     StartTool,
+    StartWait,
 )
 from runtime.core.events import (
     AgentChanged,
@@ -53,6 +56,7 @@ from runtime.core.events import (
     ToolReturned,
     ToolStarted,
     WaitEnded,
+    WaitStarted,
 )
 from runtime.core.forks import forked, quiescent
 from runtime.core.ids import ROOT, depth_of
@@ -126,7 +130,8 @@ class Walk:
                         undone(frame.id, call, "busy", after=None, at=AT, chance=0.5),
                         lost(frame.id, call),
                     ]
-        options += [WaitEnded(frame=wait.frame, call=wait.call) for wait in self.now.waits()]
+        options += [WaitEnded(frame=wait.frame, call=wait.call) for wait in self.now.retries()]
+        options += self._ends_of_waits()
         options += [
             GateDecided(
                 gate=pending.gate,
@@ -162,6 +167,17 @@ class Walk:
         elif self.now.phase is Phase.STARTED and self.random.random() < self._impatience():
             options = [Cancelling(by="ada", reason="enough")]
         return self._pace() or self._letter() or options
+
+    def _ends_of_waits(self) -> list[Event]:
+        """Of calls that wait: their event, their time, or, in a run that is being ended, nothing any more."""
+        outcomes: tuple[Literal["arrived", "timed_out", "closed"], ...] = ("arrived", "timed_out")
+        if self.now.phase is Phase.CANCELLING:
+            outcomes = ("closed",)
+        return [
+            WaitEnded(frame=wait.frame, call=wait.call, outcome=outcome, result={"n": 1})
+            for wait in self.now.waiting()
+            for outcome in outcomes
+        ]
 
     def _pace(self) -> list[Event]:
         """Now and then a pause; it ends sooner or later, whatever happens in it."""
@@ -218,6 +234,16 @@ class Walk:
                 return self._judgements(effect)
             case StartTool():
                 return self._starts(effect)
+            case StartWait():
+                event = self.letters.choice(["", "signed"])
+                return [
+                    WaitStarted(
+                        frame=effect.frame, call=effect.call, until=AT, event=event, match={}
+                    ),
+                    WaitEnded(
+                        frame=effect.frame, call=effect.call, outcome="refused", result="past"
+                    ),
+                ]
             case OpenDoubt():
                 terms = self.now.call(effect.frame, effect.call).terms
                 assert terms is not None
@@ -302,6 +328,8 @@ class Walk:
             deadline=30.0,
             delegate="agent-n" if may_nest and self.random.random() < 0.4 else None,
         )
+        if terms.delegate is None and self.letters.random() < 0.1:
+            terms = replace(terms, waits="event", effect=EffectClass.READ)
         judgements: list[Event] = [
             CallAdmitted(frame=effect.frame, call=effect.call, terms=terms),
             self._gate(GateKind.APPROVAL, effect.frame, effect.call, terms),

@@ -33,6 +33,9 @@ class Heir(Worker):
             self.advance(ResumeSignal(id=2000, by="ada"))
         self.advance(*recover(self.now))
         self.go_on()
+        for wait in self.waiting():
+            self.send(wait.event, "e-1", wait.match)
+        self.go_on()
 
     def meet(self, verdict: Verdict) -> None:
         """Let everything be decided until the run is over, or nothing that may be said is left."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from agents.sdk import Holds
 from agents.testing import call
 from agents.testing.worker import Worker
+from agents.tools.waits import wait_for
 from runtime.signals import PauseSignal
 from tests.corpus import scenes
 from tests.corpus.scenes import INPUT, PAY, SCENES, Scene, desk
@@ -14,6 +15,9 @@ FOLDER = Path(__file__).parent
 
 def _pause(worker: Worker) -> None:
     worker.advance(PauseSignal(id=1000, by="ada", reason="the books are being closed"))
+
+
+WAIT = call("wait_for", event="paid", match=INPUT, until="2030-01-05T09:00:00Z")
 
 
 def _write(worker: Worker) -> None:
@@ -29,6 +33,10 @@ PRESENT = SCENES | {
         spec=lambda: desk(PAY),
         shows=lambda now: now.paused is not None and bool(now.pending),
         then=_pause,
+    ),
+    "waiting": Scene(
+        spec=lambda: desk(WAIT, PAY, more=[wait_for]),
+        shows=lambda now: bool(now.all_waiting()),
     ),
     "message": Scene(
         spec=lambda: desk(PAY),

@@ -85,7 +85,7 @@ def desk(*steps: Any, **given: Any) -> AgentSpec:
         instructions="Do it.",
         input=Order,
         model=replies(*steps, _last),
-        tools=[price, refund, close, book, post],
+        tools=[price, refund, close, book, post, *given.pop("more", ())],
         **given,
     )
 

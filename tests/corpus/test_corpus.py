@@ -52,6 +52,7 @@ ENDS: dict[str, tuple[str | None, str | None, str | None]] = {
     "cancelling": ("no longer needed",) * 3,
     "hold": (PAID, UNPAID, UNPAID),
     "paused": ("refund success", "refund denied", "refund denied"),
+    "waiting": ("refund success", "refund denied", "refund denied"),
     "message": ("refund success", "refund denied", "refund denied"),
 }
 BEHIND_GATES = {"refund", "close"}

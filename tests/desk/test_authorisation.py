@@ -223,6 +223,8 @@ def _body(row: Row, identity: str, places: dict[str, Any]) -> dict[str, Any]:
             return {"outcome": "give_up", **given}
         case "happened":
             return {"result": '{"message_id": "1"}', **given}
+        case "events":
+            return {"id": "e-1", "name": "signed", "data": {}}
         case "message" | "messages":
             return {"text": "Mind the gap."}
         case "runs":

@@ -156,7 +156,7 @@ def _copy(run: UUID) -> None:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        ("waiting", "Waiting to try again"),
+        ("waiting", "Waiting"),
         ("cancelling", "Being cancelled"),
         ("cancelled", "Cancelled"),
         ("quarantined", "Stopped: somebody must look into it"),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from django.db import transaction
@@ -67,6 +67,7 @@ class FakeTool:
     retry: RetryPolicy = AT_ONCE
     expires_in: float | None = None
     deadline: float = 30.0
+    waits: Literal["", "time", "event"] = ""
     body: ToolBody = field(default=lambda request: ToolResult(value={"done": request.args}))
 
 
@@ -156,6 +157,7 @@ class FakeEffects:
             delegate=delegate,
             retry=tool.retry,
             expires_in=tool.expires_in,
+            waits=tool.waits,
         )
 
 

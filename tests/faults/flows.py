@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from agents.gateway.scripted import Reply, Turn, call, say, script, together
 from agents.sdk import Compaction, NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
+from agents.tools.waits import wait_for
 from tests.faults import ledger
 
 SOON = RetryPolicy(attempts=3, base=0.1, ceiling=0.2)
@@ -134,7 +135,7 @@ def _turn(calls: list[dict[str, Any]]) -> Reply:
 
 
 LONG = Compaction(messages=9, summarise=sum_up)  # more than four turns
-TOOLS = (look, put, book, send, stay, pay, refuse, insist, linger)
+TOOLS = (look, put, book, send, stay, pay, refuse, insist, linger, wait_for)
 
 inner = agent(
     name="inner",

@@ -20,7 +20,7 @@ from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.ids import idempotency_key
 from runtime.core.replay import initial
 from runtime.errors import RunEnded
-from runtime.models import Gate, JournalEntry, Run, Signal
+from runtime.models import Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import Actor
 from tests.faults import ledger
 from tests.faults.scores import Score, planned
@@ -53,6 +53,7 @@ class Office:
                 continue
         if score.cancelled:
             self._cancel(run)
+        self._tell(run)
         return Run.objects.values_list("status", flat=True).get(id=run)
 
     def _decide(self, request: Request, score: Score) -> None:
@@ -110,13 +111,28 @@ class Office:
 
     def _write(self, run: UUID) -> bool:
         """Write to it once at its first gate. Whether it is too early for anything else."""
+        waits = Signal.objects.filter(
+            run=run
+        ).exists()  # looked at first: it is taken up at any moment
         body = "".join(self._bodies(run))
         if '"MessageReceived"' in body:
             return False
-        if '"GateOpened"' in body and not Signal.objects.filter(run=run).exists():
+        if '"GateOpened"' in body and not waits:
             with transaction.atomic():
                 engine.write(run=run, actor=ADA, text="mind the gap")
         return True
+
+    def _tell(self, run: UUID) -> None:
+        """Tell of what its calls wait for, and tell it twice."""
+        for wait in Wait.objects.filter(run=run):
+            for _ in range(2):
+                with transaction.atomic():
+                    engine.send(
+                        id=f"{run}/{wait.frame}/{wait.call}",
+                        name=wait.event,
+                        data=wait.match,
+                        actor=ADA,
+                    )
 
     def _cancel(self, run: UUID) -> None:
         """Once the call lingers and every gate is open; then let it go."""
@@ -189,6 +205,8 @@ def problems(path: Path, run: UUID, score: Score) -> list[str]:
         found.append("a denied call was started")
     if score.written and _heard(run) != 1:
         found.append(f"its one message was heard {_heard(run)} times")
+    if (arrived := _arrived(run)) != planned(score.turns, "wait_for"):
+        found.append(f"{arrived} events arrived")
     if score.ends in ("completed", "failed"):
         for tool in (
             "look",
@@ -209,6 +227,12 @@ def _heard(run: UUID) -> int:
     """How many messages models were given, read from the journal."""
     bodies = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
     return sum(event.get("heard", 0) for body in bodies for event in json.loads(body)["events"])
+
+
+def _arrived(run: UUID) -> int:
+    bodies = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
+    ends = [event for body in bodies for event in json.loads(body)["events"]]
+    return sum(event["type"] == "WaitEnded" and event["outcome"] == "arrived" for event in ends)
 
 
 def _calls(run: UUID) -> dict[str, str]:

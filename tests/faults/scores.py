@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -53,6 +54,11 @@ def paused() -> Score:
 def written() -> Score:
     """Written to at a gate."""
     return Score(name="written", turns=[[_call("pay", 0)]], written=True)
+
+
+def expected() -> Score:
+    """Waits for events that somebody tells of."""
+    return Score(name="expected", turns=_nested(lambda depth: [[_wait()], [_call("send", depth)]]))
 
 
 def denials() -> Score:
@@ -121,6 +127,7 @@ SCORES: dict[str, Callable[[], Score]] = {
     "denials": denials,
     "paused": paused,
     "written": written,
+    "expected": expected,
     "waits": waits,
     "failures": failures,
     "limits": limits,
@@ -142,6 +149,12 @@ def planned(turns: Turns, tool: str) -> int:
 
 def _call(tool: str, depth: int) -> dict[str, Any]:
     return {"tool": tool, "args": {"name": f"{tool} at depth {depth}"}}
+
+
+def _wait() -> dict[str, Any]:
+    until = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    match = {"token": uuid4().hex}
+    return {"tool": "wait_for", "args": {"event": "signed", "match": match, "until": until}}
 
 
 def _hand_over(agent: str, turns: Turns) -> dict[str, Any]:

@@ -33,6 +33,7 @@ def test_whatever_happens_to_a_run_its_history_satisfies_what_every_history_must
         invariants.results_are_in_proposal_order(walk)
         starts += invariants.a_write_is_started_once_per_approval(walk)
         pauses += invariants.a_paused_run_rests_and_goes_on_where_it_was(walk)
+        invariants.no_answer_is_the_last_before_everything_was_heard(walk)
         events += len(walk.history)
         live += not walk.now.ended
         kinds |= {type(event) for event in walk.history}

@@ -1,0 +1,16 @@
+"""Which event ends which wait, as Postgres says it of jsonb with `@>`."""
+
+from typing import Any
+
+
+def contains(data: Any, match: Any) -> bool:
+    """Whether every part of `match` is somewhere at the same depth of `data`; order and repeats do not matter."""
+    if isinstance(match, dict):
+        return isinstance(data, dict) and all(
+            key in data and contains(data[key], value) for key, value in match.items()
+        )
+    if isinstance(match, list):
+        return isinstance(data, list) and all(
+            any(contains(there, wanted) for there in data) for wanted in match
+        )
+    return isinstance(data, bool) is isinstance(match, bool) and bool(data == match)

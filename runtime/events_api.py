@@ -1,0 +1,51 @@
+"""What the API offers to programs that tell of something that calls wait for."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from ninja import Router, Schema, Status
+from pydantic import ConfigDict, WithJsonSchema
+
+from runtime import sending
+from runtime.api import Authenticated
+from runtime.core.limits import MAX_EVENT_NAME
+from runtime.delivery import Delivered
+
+router = Router(tags=["events"])
+
+_NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_EVENT_NAME})
+
+
+class EventIn(Schema):
+    """Something that happened outside. The same `id` with the same name and data is the same event."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[Any, _NAME]
+    name: Annotated[Any, _NAME]
+    data: Annotated[Any, WithJsonSchema({"type": "object"})]
+
+
+class EventOut(Schema):
+    """An event that was taken at `at`, and how many waits it ended."""
+
+    id: str
+    name: str
+    waits: int
+    at: datetime
+
+
+@router.post("/events", response={201: EventOut, 200: EventOut})
+def send_event(request: Authenticated, body: EventIn) -> Status[dict[str, Any]]:
+    """Tell of an event: 201, or 200 if this id was told before, and then nothing happens again.
+
+    It ends every wait that is open now, that names the event, and whose `match` is contained in `data`. It is
+    not kept for waits that begin later. Its id is known for 30 days.
+    """
+    sent = sending.send(id=body.id, name=body.name, data=body.data, actor=request.auth)
+    return Status(201 if sent.new else 200, _out(sent))
+
+
+def _out(sent: Delivered) -> dict[str, Any]:
+    event = sent.event
+    return {"id": event.id, "name": event.name, "waits": event.waits, "at": event.at}

@@ -1,0 +1,61 @@
+"""The outside events' keeper: which ids were used, for how long they are remembered, and by whom they were sent."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from runtime.database import Connection
+
+KEPT_DAYS = 30  # for which an id is known; after that it is a new one
+PRUNED = 1_000  # rows that one statement deletes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """An event as it is remembered. `waits` is how many it ended, `digest` that of its name and data."""
+
+    id: str
+    name: str
+    digest: str
+    waits: int
+    at: datetime
+
+
+def put(
+    connection: Connection, *, id: str, name: str, digest: str, by: str, token: str | None
+) -> bool:
+    """Note the event. False if its id is used: whoever uses it at this moment is waited for."""
+    done = connection.execute(
+        """
+        INSERT INTO runtime_outsideevent (id, name, digest, waits, sent_by, token)
+        VALUES (%s, %s, %s, 0, %s, %s) ON CONFLICT (id) DO NOTHING
+        """,
+        (id, name, digest, by, token),
+    )
+    return done.rowcount == 1
+
+
+def count(connection: Connection, id: str, waits: int) -> None:
+    """Note how many waits it ended, in the transaction that ends them."""
+    connection.execute("UPDATE runtime_outsideevent SET waits = %s WHERE id = %s", (waits, id))
+
+
+def read(connection: Connection, id: str) -> Sent:
+    """An event whose id is used. Raises LookupError."""
+    row = connection.execute(
+        "SELECT id, name, digest, waits, at FROM runtime_outsideevent WHERE id = %s", (id,)
+    ).fetchone()
+    if row is None:
+        raise LookupError(f"there is no event {id}")
+    return Sent(id=row[0], name=row[1], digest=row[2], waits=row[3], at=row[4])
+
+
+def prune(connection: Connection) -> int:
+    """Forget some of those that are old enough. Returns how many."""
+    return connection.execute(
+        """
+        DELETE FROM runtime_outsideevent WHERE id IN (
+            SELECT id FROM runtime_outsideevent
+            WHERE at < clock_timestamp() - %s * interval '1 day' LIMIT %s)
+        """,
+        (KEPT_DAYS, PRUNED),
+    ).rowcount

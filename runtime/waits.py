@@ -1,0 +1,82 @@
+"""The waits' keeper: which calls wait for an event from outside, and what they ask of its data.
+
+A row is opened by the step that has its call wait. It is taken away by the step in which the wait's time runs
+out or its run ends, or by the transaction that brings the event, which writes a signal in its place. Both hold
+the run's row first, and the step requires the mailbox that the event has raised, so there is one outcome.
+"""
+
+import json
+from dataclasses import dataclass
+from uuid import UUID
+
+from runtime.core.events import WaitStarted
+from runtime.database import Connection
+
+# Parts of the step statement: waits that begin with it, and waits that are over.
+OPEN = """
+    INSERT INTO runtime_wait (run_id, frame, call, event, match, until)
+    SELECT run.id, w.frame, w.call, w.event, w.match::jsonb, w.until
+    FROM run, unnest(%(w_frames)s::text[], %(w_calls)s::text[], %(w_events)s::text[],
+        %(w_matches)s::text[], %(w_untils)s::timestamptz[])
+        AS w(frame, call, event, match, until)
+"""
+CLOSE = """
+    DELETE FROM runtime_wait
+    USING run, unnest(%(w_over_frames)s::text[], %(w_over_calls)s::text[]) AS o(frame, call)
+    WHERE runtime_wait.run_id = run.id AND runtime_wait.frame = o.frame AND runtime_wait.call = o.call
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A call that waits for an event."""
+
+    run: UUID
+    frame: str
+    call: str
+
+
+def parameters(
+    opened: tuple[WaitStarted, ...], over: tuple[tuple[str, str], ...]
+) -> dict[str, object]:
+    return {
+        "w_frames": [wait.frame for wait in opened],
+        "w_calls": [wait.call for wait in opened],
+        "w_events": [wait.event for wait in opened],
+        "w_matches": [json.dumps(wait.match) for wait in opened],
+        "w_untils": [wait.until for wait in opened],
+        "w_over_frames": [frame for frame, _ in over],
+        "w_over_calls": [call for _, call in over],
+    }
+
+
+def found(connection: Connection, event: str, data: str, *, limit: int) -> list[Waiting]:
+    """The calls that wait for an event of this name whose data, as JSON, contains what they ask for, by run."""
+    rows = connection.execute(
+        """
+        SELECT run_id, frame, call FROM runtime_wait WHERE event = %s AND %s::jsonb @> match
+        ORDER BY run_id, frame, call LIMIT %s
+        """,
+        (event, data, limit),
+    )
+    return [Waiting(run=run, frame=frame, call=call) for run, frame, call in rows.fetchall()]
+
+
+def take(connection: Connection, wait: Waiting) -> bool:
+    """End a wait with its event. The caller holds the run's row. False if it is over already."""
+    done = connection.execute(
+        "DELETE FROM runtime_wait WHERE run_id = %s AND frame = %s AND call = %s",
+        (wait.run, wait.frame, wait.call),
+    )
+    return done.rowcount == 1
+
+
+def close_all(connection: Connection, run: UUID) -> None:
+    """End every wait of a run that goes on here no more. The caller holds the run's row."""
+    connection.execute("DELETE FROM runtime_wait WHERE run_id = %s", (run,))
+
+
+def open_of(connection: Connection, run: UUID) -> set[tuple[str, str]]:
+    """Frame and call of every wait of a run."""
+    rows = connection.execute("SELECT frame, call FROM runtime_wait WHERE run_id = %s", (run,))
+    return {(frame, call) for frame, call in rows.fetchall()}

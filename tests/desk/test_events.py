@@ -1,0 +1,120 @@
+"""Telling of events over the API, and what people see of calls that wait."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from approvals import audit
+from approvals.models import AuditEntry
+from runtime.core.decisions import EffectClass
+from runtime.core.limits import MAX_EVENT_DATA
+from runtime.models import OutsideEvent
+from tests.cast import Cast
+from tests.desk.caller import Caller
+from tests.desk.office import Office
+from tests.fakes.ports import FakeTool, ask, say, turns
+
+UNTIL = timezone.now() + timedelta(days=2)
+MATCH = {"contract": "<i>C-1</i>"}
+EVENT = {"id": "e-1", "name": "signed", "data": {**MATCH, "by": "Bo"}}
+
+
+@pytest.fixture
+def waiting(office: Office) -> UUID:
+    """Ada's run, a call of which waits for an event, and another one for a time."""
+    until = UNTIL.isoformat()
+    office.effects.agents["hr_onboarding"] = turns(
+        ask(
+            ("wait_for", {"event": "signed", "match": MATCH, "until": until}),
+            ("sleep_until", {"moment": until}),
+        ),
+        say("done"),
+    )
+    office.effects.tools["wait_for"] = FakeTool(effect=EffectClass.READ, waits="event")
+    office.effects.tools["sleep_until"] = FakeTool(effect=EffectClass.READ, waits="time")
+    return office.start()
+
+
+def test_an_event_is_told_once_by_its_id(admin_api: Caller, ada_api: Caller, waiting: UUID) -> None:
+    told = admin_api.post("/events", EVENT)
+    assert (told.status_code, told.json()["waits"], told.json()["name"]) == (201, 1, "signed")
+    again = admin_api.post("/events", EVENT)
+    assert (again.status_code, again.json()) == (200, told.json())
+    other = admin_api.post("/events", {**EVENT, "data": {}})
+    assert (other.status_code, other.json()["code"]) == (409, "event_conflict")
+    assert other.json()["field"] == "id"
+    assert ada_api.get(f"/runs/{waiting}").json()["waits"] == []
+    row = AuditEntry.objects.get(run=waiting, act="sent")
+    assert (row.actor, "signed" in row.detail) == ("admin", True)
+    audit.verify(waiting)
+
+
+def test_a_run_says_what_it_waits_for(ada_api: Caller, waiting: UUID) -> None:
+    (wait,) = ada_api.get(f"/runs/{waiting}").json()["waits"]
+    assert (wait["event"], wait["match"], wait["frame"], wait["call"]) == (
+        "signed",
+        MATCH,
+        "0",
+        "c1.0",
+    )
+    assert ada_api.get("/runs").json()["items"][0]["waits"] == [wait]
+
+
+def test_only_who_may_tell_of_events_does(
+    ada_api: Caller, bea_api: Caller, cast: Cast, waiting: UUID
+) -> None:
+    narrow = Caller(cast.admin, ["admin", "runs:read"])
+    for caller, code in ((ada_api, "not_eligible"), (bea_api, "not_eligible"), (narrow, "scope")):
+        answer = caller.post("/events", EVENT)
+        assert (answer.status_code, answer.json()["code"]) == (403, code)
+    assert Caller(cast.admin, ["events:send"]).post("/events", EVENT).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"id": ""}, "id"),
+        ({"id": "x" * 201}, "id"),
+        ({"id": "nul\x00"}, "id"),
+        ({"id": 7}, "id"),
+        ({"name": ""}, "name"),
+        ({"name": "\ud800"}, "name"),
+        ({"data": None}, "data"),
+        ({"data": ["no"]}, "data"),
+        ({"data": {"x": "nul\x00"}}, "data.x"),
+        ({"data": {"x": "y" * MAX_EVENT_DATA}}, "data"),
+    ],
+)
+def test_an_event_has_a_shape(admin_api: Caller, change: dict[str, Any], field: str) -> None:
+    answer = admin_api.post("/events", {**EVENT, **change})
+    assert (answer.status_code, answer.json()["field"]) == (422, field), answer.json()
+    assert not OutsideEvent.objects.exists()
+
+
+def test_the_page_of_a_run_says_what_it_waits_for(
+    ada: Client, admin_api: Caller, office: Office, waiting: UUID
+) -> None:
+    page = ada.get(f"/runs/{waiting}/").content.decode()
+    assert "waits for an event until" in page
+    assert "&lt;i&gt;C-1&lt;/i&gt;" in page
+    assert "waits until" in page
+    assert "Waited for times and events" in page
+    assert "at the latest" in ada.get("/runs/").content.decode()
+    admin_api.post("/events", EVENT)
+    office.advance(waiting)
+    page = ada.get(f"/runs/{waiting}/").content.decode()
+    assert "its event came" in page
+    assert "waits for an event until" not in page
+    step = ada.get(f"/runs/{waiting}/?step=0%2Fc1.0").content.decode()
+    assert "&quot;id&quot;: &quot;e-1&quot;" in step
+
+
+def test_a_cancelled_run_waits_for_nothing(ada: Client, office: Office, waiting: UUID) -> None:
+    office.cancel(waiting, "Not needed.")
+    page = ada.get(f"/runs/{waiting}/").content.decode()
+    assert "waits until" not in page
+    assert "ended with the run" in page

@@ -1,0 +1,410 @@
+"""Calls that wait for an event or a time: they hold nothing, and end once, whatever comes first."""
+
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from runtime import database, engine, outside_events, retention
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.delivery import Delivered
+from runtime.errors import EventConflict, TooManyMatched
+from runtime.models import OutsideEvent, Run, Signal, Wait
+from runtime.ports import Actor, Outcome, ToolRequest, ToolResult
+from runtime.verification import verify
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import ADA, MakeBench, Rig
+from tests.runtime.test_advance import events, types
+from tests.runtime.test_pause import _worker, pause, resume
+from tests.runtime.test_waits import cancel, later
+
+HOOK = Actor(person="hook", token="t-1")
+DATA = {"contract": "C-1", "by": {"name": "Bo"}}
+ARRIVED = {"event": "signed", "id": "e-1", "data": DATA}
+
+
+def send(id: str = "e-1", name: str = "signed", data: dict[str, Any] | None = None) -> Delivered:
+    with transaction.atomic():
+        return engine.send(id=id, name=name, data=DATA if data is None else data, actor=HOOK)
+
+
+def waits_for(match: Any = None, *, until: datetime | None = None, event: str = "signed") -> Any:
+    moment = until or timezone.now() + timedelta(days=2)
+    return ("wait", {"event": event, "match": match or {}, "until": moment.isoformat()})
+
+
+def result_of(desk: Rig, place: int = 0) -> Any:
+    """What the model was told last of the call."""
+    return desk.effects.models[-1].messages[-1]["results"][place]["content"]
+
+
+@pytest.fixture
+def desk(rig: MakeBench) -> Callable[..., Rig]:
+    def make(*steps: Any, **tools: FakeTool) -> Rig:
+        wait = FakeTool(effect=EffectClass.READ, waits="event")
+        sleep = FakeTool(effect=EffectClass.READ, waits="time")
+        return rig({"a": turns(*steps, say("done"))}, wait=wait, sleep=sleep, **tools)
+
+    return make
+
+
+def test_a_run_that_waits_for_an_event_holds_nothing_and_goes_on_with_it(
+    desk: Callable[..., Rig],
+) -> None:
+    until = timezone.now() + timedelta(days=2)
+    one = desk(ask(waits_for({"contract": "C-1"}, until=until)))
+    run = one.start("a")
+    row = one.advance(run)
+    assert (row.status, row.owner, row.due_at) == ("waiting", None, until)
+    wait = Wait.objects.get(run=run)
+    assert (wait.event, wait.match, wait.until) == ("signed", {"contract": "C-1"}, until)
+    assert types(run)[-1] == "WaitStarted"
+    assert verify(run).sound
+    sent = send()
+    assert (sent.new, sent.event.waits, sent.runs) == (True, 1, (run,))
+    assert verify(run).sound
+    assert one.advance(run).status == "completed"
+    assert result_of(one) == ARRIVED
+    assert [event["outcome"] for event in events(run) if event["type"] == "WaitEnded"] == [
+        "arrived"
+    ]
+    assert one.gatekeeper.notes[-1][1:] == (HOOK, "sent", {"event": "signed", "id": "e-1"})
+    assert not Wait.objects.exists()
+    assert one.effects.calls == []
+    assert verify(run).sound
+
+
+def test_what_does_not_come_in_time_times_out(
+    desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = desk(ask(waits_for()))
+    run = one.start("a")
+    one.advance(run)
+    monkeypatch.setattr(
+        "runtime.scribe.Scribe.clock", lambda self: timezone.now() + timedelta(days=3)
+    )
+    later(run)
+    assert one.advance(run).status == "completed"
+    assert result_of(one) == {"timed_out": True}
+    assert not Wait.objects.exists()
+    assert send().event.waits == 0
+    assert verify(run).sound
+
+
+def test_a_sleeping_run_holds_nothing_not_even_a_row(desk: Callable[..., Rig]) -> None:
+    until = timezone.now() + timedelta(days=2)
+    one = desk(ask(("sleep", {"moment": until.isoformat()})))
+    run = one.start("a")
+    row = one.advance(run)
+    assert (row.status, row.due_at, row.owner) == ("waiting", until, None)
+    assert not Wait.objects.exists()
+    assert verify(run).sound
+
+
+def test_a_short_sleep_is_slept_by_the_worker(desk: Callable[..., Rig]) -> None:
+    until = (timezone.now() + timedelta(seconds=0.3)).isoformat()
+    one = desk(ask(("sleep", {"moment": until})))
+    run = one.start("a")
+    assert one.advance(run).status == "completed"
+    assert datetime.fromisoformat(result_of(one)["slept_until"]) == datetime.fromisoformat(until)
+    assert types(run).count("WaitEnded") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("paid", DATA), ("signed", {"contract": "C-2"}), ("signed", {}), ("signed", {"by": DATA})],
+)
+def test_only_an_event_of_that_name_that_contains_the_match_ends_it(
+    desk: Callable[..., Rig], name: str, data: dict[str, Any]
+) -> None:
+    one = desk(ask(waits_for({"contract": "C-1"})))
+    run = one.start("a")
+    one.advance(run)
+    assert send(name=name, data=data).event.waits == 0
+    assert one.advance(run).status == "waiting"
+    assert Wait.objects.count() == 1
+
+
+def test_an_event_that_comes_before_its_wait_is_not_kept_for_it(desk: Callable[..., Rig]) -> None:
+    assert send().event.waits == 0
+    one = desk(ask(waits_for()))
+    run = one.start("a")
+    assert one.advance(run).status == "waiting"
+    assert not send().new
+    assert one.advance(run).status == "waiting"
+    assert send("e-2").event.waits == 1
+
+
+def test_an_id_counts_once(desk: Callable[..., Rig]) -> None:
+    one = desk(ask(waits_for()), ask(waits_for({"contract": "C-1"})))
+    run = one.start("a")
+    one.advance(run)
+    assert send().new
+    assert one.advance(run).status == "waiting"  # for the next one
+    again = send()
+    assert (again.new, again.event.waits, again.runs) == (False, 1, ())
+    assert not Signal.objects.exists()
+    for name, data in (("signed", {}), ("paid", DATA)):
+        with pytest.raises(EventConflict):
+            send(name=name, data=data)
+    assert OutsideEvent.objects.count() == 1
+
+
+def test_an_event_ends_the_waits_of_several_runs_and_calls(desk: Callable[..., Rig]) -> None:
+    one = desk(ask(waits_for(), waits_for({"contract": "C-1"}), waits_for({"contract": "C-2"})))
+    runs = [one.start("a"), one.start("a")]
+    for run in runs:
+        one.advance(run)
+    sent = send()
+    assert (sent.event.waits, set(sent.runs)) == (4, set(runs))
+    for run in runs:
+        assert one.advance(run).status == "waiting"
+        assert types(run).count("WaitEnded") == 2
+    assert send("e-2", data={"contract": "C-2"}).event.waits == 2
+    assert [one.advance(run).status for run in runs] == ["completed", "completed"]
+
+
+def test_more_waits_than_one_event_may_end_are_left_alone(
+    desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.delivery.MAX_MATCHED", 1)
+    one = desk(ask(waits_for(), waits_for({"contract": "C-1"})))
+    run = one.start("a")
+    one.advance(run)
+    with pytest.raises(TooManyMatched):
+        send()
+    assert (Wait.objects.count(), OutsideEvent.objects.count()) == (2, 0)
+
+
+def test_a_sub_agent_waits(rig: MakeBench) -> None:
+    one = rig(
+        {"a": turns(ask(("b", {})), say("done")), "b": turns(ask(waits_for()), say("below"))},
+        wait=FakeTool(effect=EffectClass.READ, waits="event"),
+    )
+    run = one.start("a")
+    assert one.advance(run).status == "waiting"
+    assert Wait.objects.get(run=run).frame == "0.c1.0"
+    send()
+    assert one.advance(run).status == "completed"
+
+
+def test_a_wait_beside_a_gate_ends_as_any_other(desk: Callable[..., Rig]) -> None:
+    one = desk(ask(waits_for(), ("t", {})), t=FakeTool(gated=True))
+    run = one.start("a")
+    row = one.advance(run)
+    assert (row.status, row.due_at is not None) == ("suspended", True)
+    send()
+    assert one.advance(run).status == "suspended"
+    one.decide(one.open_gates(run)[0].id, Verdict.APPROVE)
+    assert one.advance(run).status == "completed"
+    assert result_of(one) == ARRIVED
+
+
+def test_a_wait_that_has_to_be_allowed_begins_when_it_is(rig: MakeBench) -> None:
+    one = rig(
+        {"a": turns(ask(waits_for()), say("done"))},
+        wait=FakeTool(effect=EffectClass.READ, waits="event", gated=True),
+    )
+    run = one.start("a")
+    assert one.advance(run).status == "suspended"
+    assert not Wait.objects.exists()
+    one.decide(one.open_gates(run)[0].id, Verdict.APPROVE)
+    assert one.advance(run).status == "waiting"
+    assert Wait.objects.count() == 1
+
+
+def test_cancelling_closes_it(desk: Callable[..., Rig]) -> None:
+    one = desk(ask(waits_for(), ("sleep", {"moment": waits_for()[1]["until"]})))
+    run = one.start("a")
+    one.advance(run)
+    cancel(run)
+    assert one.advance(run).status == "cancelled"
+    ends = [event["outcome"] for event in events(run) if event["type"] == "WaitEnded"]
+    assert ends == ["closed", "closed"]
+    assert not Wait.objects.exists()
+    assert send().event.waits == 0
+    assert verify(run).sound
+
+
+def test_an_event_whose_run_is_told_to_end_changes_nothing(desk: Callable[..., Rig]) -> None:
+    one = desk(ask(waits_for()))
+    run = one.start("a")
+    one.advance(run)
+    cancel(run)
+    send()
+    row = one.advance(run)
+    assert (row.status, len(one.effects.models)) == ("cancelled", 1)
+    assert verify(run).sound
+
+
+def test_an_event_in_a_pause_is_kept_and_time_stands_still_for_the_wait(
+    desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = desk(ask(waits_for(), waits_for(event="paid")))
+    run = one.start("a")
+    one.advance(run)
+    pause(run)
+    assert one.advance(run).due_at is None
+    send()
+    assert one.advance(run).status == "paused"
+    monkeypatch.setattr(
+        "runtime.scribe.Scribe.clock", lambda self: timezone.now() + timedelta(days=3)
+    )
+    later(run)
+    assert one.advance(run).status == "paused"
+    assert types(run).count("WaitEnded") == 1
+    resume(run)
+    assert one.advance(run).status == "completed"
+    assert [result_of(one, place) for place in (0, 1)] == [ARRIVED, {"timed_out": True}]
+
+
+def test_a_fork_waits_for_itself(desk: Callable[..., Rig]) -> None:
+    one = desk(ask(waits_for()))
+    run = one.start("a")
+    position = one.advance(run).position
+    with transaction.atomic():
+        fork = engine.fork(run=run, position=position, actor=ADA)
+    assert one.advance(fork).status == "waiting"
+    assert set(send().runs) == {run, fork}
+    assert [one.advance(each).status for each in (run, fork)] == ["completed", "completed"]
+    assert (verify(run).sound, verify(fork).sound) == (True, True)
+
+
+def test_an_exported_run_waits_here_no_more(desk: Callable[..., Rig]) -> None:
+    one = desk(ask(waits_for()))
+    run = one.start("a")
+    one.advance(run)
+    with transaction.atomic():
+        engine.export(run=run, actor=ADA)
+    assert not Wait.objects.exists()
+    assert send().event.waits == 0
+    assert verify(run).sound
+
+
+def test_a_wait_that_is_lost_or_made_up_is_found(desk: Callable[..., Rig]) -> None:
+    one = desk(ask(waits_for()))
+    run = one.start("a")
+    one.advance(run)
+    Wait.objects.filter(run=run).update(call="c9.9")
+    found = [finding.subject for finding in verify(run).findings]
+    assert found == ["wait 0/c9.9", "wait 0/c1.0"]
+
+
+def test_ids_are_known_for_thirty_days(desk: Callable[..., Rig]) -> None:
+    send("old")
+    send("new")
+    gone = timezone.now() - timedelta(days=outside_events.KEPT_DAYS, minutes=1)
+    OutsideEvent.objects.filter(id="old").update(at=gone)
+    with database.pooled() as pooled:
+        retention.enforce(pooled, threading.Event())
+    assert [event.id for event in OutsideEvent.objects.all()] == ["new"]
+
+
+# Races
+
+
+def test_an_event_whose_transaction_is_open_while_the_worker_suspends_is_not_lost(
+    desk: Callable[..., Rig],
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def body(request: ToolRequest) -> Outcome:
+        begun.set()
+        assert go_on.wait(20)
+        return ToolResult(value="done")
+
+    one = desk(ask(waits_for(), ("t", {})), t=FakeTool(body=body))
+    run = one.start("a")
+    worker = _worker(one, run)
+    worker.start()
+    assert begun.wait(20)
+    with transaction.atomic():
+        engine.send(id="e-1", name="signed", data=DATA, actor=HOOK)
+        go_on.set()
+        _wait_until_blocked("runtime_journalentry")
+    worker.join(20)
+    assert Run.objects.get(id=run).status == "completed"
+    assert result_of(one) == ARRIVED
+    assert verify(run).sound
+
+
+def test_an_event_that_comes_before_the_time_is_written_is_the_one_outcome(
+    desk: Callable[..., Rig],
+) -> None:
+    """Its transaction holds the run when the wait's time comes, so the worker reads it first."""
+    until = timezone.now() + timedelta(seconds=1)
+    one = desk(ask(waits_for(until=until)))
+    run = one.start("a")
+    worker = _worker(one, run)
+    worker.start()
+    while not Wait.objects.filter(run=run).exists():
+        threading.Event().wait(0.01)
+    with transaction.atomic():
+        assert engine.send(id="e-1", name="signed", data=DATA, actor=HOOK).event.waits == 1
+        _wait_until_blocked("runtime_journalentry")  # as far as Postgres shows the statement
+    worker.join(20)
+    assert result_of(one) == ARRIVED
+    assert types(run).count("WaitEnded") == 1
+    assert verify(run).sound
+
+
+def test_an_event_that_comes_while_the_end_is_being_written_ends_nothing(
+    desk: Callable[..., Rig],
+) -> None:
+    """It has seen the wait, but whoever ends it by time holds the run."""
+    one = desk(ask(waits_for()))
+    run = one.start("a")
+    one.advance(run)
+    sent: list[Delivered] = []
+
+    def deliver() -> None:
+        sent.append(send())
+        connection.close()
+
+    sender = threading.Thread(target=deliver)
+    with transaction.atomic():
+        Run.objects.select_for_update().get(id=run)
+        sender.start()
+        _wait_until_blocked("mailbox = mailbox + 1")
+        Wait.objects.filter(run=run).delete()
+    sender.join(20)
+    assert (sent[0].new, sent[0].event.waits) == (True, 0)
+    assert not Signal.objects.exists()
+
+
+def test_one_id_sent_twice_at_once_counts_once(desk: Callable[..., Rig]) -> None:
+    one = desk(ask(waits_for()))
+    run = one.start("a")
+    one.advance(run)
+    sent: list[Delivered] = []
+
+    def deliver() -> None:
+        sent.append(send())
+        connection.close()
+
+    sender = threading.Thread(target=deliver)
+    with transaction.atomic():
+        assert engine.send(id="e-1", name="signed", data=DATA, actor=HOOK).new
+        sender.start()
+        _wait_until_blocked("runtime_outsideevent")
+    sender.join(20)
+    assert (sent[0].new, sent[0].event.waits) == (False, 1)
+    assert Signal.objects.count() == 1
+
+
+def _wait_until_blocked(statement: str) -> None:
+    """Until somebody who runs such a statement waits for this transaction."""
+    deadline = timezone.now() + timedelta(seconds=20)
+    while timezone.now() < deadline:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(
+                "SELECT query FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            )
+            if any(statement in row[0] for row in cursor.fetchall()):
+                return
+    raise AssertionError("nobody waits")
