@@ -2,7 +2,8 @@
 
 A run that waits for a model blocks a thread, which costs little; one that is worked on needs the interpreter
 and Postgres. A coordinator sits while it works and gets up while it waits. With a seat goes a Django
-connection, lent to the thread for as long as it sits, so that connections are as many as seats at most.
+connection, lent to the thread for as long as it sits, so that connections are as many as seats at most. It
+stays open when somebody else sits down: to log in to Postgres costs more than all that a run asks it.
 """
 
 import os

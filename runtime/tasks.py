@@ -6,7 +6,6 @@ from uuid import UUID
 
 from celery import current_app, shared_task
 from django.conf import settings
-from django.db import close_old_connections
 
 from runtime import database, ports, seats
 from runtime.advance import advance
@@ -26,7 +25,6 @@ def advance_run(run: object = None, *_: object, **__: object) -> None:
     except ValueError:
         log.warning("a hint that names no run was thrown away")
         return
-    close_old_connections()  # the one of this thread is kept, and may be old or dead by now
     advance(named, bench(), isolated=bench().heartbeat.isolated)
 
 

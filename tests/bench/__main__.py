@@ -21,6 +21,7 @@ MEASURES = {
     "steps": "steps a second against bare transactions",
     "long": "a run of 1,000 steps, and one of 50 gates",
     "inbox": "the inbox with a million pending, decisions beside them, 100,000 suspended runs",
+    "waiting": "many runs that wait for slow models, on one worker process",
 }
 
 

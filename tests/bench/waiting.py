@@ -1,32 +1,34 @@
-"""Runs that wait for slow models: how long one worker process takes with 200 of them, and what each costs it.
+"""Runs that wait for slow models: how long one worker process takes with many of them, and what each costs it.
 
-`python -m tests.bench.waiting` starts everything as `make up` does, with one worker, and prints figures as JSON:
-
-- 200 runs of five model calls of 2 s, and the same 1,000 calls by the provider's own client, before and after;
-- how long a decision takes to its run's end while the worker is idle, and while it is full of new runs that wait.
+The application runs as `make up` runs it, with one worker, on servers of its own. Runs make five model calls of
+2 s each; the reference is the same calls by the provider's own client, before and after. A decision is timed
+from its request to the end of its run, on an idle worker and on one that is full of new runs that wait.
 """
 
 import asyncio
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import psutil
 
 from config.env import ROOT
+from tests.bench.figures import Finding, Line, number, one, spread
+from tests.bench.site import Site
 from tests.e2e.crowd import Crowd, stack_of
 from tests.e2e.office import until
 from tests.provider.server import KEY
 from tests.provider.slow import STEPS, SlowProvider
 
-RUNS = 200
+RUNS, FEW = 200, 50
 CALLS = STEPS + 1
 SECONDS = 2.0
 DECISIONS = 20
@@ -38,19 +40,60 @@ TOOK = """
 """
 
 
-def main() -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What all runs took: seconds, seconds of the worker's CPU, its memory in bytes, its connections to Postgres."""
+
+    seconds: float
+    cpu: float
+    idle: int
+    most: int
+    connections: int
+
+
+def measure(_: Site, *, quick: bool) -> Finding:
+    """Many waiting runs on one worker process, and decisions beside them."""
+    runs = FEW if quick else RUNS
     with tempfile.TemporaryDirectory(prefix="abeyance-bench-") as name:
         folder = Path(name)
-        folder.chmod(0o755)
+        folder.chmod(0o755)  # the servers may run under another account
         with provider() as url:
-            before = bare(url)
-            figures = waiting(folder / "waiting", url)
-            after = bare(url)
-        figures["bare client"] = [before, after]
-        longest = max(CALLS * SECONDS, (before["seconds"] + after["seconds"]) / 2)
-        figures["ratio"] = round(figures["seconds"] / longest, 2)
-        print(json.dumps(figures))  # noqa: T201
-        print(json.dumps(decisions(folder / "decisions")))  # noqa: T201
+            before = bare(url, runs)
+            taken = waiting(folder / "waiting", url, runs)
+            after = bare(url, runs)
+        idle, full = decisions(folder / "decisions")
+    alone = mean([before["seconds"], after["seconds"]])
+    cpu = mean([before["cpu"], after["cpu"]])
+    return Finding(
+        title="Runs that wait for slow models",
+        lines=(
+            Line(
+                what=f"{runs} runs of {CALLS} calls of {SECONDS:g} s",
+                value=one(taken.seconds / max(CALLS * SECONDS, alone)),
+                unit=" ×",
+                most=1.3,
+                ours=f"{number(taken.seconds)} s, {number(taken.cpu)} s of CPU",
+                reference=f"the provider's client: {number(alone)} s, {number(cpu)} s of CPU",
+            ),
+            Line(
+                what="memory of a waiting run",
+                value=one((taken.most - taken.idle) / runs / 1e3),
+                unit=" KB",
+                ours=f"{number(taken.idle / 1e6)} MB idle, {number(taken.most / 1e6)} MB at most",
+            ),
+            Line(
+                what="connections of the worker to Postgres",
+                value=one(taken.connections),
+                most=17,
+            ),
+            Line(what="decision to end, idle worker", value=spread(idle), unit=" ms"),
+            Line(
+                what=f"decision to end, beside {FULL} new runs that wait",
+                value=spread(full),
+                unit=" ms",
+            ),
+        ),
+    )
 
 
 @contextmanager
@@ -71,29 +114,26 @@ def provider() -> Iterator[str]:
 # The provider's client alone
 
 
-def bare(url: str) -> dict[str, float]:
+def bare(url: str, runs: int) -> dict[str, float]:
     """Seconds, and seconds of CPU, of the same calls in a process of its own, without anything around them."""
-    command = [sys.executable, "-m", "tests.bench.waiting", "bare", url]
+    command = [sys.executable, "-m", "tests.bench.waiting", url, str(runs)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout))
 
 
-async def _walk_all(url: str) -> dict[str, float]:
+async def _walk_all(url: str, runs: int) -> dict[str, float]:
     from openai import AsyncOpenAI
 
     client = AsyncOpenAI(api_key=KEY, base_url=url, max_retries=0)
     began_at, spent = time.monotonic(), time.process_time()
-    await asyncio.gather(*(_walk(client) for _ in range(RUNS)))
-    return {
-        "seconds": round(time.monotonic() - began_at, 2),
-        "cpu": round(time.process_time() - spent, 2),
-    }
+    await asyncio.gather(*(_walk(client) for _ in range(runs)))
+    return {"seconds": time.monotonic() - began_at, "cpu": time.process_time() - spent}
 
 
 async def _walk(client: Any) -> None:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Take every step."}]
     function = {"name": "step", "parameters": {"type": "object", "properties": {}}}
-    for number in range(CALLS):
+    for turn in range(CALLS):
         stream = await client.chat.completions.create(
             model="loopback",
             messages=messages,
@@ -102,46 +142,42 @@ async def _walk(client: Any) -> None:
         )
         async for _ in stream:
             pass
-        call = {"id": str(number), "function": {"name": "step", "arguments": "{}"}}
+        call = {"id": str(turn), "function": {"name": "step", "arguments": "{}"}}
         messages += [
             {"role": "assistant", "content": None, "tool_calls": [call | {"type": "function"}]},
-            {"role": "tool", "tool_call_id": str(number), "content": "took a step"},
+            {"role": "tool", "tool_call_id": str(turn), "content": "took a step"},
         ]
 
 
 # The whole application
 
 
-def waiting(home: Path, url: str) -> dict[str, Any]:
+def waiting(home: Path, url: str, runs: int) -> Taken:
     """All runs on one worker, from the first start to the last end by Postgres' clock."""
     with stack_of(home, url) as stack:
         crowd = Crowd(stack)
         worker = crowd.worker
-        spent, rss = _spent(worker), worker.memory_info().rss
-        most, connections, threads = [rss], [0], [0]
+        spent, idle = _spent(worker), worker.memory_info().rss
+        most, connections = [idle], [0]
 
         def ended() -> bool | None:
             most.append(worker.memory_info().rss)
             connections.append(crowd.connections())
-            threads.append(worker.num_threads())
-            return crowd.statuses("walker") == {"completed": RUNS} or None
+            return crowd.statuses("walker") == {"completed": runs} or None
 
-        crowd.start("walker", RUNS)
+        crowd.start("walker", runs)
         until(ended, "every run to end", 900.0)
-        return {
-            "runs": RUNS,
-            "seconds": round(crowd.one(TOOK), 2),
-            "cpu": round(_spent(worker) - spent, 2),
-            "MB idle": round(rss / 1e6),
-            "MB at most": round(max(most) / 1e6),
-            "KB a run": round((max(most) - rss) / RUNS / 1e3),
-            "threads": max(threads),
-            "connections": max(connections),
-        }
+        return Taken(
+            seconds=crowd.one(TOOK),
+            cpu=_spent(worker) - spent,
+            idle=idle,
+            most=max(most),
+            connections=max(connections),
+        )
 
 
-def decisions(home: Path) -> dict[str, Any]:
-    """Milliseconds from the request that decides to the run's end."""
+def decisions(home: Path) -> tuple[list[float], list[float]]:
+    """Milliseconds from the request that decides to the run's end, idle and beside runs that wait."""
     with SlowProvider(steps=1) as model, stack_of(home, model.url) as stack:
         crowd = Crowd(stack)
         asking = crowd.start("careful_walker", 2 * DECISIONS)
@@ -154,7 +190,7 @@ def decisions(home: Path) -> dict[str, Any]:
         full = [_decide(crowd, run) for run in asking[DECISIONS:]]
         assert crowd.statuses("walker") == {"running": FULL, "queued": DECISIONS}
         model.let_go()
-        return {"decision to end, idle": _spread(idle), "beside waiting runs": _spread(full)}
+        return idle, full
 
 
 def _decide(crowd: Crowd, run: str) -> float:
@@ -167,17 +203,10 @@ def _decide(crowd: Crowd, run: str) -> float:
     return (time.monotonic() - began_at) * 1000
 
 
-def _spread(values: Sequence[float]) -> dict[str, int]:
-    return {"p50": round(statistics.median(values)), "most": round(max(values))}
-
-
 def _spent(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["bare"]:
-        print(json.dumps(asyncio.run(_walk_all(sys.argv[2]))))  # noqa: T201
-    else:
-        main()
+    print(json.dumps(asyncio.run(_walk_all(sys.argv[1], int(sys.argv[2])))))  # noqa: T201

@@ -90,8 +90,8 @@ class SlowProvider:
                 answer = _answer(body["model"], done, self.steps)
                 writer.write(_HEAD % len(answer) + answer)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client is gone, or this provider is
         finally:
             writer.close()
 

@@ -17,7 +17,9 @@ def dead(transactional_db: None) -> None:
     with ExitStack() as held:
         pids = [held.enter_context(database.pooled()).info.backend_pid for _ in range(CONNECTIONS)]
     with database.own() as own:
-        own.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", (pids,))
+        own.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM unnest(%s::int[]) AS pid", (pids,)
+        )
 
 
 def test_one_dead_connection_is_the_end_of_all_dead_ones(

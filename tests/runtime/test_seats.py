@@ -83,7 +83,7 @@ def test_a_dead_connection_is_not_lent_twice(two: Seats) -> None:
     with two.taken():
         dead = _backend()
     with database.own() as own:
-        own.execute("SELECT pg_terminate_backend(%s)", (dead,))
+        own.execute("SELECT pg_terminate_backend(%s, 10000)", (dead,))
     with two.taken():
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
