@@ -7,11 +7,12 @@ from agents.sdk import agent, tool
 
 
 class Walk(BaseModel):
-    """How many turns of one call each, how many bytes each call is given, and gives back."""
+    """Turns of one call each, and the bytes each is given and gives back; `gate` adds one behind a gate."""
 
     turns: int
     given: int
     got: int
+    gate: bool = False
 
 
 @tool(effect="read")
@@ -44,7 +45,7 @@ walker = agent(
     instructions="Take as many steps as you are told.",
     input=Walk,
     model=walk,
-    tools=[step],
+    tools=[step, gated],
 )
 
 climber = agent(
@@ -59,6 +60,9 @@ climber = agent(
 
 def _next(turn: Turn, tool_name: str) -> Reply:
     wanted = turn.input
-    if len(turn.results) == wanted["turns"]:
+    gate = wanted.get("gate", False)
+    left = wanted["turns"] + gate - len(turn.results)
+    if left == 0:
         return say("Done.")
-    return call(tool_name, text="x" * wanted["given"], got=wanted["got"])
+    name = "gated" if gate and left == 1 else tool_name
+    return call(name, text="x" * wanted["given"], got=wanted["got"])

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from tests.bench.desk import PATIENCE, Desk, until_ended
+from tests.bench.desk import ENDS, PATIENCE, Desk, until_ended
 from tests.bench.figures import Finding, Line, Spread, number, one, ratios, spread
 from tests.bench.references import INSERT, TABLES, UPDATE
 from tests.bench.site import Site
@@ -27,7 +27,8 @@ TOOL, MODEL = "ToolStarted", "ToolReturned"  # what the entry before such a step
 NOTE = (
     "An entry has {size} bytes in the mean. Every second step asks the model, which is given the whole"
     " conversation and here is a script: the layer around it counts all the words of it each time, and the script"
-    " reads it again. So what such a step costs grows with the conversation, as a provider's does."
+    " reads it again. So what such a step costs grows with the conversation, as a provider's does. Bare decoding"
+    " is of every entry, and of the continuation where there is one."
 )
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -45,8 +46,13 @@ def measure(site: Site, *, quick: bool) -> Finding:
         ours = _bytes(connection, "runtime_journalentry", "runtime_run") - before
         kept, payload = _climb(desk, connection, gates)
         bodies = _bodies(connection, run)
-        bare, theirs = _bare(connection, bodies)
-        loads = _loads(connection, run, bare)
+        _, theirs = _bare(connection, bodies)
+        waiting = _walk(desk, steps, gate=True)
+        _until_suspended(desk, waiting)
+        loads = [
+            _loads("loading it where it waits at a gate, to bare decoding", connection, waiting),
+            _loads("loading it after a lost worker, all folded anew", connection, run),
+        ]
     size = statistics.mean(map(len, bodies))
     return Finding(
         title=f"A run of {len(bodies):,} steps of 1 KB, and one of {gates} gates",
@@ -61,7 +67,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
                 ours=f"{number(ours / 1024)} KB",
                 reference=f"{number(theirs / 1024)} KB",
             ),
-            loads,
+            *loads,
             Line(
                 what=f"bytes kept of a run of {gates} gates to its payload",
                 value=one(kept / payload),
@@ -75,8 +81,9 @@ def measure(site: Site, *, quick: bool) -> Finding:
     )
 
 
-def _walk(desk: Desk, steps: int) -> UUID:
-    return desk.start("walker", {"turns": steps // 2, "given": GIVEN, "got": GOT})
+def _walk(desk: Desk, steps: int, *, gate: bool = False) -> UUID:
+    given = {"turns": steps // 2, "given": GIVEN, "got": GOT, "gate": gate}
+    return desk.start("walker", given)
 
 
 def _bodies(connection: Connection, run: UUID) -> list[str]:
@@ -143,18 +150,20 @@ def _bare(connection: Connection, bodies: list[str]) -> tuple[UUID, int]:
     return run, _bytes(connection, "loop_entry", "loop_run")
 
 
-def _loads(connection: Connection, run: UUID, bare: UUID) -> Line:
-    """To the state at the last entry, verified, against reading and decoding the same texts."""
-    from runtime import journal
-    from runtime.core.replay import initial
+def _loads(what: str, connection: Connection, run: UUID) -> Line:
+    """To the verified state at the last entry, against reading and decoding the same texts."""
+    from runtime import continuations, journal
 
     (row,) = connection.execute(
-        "SELECT position, head FROM runtime_run WHERE id = %s", (run,)
+        "SELECT position, head, base FROM runtime_run WHERE id = %s", (run,)
     ).fetchall()
-    position, head = int(str(row[0])), str(row[1])
+    position, head, base = int(str(row[0])), str(row[1]), int(str(row[2]))
+    kept = connection.execute("SELECT body FROM runtime_continuation WHERE run_id = %s", (run,))
+    bare, _ = _bare(connection, _bodies(connection, run) + [str(text) for (text,) in kept])
 
     def ours() -> None:
-        journal.replay(connection, initial(run), position=position, head=head)
+        known, _ = continuations.load(connection, run, base)
+        journal.replay(connection, known, position=position, head=head)
 
     def theirs() -> None:
         rows = connection.execute(
@@ -164,20 +173,22 @@ def _loads(connection: Connection, run: UUID, bare: UUID) -> Line:
             json.loads(str(body))
 
     pairs = [(_timed(theirs), _timed(ours)) for _ in range(LOADS)]
+    mine, others = [one for _, one in pairs], [one for one, _ in pairs]
     return Line(
-        what="loading it to reading and decoding the same bytes",
-        value=ratios([mine for _, mine in pairs], [other for other, _ in pairs]),
+        what=what,
+        value=ratios(mine, others),
         unit=" ×",
         most=3,
-        ours=f"{number(1000 * spread([mine for _, mine in pairs]).median)} ms",
-        reference=f"{number(1000 * spread([other for other, _ in pairs]).median)} ms",
+        ours=f"{number(spread(mine).median)} ms",
+        reference=f"{number(spread(others).median)} ms",
     )
 
 
 def _timed(act: Callable[[], None]) -> float:
+    """Milliseconds."""
     began = time.perf_counter()
     act()
-    return time.perf_counter() - began
+    return 1000 * (time.perf_counter() - began)
 
 
 def _climb(desk: Desk, connection: Connection, gates: int) -> tuple[int, int]:
@@ -203,5 +214,6 @@ def _climb(desk: Desk, connection: Connection, gates: int) -> tuple[int, int]:
 def _until_suspended(desk: Desk, run: UUID) -> None:
     deadline = time.monotonic() + PATIENCE
     while not desk.waits(run):
+        assert desk.look([run])[run] not in ENDS, f"run {run} ended"
         assert time.monotonic() < deadline, f"run {run} does not come to its gate"
         time.sleep(0.003)
