@@ -20,9 +20,8 @@ MEASURES = {
     "flows": "hr_onboarding_single against a loop written by hand",
     "steps": "steps a second against bare transactions",
     "long": "a run of 1,000 steps, and one of 50 gates",
-    "waiting": "200 runs of five 2 s model calls on one worker (not with --quick unless it is named)",
+    "waiting": "many runs that wait for slow models, on one worker process (with --quick: if named)",
     "inbox": "the inbox with a million pending, decisions beside them, 100,000 suspended runs",
-    "waiting": "many runs that wait for slow models, on one worker process",
 }
 
 
