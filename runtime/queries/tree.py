@@ -141,6 +141,11 @@ class CallView:
                 return _WORDS[self.state]
 
     @property
+    def moment(self) -> datetime | None:
+        """What ends `words`, of a call that waits."""
+        return self.until if self.state in (CallState.RETRYING, CallState.WAITING) else None
+
+    @property
     def decision(self) -> str:
         """The last decision in words; the name of whoever took it follows, if anybody did."""
         return "" if self.verdict is None else _DECIDED[self.verdict]
@@ -191,15 +196,25 @@ class FrameView:
 
     @property
     def words(self) -> str:
-        """How it stands: its outcome, or what the last of its open calls waits for."""
+        """How it stands: its outcome, or what the last of its open calls waits for; `until` follows."""
         if self.outcome is not None:
             return self.outcome
         if self.halts:
             return "stopped until a person lets it go on"
         if self.retry is not None:
             return "its model is asked again"
+        return self._waits_for.words if self._waits_for else "at work"
+
+    @property
+    def until(self) -> datetime | None:
+        """The moment that `words` speak of, if they do."""
+        waits = self.outcome is None and not self.halts and self.retry is None and self._waits_for
+        return waits.moment if waits else None
+
+    @property
+    def _waits_for(self) -> CallView | None:
         still = [call for call in self.calls if not call.is_settled]
-        return still[-1].words if still else "at work"
+        return still[-1] if still else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

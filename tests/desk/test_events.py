@@ -102,6 +102,8 @@ def test_the_page_of_a_run_says_what_it_waits_for(
     assert "waits for an event until" in page
     assert "&lt;i&gt;C-1&lt;/i&gt;" in page
     assert "waits until" in page
+    agents = page.partition('id="agents"')[2].partition("</section>")[0]
+    assert f'<time datetime="{UNTIL:%Y-%m-%d}' in agents
     assert "Waited for times and events" in page
     assert "at the latest" in ada.get("/runs/").content.decode()
     admin_api.post("/events", EVENT)
