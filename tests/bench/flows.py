@@ -118,8 +118,8 @@ def measure(site: Site, *, quick: bool) -> Finding:
         for number, width in [(alone, 1), (crowd, AT_ONCE)] * rounds
     ]
     quiet, busy = pairs[0::2], pairs[1::2]
-    counted = _count(site, ours, crowd)
-    bare_counted = _count(site, theirs, crowd)
+    counted = _count(site, ours, 3 * alone)
+    bare_counted = _count(site, theirs, 3 * alone)
     site.end(sweeper, *workers, *loops)
     return Finding(
         title=f"Flows: {AGENT} against a Celery loop written by hand",
@@ -225,8 +225,9 @@ def _cpu(pairs: list[tuple[Round, Round]]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """Per flow: transactions that wrote, all transactions, statements, bytes of WAL."""
+    """Per flow: flushes of WAL, transactions that wrote, all transactions, statements, bytes of WAL."""
 
+    flushes: float
     wrote: float
     all: float
     statements: float
@@ -234,15 +235,18 @@ class Counted:
 
 
 def _count(site: Site, side: Side, flows: int) -> Counted:
-    """What Postgres counts of so many flows, less what it counts when nothing happens, and our looking."""
+    """What Postgres counts of so many flows, one at a time, less what it counts when nothing happens.
+
+    One at a time, because those that commit together are flushed together.
+    """
     idle, seconds = _counters(site, lambda: time.sleep(3.0))
-    busy, took = _counters(site, partial(drive, side, flows, AT_ONCE))
+    busy, took = _counters(site, partial(drive, side, flows, 1))
     each = [(mine - rest * took / seconds) / flows for mine, rest in zip(busy, idle, strict=True)]
-    return Counted(wrote=each[0], all=each[1], statements=each[2], wal=each[3])
+    return Counted(wrote=each[0], all=each[1], statements=each[2], wal=each[3], flushes=each[4])
 
 
 def _counters(site: Site, act: Callable[[], object]) -> tuple[list[float], float]:
-    """Growth of xids, commits, statements and WAL while `act` lasts, and its seconds; without looks."""
+    """Growth of xids, commits, statements, WAL and its flushes while `act` lasts, and its seconds; without looks."""
     with site.connect() as connection:
         connection.execute("SELECT pg_stat_statements_reset()")
         before, began = _read(connection), time.perf_counter()
@@ -252,7 +256,7 @@ def _counters(site: Site, act: Callable[[], object]) -> tuple[list[float], float
         after = _read(connection)
     grown = [late - early for late, early in zip(after, before, strict=True)]
     looks = after[4]
-    return [grown[0], grown[1] - looks, after[2] - looks, grown[3]], took
+    return [grown[0], grown[1] - looks, after[2] - looks, grown[3], grown[5]], took
 
 
 def _read(connection: Any) -> list[float]:
@@ -264,18 +268,26 @@ def _read(connection: Any) -> list[float]:
             pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0'),
             (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements
                 WHERE query LIKE 'SELECT id, status FROM %'),
+            (SELECT coalesce(sum(fsyncs), 0) FROM pg_stat_io
+                WHERE object = 'wal' AND backend_type = 'client backend'),
             pg_stat_clear_snapshot()::text
         """
     ).fetchall()
-    return [float(value) for value in row[:5]]
+    return [float(value) for value in row[:6]]
 
 
 def _of_counts(ours: Counted, theirs: Counted) -> list[Line]:
     return [
         Line(
-            what="commits of a flow (transactions that wrote)",
-            value=one(ours.wrote),
+            what="commits of a flow that wait for the disk",
+            value=one(ours.flushes),
             most=11,
+            ours=number(ours.flushes),
+            reference=number(theirs.flushes),
+        ),
+        Line(
+            what="transactions of a flow that write",
+            value=one(ours.wrote),
             ours=number(ours.wrote),
             reference=number(theirs.wrote),
         ),
