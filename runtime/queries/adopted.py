@@ -8,8 +8,9 @@ from typing import Any
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame, FrameState
 from runtime.core.ids import depth_of
 from runtime.core.messages import MESSAGE
+from runtime.queries.calls import CallTrack
+from runtime.queries.frames import FrameTrack
 from runtime.queries.sketch import CallSketch, FrameSketch
-from runtime.queries.tracks import CallTrack, FrameTrack
 from runtime.queries.tree import Kind
 
 _ASKING = frozenset({FrameState.ASKING, FrameState.RETRYING})

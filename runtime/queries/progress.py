@@ -18,10 +18,10 @@ from runtime.core.errors import CoreError
 from runtime.core.forks import state_of
 from runtime.core.ids import ROOT, call_id, child_frame, depth_of
 from runtime.queries.adopted import sketches
+from runtime.queries.calls import awaited
 from runtime.queries.entries import Line, read
 from runtime.queries.secrets import masked
 from runtime.queries.sketch import CallSketch, FrameSketch, after, frame_view
-from runtime.queries.tracks import awaited
 from runtime.queries.tree import Ending, Kind, Message, Origin, Pause, Progress, Retry
 from runtime.queries.versions import differences
 

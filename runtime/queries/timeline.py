@@ -16,10 +16,11 @@ from runtime.core.forks import state_of
 from runtime.core.ids import ROOT, call_id, depth_of
 from runtime.queries.adopted import track
 from runtime.queries.entries import Line
+from runtime.queries.frames import FrameTrack
+from runtime.queries.marks import GateFacts, Mark
 from runtime.queries.rows import USES, Row, RowKind, Tone, bar
 from runtime.queries.scale import Scale, Span, Use, scale
 from runtime.queries.secrets import masked
-from runtime.queries.tracks import FrameTrack, GateFacts, Mark
 
 __all__ = ["GateFacts", "Timeline", "timeline_of"]
 

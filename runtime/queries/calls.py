@@ -1,0 +1,155 @@
+"""What a call leaves in time while a journal is being folded into a timeline."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import assert_never
+from uuid import UUID
+
+from runtime.core import events as e
+from runtime.core.decisions import Verdict
+from runtime.queries.marks import GateFacts, Mark
+from runtime.queries.rows import RowKind, Tone
+from runtime.queries.secrets import masked
+
+_STARTS_NOTHING = frozenset({Verdict.DENY, Verdict.EXPIRE, Verdict.HAPPENED, Verdict.GIVE_UP})
+
+
+def awaited(event: e.WaitStarted) -> str:
+    """What a call waits for besides its time, in words; empty for nothing else."""
+    if not event.event:
+        return ""
+    match = json.dumps(masked(event.match), ensure_ascii=False)
+    return event.event if match == "{}" else f"{event.event} with {match}"
+
+
+@dataclass(slots=True, kw_only=True)
+class CallTrack:
+    """One call: its gates, its attempts, and the waits between them, in order."""
+
+    step: str
+    tool: str
+    depth: int
+    marks: list[Mark] = field(default_factory=list)
+    child: str | None = None
+    settled: bool = False
+    words: str = "proposed, not judged yet"
+
+    def take(
+        self,
+        event: e.CallEvent | e.WaitEvent,
+        at: datetime,
+        position: int,
+        gates: Mapping[UUID, GateFacts],
+    ) -> None:
+        match event:
+            case e.CallAdmitted():
+                self.words = "about to start"
+            case e.GateOpened():
+                self._gated(event, at, position, gates)
+            case e.GateDecided():
+                self._decided(event, at, gates)
+            case e.GateClosed():
+                self._closed(event, at)
+            case e.ToolStarted():
+                self._add(RowKind.TOOL, event.at, "under way", attempt=event.attempt)
+            case e.ToolReturned():
+                self.settled = True
+                self._last(RowKind.TOOL, at, "done", Tone.DONE)
+            case e.CallRefused():
+                self.settled = True
+                self._add(RowKind.TOOL, at, "").finish(
+                    at, "refused, it cannot be made", Tone.BAD, error=event.reason
+                )
+            case e.ToolFailed():
+                self.settled = True
+                self._last(RowKind.TOOL, at, "failed", Tone.BAD, error=event.error)
+            case e.OutcomeUnknown():
+                self._last(RowKind.TOOL, at, "its outcome was lost", Tone.BAD, error=event.error)
+            case e.RetryScheduled():
+                self._retries(event, at)
+            case e.WaitStarted():
+                self._waits(event, at)
+            case e.WaitEnded():
+                self._waited(event, at)
+            case _:
+                assert_never(event)
+
+    def end(self, at: datetime, words: str) -> None:
+        for mark in self.marks:
+            mark.finish(at, words, Tone.OVER)
+        self.words = "not started: the run was ended first"
+
+    def shown(self) -> list[Mark]:
+        """Its marks, or the one of a call to which nothing has happened that takes time."""
+        if self.marks or self.child:
+            return self.marks
+        return [self._mark(RowKind.TOOL, None, self.words)]
+
+    def _gated(
+        self, event: e.GateOpened, at: datetime, position: int, gates: Mapping[UUID, GateFacts]
+    ) -> None:
+        self._add(RowKind.PERSON, at, "").gate_opened(event, position, gates)
+
+    def _decided(self, event: e.GateDecided, at: datetime, gates: Mapping[UUID, GateFacts]) -> None:
+        for mark in self.marks:
+            if mark.gate == event.gate:
+                mark.gate_decided(event, at, gates)
+        self.settled = event.verdict in _STARTS_NOTHING
+
+    def _closed(self, event: e.GateClosed, at: datetime) -> None:
+        for mark in self.marks:
+            if mark.gate == event.gate:
+                mark.gate_closed(event, at)
+
+    def _retries(self, event: e.RetryScheduled, at: datetime) -> None:
+        words = "its worker was lost" if event.cause == "lost" else "failed, tried again"
+        self._last(RowKind.TOOL, at, words, Tone.BAD, error=event.error)
+        if event.until is not None and event.until > at:
+            self._add(RowKind.WAIT, at, "tries again at").until = event.until
+
+    def _waits(self, event: e.WaitStarted, at: datetime) -> None:
+        mark = self._add(
+            RowKind.AWAIT, at, "waits for an event until" if event.event else "waits until"
+        )
+        mark.until, mark.reason = event.until, awaited(event)
+
+    def _waited(self, event: e.WaitEnded, at: datetime) -> None:
+        match event.outcome:
+            case "again":
+                self._last(RowKind.WAIT, at, "waited before the next attempt", Tone.OVER)
+            case "arrived":
+                self.settled = True
+                self._last(RowKind.AWAIT, at, "its event came", Tone.DONE)
+            case "timed_out":
+                self.settled = True
+                self._last(RowKind.AWAIT, at, "its time came", Tone.OVER)
+            case "refused":
+                self.settled = True
+                self._add(RowKind.AWAIT, at, "").finish(
+                    at, "there is nothing to wait for", Tone.BAD, error=str(event.result)
+                )
+            case "closed":
+                self._last(RowKind.AWAIT, at, "ended with the run", Tone.OVER)
+            case _:
+                assert_never(event.outcome)
+
+    def _last(
+        self, kind: RowKind, at: datetime, words: str, tone: Tone, *, error: str = ""
+    ) -> None:
+        for mark in reversed(self.marks):
+            if mark.kind is kind:
+                return mark.finish(at, words, tone, error=error)
+        return None
+
+    def _add(self, kind: RowKind, at: datetime, words: str, attempt: int = 0) -> Mark:
+        mark = self._mark(kind, at, words)
+        mark.attempt = attempt
+        self.marks.append(mark)
+        return mark
+
+    def _mark(self, kind: RowKind, at: datetime | None, words: str) -> Mark:
+        return Mark(
+            kind=kind, step=self.step, name=self.tool, depth=self.depth, start=at, words=words
+        )

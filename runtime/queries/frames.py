@@ -1,0 +1,209 @@
+"""What a frame leaves in time while a journal is being folded into a timeline."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from runtime.core import events as e
+from runtime.core.decisions import Verdict
+from runtime.queries.calls import CallTrack
+from runtime.queries.marks import GateFacts, Mark
+from runtime.queries.rows import RowKind, Tone
+
+_BRAKED = "held back, its provider wants fewer requests; its turn comes at"
+_OUT_OF_BRAKE = "held back, its provider wanted fewer requests"
+
+
+@dataclass(slots=True, kw_only=True)
+class FrameTrack:
+    """One frame: its own mark, then model calls and calls in the order in which they came."""
+
+    id: str
+    parent: str | None
+    agent: str
+    depth: int
+    turn: int = 0
+    own: list[Mark] = field(default_factory=list)
+    items: list[Mark | CallTrack] = field(default_factory=list)
+    calls: dict[str, CallTrack] = field(default_factory=dict)
+    of_turn: list[CallTrack] = field(default_factory=list)
+    asked: int = 0  # attempts at the model call of the next turn
+    unasked: bool = False  # halted before its model was asked
+    answered: bool = False  # its model has said its last word, unless somebody writes to it
+
+    def open(self, at: datetime, *, asks: bool = True) -> None:
+        self.own.append(self._mark(RowKind.AGENT, self.id, at, "at work"))
+        if asks:
+            self.ask(at)
+
+    def reopen(self) -> None:
+        """It goes on after all: the run left one installation and came to another."""
+        self.own[0].end, self.own[0].words, self.own[0].tone = None, "at work", Tone.OPEN
+
+    def ask(self, at: datetime) -> None:
+        self.answered = False
+        self.asked += 1
+        mark = self._mark(RowKind.MODEL, f"{self.id}/m{self.turn + 1}", at, "asked, no reply yet")
+        mark.attempt = self.asked
+        self.items.append(mark)
+
+    def replied(self, at: datetime, model: str, calls: Mapping[str, str]) -> None:
+        count = len(calls)
+        asked = f"asked for {count} call{'s' if count > 1 else ''}" if count else "answered"
+        self._last_model(at, asked, Tone.DONE, model=model)
+        self.turn += 1
+        self.asked, self.answered = 0, not calls
+        self.of_turn = []
+        for call, tool in calls.items():
+            track = CallTrack(step=f"{self.id}/{call}", tool=tool, depth=self.depth + 1)
+            self.calls[call] = track
+            self.items.append(track)
+            self.of_turn.append(track)
+
+    def compacted(self, at: datetime, model: str) -> None:
+        self._last_model(at, "summed earlier messages up", Tone.DONE, model=model)
+        self.asked = 0
+        self.ask(at)
+
+    def changed(self, at: datetime) -> None:
+        mark = self._mark(RowKind.AGENT, self.id, at, "")
+        mark.finish(at, "goes on under another version", Tone.OVER)
+        self.items.append(mark)
+
+    def model_failed(self, at: datetime, event: e.ModelFailed) -> None:
+        self._last_model(
+            at, "failed", Tone.BAD, error=event.error, model=event.model, partial=event.partial
+        )
+
+    def halt(
+        self,
+        event: e.GateOpened | e.GateDecided | e.GateClosed,
+        at: datetime,
+        position: int,
+        gates: Mapping[UUID, GateFacts],
+    ) -> None:
+        """A gate of the frame itself. Its model is asked once somebody lets it go on, and not before."""
+        if isinstance(event, e.GateOpened):
+            mark = self._mark(RowKind.PERSON, self.id, at, "")
+            mark.gate_opened(event, position, gates)
+            self._unask(at)
+            self.items.append(mark)
+            return
+        for item in self.items:
+            if isinstance(item, Mark) and item.gate == event.gate:
+                if isinstance(event, e.GateClosed):
+                    item.gate_closed(event, at)
+                else:
+                    item.gate_decided(event, at, gates)
+                    self._ask_again(event, at)
+
+    def _unask(self, at: datetime) -> None:
+        """The model was to be asked in the very entry that halts the frame, so it was not."""
+        last = self.items[-1] if self.items else None
+        if isinstance(last, Mark) and last.kind is RowKind.MODEL and last.start == at:
+            self.items.pop()
+            self.asked, self.unasked = 0, True
+
+    def _ask_again(self, event: e.GateDecided, at: datetime) -> None:
+        if self.unasked and event.verdict is Verdict.CONTINUE:
+            self.unasked = False
+            self.ask(at)
+
+    def model_retries(self, at: datetime, event: e.RetryScheduled) -> None:
+        if event.cause == "brake":
+            self._held_back(at, event)
+            return
+        words = "its worker was lost" if event.cause == "lost" else "brought no reply"
+        if event.instead:
+            words = "brought no reply, the next model is asked"
+        self._last_model(
+            at, words, Tone.BAD, error=event.error, model=event.model, partial=event.partial
+        )
+        if event.until is not None and event.until > at:
+            self._waits(at, "tries again at", event.until)
+
+    def _held_back(self, at: datetime, event: e.RetryScheduled) -> None:
+        """Nothing was asked after all: the attempt is taken back, and one wait stands for all of them."""
+        self.asked -= 1
+        last = self.items[-1] if self.items else None
+        if isinstance(last, Mark) and last.kind is RowKind.MODEL:
+            self.items.pop()
+        until = event.until or at
+        before = self.items[-1] if self.items else None
+        if isinstance(before, Mark) and before.words == _OUT_OF_BRAKE:
+            before.end, before.words, before.tone = None, _BRAKED, Tone.OPEN
+            before.until = until
+            return
+        self._waits(at, _BRAKED, until)
+
+    def _waits(self, at: datetime, words: str, until: datetime) -> None:
+        mark = self._mark(RowKind.WAIT, f"{self.id}/m{self.turn + 1}", at, words)
+        mark.until = until
+        self.items.append(mark)
+
+    def model_asked_again(self, at: datetime) -> None:
+        waits = [
+            mark for mark in self.items if isinstance(mark, Mark) and mark.kind is RowKind.WAIT
+        ]
+        braked = bool(waits) and waits[-1].words == _BRAKED
+        words = _OUT_OF_BRAKE if braked else "waited before the next attempt"
+        self._last(RowKind.WAIT, at, words, Tone.OVER)
+        self.ask(at)
+
+    def waits_for_model(self) -> bool:
+        """Whether every call of the turn is settled and the model was not asked since."""
+        settled = bool(self.of_turn) and all(call.settled for call in self.of_turn)
+        return settled and not self.asked and not self.unasked
+
+    def close(self, at: datetime, outcome: str) -> None:
+        self.own[0].finish(at, outcome, Tone.DONE if outcome == "answered" else Tone.BAD)
+
+    def end(self, at: datetime, words: str, tone: Tone) -> None:
+        self.own[0].finish(at, words, tone)
+        for item in self.items:
+            if isinstance(item, CallTrack):
+                item.end(at, "ended with the run")
+            else:
+                item.finish(at, "ended with the run", Tone.OVER)
+
+    def marks(self, frames: Mapping[str, "FrameTrack"], seen: set[str]) -> list[Mark]:
+        """Everything in the order of the tree. A damaged journal may go in circles; this does not."""
+        if self.id in seen:
+            return []
+        seen.add(self.id)
+        marks = list(self.own)
+        for item in self.items:
+            if isinstance(item, Mark):
+                marks.append(item)
+                continue
+            marks += item.shown()
+            child = frames.get(item.child or "")
+            if child is not None:
+                marks += child.marks(frames, seen)
+        return marks
+
+    def _last_model(
+        self,
+        at: datetime,
+        words: str,
+        tone: Tone,
+        *,
+        model: str,
+        error: str = "",
+        partial: str = "",
+    ) -> None:
+        for item in reversed(self.items):
+            if isinstance(item, Mark) and item.kind is RowKind.MODEL:
+                return item.finish(at, words, tone, error=error, model=model, partial=partial)
+        return None
+
+    def _last(self, kind: RowKind, at: datetime, words: str, tone: Tone) -> None:
+        for item in reversed(self.items):
+            if isinstance(item, Mark) and item.kind is kind:
+                return item.finish(at, words, tone)
+        return None
+
+    def _mark(self, kind: RowKind, step: str, at: datetime, words: str) -> Mark:
+        depth = self.depth if kind is RowKind.AGENT else self.depth + 1
+        return Mark(kind=kind, step=step, name=self.agent, depth=depth, start=at, words=words)

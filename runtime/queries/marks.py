@@ -1,0 +1,106 @@
+"""What will be a row of a timeline, while a journal is being folded into one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from runtime.core import events as e
+from runtime.core.decisions import HALTS, GateKind, Verdict
+from runtime.queries.rows import RowKind, Tone
+from runtime.queries.secrets import masked
+
+_GATES = {
+    GateKind.APPROVAL: "waits for a person to decide",
+    GateKind.IN_DOUBT: "in doubt: waits for a person to say what became of it",
+    GateKind.HOLD: "stopped: waits for a person to let it go on",
+    GateKind.LIMIT: "at its limit: waits for a person to grant more",
+    GateKind.VERSION: "changed meanwhile: waits for a person to let it go on",
+}
+_CLOSED = {
+    GateKind.APPROVAL: "not started: the run was ended first",
+    GateKind.IN_DOUBT: "in doubt for good: the run was ended first",
+    **dict.fromkeys(HALTS, "the run was ended first"),
+}
+_VERDICTS: dict[Verdict, tuple[str, Tone]] = {
+    Verdict.APPROVE: ("approved by", Tone.DONE),
+    Verdict.DENY: ("denied by", Tone.BAD),
+    Verdict.EXPIRE: ("nobody decided in time", Tone.BAD),
+    Verdict.HAPPENED: ("reported as done by", Tone.DONE),
+    Verdict.RUN_AGAIN: ("to run again, approved by", Tone.DONE),
+    Verdict.GIVE_UP: ("given up by", Tone.BAD),
+    Verdict.CONTINUE: ("let go on by", Tone.DONE),
+    Verdict.STOP: ("stopped by", Tone.BAD),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateFacts:
+    """What the journal does not say of a gate: when somebody decided, which a worker takes up later."""
+
+    decided_at: datetime | None
+    approval: UUID | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Mark:
+    """A row to be, still open while `end` is None."""
+
+    kind: RowKind
+    step: str
+    name: str
+    depth: int
+    start: datetime | None
+    words: str
+    end: datetime | None = None
+    tone: Tone = Tone.OPEN
+    attempt: int = 0
+    by: str = ""
+    error: str = ""
+    reason: str = ""
+    gate: UUID | None = None
+    gate_kind: GateKind | None = None
+    verdict: Verdict | None = None
+    position: int = 0
+    approval: UUID | None = None
+    until: datetime | None = None
+    model: str = ""
+    partial: str = ""
+
+    def finish(
+        self,
+        at: datetime,
+        words: str,
+        tone: Tone,
+        *,
+        error: str = "",
+        model: str = "",
+        partial: str = "",
+    ) -> None:
+        if self.end is None:
+            self.end, self.words, self.tone, self.until = at, words, tone, None
+            self.error, self.model, self.partial = masked(error), model, masked(partial)
+
+    def gate_opened(
+        self, event: e.GateOpened, position: int, gates: Mapping[UUID, GateFacts]
+    ) -> None:
+        self.words, self.reason = _GATES[event.kind], masked(event.reason)
+        self.gate, self.gate_kind, self.position = event.gate, event.kind, position
+        facts = gates.get(event.gate)
+        if facts is not None:
+            self.approval = facts.approval
+            if facts.decided_at is not None:  # replaced when the journal says what was decided
+                self.end, self.words = facts.decided_at, "decided, taken up in a moment"
+
+    def gate_decided(
+        self, event: e.GateDecided, at: datetime, gates: Mapping[UUID, GateFacts]
+    ) -> None:
+        facts = gates.get(event.gate)
+        self.end = (facts.decided_at if facts else None) or at
+        self.words, self.tone = _VERDICTS[event.verdict]
+        self.by, self.verdict, self.reason = event.by, event.verdict, masked(event.reason)
+
+    def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
+        self.end = at
+        self.words = _CLOSED[self.gate_kind or GateKind.APPROVAL]
+        self.tone, self.reason = Tone.OVER, masked(event.reason)
