@@ -1,7 +1,7 @@
 """The mutation score of the pure core and of the policy: how many of their mutants the tests see.
 
 MUTANTS says how many are tried (400; `all` for all of them), MUTANTS_SEED which ones. Each meets the tests
-of the core and the policy, and forty of their walks; what only other tests would see counts as alive.
+of the core and the policy, forty of their walks, and where the module has them the tests of what it is for.
 """
 
 import os
@@ -13,6 +13,7 @@ from collections import Counter
 from config.env import ROOT
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.operators import Mutant, mutants
+from tests.mutants.servers import postgres
 from tests.mutants.trials import Seen, trial
 
 GOAL = 0.95
@@ -36,6 +37,17 @@ STAGES = (
         90.0,
     ),
 )
+
+# Where a part of the core is for something beside it, the tests of that; with all of Django and Postgres.
+DEEPER = {
+    "codec": ("tests/corpus",),
+    "upgrades": ("tests/corpus",),
+    "compaction": ("tests/runtime/test_compaction.py",),
+    "forks": ("tests/runtime/test_forks.py",),
+    "portable": ("tests/runtime/test_porting.py", "tests/attacks/test_imports.py"),
+    "retention": ("tests/approvals/test_retention.py",),
+    "worktime": ("tests/runtime/test_budgets.py",),
+}
 
 
 def everything() -> list[Mutant]:
@@ -62,10 +74,13 @@ def main() -> bool:
     found = everything()
     tried = chosen(found, count, seed)
     began_at = time.monotonic()
-    for walks, tests, within in STAGES:
-        os.environ[WALKS] = walks
-        assert trial(None, tests, within=within) is Seen.GREEN, "the tests fail as it is"
-    seen = Counter(_try(number, one, len(tried)) for number, one in enumerate(tried, 1))
+    with postgres():
+        for walks, tests, within in STAGES:
+            os.environ[WALKS] = walks
+            assert trial(None, tests, within=within) is Seen.GREEN, "the tests fail as it is"
+        for deeper in DEEPER.values():
+            assert trial(None, deeper, within=300.0) is Seen.GREEN, f"{deeper} fail as it is"
+        seen = Counter(_try(number, one, len(tried)) for number, one in enumerate(tried, 1))
     score = 1 - seen[Seen.GREEN] / len(tried)
     _say(
         f"FIGURES mutants of the core and policy: {len(tried)} of {len(found)} tried, seed {seed},"
@@ -81,6 +96,9 @@ def _try(number: int, mutant: Mutant, count: int) -> Seen:
         os.environ[WALKS] = walks
         if (seen := trial(mutant, tests, within=within)) is not Seen.GREEN:
             return seen
+    deeper = DEEPER.get(mutant.module.rpartition(".")[2])
+    if deeper and (seen := trial(mutant, deeper, within=300.0)) is not Seen.GREEN:
+        return seen
     _say(f"lives ({number} of {count}): {mutant.name}")
     return Seen.GREEN
 

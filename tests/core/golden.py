@@ -1,0 +1,88 @@
+"""Histories that were written down once, and what they come to: `python -m tests.core.golden` writes them anew.
+
+Every release must read them the same way. A release may say more of a state, so what was written down must be
+in what it says now, and nothing of it may differ.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from runtime.core import codec
+from runtime.core.contents import referred
+from runtime.core.continuation import Continuation, status_of
+from runtime.core.events import EVENT_TYPES
+from runtime.core.forks import quiescent, released
+from runtime.core.ids import ROOT
+from runtime.core.planning import plan
+from runtime.core.reducer import evolve
+from runtime.core.replay import Entry, initial, recover
+from tests.core.walks import AT, Walk
+
+FILE = Path(__file__).with_name("golden.json")
+EVERY = 16  # so many events lie between two whole states
+LONGEST = 70
+
+
+def looked_at(run: str, entry: str) -> Iterator[dict[str, Any]]:
+    """What is to be seen after each event of a history, and the whole state now and then."""
+    now = initial(UUID(run))
+    events = codec.decode_entry(entry).events
+    for number, event in enumerate(events, start=1):
+        now = evolve(now, event)
+        seen = _seen(now)
+        if number % EVERY == 0 or number == len(events):
+            seen["state"] = json.loads(codec.encode_continuation(now))
+            del seen["state"]["schema"]  # which is that of the release
+        yield seen
+
+
+def contains(told: Any, written: Any) -> bool:
+    """Whether everything that was written down is in what is told."""
+    if isinstance(written, dict) and isinstance(told, dict):
+        return all(name in told and contains(told[name], written[name]) for name in written)
+    if isinstance(written, list) and isinstance(told, list):
+        return len(told) == len(written) and all(map(contains, told, written))
+    return bool(told == written) and type(told) is type(written)
+
+
+def _seen(now: Continuation) -> dict[str, Any]:
+    return {
+        "status": [str(status_of(now, held=held)) for held in (True, False)],
+        "plan": [_plain(effect) for effect in plan(now)],
+        "recovery": [_plain(event) for event in recover(now)],
+        "waits": [_plain(wait) for wait in now.waits()],
+        "fork": [quiescent(now), [_plain(effect) for effect in plan(released(now))]],
+        "path": list(now.path(ROOT, "t")) if now.root else [],
+        "refers": sorted(referred(now)),
+    }
+
+
+def _plain(one: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(asdict(one), default=str))
+    return {"is": type(one).__name__, **found}
+
+
+def main() -> None:
+    missing, seed = set(EVENT_TYPES), 5_000_000
+    found: list[dict[str, Any]] = []
+    while missing or len(found) < 12:
+        seed += 1
+        walk = Walk(seed)
+        kinds = {type(event) for event in walk.history}
+        if len(walk.history) > LONGEST or not (
+            kinds & missing or (not missing and len(kinds) > 14)
+        ):
+            continue
+        missing -= kinds
+        run = str(walk.now.run)
+        entry = codec.encode_entry(Entry(at=AT, events=tuple(walk.history)))
+        found.append({"run": run, "entry": entry, "seen": list(looked_at(run, entry))})
+    FILE.write_text(json.dumps(found, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()

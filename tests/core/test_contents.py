@@ -1,0 +1,111 @@
+"""Results that are stored by their hash: what is set aside, what refers to it, and what a model hears."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from runtime.core.contents import (
+    Content,
+    digest_of,
+    filled_in,
+    referred,
+    set_aside,
+    value_of,
+)
+from runtime.core.continuation import Call, Continuation, Frame
+from runtime.core.decisions import Verdict
+from runtime.core.errors import Unreadable
+from runtime.core.events import Event, GateDecided, Stored, ToolReturned, WaitEnded
+from runtime.core.limits import KEPT_INLINE, PREVIEW
+
+LARGEST = "x" * (KEPT_INLINE - 2)  # with its quotes
+
+
+def returned(result: Any) -> ToolReturned:
+    return ToolReturned(frame="0", call="c1.0", attempt=1, result=result)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [returned(None), returned("small"), returned(LARGEST), WaitEnded(frame="0", call=None)],
+    ids=["nothing", "small", "at the limit", "no result"],
+)
+def test_what_is_small_stays_in_its_event(event: Event) -> None:
+    assert set_aside(event) == (event, None)
+
+
+@pytest.mark.parametrize("decided", [False, True])
+def test_a_result_over_the_limit_is_set_aside_and_found_again(decided: bool) -> None:
+    value = {"x": LARGEST}
+    event: Event = returned(value)
+    if decided:
+        event = GateDecided(
+            gate=UUID(int=1),
+            frame="0",
+            call="c1.0",
+            verdict=Verdict.HAPPENED,
+            by="bea",
+            reason="",
+            result=value,
+        )
+    kept, content = set_aside(event)
+    assert content is not None
+    assert isinstance(kept, ToolReturned | GateDecided)
+    assert kept.result is None
+    text = '{"x":"' + LARGEST + '"}'
+    assert content == Content(digest=digest_of(text), text=text)
+    assert kept.stored == Stored(digest=content.digest, size=len(text), preview=text[:PREVIEW])
+    assert value_of(content) == value
+
+
+def test_a_digest_is_that_of_the_bytes() -> None:
+    assert digest_of("[]") == (
+        "sha256:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
+    )
+
+
+def test_a_content_that_is_not_what_its_digest_says_is_refused() -> None:
+    with pytest.raises(Unreadable):
+        value_of(Content(digest=digest_of("1"), text="2"))
+
+
+MESSAGES = (
+    {"role": "input", "content": "go"},
+    {
+        "role": "results",
+        "results": [
+            {"call": "c1.0", "content": None, "stored": {"digest": "d1", "size": 9}},
+            {"call": "c1.1", "content": {"stored": {"digest": "a tool's own"}}},
+        ],
+    },
+)
+
+
+def test_calls_and_messages_refer_and_what_is_in_a_result_does_not() -> None:
+    call = Call(id="c2.0", tool="t", args={}, stored=Stored(digest="d2", size=1, preview=""))
+    other = Call(id="c2.1", tool="t", args={})
+    frame = Frame(
+        id="0", agent="a", fingerprint="f", prompt="p", messages=MESSAGES, calls=(call, other)
+    )
+    now = Continuation(run=UUID(int=1), frames={"0": frame})
+    assert referred(now) == {"d1", "d2"}
+
+
+def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
+    asked: list[str] = []
+
+    def fetch(digest: str) -> str:
+        asked.append(digest)
+        return "the value"
+
+    first, second = filled_in(MESSAGES, fetch)
+    assert first == MESSAGES[0]
+    assert second == {
+        "role": "results",
+        "results": [
+            {"call": "c1.0", "content": "the value"},
+            {"call": "c1.1", "content": {"stored": {"digest": "a tool's own"}}},
+        ],
+    }
+    assert asked == ["d1"]

@@ -1,0 +1,76 @@
+"""What was written down once is read the same for ever: histories, and the words in which everything is stored."""
+
+import json
+from enum import StrEnum
+
+import pytest
+
+from runtime.core import amounts, budgets, codec, continuation, decisions, limits, retries
+from runtime.core.budgets import Limit
+from runtime.core.continuation import CallState, FrameState, Pace, Phase, RunStatus
+from runtime.core.decisions import Blame, EffectClass, GateKind, Risk, Verdict
+from tests.core.golden import FILE, contains, looked_at
+
+WRITTEN = json.loads(FILE.read_text())
+
+# They are in journals, continuations, rows and policies of people; a new one may come, none may change.
+WORDS: dict[type[StrEnum], str] = {
+    Phase: "new started completed failed cancelling cancelled exported",
+    Pace: "going paused",
+    RunStatus: "queued running waiting suspended paused cancelling completed failed cancelled exported"
+    " quarantined",
+    FrameState: "asking retrying acting answered failed closed",
+    CallState: "proposed admitted gated refused denied started retrying delegated returned failed unknown"
+    " closed",
+    EffectClass: "read idempotent transactional write",
+    Risk: "low medium high",
+    Blame: "limit provider network time tool worker setup request",
+    GateKind: "approval in_doubt hold limit version",
+    Verdict: "approve deny expire happened run_again give_up continue stop",
+    Limit: "turns calls tokens micros seconds depth",
+}
+
+
+@pytest.mark.parametrize("number", range(len(WRITTEN)))
+def test_a_history_comes_to_what_it_came_to(number: int) -> None:
+    run, entry, seen = (WRITTEN[number][name] for name in ("run", "entry", "seen"))
+    for place, (told, written) in enumerate(zip(looked_at(run, entry), seen, strict=True), 1):
+        for name in written:
+            assert contains(told[name], written[name]), f"{name} after event {place}"
+
+
+@pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)
+def test_the_words_of_a_stored_kind_are_what_they_were(kind: type[StrEnum]) -> None:
+    words = WORDS[kind].split()
+    assert set(words) <= {str(member) for member in kind}
+    assert all(kind[word.upper()] == word for word in words)
+
+
+def test_numbers_that_people_rely_on() -> None:
+    assert (continuation.MAX_DEPTH, continuation.MAX_REFUSALS) == (16, 5)
+    assert (budgets.MICROS, budgets.REPLY_TOKENS) == (1_000_000, 4_096)
+    assert amounts.MOST == {
+        Limit.TURNS: 1_000_000,
+        Limit.CALLS: 1_000_000,
+        Limit.TOKENS: 1_000_000_000_000,
+        Limit.MICROS: 1_000_000_000_000,
+        Limit.SECONDS: 31_622_400,
+        Limit.DEPTH: 16,
+    }
+    units = "turns, tool calls, tokens, US dollars, seconds at work, levels of agents"
+    assert [amounts.unit_of(limit) for limit in Limit] == units.split(", ")
+    assert {"hold", "limit", "version"} == decisions.HALTS
+    assert {"setup", "request"} == retries.LASTING
+    assert {"limit", "provider", "network", "time"} == retries.ELSEWHERE
+    assert list(codec.HISTORY) == list(range(1, codec.SCHEMA + 1))
+    assert limits.JSON_DEPTH == 64
+
+
+def test_what_people_may_say_at_a_gate() -> None:
+    assert decisions.VERDICTS == {
+        "approval": ("approve", "deny"),
+        "in_doubt": ("happened", "run_again", "give_up"),
+        "hold": ("continue", "stop"),
+        "limit": ("continue", "stop"),
+        "version": ("continue", "stop"),
+    }
