@@ -49,6 +49,17 @@ def summary(
     )
 
 
+def resumed(seconds: Sequence[float]) -> None:
+    """How long it took from a decision that was acknowledged to a step that took it up, to within a poll."""
+    times = sorted(seconds)
+    if not times:
+        return
+    p50, p99 = (times[min(len(times) - 1, int(len(times) * share))] for share in (0.5, 0.99))
+    say(
+        f"FIGURES resume: {len(times)} decisions, p50 {p50:.1f} s, p99 {p99:.1f} s, longest {times[-1]:.1f} s"
+    )
+
+
 def say(text: str) -> None:
     """Seen with `pytest -s`, and with a test that fails."""
     sys.stdout.write(text + "\n")

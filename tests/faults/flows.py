@@ -63,6 +63,16 @@ def stay(context: ToolContext, name: str) -> str:
     return name
 
 
+@tool(effect="write", deadline=300.0)
+def labour(context: ToolContext, name: str) -> str:
+    """Write something outside for as long as nobody says that it is enough."""
+    ledger.note(context.key, context.attempt)
+    enough = Path(f"{os.environ[ledger.PATH]}.enough")
+    while not enough.exists():
+        time.sleep(0.05)
+    return name
+
+
 @tool(effect="write", approval=True, deadline=DEADLINE)
 def pay(context: ToolContext, name: str) -> str:
     """Write something outside that a person must allow."""
@@ -135,7 +145,7 @@ def _turn(calls: list[dict[str, Any]]) -> Reply:
 
 
 LONG = Compaction(messages=9, summarise=sum_up)  # more than four turns
-TOOLS = (look, put, book, send, stay, pay, refuse, insist, linger, wait_for)
+TOOLS = (look, put, book, send, stay, labour, pay, refuse, insist, linger, wait_for)
 
 inner = agent(
     name="inner",

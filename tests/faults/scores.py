@@ -108,6 +108,21 @@ def crowd() -> Score:
     )
 
 
+def errands() -> Score:
+    """A little of everything in one agent: a run that is through soon, so that there can be many."""
+    turns = [
+        [_call("look", 0), _call("put", 0), _call("send", 0)],
+        [_call("pay", 0)],
+        [_call("book", 0)],
+    ]
+    return Score(name="errands", turns=turns)
+
+
+def labours() -> Score:
+    """One write that takes until somebody says that it is enough."""
+    return Score(name="labours", turns=[[_call("labour", 0)]])
+
+
 def writes(number: int) -> Score:
     """As many writes in one turn, none of which ends in a worker where calls stay."""
     calls = [{"tool": "stay", "args": {"name": f"number {n}"}} for n in range(number)]

@@ -15,7 +15,7 @@ from tests.faults.figures import say
 
 pytestmark = pytest.mark.faults
 
-SEEDS = count("R4", short=500, long=100_000)
+SEEDS = count("R4", short=200, long=100_000)
 FIRST = 1_000_000  # those below are walked in tests/core
 
 

@@ -24,10 +24,12 @@ from agents.registry import Registry
 from agents.sdk import RetryPolicy, ToolContext, agent, tool
 from runtime import dispatch, verification
 from runtime import engine as start
+from runtime.advance import advance
 from runtime.core.budgets import Budget
 from runtime.models import Gate, Run
 from runtime.ports import Actor
-from tests.agents.engine import Engine, engine_of, events_of
+from tests.agents.engine import AT_REST, Engine, engine_of, events_of
+from tests.e2e.office import until
 from tests.faults.counts import count
 from tests.faults.figures import say as tell
 from tests.provider.server import KEY, Provider
@@ -123,6 +125,12 @@ def _run(worker: Engine, number: int) -> Run:
                 requester=Actor(person="ada"),
                 budget=BUDGET,
             ).run
-        return worker.go_on(run)
+
+        def rested() -> Run | None:
+            advance(run, worker.bench)
+            found = Run.objects.get(id=run)
+            return found if found.status in AT_REST else None
+
+        return until(rested, f"run {run} to rest", within=120 + 3 * RUNS)
     finally:
         connection.close()

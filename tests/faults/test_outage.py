@@ -1,0 +1,131 @@
+"""Postgres is restarted at once, again and again, and is gone for a while: no decision is lost, nothing in doubt.
+
+FAULTS_R6 says how many times it dies while people decide, FAULTS_R6_SECONDS how long it is gone and FAULTS_R6_WRITES
+how many writes are under way meanwhile.
+"""
+
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import psutil
+import pytest
+
+from config.local.client import Unreachable
+from tests.e2e.office import until
+from tests.faults import figures, ledger
+from tests.faults.counts import count
+from tests.faults.crew import Crew, wait_for_every_end
+from tests.faults.scores import errands, labours
+from tests.stack import Stack
+
+pytestmark = [pytest.mark.faults, pytest.mark.e2e]
+
+RESTARTS = count("R6", short=3, long=200)
+SECONDS = count("R6_SECONDS", short=4, long=60)
+WRITES = count("R6_WRITES", short=50, long=50)
+
+
+def _stack(sandbox: Path, name: str, **more: str) -> tuple[Stack, Path]:
+    folder = sandbox / f"{name}-effects"
+    folder.mkdir()
+    folder.chmod(0o777)  # the application may run under another account
+    book = folder / "ledger"
+    extra = {
+        "ABEYANCE_LEASE_SECONDS": "2",
+        "ABEYANCE_POISON_LOSSES": "100",  # these deaths are ours, and no run's
+        "ABEYANCE_AGENTS": "agents.flows.hr,tests.faults.flows",
+        ledger.PATH: str(book),
+        **more,
+    }
+    return Stack(sandbox / name, port=None, **extra), book
+
+
+def test_no_acknowledged_decision_is_lost_by_restarts_of_postgres(sandbox: Path) -> None:
+    began_at = time.monotonic()
+    stack, book = _stack(sandbox, "restarts")
+    with stack:
+        crew = Crew(stack, book)
+        over = Event()
+        reviewing = Thread(target=_review, args=(crew, over))
+        reviewing.start()
+        try:
+            for number in range(RESTARTS):
+                for twin in range(3):
+                    crew.start(errands(), f"restart-{number}-{twin}")
+                enough = len(crew.decided) + 2
+                until(lambda: len(crew.decided) >= enough or None, "two more decisions")  # noqa: B023
+                _postmaster(stack).send_signal(signal.SIGQUIT)  # an immediate shutdown
+        finally:
+            over.set()
+            reviewing.join()
+        wait_for_every_end(crew, stack, within=120 + RESTARTS)
+        wrong = [
+            problem for run, score in crew.runs.items() for problem in crew.problems(run, score)
+        ]
+        doubts = crew.doubted()
+        lost = [one for one in crew.decided if _status(stack, one) != "approved"]
+        wrong += [f"lost: the decision of {one} was acknowledged" for one in lost]
+    figures.say(f"{len(crew.decided)} decisions were acknowledged, {len(lost)} of them lost")
+    figures.summary(
+        "immediate restarts of Postgres",
+        runs=len(crew.runs),
+        kills=RESTARTS,
+        wrong=wrong,
+        doubts=doubts,
+        seconds=time.monotonic() - began_at,
+    )
+    assert wrong == []
+    assert len(crew.decided) >= RESTARTS
+
+
+def test_an_outage_of_postgres_leaves_no_write_in_doubt_that_is_not(sandbox: Path) -> None:
+    began_at = time.monotonic()
+    stack, book = _stack(sandbox, "outage", ABEYANCE_WORKERS="2")
+    with stack:
+        crew = Crew(stack, book)
+        for number in range(WRITES):
+            crew.start(labours(), f"labour-{number}")
+        until(lambda: len(ledger.read(book)) == WRITES or None, "every write to be under way", 120)
+        launcher = psutil.Process(stack.pid)
+        launcher.suspend()  # or it would start Postgres again
+        _postmaster(stack).send_signal(signal.SIGQUIT)
+        gone_at = time.monotonic()
+        Path(f"{book}.enough").touch()  # they end while nobody can write it down
+        Event().wait(SECONDS)
+        launcher.resume()
+        gone = time.monotonic() - gone_at
+        wait_for_every_end(crew, stack, within=180)
+        wrong = [
+            problem for run, score in crew.runs.items() for problem in crew.problems(run, score)
+        ]
+        doubts = crew.doubted()
+    figures.say(f"Postgres was gone for {gone:.0f} s with {WRITES} writes under way")
+    figures.summary(
+        "an outage of Postgres",
+        runs=len(crew.runs),
+        kills=1,
+        wrong=wrong,
+        doubts=doubts,
+        seconds=time.monotonic() - began_at,
+    )
+    assert wrong == []
+    assert doubts == 0
+
+
+def _review(crew: Crew, over: Event) -> None:
+    while not over.wait(0.02):
+        with suppress(Unreachable):
+            crew.review()
+
+
+def _postmaster(stack: Stack) -> psutil.Process:
+    """The one that all others of Postgres are children of; they go with it."""
+    return min(stack.named("postgres"), key=lambda one: one.create_time())
+
+
+def _status(stack: Stack, approval: str) -> Any:
+    return stack.ask("bea", "GET", f"/api/v1/approvals/{approval}")[1]["status"]

@@ -1,0 +1,178 @@
+"""Many runs under seven faults at once: nothing is lost, nothing is repeated, and all of them end.
+
+All the time, at random moments: Postgres is restarted, the broker is killed or emptied, a worker is stopped past its
+lease, a worker is killed, every connection to Postgres is cut; and of three workers one is an hour ahead and one an
+hour behind, where libfaketime is installed. FAULTS_R3 says how many runs there are, FAULTS_SEED which faults.
+"""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+
+import psutil
+import psycopg
+import pytest
+import redis
+
+from config.local.client import Unreachable
+from tests.e2e import crew as processes
+from tests.e2e.office import until
+from tests.faults import figures, ledger
+from tests.faults.counts import count
+from tests.faults.crew import Crew, wait_for_every_end
+from tests.faults.scores import errands
+from tests.stack import Stack
+
+pytestmark = [pytest.mark.faults, pytest.mark.e2e]
+
+RUNS = count("R3", short=60, long=20_000)
+SEED = int(os.environ.get("FAULTS_SEED", "1"))
+LEASE = 2.0
+AT_ONCE = 30  # runs that have not ended
+PAUSE = 1.0  # seconds between two faults, at most
+CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+
+
+def test_runs_under_seven_faults_at_once_are_neither_lost_nor_repeated(sandbox: Path) -> None:
+    folder = sandbox / "soak-effects"
+    folder.mkdir()
+    folder.chmod(0o777)  # the application may run under another account
+    book = folder / "ledger"
+    began_at = time.monotonic()
+    extra = {
+        "ABEYANCE_LEASE_SECONDS": f"{LEASE:g}",
+        "ABEYANCE_POISON_LOSSES": "100",  # these deaths are ours, and no run's
+        "ABEYANCE_AGENTS": "agents.flows.hr,tests.faults.flows",
+        ledger.PATH: str(book),
+    }
+    with Stack(sandbox / "soak", port=None, **extra) as stack, ExitStack() as more:
+        clocks = [more.enter_context(_worker(stack, hours)) for hours in _clocks()]
+        faults = Faults(stack, random.Random(SEED))
+        crew = Crew(stack, book)
+        with faults.at_work():
+            _start_all(crew)
+        wait_for_every_end(crew, stack, within=180 + RUNS)
+        wrong = [
+            problem for run, score in crew.runs.items() for problem in crew.problems(run, score)
+        ]
+        doubts = crew.doubted()
+    figures.say(f"faults: {dict(faults.done)}, {len(clocks)} workers whose clock is wrong")
+    figures.resumed(crew.resumed)
+    figures.summary(
+        f"soak, seed {SEED}",
+        runs=len(crew.runs),
+        kills=faults.done.total(),
+        wrong=wrong,
+        doubts=doubts,
+        seconds=time.monotonic() - began_at,
+    )
+    assert wrong == []
+    assert set(faults.done) == set(faults.kinds) or RUNS < 100
+
+
+class Faults:
+    """Does harm from a thread of its own until the block is over."""
+
+    def __init__(self, stack: Stack, chance: random.Random) -> None:
+        self._stack = stack
+        self._chance = chance
+        self._over = Event()
+        self.done: Counter[str] = Counter()
+        self.kinds: dict[str, Callable[[], None]] = {
+            "Postgres restarted": self._restart_postgres,
+            "broker killed": self._kill_broker,
+            "broker emptied": self._empty_broker,
+            "worker stopped": self._stop_a_worker,
+            "worker killed": self._kill_a_worker,
+            "connections cut": self._cut_connections,
+        }
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        thread = Thread(target=self._work)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _work(self) -> None:
+        while not self._over.wait(self._chance.uniform(0, PAUSE)):
+            name = self._chance.choice(list(self.kinds))
+            # What it would harm may be gone already.
+            with suppress(psutil.Error, psycopg.Error, redis.RedisError, ValueError):
+                self.kinds[name]()
+                self.done[name] += 1
+
+    def _restart_postgres(self) -> None:
+        servers = self._stack.named("postgres")
+        min(servers, key=lambda one: one.create_time()).send_signal(signal.SIGQUIT)
+
+    def _kill_broker(self) -> None:
+        processes.of(self._stack, "broker").process.kill()
+
+    def _empty_broker(self) -> None:
+        with redis.Redis.from_url(
+            self._worker().environ()["REDIS_URL"], socket_timeout=1
+        ) as broker:
+            broker.flushall()
+
+    def _kill_a_worker(self) -> None:
+        self._worker().kill()
+
+    def _stop_a_worker(self) -> None:
+        worker = self._worker()
+        worker.suspend()
+        self._over.wait(LEASE * 1.5)
+        worker.resume()
+
+    def _cut_connections(self) -> None:
+        with psycopg.connect(self._worker().environ()["DATABASE_URL"], connect_timeout=2) as one:
+            one.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+
+    def _worker(self) -> psutil.Process:
+        """The stack's own, which is started again when it dies. Raises ValueError if there is none now."""
+        found = [
+            one for one in self._stack.named("resumed,runs") if "LD_PRELOAD" not in one.environ()
+        ]
+        return min(found, key=lambda one: one.create_time())
+
+
+def _clocks() -> list[int]:
+    """By how many hours the clocks of more workers are wrong."""
+    return [1, -1] if CLOCK.exists() else []
+
+
+@contextmanager
+def _worker(stack: Stack, hours: int) -> Iterator[processes.Hand]:
+    wrong = {
+        "LD_PRELOAD": str(CLOCK),
+        "FAKETIME": f"{hours:+d}h",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    with processes.another(stack, "worker", f"clock{hours:+d}", **wrong) as hand:
+        yield hand
+
+
+def _start_all(crew: Crew) -> None:
+    for number in range(RUNS):
+        crew.start(errands(), f"soak-{number}")
+        until(lambda: _room(crew), "a run to end", within=120)
+
+
+def _room(crew: Crew) -> bool | None:
+    with suppress(Unreachable):
+        if len(crew.runs) - crew.ended < AT_ONCE:
+            return True
+        crew.work()
+    return None
