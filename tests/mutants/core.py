@@ -104,7 +104,7 @@ def _try(number: int, mutant: Mutant, count: int) -> Seen:
 
 
 def _key(mutant: Mutant) -> tuple[str, str, str]:
-    return (mutant.module, mutant.before, mutant.after)
+    return (mutant.text, mutant.before, mutant.after)
 
 
 def _say(text: str) -> None:

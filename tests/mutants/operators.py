@@ -2,7 +2,7 @@
 
 A comparison, a boolean operator, a sign or a constant becomes another; a condition its opposite; what is
 returned becomes nothing; a statement is left out. Left alone are docstrings, annotations, decorators, and
-the wording of errors: no promise hangs on it.
+the wording of errors (what is raised or given to `super().__init__`): no promise hangs on it.
 """
 
 import ast
@@ -39,10 +39,11 @@ SKIPPED = {"decorator_list", "annotation", "returns", "bases", "type_params"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One change: where in which module, what it was and what it is."""
+    """One change: where in which module, the `text` of its line, what it was and what it is."""
 
     module: str
     line: int
+    text: str
     before: str
     after: str
     path: "Path"
@@ -61,13 +62,14 @@ class Mutant:
 
 def mutants(module: str, source: str) -> Iterator[Mutant]:
     """Every change of a module, in the order of its text."""
-    tree = ast.parse(source)
+    tree, lines = ast.parse(source), source.splitlines()
     for path in _paths(tree, ()):
         node = _at(tree, path)
         for other in _others(node):
             yield Mutant(
                 module=module,
                 line=getattr(node, "lineno", 0),
+                text=lines[getattr(node, "lineno", 1) - 1].strip(),
                 before=_said(node),
                 after=_said(other),
                 path=path,
@@ -82,7 +84,7 @@ Path = tuple[Step, ...]
 def _paths(node: ast.AST, here: Path) -> Iterator[Path]:
     yield here
     for field, value in ast.iter_fields(node):
-        if field in SKIPPED or (isinstance(node, ast.Raise) and field == "exc"):
+        if field in SKIPPED or (isinstance(node, ast.Raise) and field == "exc") or _words(node):
             continue
         children = value if isinstance(value, list) else [value]
         for index, child in enumerate(children):
@@ -137,6 +139,11 @@ def _others(node: ast.AST) -> Iterator[ast.AST]:
             yield ast.Break()
         case ast.Break():
             yield ast.Continue()
+
+
+def _words(node: ast.AST) -> bool:
+    """Whether it is what an error says."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__"
 
 
 def _is_plain(test: ast.expr) -> bool:

@@ -1,0 +1,130 @@
+"""Small facts of the core that others build on, each said once."""
+
+import json
+from uuid import UUID
+
+import pytest
+
+from runtime.core import limits
+from runtime.core.budgets import NOTHING, Rates
+from runtime.core.codec import decode_continuation
+from runtime.core.continuation import MAX_REFUSALS, Call, CallState, Continuation, Frame, Phase
+from runtime.core.decisions import EffectClass, GateKind
+from runtime.core.digest import action_digest
+from runtime.core.effects import CancelRun, OpenFrame
+from runtime.core.errors import IllegalTransition, NewerSchema, NotJson, UnknownSubject
+from runtime.core.events import MODEL_RETRIES, MODEL_TERMS, TOOL_RETRIES, Terms
+from runtime.core.forks import released
+from runtime.core.planning import plan
+
+RUN = UUID(int=1)
+
+
+def test_the_digest_that_people_approve_is_the_same_in_every_release() -> None:
+    digest = action_digest(
+        tool="pay",
+        schema="sha256:s",
+        args={"to": "ada", "amount": 3},
+        path=("outer", "pay"),
+        effect=EffectClass.WRITE,
+    )
+    assert digest == ("sha256:6765ef32d9693f5400610e26dd01aa9862e51ce02aa040c30d4b0efbc1ef2127")
+
+
+@pytest.mark.parametrize(
+    ("given", "replied", "price"), [(0, 0, 0), (1, 0, 3), (0, 1, 15), (1_000_000, 2, 3_000_030)]
+)
+def test_a_price_is_by_the_million_tokens(given: int, replied: int, price: int) -> None:
+    rates = Rates(input=3_000_000, output=15_000_000)
+    assert rates.price(input=given, output=replied) == price
+
+
+def test_a_price_is_rounded_up() -> None:
+    assert Rates(input=1, output=1).price(input=1, output=0) == 1
+    assert Rates(input=500_001, output=0).price(input=2, output=0) == 2
+
+
+def test_a_run_ends_at_the_very_number_of_calls_that_cannot_be_made() -> None:
+    now = Continuation(run=RUN, phase=Phase.STARTED, agent="a", refusals=MAX_REFUSALS)
+    (end,) = plan(now)
+    assert isinstance(end, CancelRun)
+    one_less = Continuation(run=RUN, phase=Phase.STARTED, agent="a", refusals=MAX_REFUSALS - 1)
+    assert isinstance(plan(one_less)[0], OpenFrame)
+
+
+@pytest.mark.parametrize(
+    ("state", "attempt", "failures", "after"),
+    [
+        (CallState.RETRYING, 2, 1, CallState.UNKNOWN),
+        (CallState.RETRYING, 2, 2, CallState.PROPOSED),
+        (CallState.ADMITTED, 0, 0, CallState.PROPOSED),
+        (CallState.ADMITTED, 1, 0, CallState.UNKNOWN),
+        (CallState.GATED, 1, 0, CallState.UNKNOWN),
+        (CallState.UNKNOWN, 1, 0, CallState.UNKNOWN),
+        (CallState.RETURNED, 1, 0, CallState.RETURNED),
+    ],
+)
+def test_a_write_that_may_have_happened_is_in_doubt_wherever_its_run_goes_on(
+    state: CallState, attempt: int, failures: int, after: CallState
+) -> None:
+    terms = Terms(effect=EffectClass.WRITE, digest="d", deadline=1.0)
+    call = Call(
+        id="c1.0", tool="t", args={}, state=state, terms=terms, attempt=attempt, failures=failures
+    )
+    frame = Frame(id="0", agent="a", fingerprint="f", prompt="p", calls=(call,))
+    gone = released(Continuation(run=RUN, frames={"0": frame}))
+    assert gone.call("0", "c1.0").state is after
+
+
+def test_a_document_that_says_the_least_is_read_with_nothing_more() -> None:
+    gate = {"gate": str(RUN), "kind": "approval", "frame": "0", "call": "c1.0", "path": ["a"]}
+    call = {"id": "c1.0", "tool": "t", "args": None}
+    frame = {"id": "0", "agent": "a", "fingerprint": "f", "prompt": "p", "calls": [call]}
+    document = {"schema": 2, "run": str(RUN), "frames": {"0": frame}, "pending": [gate]}
+    now = decode_continuation(json.dumps(document))
+    assert (now.position, now.head, now.phase, now.agent) == (0, "", Phase.NEW, "")
+    assert (now.requester, now.refusals, now.cancelled_by, now.worked) == ("", 0, "", 0.0)
+    assert (now.outcome, now.paused, now.budget, now.short) == (None, None, None, None)
+    (pending,) = now.pending
+    assert (pending.kind, pending.expires_at, pending.version) == (GateKind.APPROVAL, None, "")
+    found = now.frame("0")
+    assert (found.turn, found.attempt, found.failures, found.ticket) == (0, 1, 0, 0)
+    assert (found.model, found.cleared, found.context, found.since) == ("", -1, 0, 0.0)
+    assert (found.state, found.terms, found.spent) == ("asking", MODEL_TERMS, NOTHING)
+    one = now.call("0", "c1.0")
+    assert (one.state, one.attempt, one.failures) == (CallState.PROPOSED, 0, 0)
+
+
+def test_whoever_gets_an_error_is_told_what_it_is_about() -> None:
+    illegal = IllegalTransition("Call", "closed", "ToolStarted", "0/c1.0")
+    assert (illegal.machine, illegal.state, illegal.trigger) == ("Call", "closed", "ToolStarted")
+    assert illegal.subject == "0/c1.0"
+    unknown = UnknownSubject("gate", "g")
+    assert (unknown.kind, unknown.subject) == ("gate", "g")
+    assert NewerSchema(9).schema == 9
+    assert (NotJson("a.b", "no").where, NotJson("a.b", "no").why) == ("a.b", "no")
+
+
+def test_attempts_and_deadlines_are_what_the_docs_say() -> None:
+    assert (TOOL_RETRIES.attempts, TOOL_RETRIES.base, TOOL_RETRIES.ceiling) == (3, 0.5, 10.0)
+    assert (MODEL_RETRIES.attempts, MODEL_RETRIES.base, MODEL_RETRIES.ceiling) == (6, 1.0, 60.0)
+    assert (MODEL_TERMS.deadline, MODEL_TERMS.retry) == (120.0, MODEL_RETRIES)
+
+
+def test_limits_are_what_the_docs_say() -> None:
+    kilo = 1024
+    assert (2 * kilo**2, 64 * kilo, 256 * kilo) == (
+        limits.MAX_BODY,
+        limits.MAX_INPUT,
+        limits.MAX_ARGS,
+    )
+    assert (4 * kilo**2, 64 * kilo) == (limits.MAX_RESULT, limits.MAX_REPORTED)
+    assert (64 * kilo, 400) == (limits.KEPT_INLINE, limits.PREVIEW)
+    assert (kilo**2, 64 * kilo, 128) == (limits.MAX_REPLY, limits.MAX_SUMMARY, limits.MAX_CALLS)
+    assert (limits.MAX_TOOL, limits.MAX_ERROR, limits.MAX_REASON, limits.MAX_KEY) == (
+        200,
+        2_000,
+        2_000,
+        200,
+    )
+    assert limits.MAX_INTEGER == 9_007_199_254_740_991
