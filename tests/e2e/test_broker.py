@@ -56,6 +56,26 @@ def test_a_broker_frozen_at_the_decision_holds_nobody_up(office: Office) -> None
     _finished_once(office, run, "frozen")
 
 
+def test_a_broker_that_is_full_at_the_decision_loses_nothing(office: Office) -> None:
+    """It refuses whatever would take room, and says so: a decision does without it, and so does the worker."""
+    run = _suspended(office, "full")
+    worker = crew.of(office.stack, "worker")
+    with redis.Redis.from_url(worker.process.environ()["REDIS_URL"]) as broker:
+        before = broker.config_get("maxmemory*")
+        broker.config_set("maxmemory-policy", "noeviction")
+        broker.config_set("maxmemory", 1)
+        try:
+            with pytest.raises(redis.ResponseError, match="maxmemory"):
+                broker.rpush("resumed", "anything")
+            assert office.decide("bea", office.approval(run), "approve")[0] == 200
+            assert office.run(run)["status"] != "completed"  # nobody can be told
+        finally:
+            for name, value in before.items():
+                broker.config_set(name, value)
+    _finished_once(office, run, "full")
+    assert worker.process.is_running()
+
+
 def test_another_web_process_decides_and_another_worker_resumes(office: Office) -> None:
     run = _suspended(office, "handed")
     stack = office.stack
