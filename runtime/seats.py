@@ -7,6 +7,7 @@ stays open when somebody else sits down: to log in to Postgres costs more than a
 """
 
 import os
+import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,10 +23,12 @@ _pid: int | None = None
 
 
 class Seats:
-    """The seats of one process. Threads get them in the order in which they ask."""
+    """The seats of one process."""
 
     def __init__(self, number: int = SEATS) -> None:
-        self._free = threading.BoundedSemaphore(number)
+        self._free: queue.SimpleQueue[int] = queue.SimpleQueue()  # waits in C, unlike a semaphore
+        for seat in range(number):
+            self._free.put(seat)
 
     @contextmanager
     def taken(self) -> Iterator["Seat"]:
@@ -41,12 +44,13 @@ class Seats:
 class Seat:
     """The seat of one thread."""
 
-    def __init__(self, free: threading.Semaphore) -> None:
+    def __init__(self, free: "queue.SimpleQueue[int]") -> None:
         self._free = free
+        self._number = 0
         self._own: BaseDatabaseWrapper | None = None
 
     def take(self) -> None:
-        self._free.acquire()
+        self._number = self._free.get()
         self._own = next(iter(connections.all(initialized_only=True)), None)
         connections[DEFAULT_DB_ALIAS] = _lend()
 
@@ -56,7 +60,7 @@ class Seat:
             del connections[DEFAULT_DB_ALIAS]
         else:
             connections[DEFAULT_DB_ALIAS] = self._own
-        self._free.release()
+        self._free.put(self._number)
 
     @contextmanager
     def left(self) -> Iterator[None]:
