@@ -27,6 +27,9 @@ SWEEP_LIMIT = 200
 # twice, and whatever a worker wrote after its claim took the claim to the disk with it.
 UNHURRIED = "set_config('synchronous_commit', 'off', true)"
 
+# Asked once for a statement: what may differ from row to row finds nothing in an index.
+_ONCE = "(SELECT clock_timestamp())"
+
 _LEASE_END = "clock_timestamp() + %(lease)s * interval '1 second'"
 
 # The part of the step statement that moves the run; no row means that the step may not be written.
@@ -385,7 +388,7 @@ def due(connection: Connection) -> list[Due]:
         f"""
         UPDATE runtime_run SET due_at = clock_timestamp() + %(pause)s * interval '1 second'
         WHERE id IN (
-            SELECT id FROM runtime_run WHERE due_at <= clock_timestamp() AND NOT ({stops.OF_RUN})
+            SELECT id FROM runtime_run WHERE due_at <= {_ONCE} AND NOT ({stops.OF_RUN})
             ORDER BY due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
         RETURNING id, status = 'queued', isolated, {UNHURRIED}
         """,
@@ -399,7 +402,7 @@ def others_wait(connection: Connection) -> bool:
     row = connection.execute(
         f"""
         SELECT EXISTS (SELECT FROM runtime_run
-            WHERE due_at <= clock_timestamp() + %s * interval '1 second' AND owner IS NULL
+            WHERE due_at <= {_ONCE} + %s * interval '1 second' AND owner IS NULL
                 AND NOT isolated AND status <> 'quarantined' AND NOT ({stops.OF_RUN}))
         """,
         (RESEND_SECONDS,),

@@ -251,8 +251,8 @@ def _counters(site: Site, act: Callable[[], object]) -> tuple[list[float], float
         connection.execute("SELECT pg_stat_statements_reset()")
         before, began = _read(connection), time.perf_counter()
         act()
-        took = time.perf_counter() - began
         time.sleep(1.2)  # Postgres' processes tell of their transactions once a second
+        took = time.perf_counter() - began
         after = _read(connection)
     grown = [late - early for late, early in zip(after, before, strict=True)]
     looks = after[4]
@@ -286,7 +286,7 @@ def _of_counts(ours: Counted, theirs: Counted) -> list[Line]:
             reference=number(theirs.flushes),
         ),
         Line(
-            what="transactions of a flow that write",
+            what="transactions of a flow that write, savepoints included",
             value=one(ours.wrote),
             ours=number(ours.wrote),
             reference=number(theirs.wrote),

@@ -1,6 +1,7 @@
 """Claims, epochs, heartbeats, the sweeper and the partitions, on real Postgres."""
 
 import threading
+from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
@@ -131,3 +132,26 @@ def test_ids_sort_by_time(settings: Settings, desk: Rig) -> None:
     assert values == sorted(values)
     assert {value.version for value in values} == {7}
     assert {value.variant for value in values} == {"specified in RFC 4122"}
+
+
+@pytest.mark.parametrize("look", [leases.due, leases.others_wait])
+def test_whatever_looks_for_due_runs_passes_over_all_that_are_not(
+    desk: Rig, look: Callable[[database.Connection], object]
+) -> None:
+    plans: list[str] = []
+
+    class Explaining:
+        """Stands for a connection: what is executed is explained besides."""
+
+        def __init__(self, own: database.Connection) -> None:
+            self._own = own
+
+        def execute(self, query: str, *given: object, **how: object) -> object:
+            rows = self._own.execute(f"EXPLAIN {query}", *given)  # type: ignore[call-overload]
+            plans.extend(line for (line,) in rows.fetchall())
+            return self._own.execute(query, *given)  # type: ignore[call-overload]
+
+    with database.own() as own:
+        own.execute("SET enable_seqscan = off")
+        look(Explaining(own))  # type: ignore[arg-type]
+    assert any("Index Cond: (due_at <=" in line for line in plans), "\n".join(plans)
