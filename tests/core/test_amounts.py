@@ -85,6 +85,7 @@ def test_what_is_no_budget_is_named(values: object, message: str) -> None:
 def test_a_run_may_be_given_less_and_never_more() -> None:
     most = Budget(turns=10, micros=5_000_000)
     assert within(None, most) == most
+    assert within(most, most) == most
     assert within(Budget(turns=3, calls=2), most) == Budget(turns=3, calls=2, micros=5_000_000)
     with pytest.raises(BadAmount, match=r"usd must be at most 5\.00 here"):
         within(Budget(micros=5_000_001), most)

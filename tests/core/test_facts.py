@@ -8,13 +8,22 @@ import pytest
 from runtime.core import limits
 from runtime.core.budgets import NOTHING, Rates
 from runtime.core.codec import decode_continuation
-from runtime.core.continuation import MAX_REFUSALS, Call, CallState, Continuation, Frame, Phase
+from runtime.core.continuation import (
+    MAX_REFUSALS,
+    Call,
+    CallState,
+    Continuation,
+    Frame,
+    Pause,
+    Phase,
+)
 from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.digest import action_digest
 from runtime.core.effects import CancelRun, OpenFrame
 from runtime.core.errors import IllegalTransition, NewerSchema, NotJson, UnknownSubject
 from runtime.core.events import MODEL_RETRIES, MODEL_TERMS, TOOL_RETRIES, Terms
 from runtime.core.forks import released
+from runtime.core.ids import idempotency_key
 from runtime.core.planning import plan
 
 RUN = UUID(int=1)
@@ -87,12 +96,18 @@ def test_a_document_that_says_the_least_is_read_with_nothing_more() -> None:
     assert (now.outcome, now.paused, now.budget, now.short) == (None, None, None, None)
     (pending,) = now.pending
     assert (pending.kind, pending.expires_at, pending.version) == (GateKind.APPROVAL, None, "")
+    assert Pause(by="ada").reason == ""
     found = now.frame("0")
     assert (found.turn, found.attempt, found.failures, found.ticket) == (0, 1, 0, 0)
     assert (found.model, found.cleared, found.context, found.since) == ("", -1, 0, 0.0)
     assert (found.state, found.terms, found.spent) == ("asking", MODEL_TERMS, NOTHING)
     one = now.call("0", "c1.0")
     assert (one.state, one.attempt, one.failures) == (CallState.PROPOSED, 0, 0)
+
+
+def test_the_key_that_other_sides_are_given_is_the_same_in_every_release() -> None:
+    key = idempotency_key(RUN, "0.c1.0", "c2.0")
+    assert key == "00000000-0000-0000-0000-000000000001/0.c1.0/c2.0"
 
 
 def test_whoever_gets_an_error_is_told_what_it_is_about() -> None:
@@ -128,3 +143,14 @@ def test_limits_are_what_the_docs_say() -> None:
         200,
     )
     assert limits.MAX_INTEGER == 9_007_199_254_740_991
+    assert (limits.MAX_MESSAGE, limits.MAX_UNHEARD) == (16_000, 20)
+    assert (limits.MAX_EVENT_DATA, limits.MAX_EVENT_NAME, limits.MAX_MATCH) == (
+        32 * kilo,
+        200,
+        4 * kilo,
+    )
+    assert (limits.MAX_WAIT_DAYS, limits.MAX_MATCHED) == (366, 1_000)
+
+
+def test_sizes_are_bytes_of_the_shortest_json() -> None:
+    assert limits.size_of({"a": ["é", 1], "b": None}) == len('{"a":["é",1],"b":null}'.encode())
