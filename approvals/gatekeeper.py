@@ -33,7 +33,7 @@ class Gatekeeper:
 
     def open(self, pictures: Sequence[ActionPicture]) -> None:
         """Write one pending request per picture, inside the caller's transaction on Django's connection."""
-        with transaction.atomic():
+        with transaction.atomic(savepoint=False):  # what fails here fails with all of it
             # The audit chain of a run grows under its row lock; in one order, should there be several runs.
             _lock(*{picture.run for picture in pictures})
             requests = Request.objects.bulk_create([frozen.row(picture) for picture in pictures])

@@ -34,7 +34,7 @@ PGBENCH = (
 
 def measure(site: Site, *, quick: bool) -> Finding:
     """How fast this machine is at what everything else is compared with."""
-    seconds, rounds = (1.0, 3) if quick else (2.0, 5)
+    seconds, rounds = (1.0, 3) if quick else (1.5, 5)
     alone = [bare_loop(site, processes=1, seconds=seconds) for _ in range(rounds)]
     lines = [
         Line(what="bare transactions of INSERT 1 KB + UPDATE", value=spread(alone), unit="/s"),

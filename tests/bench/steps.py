@@ -20,7 +20,7 @@ RUNS = 8  # at once, for each worker process
 def measure(site: Site, *, quick: bool) -> Finding:
     """One worker process against one bare loop, then one per core against as many loops."""
     cores = os.cpu_count() or 1
-    rounds, turns = (2, 10) if quick else (5, 25)
+    rounds, turns = (2, 10) if quick else (4, 20)
     desk = Desk()
     lines = []
     for processes, least in ((1, 0.6), (cores, 0.4)):
