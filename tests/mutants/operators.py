@@ -2,7 +2,8 @@
 
 A comparison, a boolean operator, a sign or a constant becomes another; a condition its opposite; what is
 returned becomes nothing; a statement is left out. Left alone are docstrings, annotations, decorators, and
-the wording of errors (what is raised or given to `super().__init__`): no promise hangs on it.
+the wording of errors (what is raised or given to `super().__init__`), on which no promise
+hangs, and `assert_never`, which is never reached.
 """
 
 import ast
@@ -109,6 +110,8 @@ def _put(tree: ast.AST, path: Path, other: ast.AST) -> None:
 
 def _others(node: ast.AST) -> Iterator[ast.AST]:
     match node:
+        case ast.Expr(value=ast.Call(func=ast.Name(id="assert_never"))):
+            return
         case ast.Compare(left=left, ops=[op], comparators=comparators):
             yield ast.Compare(left=left, ops=[COMPARISONS[type(op)]], comparators=comparators)
         case ast.BoolOp(op=ast.And(), values=values):
