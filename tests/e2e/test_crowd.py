@@ -8,6 +8,7 @@ import pytest
 from config.places import KEPT
 from config.processes import table
 from runtime import database, seats
+from tests.e2e import crew
 from tests.e2e.crowd import Crowd, stack_of
 from tests.e2e.office import until
 from tests.provider.slow import SlowProvider
@@ -21,6 +22,10 @@ BEAT = 1  # the connection of the heartbeat
 MORE = 10  # than there are places for
 LEFT = 100  # under way when their worker is to stop
 WITHIN = 120.0
+
+WORKERS_OF_WAITING = """
+    SELECT count(DISTINCT worker) FROM runtime_run WHERE status = 'waiting' AND id <> %s
+"""
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +77,21 @@ def test_a_worker_lets_go_of_all_of_them_when_it_is_to_stop_and_the_next_one_ask
     provider.let_go()
     done = {"completed": NEW + MORE + LEFT}
     until(lambda: crowd.statuses("walker") == done or None, "every walk to end", WITHIN)
+
+
+def test_a_provider_that_refused_one_worker_is_left_alone_by_the_other_as_well(
+    crowd: Crowd, provider: SlowProvider
+) -> None:
+    provider.refuses = True
+    with crew.another(crowd.stack, "worker", "second"):
+        (refused,) = crowd.start("walker", 1)
+        until(lambda: crowd.status(refused) == "waiting" or None, "the refused run to wait")
+        asked = provider.asked
+
+        def both() -> bool | None:
+            """Whether runs of both workers wait, none of whom has asked."""
+            crowd.start("walker", 10)
+            return crowd.one(WORKERS_OF_WAITING, refused) == 2 or None
+
+        until(both, "both workers to hold a run back")
+        assert provider.asked == asked

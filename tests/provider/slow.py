@@ -17,18 +17,21 @@ from tests.provider.streaming import events_of
 
 STEPS = 4  # calls of the tool before the last word
 
+_REFUSAL = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n"
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n"
 
 
 class SlowProvider:
     """Serves between enter and exit. Every answer takes `seconds`; a conversation has `steps` before its end.
 
-    `most` is the greatest number of requests that waited at once, `asked` how many came.
+    `most` is the greatest number of requests that waited at once, `asked` how many came. While `refuses` is set,
+    whoever asks is told to come back in a minute.
     """
 
     def __init__(self, seconds: float = 0.0, *, steps: int = STEPS) -> None:
         self.seconds = seconds
         self.steps = steps
+        self.refuses = False
         self.most = self.asked = self.waiting = 0
         self.url = ""
         self._changed = threading.Condition()
@@ -88,7 +91,7 @@ class SlowProvider:
                     await self._open.wait()
                 self._count(-1)
                 answer = _answer(body["model"], done, self.steps)
-                writer.write(_HEAD % len(answer) + answer)
+                writer.write(_REFUSAL if self.refuses else _HEAD % len(answer) + answer)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass  # the client is gone, or this provider is
