@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from runtime.core import limits
-from runtime.core.budgets import NOTHING, Rates
+from runtime.core.budgets import NO_LIMITS, NOTHING, Budget, Rates
 from runtime.core.codec import decode_continuation
 from runtime.core.continuation import (
     MAX_REFUSALS,
@@ -21,10 +21,20 @@ from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.digest import action_digest
 from runtime.core.effects import CancelRun, OpenFrame
 from runtime.core.errors import IllegalTransition, NewerSchema, NotJson, UnknownSubject
-from runtime.core.events import MODEL_RETRIES, MODEL_TERMS, TOOL_RETRIES, Terms
+from runtime.core.events import (
+    MODEL_RETRIES,
+    MODEL_TERMS,
+    TOOL_RETRIES,
+    OutcomeUnknown,
+    RetryScheduled,
+    Terms,
+)
 from runtime.core.forks import released
 from runtime.core.ids import idempotency_key
 from runtime.core.planning import plan
+from runtime.core.retries import lost, uncertain, undone
+from runtime.core.spending import fits, limited
+from tests.core.walks import AT
 
 RUN = UUID(int=1)
 
@@ -83,6 +93,30 @@ def test_a_write_that_may_have_happened_is_in_doubt_wherever_its_run_goes_on(
     frame = Frame(id="0", agent="a", fingerprint="f", prompt="p", calls=(call,))
     gone = released(Continuation(run=RUN, frames={"0": frame}))
     assert gone.call("0", "c1.0").state is after
+
+
+@pytest.mark.parametrize("effect", EffectClass)
+def test_only_a_write_whose_outcome_nobody_knows_is_in_doubt(effect: EffectClass) -> None:
+    """Whether its worker died or it raised; everything else is tried again."""
+    terms = Terms(effect=effect, digest="d", deadline=1.0)
+    call = Call(id="c1.0", tool="t", args={}, state=CallState.STARTED, terms=terms, attempt=1)
+    after = OutcomeUnknown if effect is EffectClass.WRITE else RetryScheduled
+    assert type(lost("0", call)) is after
+    assert type(uncertain("0", call, "it raised", at=AT, chance=0.5)) is after
+    assert type(lost("0", call, is_write=True)) is OutcomeUnknown
+    assert type(undone("0", call, "busy", after=None, at=AT, chance=0.5)) is RetryScheduled
+
+
+@pytest.mark.parametrize(
+    ("budget", "held"), [(None, False), (NO_LIMITS, False), (Budget(turns=1), True)]
+)
+def test_a_run_is_held_to_what_somebody_limited(budget: Budget | None, held: bool) -> None:
+    assert limited(Continuation(run=RUN, budget=budget)) is held
+
+
+def test_what_uses_nothing_up_fits_always() -> None:
+    now = Continuation(run=RUN, budget=Budget(turns=1))
+    assert fits(now, OpenFrame(frame="0", agent="a", input=None), ()) is True
 
 
 def test_a_document_that_says_the_least_is_read_with_nothing_more() -> None:

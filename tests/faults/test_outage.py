@@ -24,9 +24,9 @@ from tests.stack import Stack
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 
-RESTARTS = count("R6", short=3, long=200)
+RESTARTS = count("R6", short=2, long=200)
 SECONDS = count("R6_SECONDS", short=4, long=60)
-WRITES = count("R6_WRITES", short=50, long=50)
+WRITES = count("R6_WRITES", short=24, long=50)
 
 
 def _stack(sandbox: Path, name: str, **more: str) -> tuple[Stack, Path]:

@@ -31,7 +31,7 @@ from tests.stack import Stack
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 
-RUNS = count("R3", short=40, long=20_000)
+RUNS = count("R3", short=24, long=20_000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 LEASE = 2.0
 AT_ONCE, FEW = 30, 5  # runs that have not ended: while more are started, and when the faults stop
