@@ -44,3 +44,7 @@ def test_a_risk_the_table_does_not_know_is_nobodys() -> None:
 def test_a_gated_tool_always_waits_and_another_never(risk: Risk) -> None:
     assert policy.gates(gated=True, risk=risk)
     assert not policy.gates(gated=False, risk=risk)
+
+
+def test_requests_name_the_policy_they_were_made_under() -> None:
+    assert policy.POLICY_VERSION == "1"

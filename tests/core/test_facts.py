@@ -1,6 +1,7 @@
 """Small facts of the core that others build on, each said once."""
 
 import json
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -34,6 +35,7 @@ from runtime.core.ids import idempotency_key
 from runtime.core.planning import plan
 from runtime.core.retries import lost, uncertain, undone
 from runtime.core.spending import fits, limited
+from runtime.core.worktime import used_up_at
 from tests.core.walks import AT
 
 RUN = UUID(int=1)
@@ -112,6 +114,32 @@ def test_only_a_write_whose_outcome_nobody_knows_is_in_doubt(effect: EffectClass
 )
 def test_a_run_is_held_to_what_somebody_limited(budget: Budget | None, held: bool) -> None:
     assert limited(Continuation(run=RUN, budget=budget)) is held
+
+
+@pytest.mark.parametrize(
+    ("of_run", "of_frame", "left"), [(None, 30.0, 25), (20.0, 30.0, 10), (60.0, 30.0, 25)]
+)
+def test_a_wait_ends_when_the_time_of_its_run_or_of_its_frame_is_used_up(
+    of_run: float | None, of_frame: float, left: int
+) -> None:
+    frame = Frame(
+        id="0",
+        agent="a",
+        fingerprint="f",
+        prompt="p",
+        until=AT + timedelta(hours=1),
+        budget=Budget(seconds=of_frame),
+        since=5.0,
+    )
+    now = Continuation(
+        run=RUN,
+        phase=Phase.STARTED,
+        frames={"0": frame},
+        budget=Budget(seconds=of_run),
+        worked=10.0,
+        ticking=AT,
+    )
+    assert used_up_at(now) == AT + timedelta(seconds=left)
 
 
 def test_what_uses_nothing_up_fits_always() -> None:
