@@ -36,10 +36,10 @@ def main() -> None:
         for name in names:
             findings.append(_take(name, place, quick=chosen.quick))
             show(findings[-1])
-    took = time.monotonic() - began
+            took = time.monotonic() - began
+            if chosen.write:  # each time, so that a run that is cut off leaves what it has
+                report.write(findings, load_before=load, seconds=took, quick=chosen.quick)
     say(f"\n{took:.0f} s")
-    if chosen.write:
-        report.write(findings, load_before=load, seconds=took, quick=chosen.quick)
 
 
 def _take(name: str, place: "site.Site", *, quick: bool) -> Finding:

@@ -225,28 +225,23 @@ def _cpu(pairs: list[tuple[Round, Round]]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """Per flow: flushes of WAL, transactions that wrote, all transactions, statements, bytes of WAL."""
+    """Per flow: transactions that wrote, statements, bytes of WAL."""
 
-    flushes: float
     wrote: float
-    all: float
     statements: float
     wal: float
 
 
 def _count(site: Site, side: Side, flows: int) -> Counted:
-    """What Postgres counts of so many flows, one at a time, less what it counts when nothing happens.
-
-    One at a time, because those that commit together are flushed together.
-    """
+    """What Postgres counts of so many flows, one at a time, less what it counts when nothing happens."""
     idle, seconds = _counters(site, lambda: time.sleep(3.0))
     busy, took = _counters(site, partial(drive, side, flows, 1))
     each = [(mine - rest * took / seconds) / flows for mine, rest in zip(busy, idle, strict=True)]
-    return Counted(wrote=each[0], all=each[1], statements=each[2], wal=each[3], flushes=each[4])
+    return Counted(wrote=each[0], statements=each[1], wal=each[2])
 
 
 def _counters(site: Site, act: Callable[[], object]) -> tuple[list[float], float]:
-    """Growth of xids, commits, statements, WAL and its flushes while `act` lasts, and its seconds; without looks."""
+    """Growth of xids, statements and WAL while `act` lasts, and its seconds; without looks."""
     with site.connect() as connection:
         connection.execute("SELECT pg_stat_statements_reset()")
         before, began = _read(connection), time.perf_counter()
@@ -255,47 +250,32 @@ def _counters(site: Site, act: Callable[[], object]) -> tuple[list[float], float
         took = time.perf_counter() - began
         after = _read(connection)
     grown = [late - early for late, early in zip(after, before, strict=True)]
-    looks = after[4]
-    return [grown[0], grown[1] - looks, after[2] - looks, grown[3], grown[5]], took
+    looks = after[3]
+    return [grown[0], after[1] - looks, grown[2]], took
 
 
 def _read(connection: Any) -> list[float]:
     (row,) = connection.execute(
         """
         SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-            (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()),
             (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements),
             pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0'),
             (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements
                 WHERE query LIKE 'SELECT id, status FROM %'),
-            (SELECT coalesce(sum(fsyncs), 0) FROM pg_stat_io
-                WHERE object = 'wal' AND backend_type = 'client backend'),
             pg_stat_clear_snapshot()::text
         """
     ).fetchall()
-    return [float(value) for value in row[:6]]
+    return [float(value) for value in row[:4]]
 
 
 def _of_counts(ours: Counted, theirs: Counted) -> list[Line]:
     return [
         Line(
-            what="commits of a flow that wait for the disk",
-            value=one(ours.flushes),
-            most=11,
-            ours=number(ours.flushes),
-            reference=number(theirs.flushes),
-        ),
-        Line(
-            what="transactions of a flow that write, savepoints included",
+            what="commits of a flow: transactions that write",
             value=one(ours.wrote),
+            most=11,
             ours=number(ours.wrote),
             reference=number(theirs.wrote),
-        ),
-        Line(
-            what="transactions of a flow, those that only read included",
-            value=one(ours.all),
-            ours=number(ours.all),
-            reference=number(theirs.all),
         ),
         Line(
             what="statements of a flow",
