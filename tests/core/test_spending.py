@@ -334,6 +334,17 @@ def test_a_budget_says_how_deep_agents_may_stand(depth: int | None, is_reached: 
     assert bool(reached(now, [child], AT)) is is_reached
 
 
+@pytest.mark.parametrize(("depth", "is_reached"), [(1, True), (2, False)])
+def test_an_agents_own_budget_counts_depth_from_itself(depth: int, is_reached: bool) -> None:
+    now = evolve(started(), replied(calls=1))
+    now = evolve(now, CallAdmitted(frame=ROOT, call="c1.0", terms=replace(READ, delegate="child")))
+    now = evolve(now, opened("0.c1.0", budget=Budget(depth=depth)))
+    below = OpenFrame(
+        frame="0.c1.0.c1.0", agent="grandchild", input={}, parent="0.c1.0", call="c1.0"
+    )
+    assert bool(reached(now, [below], AT)) is is_reached
+
+
 def test_nothing_is_short_in_a_run_that_ends() -> None:
     now = evolve(started(Budget(turns=1)), replied(calls=1))
     now = evolve(under_way(now, "c1.0"), done("c1.0"))
