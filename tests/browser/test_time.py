@@ -70,12 +70,14 @@ def test_a_decision_is_confirmed_and_the_words_go_away(bea: Page) -> None:
     bea.get_by_role("button", name="Approve").click()
     toast = bea.locator(".toast")
     expect(toast).to_have_text("Approved. The run goes on.")
+    bea.wait_for_load_state()  # the words are there before the script that takes them away
     bea.clock.run_for(9000)
     expect(toast).to_have_count(0)
 
 
 def test_a_button_that_was_pressed_waits_until_the_page_is_seen_again(bea: Page) -> None:
     bea.get_by_role("link", name="Set the privileges").click()
+    bea.wait_for_url("**/a/**")
     approve = bea.get_by_role("button", name="Approve")
     bea.route("**/approve/", lambda route: route.fulfill(status=204))  # and stay here
     approve.click()
