@@ -98,9 +98,9 @@ class Crew:
 
     def problems(self, run: str, score: Score) -> list[str]:
         """Against the ledger; what a transactional tool did is counted by its results in the journal."""
-        found = self.look(run)
+        found = self._read("ada", f"/api/v1/runs/{run}")
         wrong = [] if found["status"] == score.ends else [f"{run} is {found['status']}"]
-        _, looked = self._stack.ask("admin", "GET", f"/api/v1/runs/{run}/verification")
+        looked = self._read("admin", f"/api/v1/runs/{run}/verification")
         wrong += [f"{run}: {finding}" for finding in looked["findings"]]
         tools = self._tools(run)
         happened = Counter(
@@ -129,9 +129,18 @@ class Crew:
         return tools
 
     def events(self, run: str) -> list[dict[str, Any]]:
-        _, page = self._stack.ask("ada", "GET", f"/api/v1/runs/{run}/journal?limit=200")
+        page = self._read("ada", f"/api/v1/runs/{run}/journal?limit=200")
         assert page["next"] is None, json.dumps(page["next"])
         return [event for item in page["items"] for event in item["events"]]
+
+    def _read(self, person: str, path: str) -> dict[str, Any]:
+        """What is there, asked until somebody answers: what died last may not be back yet."""
+
+        def answered() -> dict[str, Any] | None:
+            status, found = self._stack.ask(person, "GET", path)
+            return found if status == 200 else None
+
+        return until(answered, f"an answer to {path}")
 
 
 def wait_for_every_end(crew: Crew, stack: Stack, within: float = 120) -> None:
