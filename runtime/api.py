@@ -65,7 +65,7 @@ class CancelIn(Schema):
 class PauseIn(Schema):
     """Why, if anybody should know."""
 
-    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": actions.MAX_REASON})] = ""
+    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
 
 
 class MessageIn(Schema):
@@ -165,7 +165,7 @@ class StopIn(Schema):
     model_config = ConfigDict(extra="forbid")
 
     agent: Annotated[Any, WithJsonSchema({"type": "string"})]
-    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": stopping.MAX_REASON})]
+    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})]
 
 
 class StopOut(Schema):

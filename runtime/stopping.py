@@ -10,6 +10,7 @@ from django.db import transaction
 from runtime import database, ports, stops
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
+from runtime.core.limits import MAX_REASON
 from runtime.errors import StopNotOn, StoppedAlready
 from runtime.ports import Actor, InvalidInput, UnknownAgent
 from runtime.stops import EVERY_AGENT, Stop
@@ -17,7 +18,6 @@ from runtime.stops import EVERY_AGENT, Stop
 log = logging.getLogger(__name__)
 
 SCOPE = "admin"
-MAX_REASON = 2_000
 HISTORY = 50
 
 

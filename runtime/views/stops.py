@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from runtime import ports, stopping
+from runtime.core.limits import MAX_REASON
 from runtime.errors import StopNotOn, StoppedAlready
 from runtime.ports import Forbidden, InvalidInput, UnknownAgent
 from runtime.views.asked import actor_of
@@ -80,6 +81,6 @@ def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> Http
         "agents": ports.catalogue().names(),
         "problem": problem,
         "typed": request.POST,
-        "max_reason": stopping.MAX_REASON,
+        "max_reason": MAX_REASON,
     }
     return render(request, "stops.html", context, status=status)

@@ -72,7 +72,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         began = time.monotonic()
         _seed(site, runs, each)
         seeded = time.monotonic() - began
-        time.sleep(5.0)
+        time.sleep(5.0)  # so that what is measured is not the disk that still takes in the rows
         after = _standing(site, workers[0])
         _timed(page, 5)
         many = _timed(page, pages)

@@ -199,6 +199,7 @@ def _decide(crowd: Crowd, run: str) -> float:
     code, said = crowd.office.decide("bea", approval, "approve")
     assert code == 200, said
     while crowd.status(run) != "completed":
+        assert time.monotonic() - began_at < 60.0, f"run {run} did not end after its decision"
         time.sleep(0.002)
     return (time.monotonic() - began_at) * 1000
 
