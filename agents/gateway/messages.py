@@ -8,6 +8,7 @@ its calls are positions: `c3.1` is the second call of the reply of turn 3, whate
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic_ai.messages import (
@@ -85,6 +86,7 @@ def sum_up(agent: AgentSpec) -> ModelMessage:
     return _request(agent, [UserPromptPart(content=SUM_UP)])
 
 
+@lru_cache(256)
 def tools_of(agent: AgentSpec) -> ModelRequestParameters:
     """What the model may call: the agent's tools, and each sub-agent as one more."""
     tools = [

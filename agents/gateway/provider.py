@@ -9,10 +9,12 @@ import os
 import threading
 from functools import lru_cache
 from importlib import import_module
+from inspect import iscoroutinefunction
 
 from django.conf import settings
+from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from agents.errors import RegistryError
 from agents.registry import Registry
@@ -40,7 +42,7 @@ def models_of(agent: AgentSpec) -> tuple[str, ...]:
 def model_of(agent: AgentSpec, name: str) -> Model:
     """The client of the model of that name, one of the agent's."""
     if is_scripted():
-        return FunctionModel(agent.model, model_name=agent.model_name)
+        return _scripted(agent)
     provider, _, model = name.partition(":")
     with _making:  # or two threads would each make a client, and one of them nobody closes
         if provider == "openai":
@@ -66,6 +68,19 @@ def import_clients(registry: Registry) -> None:
     names = [name for agent in registry.agents.values() for name in models_of(agent)]
     for provider in () if is_scripted() else {name.partition(":")[0] for name in names}:
         import_module(f"pydantic_ai.models.{provider}")
+
+
+@lru_cache(256)
+def _scripted(agent: AgentSpec) -> Model:
+    """A script answers at once, on the loop itself: a thread for each reply took longer than all else about it."""
+    play = agent.model
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        reply: ModelResponse = play(messages, info)
+        return reply
+
+    function = play if iscoroutinefunction(play) else model
+    return FunctionModel(function, model_name=agent.model_name)
 
 
 @lru_cache

@@ -211,16 +211,22 @@ def test_an_agent_this_worker_does_not_have_is_a_fault() -> None:
 
 
 def test_a_model_that_does_not_answer_is_given_up_at_its_deadline() -> None:
-    answered = threading.Event()
+    async def model(*_: Any) -> ModelResponse:
+        await asyncio.Event().wait()
+        return say("never")
+
+    assert "did not answer within 0.05 s" in _fault(_frame(model), deadline=0.05)  # type: ignore[arg-type]
+
+
+def test_a_script_is_played_without_another_thread() -> None:
+    played: list[str] = []
 
     def model(*_: Any) -> ModelResponse:
-        answered.wait(30)
-        return say("late")
+        played.append(threading.current_thread().name)
+        return say("here")
 
-    try:
-        assert "did not answer within 0.05 s" in _fault(_frame(model), deadline=0.05)
-    finally:
-        answered.set()
+    _frame(model).ask()
+    assert played == ["models"]
 
 
 def test_many_threads_share_one_loop() -> None:
