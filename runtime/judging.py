@@ -98,7 +98,7 @@ class Judge:
             agent=found.agent,
             turn=found.turn,
             seconds=max(0.0, (at - since).total_seconds()),
-            messages=(*found.messages, *unheard_of(now, frame)),
+            messages=found.messages + unheard_of(now, frame),
         )
         try:
             why = self.handler.hold(boundary)

@@ -7,12 +7,12 @@ with their messages: the journal has them.
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from runtime.core.continuation import Continuation, Frame, FrameState
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import Compacted
+from runtime.core.replacing import replace
 from runtime.core.transitions import FRAMES, next_state
 
 SUMMARY = "summary"  # the role of the message that stands for those before it

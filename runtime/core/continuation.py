@@ -1,6 +1,11 @@
-"""Everything a run needs to go on, as plain immutable data: frames, their calls, and the gates it waits at."""
+"""Everything a run needs to go on, as plain immutable data: frames, their calls, and the gates it waits at.
 
-from dataclasses import dataclass, field, replace
+Run, frame and call have no slots, so that `replacing.replace` can change them for each event. What is long is
+concatenated with `+`, which copies it once, and not at all where there is nothing to add; to unpack it into a
+new tuple copies it twice.
+"""
+
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, assert_never
@@ -11,6 +16,7 @@ from runtime.core.decisions import GateKind
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import MODEL_TERMS, CompactionTerms, ModelTerms, Stored, Terms
 from runtime.core.ids import ROOT, turn_mark
+from runtime.core.replacing import replace
 
 MAX_DEPTH = 16
 MAX_REFUSALS = 5
@@ -84,7 +90,7 @@ class CallState(StrEnum):
 SETTLED = frozenset({CallState.REFUSED, CallState.DENIED, CallState.RETURNED, CallState.FAILED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Call:
     """One call. `gate` is the last gate opened for it; `result` is what the model hears once settled.
 
@@ -108,7 +114,7 @@ class Call:
     reported_by: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Frame:
     """One activation of one agent. `parent` and `call` say whose call it works on; the root has neither.
 
@@ -160,8 +166,8 @@ class Frame:
 
     def with_call(self, call: Call) -> "Frame":
         """With this call in the place of the one of its id."""
-        place = self._place(call.id)
-        return replace(self, calls=(*self.calls[:place], call, *self.calls[place + 1 :]))
+        place, calls = self._place(call.id), (call,)
+        return replace(self, calls=self.calls[:place] + calls + self.calls[place + 1 :])
 
     def _place(self, call: str) -> int:
         """From the end, where the calls of the current turn are: a long run must not look at all of them."""
@@ -213,7 +219,7 @@ class Unheard:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Continuation:
     """A run at `position`: the fold of its journal up to the entry whose MAC is `head`.
 

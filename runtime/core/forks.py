@@ -5,7 +5,6 @@ frames. They take over no permission: a call that was judged, approved or waitin
 are handed keys that contain the run's id, so what a fork starts is new to whoever honours such keys.
 """
 
-from dataclasses import replace
 from typing import Any, assert_never
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,6 +13,7 @@ from runtime.core.continuation import Call, CallState, Continuation, Frame, Phas
 from runtime.core.decisions import EffectClass
 from runtime.core.errors import IllegalTransition, Unreadable
 from runtime.core.events import Exported, Forked, Imported, TravelEvent
+from runtime.core.replacing import replace
 
 _PERMITTED = frozenset({CallState.ADMITTED, CallState.GATED, CallState.RETRYING, CallState.WAITING})
 _STATES: TypeAdapter[Continuation] = TypeAdapter(Continuation)

@@ -5,13 +5,13 @@ those it was given, so that one that comes while the model is at work waits for 
 was given without having heard all of them is not the last one: the model is asked again.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from runtime.core.continuation import Continuation, Frame, FrameState, Unheard
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import MessageReceived
 from runtime.core.ids import ROOT
+from runtime.core.replacing import replace
 from runtime.core.transitions import FRAMES, RUNS, next_state
 
 MESSAGE = "message"  # the role of what a person said
@@ -39,7 +39,7 @@ def hear(now: Continuation, frame: Frame, count: int) -> tuple[Continuation, Fra
     there = unheard_of(now, frame.id)
     if not 0 <= count <= len(there):
         raise IllegalTransition("Frame", f"{len(there)} unheard", f"heard {count}", frame.id)
-    frame = replace(frame, messages=(*frame.messages, *there[:count]))
+    frame = replace(frame, messages=frame.messages + there[:count])
     return (replace(now, unheard=now.unheard[count:]) if count else now), frame
 
 

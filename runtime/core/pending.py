@@ -1,10 +1,9 @@
 """The gates that a run waits at: one comes in when it opens, and leaves when it is decided or closed."""
 
-from dataclasses import replace
-
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import GateClosed, GateDecided, GateOpened
+from runtime.core.replacing import replace
 
 
 def add(now: Continuation, event: GateOpened, tool: str = "") -> Continuation:

@@ -6,7 +6,6 @@ order it proposed them, and the next turn begins. A reply without calls answers 
 `evolve` either returns the next continuation or raises and leaves the given one as it was.
 """
 
-from dataclasses import replace
 from typing import Any, assert_never
 
 from runtime.core import pending
@@ -53,6 +52,7 @@ from runtime.core.forks import travelled
 from runtime.core.halts import evolve_halt, is_halt
 from runtime.core.ids import ROOT, call_id, child_frame
 from runtime.core.messages import hear, receive, unheard_of
+from runtime.core.replacing import replace
 from runtime.core.spending import exceed, grant, settle
 from runtime.core.transitions import CALLS, FRAMES, PACES, RUNS, next_state
 from runtime.core.versions import change_agent
@@ -208,12 +208,14 @@ def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
         Call(id=call_id(turn, index), tool=proposal.tool, args=proposal.args)
         for index, proposal in enumerate(event.calls)
     )
-    message = {
-        "role": "model",
-        "reply": event.reply,
-        "text": event.text,
-        "calls": [call.id for call in calls],
-    }
+    message: tuple[dict[str, Any], ...] = (
+        {
+            "role": "model",
+            "reply": event.reply,
+            "text": event.text,
+            "calls": [call.id for call in calls],
+        },
+    )
     frame = replace(
         frame,
         turn=turn,
@@ -221,8 +223,8 @@ def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
         failures=0,
         model="",
         ticket=0,
-        messages=(*frame.messages, message),
-        calls=(*frame.calls, *calls),
+        messages=frame.messages + message,
+        calls=frame.calls + calls,
         outcome=event.text if answers else None,
     )
     usage = dict(now.usage)
@@ -372,9 +374,9 @@ def _settle_turn(now: Continuation, frame: str) -> Continuation:
     calls = holder.of_turn()
     if not all(call.state in SETTLED for call in calls):
         return now
-    message = {"role": "results", "results": [_result(call) for call in calls]}
+    results = ({"role": "results", "results": [_result(call) for call in calls]},)
     holder = _move_frame(holder, "TurnSettled")
-    return now.with_frame(replace(holder, messages=(*holder.messages, message)))
+    return now.with_frame(replace(holder, messages=holder.messages + results))
 
 
 def _result(call: Call) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """Folding a journal into a continuation, and what a worker must conclude about work it finds under way."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.events import Event, OutcomeUnknown, RetryScheduled
 from runtime.core.reducer import evolve
+from runtime.core.replacing import replace
 from runtime.core.retries import lost
 from runtime.core.worktime import tick
 

@@ -8,7 +8,7 @@ that needs it would start. Whatever a frame uses counts for every frame above it
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from runtime.core.budgets import (
@@ -39,6 +39,7 @@ from runtime.core.events import (
     ToolReturned,
 )
 from runtime.core.ids import depth_of
+from runtime.core.replacing import replace
 from runtime.core.worktime import held_up, worked_at
 
 _ASKING = (Limit.TURNS, Limit.TOKENS, Limit.MICROS, Limit.SECONDS)

@@ -4,12 +4,13 @@ What was frozen in its calls still holds, except that the stricter effect class 
 has become a write is never repeated on its own from then on.
 """
 
-from dataclasses import replace
+import dataclasses
 
 from runtime.core.continuation import SETTLED, Call, Continuation
 from runtime.core.decisions import EffectClass
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import AgentChanged
+from runtime.core.replacing import replace
 from runtime.core.transitions import FRAMES, next_state
 
 
@@ -32,4 +33,5 @@ def change_agent(now: Continuation, event: AgentChanged) -> Continuation:
 def _stricter(call: Call, writes: tuple[str, ...]) -> Call:
     if call.terms is None or call.state in SETTLED or call.tool not in writes:
         return call
-    return replace(call, terms=replace(call.terms, effect=EffectClass.WRITE))
+    terms = dataclasses.replace(call.terms, effect=EffectClass.WRITE)
+    return replace(call, terms=terms)

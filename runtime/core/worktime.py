@@ -4,12 +4,12 @@ What it waits for are people, times and events; the time before another attempt 
 somebody limits it. An entry's own time says when the clock starts and stands still.
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.decisions import GateKind
 from runtime.core.planning import plan
+from runtime.core.replacing import replace
 
 
 def tick(before: Continuation, after: Continuation, at: datetime) -> Continuation:
