@@ -14,8 +14,8 @@ from config.local import children
 from config.local.errors import LocalError
 
 FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 5.0
-SETTLED = 20.0  # seconds after which a process counts as running well
+LONGEST_PAUSE = 2.0
+SETTLED = 10.0  # seconds after which a process counts as running well
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

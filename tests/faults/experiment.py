@@ -3,7 +3,7 @@
 import os
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from django.db import connections
 from runtime import database, sweeper
 from runtime.models import Run
 from tests.faults.conftest import Switchboard
+from tests.faults.ledger import Effect
 from tests.faults.office import ENDS, Office, doubts, problems, stuck, verified, writes_under_way
 from tests.faults.processes import Worker, Zygote
 from tests.faults.scores import SCORES, Score
@@ -44,9 +45,9 @@ class Death:
     recovered: float | None = None
     finished: float | None = None
 
-    def wrong(self, ledger: Path) -> list[str]:
-        """Everything that is not as promised."""
-        found = problems(ledger, self.run, self.score)
+    def wrong(self, lines: Mapping[str, Sequence[Effect]]) -> list[str]:
+        """Everything that is not as promised; `lines` are those of the ledger by run."""
+        found = problems(lines.get(str(self.run), ()), self.run, self.score)
         if (count := doubts(self.run)) != self.under_way:
             found.append(f"{count} calls in doubt, but {self.under_way} writes were under way")
         return found

@@ -1,4 +1,4 @@
-"""Agents for these tests: three, nested, that play what their input says, with tools of every effect class.
+"""Agents for these tests: five, nested, that play what their input says, with tools of every effect class.
 
 The input is a list of turns, each a list of calls; what an agent hands to the one below it is its own
 list. So a test writes down the whole run before it starts, and nothing depends on chance.
@@ -108,7 +108,7 @@ def linger(context: ToolContext, name: str) -> str:
 
 @script
 def play(turn: Turn) -> Reply:
-    """Plays all three: the next turn of the score, or the end of it."""
+    """Plays all five: the next turn of the score, or the end of it."""
     ok, past = _summed_up(turn.summary)
     done = past + len(turn.results)
     for calls in turn.input["turns"]:
@@ -147,14 +147,36 @@ def _turn(calls: list[dict[str, Any]]) -> Reply:
 LONG = Compaction(messages=9, summarise=sum_up)  # more than four turns
 TOOLS = (look, put, book, send, stay, labour, pay, refuse, insist, linger, wait_for)
 
-inner = agent(
-    name="inner",
-    description="Works for middle.",
+lowest = agent(
+    name="lowest",
+    description="Works for lower.",
     instructions="Play the score.",
     input=Score,
     model=play,
     tools=TOOLS,
     compaction=LONG,
+)
+
+lower = agent(
+    name="lower",
+    description="Works for inner, and has lowest work.",
+    instructions="Play the score.",
+    input=Score,
+    model=play,
+    tools=TOOLS,
+    compaction=LONG,
+    subagents=[lowest],
+)
+
+inner = agent(
+    name="inner",
+    description="Works for middle, and has lower work.",
+    instructions="Play the score.",
+    input=Score,
+    model=play,
+    tools=TOOLS,
+    compaction=LONG,
+    subagents=[lower],
 )
 
 middle = agent(

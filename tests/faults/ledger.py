@@ -6,6 +6,8 @@ its effect in the database instead: a row, which is there if and only if its tra
 
 import os
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -64,9 +66,21 @@ def read(path: Path) -> list[Effect]:
     return [Effect(key=key, attempt=int(n), process=int(pid)) for key, n, pid, _ in rows]
 
 
-def effects_of(path: Path, run: UUID) -> list[Effect]:
-    """Everything that a run did to the outside, rows of transactional tools included."""
-    lines = [effect for effect in read(path) if effect.key.startswith(f"{run}/")]
+def happened(path: Path, key: str) -> bool:
+    """Whether there is a line with that key."""
+    return path.exists() and f"{key} ".encode() in path.read_bytes()
+
+
+def by_run(path: Path) -> Mapping[str, list[Effect]]:
+    """Every line so far, by the run that it is of."""
+    found: defaultdict[str, list[Effect]] = defaultdict(list)
+    for effect in read(path):
+        found[effect.key.partition("/")[0]].append(effect)
+    return found
+
+
+def effects_of(lines: Iterable[Effect], run: UUID) -> list[Effect]:
+    """Everything that a run did to the outside: its lines, and the rows of transactional tools."""
     names = Group.objects.filter(name__startswith=f"{run}/").values_list("name", flat=True)
     rows = (name.split() for name in names)
-    return lines + [Effect(key=key, attempt=int(n), process=0) for key, n, _ in rows]
+    return [*lines, *(Effect(key=key, attempt=int(n), process=0) for key, n, _ in rows)]

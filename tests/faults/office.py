@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -34,6 +35,10 @@ class Office:
     """Everything that people do, with the ledger as what they see of the world."""
 
     ledger: Path
+
+    def problems(self, run: UUID, score: Score) -> list[str]:
+        """What is wrong with a run that has come to its end."""
+        return problems(ledger.by_run(self.ledger).get(str(run), []), run, score)
 
     def start(self, score: Score) -> UUID:
         with transaction.atomic():
@@ -86,7 +91,7 @@ class Office:
     def _settle(self, request: Request) -> None:
         """Look at the world, and say what is true."""
         key = idempotency_key(request.run_id, request.frame, request.call)
-        happened = any(effect.key == key for effect in ledger.read(self.ledger))
+        happened = ledger.happened(self.ledger, key)
         actions.settle(
             run=request.run_id,
             gate=request.gate,
@@ -189,12 +194,12 @@ def stuck() -> list[UUID]:
     return list(live.exclude(held).exclude(waiting).values_list("id", flat=True))
 
 
-def problems(path: Path, run: UUID, score: Score) -> list[str]:
-    """What is wrong with a run that has come to its end; nothing, one hopes."""
+def problems(lines: Iterable[ledger.Effect], run: UUID, score: Score) -> list[str]:
+    """What is wrong with a run that has come to its end and has these lines in the ledger; nothing, one hopes."""
     row = Run.objects.get(id=run)
     found = [] if row.status == score.ends else [f"{row.status} ({row.reason}), not {score.ends}"]
     verified(run)
-    happened = Counter(effect.key for effect in ledger.effects_of(path, run))
+    happened = Counter(effect.key for effect in ledger.effects_of(lines, run))
     tools = _calls(run)
     for key, count in happened.items():
         if key not in tools:

@@ -10,6 +10,8 @@ from runtime.core.budgets import Budget
 
 Turns = list[list[dict[str, Any]]]
 
+BELOW = ("middle", "inner", "lower", "lowest")  # the agents below outer, each below the one before
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
@@ -108,6 +110,15 @@ def crowd() -> Score:
     )
 
 
+def tower() -> Score:
+    """Five agents, each below the one before, and at every depth a write, a transaction and a gate."""
+    at_once = ("send", "book", "pay")
+    return Score(
+        name="tower",
+        turns=_nested(lambda depth: [[_call(tool, depth) for tool in at_once]], BELOW),
+    )
+
+
 def errands() -> Score:
     """A little of everything in one agent: a run that is through soon, so that there can be many."""
     turns = [
@@ -176,6 +187,9 @@ def _hand_over(agent: str, turns: Turns) -> dict[str, Any]:
     return {"tool": agent, "args": {"turns": turns}}
 
 
-def _nested(part: Callable[[int], Turns]) -> Turns:
-    middle = [*part(1), [_hand_over("inner", part(2))]]
-    return [*part(0), [_hand_over("middle", middle)]]
+def _nested(part: Callable[[int], Turns], below: tuple[str, ...] = BELOW[:2]) -> Turns:
+    """A part for each depth; the agents `below` the first one play what is theirs."""
+    turns = part(len(below))
+    for depth in reversed(range(len(below))):
+        turns = [*part(depth), [_hand_over(below[depth], turns)]]
+    return turns

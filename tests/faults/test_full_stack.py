@@ -16,7 +16,7 @@ import pytest
 from config.local.client import Unreachable
 from tests.faults import figures, ledger
 from tests.faults.counts import count
-from tests.faults.crew import Crew, wait_for_every_end
+from tests.faults.crew import Crew
 from tests.faults.scores import crowd, effects, transactions
 from tests.stack import Stack
 
@@ -61,22 +61,19 @@ def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothin
             what = chance.choice((*KINDS, "everything"))
             killed[what] += 1
             _kill(stack, what)
-        wait_for_every_end(crew, stack, within=120 + KILLS)
-        wrong = [
-            problem for run, score in crew.runs.items() for problem in crew.problems(run, score)
-        ]
-        doubts = crew.doubted()
+        crew.wait_for_every_end(within=120 + KILLS)
+        judgement = crew.judge()
     figures.say(f"killed: {dict(killed)}")
-    figures.resumed(crew.resumed)
+    figures.resumed(judgement.resumed)
     figures.summary(
         f"random kills of the whole application, seed {SEED}",
         runs=len(crew.runs),
         kills=KILLS,
-        wrong=wrong,
-        doubts=doubts,
+        wrong=judgement.wrong,
+        doubts=judgement.doubts,
         seconds=time.monotonic() - began_at,
     )
-    assert wrong == []
+    assert judgement.wrong == []
 
 
 def _work(crew: Crew, seconds: float) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import figures, points
+from tests.faults import figures, ledger, points
 from tests.faults.conftest import Switchboard
 from tests.faults.experiment import Case, Experiment
-from tests.faults.office import ENDS, Office, doubts, problems
+from tests.faults.office import ENDS, Office, doubts
 from tests.faults.processes import Zygote
 from tests.faults.scores import SCORES
 
@@ -36,10 +36,11 @@ def test_a_worker_that_dies_at_any_point_leaves_nothing_lost_and_nothing_repeate
     experiment = Experiment(zygote, office, switchboard, tmp_path)
     experiment.run(_cases(passed))
 
+    lines = ledger.by_run(office.ledger)
     wrong = {
         f"{death.case.point} ({death.case.score})": found
         for death in experiment.deaths
-        if (found := death.wrong(office.ledger))
+        if (found := death.wrong(lines))
     }
     figures.of_points(experiment.deaths, wrong, time.monotonic() - began_at)
     assert {death.case.point for death in experiment.deaths} == points.registry()
@@ -63,7 +64,7 @@ def _uninterrupted(zygote: Zygote, office: Office, folder: Path) -> dict[str, se
         while office.tend(run, score) not in ENDS:
             assert time.monotonic() < deadline, worker.log.read_text()[-3000:]
             time.sleep(0.02)
-        assert problems(office.ledger, run, score) == []
+        assert office.problems(run, score) == []
         assert doubts(run) == 0
         passed[name] = set(log.read_text().split())
         log.unlink()

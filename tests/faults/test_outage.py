@@ -18,7 +18,7 @@ from config.local.client import Unreachable
 from tests.e2e.office import until
 from tests.faults import figures, ledger
 from tests.faults.counts import count
-from tests.faults.crew import Crew, wait_for_every_end
+from tests.faults.crew import Crew
 from tests.faults.scores import errands, labours
 from tests.stack import Stack
 
@@ -62,20 +62,18 @@ def test_no_acknowledged_decision_is_lost_by_restarts_of_postgres(sandbox: Path)
         finally:
             over.set()
             reviewing.join()
-        wait_for_every_end(crew, stack, within=120 + RESTARTS)
-        wrong = [
-            problem for run, score in crew.runs.items() for problem in crew.problems(run, score)
-        ]
-        doubts = crew.doubted()
+        crew.wait_for_every_end(within=120 + RESTARTS)
+        judgement = crew.judge()
         lost = [one for one in crew.decided if _status(stack, one) != "approved"]
-        wrong += [f"lost: the decision of {one} was acknowledged" for one in lost]
+        wrong = judgement.wrong + [f"lost: the decision of {one} was acknowledged" for one in lost]
     figures.say(f"{len(crew.decided)} decisions were acknowledged, {len(lost)} of them lost")
+    figures.resumed(judgement.resumed)
     figures.summary(
         "immediate restarts of Postgres",
         runs=len(crew.runs),
         kills=RESTARTS,
         wrong=wrong,
-        doubts=doubts,
+        doubts=judgement.doubts,
         seconds=time.monotonic() - began_at,
     )
     assert wrong == []
@@ -98,22 +96,19 @@ def test_an_outage_of_postgres_leaves_no_write_in_doubt_that_is_not(sandbox: Pat
         Event().wait(SECONDS)
         launcher.resume()
         gone = time.monotonic() - gone_at
-        wait_for_every_end(crew, stack, within=180)
-        wrong = [
-            problem for run, score in crew.runs.items() for problem in crew.problems(run, score)
-        ]
-        doubts = crew.doubted()
+        crew.wait_for_every_end(within=180)
+        judgement = crew.judge()
     figures.say(f"Postgres was gone for {gone:.0f} s with {WRITES} writes under way")
     figures.summary(
         "an outage of Postgres",
         runs=len(crew.runs),
         kills=1,
-        wrong=wrong,
-        doubts=doubts,
+        wrong=judgement.wrong,
+        doubts=judgement.doubts,
         seconds=time.monotonic() - began_at,
     )
-    assert wrong == []
-    assert doubts == 0
+    assert judgement.wrong == []
+    assert judgement.doubts == 0
 
 
 def _review(crew: Crew, over: Event) -> None:

@@ -1,4 +1,4 @@
-"""kill -9 at random moments, in a process that advances runs from fork to death without any broker.
+"""kill -9 at random moments, in processes that advance runs from fork to death without any broker.
 
 FAULTS_R1 says how many, FAULTS_SEED which ones.
 """
@@ -10,20 +10,22 @@ from uuid import UUID
 
 import pytest
 
-from runtime.models import Run
-from tests.faults import figures
+from approvals.models import Request
+from runtime.models import Loss, Run
+from tests.faults import figures, ledger
 from tests.faults.conftest import Switchboard
 from tests.faults.counts import count
 from tests.faults.office import ENDS, Office, doubts, problems, stuck
 from tests.faults.processes import Worker, Zygote
-from tests.faults.scores import Score, crowd, effects, transactions, waits
+from tests.faults.scores import Score, crowd, effects, tower, transactions, waits
 
 pytestmark = pytest.mark.faults
 
 KILLS = count("R1", short=200, long=10_000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
-UNDER_WAY = 40  # runs at a time: enough that somebody is always in the middle of something
-LONGEST = 0.4  # seconds from being ready to death
+LOOPS = 3  # processes at work at a time, one of which dies next
+UNDER_WAY = 60  # runs at a time: enough that somebody is always in the middle of something
+LONGEST = 0.2  # seconds between two deaths, besides those that the next process takes to be ready
 
 
 def test_random_deaths_lose_nothing_and_repeat_nothing(
@@ -34,27 +36,32 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(
     began_at = time.monotonic()
     runs: dict[UUID, Score] = {}
     living: set[UUID] = set()
-    held: set[tuple[UUID, int]] = set()
-    hits = 0
+    loops: list[Worker] = []
     for _ in range(KILLS):
         while len(living) < UNDER_WAY:
-            score = chance.choice((crowd, effects, transactions, waits))()
+            score = chance.choice((crowd, effects, transactions, waits, tower))()
             run = office.start(score)
             runs[run] = score
             living.add(run)
-        worker = zygote.loop(ABEYANCE_FAULTS_LEASE="1")
-        _wait_until_ready(worker)
-        _let_live(worker, chance.uniform(0, LONGEST))
-        worker.kill()
-        orphans = set(Run.objects.exclude(owner=None).values_list("id", "epoch")) - held
-        hits += bool(orphans)
-        held |= orphans
-        living = {run for run in living if office.tend(run, runs[run]) not in ENDS}
+        while len(loops) < LOOPS:
+            loops.append(_loop(zygote))
+        victim = loops.pop(chance.randrange(LOOPS))
+        _let_live(victim, chance.uniform(0, LONGEST))
+        victim.kill()
+        living = _tended(office, runs, living)
         assert stuck() == []
+    for loop in loops:
+        loop.kill()
     _finish(zygote, office, runs, living)
 
-    figures.say(f"{hits} of {KILLS} kills hit {len(held)} runs that were being advanced")
-    wrong = [f"{problem} in {run}" for run in runs for problem in _problems(office, run, runs[run])]
+    lost = Loss.objects.count()
+    figures.say(f"{KILLS} kills took {lost} runs out of the hands of who advanced them")
+    lines = ledger.by_run(office.ledger)
+    wrong = [
+        f"{problem} in {run}"
+        for run, score in runs.items()
+        for problem in problems(lines.get(str(run), ()), run, score)
+    ]
     figures.summary(
         f"random kills of a loop, seed {SEED}",
         runs=len(runs),
@@ -64,30 +71,39 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(
         seconds=time.monotonic() - began_at,
     )
     assert wrong == []
-    assert hits > KILLS / 4
+    assert lost > KILLS / 4
 
 
-def _problems(office: Office, run: UUID, score: Score) -> list[str]:
-    return problems(office.ledger, run, score)
-
-
-def _wait_until_ready(worker: Worker) -> None:
+def _loop(zygote: Zygote) -> Worker:
+    """One more process, once it advances runs."""
+    worker = zygote.loop(ABEYANCE_FAULTS_LEASE="1")
     deadline = time.monotonic() + 30
     while "looping" not in worker.log.read_text():
         assert not worker.died.is_set(), worker.log.read_text()
         assert time.monotonic() < deadline
         time.sleep(0.005)
+    return worker
 
 
 def _let_live(worker: Worker, seconds: float) -> None:
     assert not worker.died.wait(seconds), worker.log.read_text()
 
 
+def _tended(office: Office, runs: dict[UUID, Score], living: set[UUID]) -> set[UUID]:
+    """Decide whatever waits for a person. Those that have not ended."""
+    waiting = Request.objects.filter(status=Request.Status.PENDING, run__in=living)
+    for run in set(waiting.values_list("run", flat=True)):
+        office.tend(run, runs[run])
+    return living - set(
+        Run.objects.filter(id__in=living, status__in=ENDS).values_list("id", flat=True)
+    )
+
+
 def _finish(zygote: Zygote, office: Office, runs: dict[UUID, Score], living: set[UUID]) -> None:
-    """Let a worker that nobody kills do the rest."""
-    worker = zygote.loop(ABEYANCE_FAULTS_LEASE="1")
+    """Let a process that nobody kills do the rest."""
+    loop = _loop(zygote)
     deadline = time.monotonic() + 60
     while living:
-        living = {run for run in living if office.tend(run, runs[run]) not in ENDS}
-        assert time.monotonic() < deadline, f"{living}: {worker.log.read_text()[-3000:]}"
+        living = _tended(office, runs, living)
+        assert time.monotonic() < deadline, f"{living}: {loop.log.read_text()[-3000:]}"
         time.sleep(0.05)

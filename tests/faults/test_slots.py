@@ -7,7 +7,7 @@ import pytest
 from runtime.models import Run
 from tests.faults import ledger
 from tests.faults.conftest import Switchboard
-from tests.faults.office import ENDS, Office, doubts, problems
+from tests.faults.office import ENDS, Office, doubts
 from tests.faults.processes import Zygote
 from tests.faults.scores import writes
 
@@ -38,4 +38,4 @@ def test_ten_parallel_writes_on_four_slots_killed_leave_at_most_four_in_doubt(
     assert Run.objects.get(id=run).status == "completed"
     assert len(begun) == SLOTS
     assert doubts(run) == SLOTS  # each of them is asked about, and none of the other six
-    assert problems(office.ledger, run, score) == []
+    assert office.problems(run, score) == []

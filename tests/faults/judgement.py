@@ -1,0 +1,94 @@
+"""What became of the runs of a whole application: against their scores, the ledger of effects and their journals."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from config.env import ROOT
+from tests.faults import ledger
+from tests.faults.records import Entry, Records
+from tests.faults.scores import Score, planned
+from tests.stack import Stack
+
+ONCE = ("send", "labour", "pay")
+TOOLS = ("look", "put", "insist", *ONCE)
+
+
+class Judgement:
+    """Of all `runs`, once they have ended: what is `wrong`, how many seconds each decision waited until the run went
+    on, and how many calls were in doubt.
+    """
+
+    def __init__(
+        self, stack: Stack, records: Records, runs: Mapping[str, Score], book: Path
+    ) -> None:
+        self.wrong: list[str] = unsound(stack)
+        self.resumed: list[float] = []
+        self.doubts = records.doubts()
+        statuses, decided = records.statuses(), records.decided()
+        happened = ledger.by_run(book)
+        self.wrong += [f"lost: {run} is not there" for run in runs.keys() - statuses.keys()]
+        for run, journal in records.journals(runs):
+            if statuses[run] != runs[run].ends:
+                self.wrong.append(f"{run} is {statuses[run]}")
+            self.wrong += _problems(run, runs[run], journal, happened.get(run, []))
+            self.resumed += _resumed(journal, decided)
+
+
+def unsound(stack: Stack) -> list[str]:
+    """What `verify_run` finds in anything that is stored, run in the environment of the application."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", "verify_run", "--all", "--json"],
+        cwd=ROOT,
+        env=stack.named("config.web")[0].environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    looked = [json.loads(line) for line in done.stdout.splitlines()]
+    found = [f"{one['run']}: {finding}" for one in looked for finding in one["findings"]]
+    return found or ([done.stderr] if done.returncode else [])
+
+
+def _problems(
+    run: str, score: Score, journal: list[Entry], effects: list[ledger.Effect]
+) -> list[str]:
+    tools = _tools(run, journal)
+    happened = Counter(effect.key for effect in effects)
+    wrong = [
+        f"repeated: {tools[key]} {key} happened {times} times"
+        for key, times in happened.items()
+        if times > 1 and tools[key] in ONCE
+    ]
+    for tool in TOOLS:
+        done, wanted = sum(tools[key] == tool for key in happened), planned(score.turns, tool)
+        if done != wanted:
+            wrong.append(f"lost: {done} of {wanted} {tool} of {run} happened")
+    return wrong
+
+
+def _tools(run: str, journal: list[Entry]) -> dict[str, str]:
+    """The tool of every call that was proposed, by its key."""
+    tools: dict[str, str] = {}
+    turns: Counter[str] = Counter()
+    for event in (event for entry in journal for event in entry.events):
+        if event["type"] == "ModelReplied":
+            frame = event["frame"]
+            turns[frame] += 1
+            for index, proposal in enumerate(event["calls"]):
+                tools[f"{run}/{frame}/c{turns[frame]}.{index}"] = proposal["tool"]
+    return tools
+
+
+def _resumed(journal: list[Entry], decided: Mapping[str, datetime]) -> list[float]:
+    """Seconds from each decision to the entry that takes it up; both times are the database's."""
+    return [
+        (entry.at - decided[event["gate"]]).total_seconds()
+        for entry in journal
+        for event in entry.events
+        if event["type"] == "GateDecided"
+    ]
