@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from runtime.core.continuation import Continuation
 from runtime.core.digest import require_json
@@ -76,7 +76,8 @@ def _load(text: str) -> dict[str, Any]:
 
 @cache
 def _events() -> TypeAdapter[tuple[Event, ...]]:
-    return TypeAdapter(tuple[TaggedEvent, ...])
+    # By default NaN and infinities become null, where `require_json` does not see them.
+    return TypeAdapter(tuple[TaggedEvent, ...], config=ConfigDict(ser_json_inf_nan="constants"))
 
 
 @cache

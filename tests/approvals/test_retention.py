@@ -27,6 +27,7 @@ from tests.fakes.ports import FakeTool
 SECRET = "Zaphod Beeblebrox"
 TABLES = ("runtime_run", "runtime_journalentry", "runtime_continuation", "runtime_signal")
 PAYLOADS = (*TABLES, "runtime_content", "approvals_request", "approvals_auditentry", "runtime_gate")
+REAL = retention.remove
 BIG = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=SECRET * 5_000))
 
 
@@ -170,6 +171,38 @@ def test_it_goes_on_in_batches_until_told_to_stop(
         assert retention.enforce(own, stop) == 0
         assert retention.enforce(own, threading.Event()) == 5
     assert all(removed(run) for run in runs)
+
+
+def test_what_cannot_be_removed_does_not_stop_the_rest(
+    target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 1)
+    broken, sound = ended(target, days=32), ended(target, days=31)
+    JournalEntry.objects.filter(run_id=broken).update(body="{}")
+    tried: list[UUID] = []
+
+    def remove(run: UUID) -> bool:
+        tried.append(run)
+        assert len(tried) < 9, "it is tried for ever"
+        return REAL(run)
+
+    monkeypatch.setattr(retention, "remove", remove)
+    assert enforced(settings, "30") == 1
+    assert tried == [broken, sound]
+
+
+def test_a_run_that_goes_on_loses_nothing(target: Target) -> None:
+    run = target.start()
+    before = Run.objects.values().get(id=run)
+    assert not retention.remove(run)
+    assert Run.objects.values().get(id=run) == before
+    assert verification.verify(run).sound
+
+
+def test_a_run_loses_its_payloads_once(target: Target) -> None:
+    run = ended(target, days=31)
+    assert [retention.remove(run) for _ in range(2)] == [True, False]
+    assert AuditEntry.objects.filter(run=run, act="removed").count() == 1
 
 
 def test_a_content_that_another_run_refers_to_stays(target: Target, settings: Settings) -> None:

@@ -1,5 +1,7 @@
 """Budgets as people write them: what is read is what is shown, and what is none is named."""
 
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,12 +76,19 @@ def test_money_is_kept_to_the_millionth_of_a_dollar() -> None:
         ({"usd": 0}, "usd must be between 0.000001 and 1000000.00"),
         ({"usd": -1}, "usd must be between 0.000001 and 1000000.00"),
         ({"usd": "2000000"}, "usd must be between 0.000001 and 1000000.00"),
+        ({"usd": "10000000"}, "usd must be between 0.000001 and 1000000.00"),
+        ({"usd": "10000000.1"}, "usd must be an amount such as 1.50"),
+        ({"usd": -1e300}, "usd must be an amount such as 1.50"),
+        ({"usd": Decimal("sNaN")}, "usd must be an amount such as 1.50"),
     ],
 )
 def test_what_is_no_budget_is_named(values: object, message: str) -> None:
     with pytest.raises(BadAmount) as problem:
         budget_of(values)
     assert str(problem.value) == message
+    name = problem.value.name  # of the field beside which a page says why
+    assert name == ("" if values == 7 else message.partition(" ")[0])
+    assert problem.value.why == message.removeprefix(f"{name} ")
 
 
 def test_a_run_may_be_given_less_and_never_more() -> None:

@@ -1,5 +1,6 @@
 """Compaction: when it is due, what it leaves, and that no other frame is touched by it."""
 
+import json
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -87,6 +88,18 @@ def test_bytes_count_as_well_also_of_what_is_stored_elsewhere() -> None:
     assert compaction.due(replace(small, messages=(*small.messages[:-1], last)))
 
 
+@pytest.mark.parametrize(("less", "due"), [(0, False), (1, True)])
+def test_as_many_bytes_as_may_be_are_not_too_many(less: int, due: bool) -> None:
+    frame = after(3, None).frame("0")
+    exactly = len(json.dumps(frame.messages, separators=(",", ":")))
+    terms = CompactionTerms(bytes=exactly - less)
+    assert compaction.due(replace(frame, compaction=terms)) is due
+
+
+def test_without_a_reply_nothing_gives_way() -> None:
+    assert compaction.cut(after(0, None).frame("0")) == 0
+
+
 def test_what_was_given_the_summary_and_the_last_turn_are_left() -> None:
     before = after(3, CompactionTerms(messages=4))
     frame = fold(before, [summed(5)]).frame("0")
@@ -110,7 +123,26 @@ def test_ids_go_on_and_a_summary_is_summed_up_with_the_rest() -> None:
 
 
 def test_what_it_cost_is_counted() -> None:
-    assert fold(after(3, CompactionTerms(messages=4)), [summed(5)]).usage == {"tokens": 10}
+    before = after(3, CompactionTerms(messages=4))
+    assert fold(before, [summed(5)]).usage == {"tokens": 10}
+    assert fold(before, [replace(summed(5), usage={"other": 7})]).usage == {"tokens": 3, "other": 7}
+
+
+def test_the_attempts_at_a_summary_are_not_those_at_the_next_reply() -> None:
+    now = after(3, CompactionTerms(messages=4))
+    now = now.with_frame(replace(now.frame("0"), attempt=4, failures=3))
+    frame = fold(now, [summed(5)]).frame("0")
+    assert (frame.attempt, frame.failures) == (1, 0)
+
+
+def test_a_single_message_may_give_way() -> None:
+    now = after(1, None)
+    given, *rest = now.frame("0").messages
+    said = {"role": "message", "by": "ada", "text": "mind the gap"}
+    now = now.with_frame(replace(now.frame("0"), messages=(given, said, *rest)))
+    frame = fold(now, [summed(2)]).frame("0")
+    summary = {"role": "summary", "content": "two things were done", "of": 1}
+    assert frame.messages == (given, summary, *rest)
 
 
 @pytest.mark.parametrize("until", [0, 1, 2, 3, 4, 6, 7])

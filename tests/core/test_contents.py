@@ -16,7 +16,7 @@ from runtime.core.contents import (
 from runtime.core.continuation import Call, Continuation, Frame
 from runtime.core.decisions import Verdict
 from runtime.core.errors import Unreadable
-from runtime.core.events import Event, GateDecided, Stored, ToolReturned, WaitEnded
+from runtime.core.events import Event, Exported, GateDecided, Stored, ToolReturned, WaitEnded
 from runtime.core.limits import KEPT_INLINE, PREVIEW
 
 LARGEST = "x" * (KEPT_INLINE - 2)  # with its quotes
@@ -28,8 +28,15 @@ def returned(result: Any) -> ToolReturned:
 
 @pytest.mark.parametrize(
     "event",
-    [returned(None), returned("small"), returned(LARGEST), WaitEnded(frame="0", call=None)],
-    ids=["nothing", "small", "at the limit", "no result"],
+    [
+        returned(None),
+        returned("small"),
+        returned(LARGEST),
+        WaitEnded(frame="0", call=None),
+        WaitEnded(frame="0", call="c1.0", result=LARGEST + "more"),
+        Exported(by="eve"),
+    ],
+    ids=["nothing", "small", "at the limit", "no result", "another's result", "no place for one"],
 )
 def test_what_is_small_stays_in_its_event(event: Event) -> None:
     assert set_aside(event) == (event, None)
@@ -57,6 +64,20 @@ def test_a_result_over_the_limit_is_set_aside_and_found_again(decided: bool) -> 
     assert content == Content(digest=digest_of(text), text=text)
     assert kept.stored == Stored(digest=content.digest, size=len(text), preview=text[:PREVIEW])
     assert value_of(content) == value
+
+
+def test_what_is_set_aside_is_as_short_as_json_can_be() -> None:
+    whole = [1] * (KEPT_INLINE // 2 - 1)  # with commas and brackets one byte below the limit
+    assert set_aside(returned(whole))[1] is None
+    _, content = set_aside(returned({"list": whole, "more": 1}))
+    assert content is not None
+    assert content.text.startswith('{"list":[1,1,')
+    assert content.text.endswith(',1],"more":1}')
+
+
+def test_what_json_cannot_carry_is_not_set_aside() -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        set_aside(returned([LARGEST, float("nan")]))
 
 
 def test_a_digest_is_that_of_the_bytes() -> None:

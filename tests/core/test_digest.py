@@ -45,6 +45,13 @@ def nested(depth: int) -> Any:
     return value
 
 
+def nested_objects(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
 @pytest.mark.parametrize(
     ("value", "where"),
     [
@@ -56,7 +63,11 @@ def nested(depth: int) -> Any:
         ({1: 2}, "input"),
         ({"a": {1, 2}}, "input.a"),
         (b"bytes", "input"),
+        (-(2**53), "input"),
+        ({"a": {"b\x00": 1}}, "input.a"),
+        ({"\udfff": 1}, "input"),
         (nested(JSON_DEPTH + 1), "input" + "[0]" * (JSON_DEPTH + 1)),
+        (nested_objects(JSON_DEPTH + 1), "input" + ".a" * (JSON_DEPTH + 1)),
     ],
 )
 def test_what_is_not_json_is_refused_by_its_place(value: Any, where: str) -> None:
@@ -65,5 +76,14 @@ def test_what_is_not_json_is_refused_by_its_place(value: Any, where: str) -> Non
     assert raised.value.where == where
 
 
-def test_the_deepest_json_allowed_passes() -> None:
+def test_what_is_not_json_has_no_digest() -> None:
+    for value in (float("nan"), 2**53, "\x00", nested(JSON_DEPTH + 1)):
+        with pytest.raises(NotJson) as raised:
+            sha256_of(value)
+        assert raised.value.where.startswith("value")
+
+
+def test_the_deepest_json_and_the_largest_integers_allowed_pass() -> None:
     require_json(nested(JSON_DEPTH))
+    require_json(nested_objects(JSON_DEPTH))
+    require_json([2**53 - 1, 1 - 2**53])

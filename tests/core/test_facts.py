@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from runtime.core import limits
-from runtime.core.budgets import NO_LIMITS, NOTHING, Budget, Rates
+from runtime.core.budgets import NO_LIMITS, NOTHING, Budget, Rates, tokens_of
 from runtime.core.codec import decode_continuation
 from runtime.core.continuation import (
     MAX_REFUSALS,
@@ -31,7 +31,7 @@ from runtime.core.events import (
     Terms,
 )
 from runtime.core.forks import released
-from runtime.core.ids import idempotency_key
+from runtime.core.ids import call_id, idempotency_key, turn_mark, turn_of
 from runtime.core.planning import plan
 from runtime.core.retries import lost, uncertain, undone
 from runtime.core.spending import fits, limited
@@ -65,10 +65,23 @@ def test_a_price_is_rounded_up() -> None:
     assert Rates(input=500_001, output=0).price(input=2, output=0) == 2
 
 
+def test_a_call_is_known_by_its_turn_and_its_place_in_it() -> None:
+    assert call_id(12, 3) == "c12.3"
+    assert turn_of(call_id(12, 3)) == 12
+    assert call_id(12, 3).startswith(turn_mark(12))
+    assert not call_id(12, 3).startswith(turn_mark(1))
+
+
+def test_tokens_are_those_given_and_those_replied() -> None:
+    assert tokens_of({}) == 0
+    assert tokens_of({"input_tokens": 5, "output_tokens": 3, "cache_read_tokens": 4}) == 8
+
+
 def test_a_run_ends_at_the_very_number_of_calls_that_cannot_be_made() -> None:
     now = Continuation(run=RUN, phase=Phase.STARTED, agent="a", refusals=MAX_REFUSALS)
     (end,) = plan(now)
     assert isinstance(end, CancelRun)
+    assert end.reason == "5 calls that could not be made"  # which the run's page says
     one_less = Continuation(run=RUN, phase=Phase.STARTED, agent="a", refusals=MAX_REFUSALS - 1)
     assert isinstance(plan(one_less)[0], OpenFrame)
 
@@ -180,6 +193,14 @@ def test_whoever_gets_an_error_is_told_what_it_is_about() -> None:
     assert (unknown.kind, unknown.subject) == ("gate", "g")
     assert NewerSchema(9).schema == 9
     assert (NotJson("a.b", "no").where, NotJson("a.b", "no").why) == ("a.b", "no")
+    told = {
+        illegal: "Call 0/c1.0 closed ToolStarted",
+        unknown: "gate g",
+        NewerSchema(9): "schema 9",
+        NotJson("a.b", "no"): "a.b: no",
+    }
+    for error, words in told.items():
+        assert all(word in str(error) for word in words.split())
 
 
 def test_attempts_and_deadlines_are_what_the_docs_say() -> None:

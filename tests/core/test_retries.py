@@ -98,6 +98,13 @@ def test_only_a_fault_that_another_model_need_not_share_falls_over_to_it(blame: 
     assert (event.model, event.partial) == ("openai:a", "half a")
 
 
+def test_without_another_model_a_failure_names_none() -> None:
+    for again in (True, False):
+        event = unanswered(FRAME, "no", again=again, after=None, at=AT, chance=0.5)
+        assert (event.model, event.partial) == ("", "")
+        assert getattr(event, "instead", "") == ""
+
+
 def test_each_model_has_its_attempts_and_the_next_turn_begins_with_the_first() -> None:
     now = fold(
         initial(UUID(int=1)),

@@ -9,18 +9,23 @@ import pytest
 from runtime.core.codec import SCHEMA, decode_continuation, decode_entry, encode_continuation
 from runtime.core.continuation import CallState
 from runtime.core.decisions import EffectClass
+from runtime.core.effects import EndRun
 from runtime.core.errors import IllegalTransition, NewerSchema, UnknownSubject, Unreadable
 from runtime.core.events import (
     CallAdmitted,
+    Cancelling,
     Event,
     FrameOpened,
     ModelReplied,
+    Paused,
     Proposal,
+    Resumed,
     RunStarted,
     Terms,
     ToolReturned,
     ToolStarted,
 )
+from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.replay import fold, initial
 from runtime.core.transitions import CALLS
@@ -55,6 +60,26 @@ def test_an_attempt_cannot_be_skipped() -> None:
     now = fold(initial(uuid4()), STARTED[:-1])
     with pytest.raises(IllegalTransition):
         evolve(now, ToolStarted(frame="0", call="c1.0", attempt=2, at=AT))
+
+
+def test_a_run_ends_once_nothing_of_it_is_under_way() -> None:
+    now = fold(initial(uuid4()), [*STARTED, Cancelling(by="ada", reason="enough")])
+    assert plan(now) == ()
+    returned = ToolReturned(frame="0", call="c1.0", attempt=1, result=1)
+    assert plan(evolve(now, returned)) == (EndRun(),)
+
+
+def test_a_run_is_paused_once_and_goes_on_once() -> None:
+    paused, resumed = Paused(by="ada", reason=""), Resumed(by="bea")
+    now = fold(initial(uuid4()), STARTED)
+    with pytest.raises(IllegalTransition):
+        evolve(now, resumed)
+    with pytest.raises(IllegalTransition):
+        fold(now, [paused, paused])
+    assert fold(now, [paused, resumed]) == now
+    for change in (paused, resumed):
+        with pytest.raises(IllegalTransition):
+            evolve(fold(now, [Cancelling(by="ada", reason="enough")]), change)
 
 
 def test_a_frame_or_call_that_does_not_exist_is_named() -> None:

@@ -1,7 +1,7 @@
 """The mutation score of the pure core and of the policy: how many of their mutants the tests see.
 
 MUTANTS says how many are tried (400; `all` for all of them), MUTANTS_SEED which ones. Each meets the tests
-of the core and the policy, forty of their walks, then all of them, and the tests of what its module is for.
+of the core and the policy, twenty of their walks, the tests of what its module is for, then all walks.
 """
 
 import os
@@ -9,12 +9,14 @@ import random
 import sys
 import time
 from collections import Counter
+from functools import cache
 
 from config.env import ROOT
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.operators import Mutant, mutants
 from tests.mutants.servers import postgres
 from tests.mutants.trials import Seen, trial
+from tests.mutants.warm import Warm, session
 
 GOAL = 0.95
 WALKS = "ABEYANCE_WALKS"
@@ -23,15 +25,8 @@ NEEDS_ALL_WALKS = "test_the_walks_take_every_event_type_and_every_key_of_every_t
 # Without Django, which takes longer to set up than these tests do.
 PURE = ("-c", "tests/mutants/pure.ini", "--rootdir=.", "--noconftest", "-p", "no:django")
 POLICY = "tests/approvals/test_policy.py"
-STAGES = (
-    ("1", (*PURE, "tests/core", POLICY, f"--ignore={HISTORIES}"), 60.0),
-    (
-        "40",
-        (*PURE, HISTORIES, f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}"),
-        90.0,
-    ),
-    ("2000", (*PURE, HISTORIES), 300.0),
-)
+UNITS = ("tests/core", POLICY)
+FEW, ALL = "20", "2000"  # walks
 
 # Where a part of the core is for something beside it, the tests of that; with all of Django and Postgres.
 DEEPER = {
@@ -46,12 +41,12 @@ DEEPER = {
 
 
 def everything() -> list[Mutant]:
-    """Every mutant there is, those that nobody can tell from the original left out."""
+    """Every mutant there is."""
     files = [*sorted((ROOT / "runtime/core").glob("*.py")), ROOT / "approvals/policy.py"]
-    found = []
+    found: list[Mutant] = []
     for file in files:
         module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-        found += [one for one in mutants(module, file.read_text()) if _key(one) not in EQUIVALENT]
+        found += mutants(module, file.read_text())
     return found
 
 
@@ -66,40 +61,69 @@ def chosen(found: list[Mutant], count: str, seed: int) -> list[Mutant]:
 def main() -> bool:
     """Try them, say which ones live and what the score is. Whether it reaches the goal."""
     count, seed = os.environ.get("MUTANTS", "400"), int(os.environ.get("MUTANTS_SEED", "1"))
-    found = everything()
+    every = everything()
+    found = [one for one in every if key_of(one) not in EQUIVALENT]
     tried = chosen(found, count, seed)
     began_at = time.monotonic()
-    with postgres():
-        for walks, tests, within in STAGES:
-            os.environ[WALKS] = walks
-            assert trial(None, tests, within=within) is Seen.GREEN, "the tests fail as it is"
-        for deeper in DEEPER.values():
-            assert trial(None, deeper, within=300.0) is Seen.GREEN, f"{deeper} fail as it is"
-        seen = Counter(_try(number, one, len(tried)) for number, one in enumerate(tried, 1))
+    os.environ[WALKS] = FEW
+    tests = (*PURE, *UNITS, f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}")
+    with postgres(), session(tried, tests, HISTORIES) as warm:
+        seen = Counter(_try(number, one, warm) for number, one in enumerate(tried))
     score = 1 - seen[Seen.GREEN] / len(tried)
     _say(
         f"FIGURES mutants of the core and policy: {len(tried)} of {len(found)} tried, seed {seed},"
         f" {seen[Seen.RED]} red, {seen[Seen.LATE]} without end, {seen[Seen.GREEN]} live,"
-        f" {len(EQUIVALENT)} equivalent ones left out,"
+        f" {len(every) - len(found)} equivalent ones left out,"
         f" score {score:.1%}, {time.monotonic() - began_at:.0f} s"
     )
     return score >= GOAL
 
 
-def _try(number: int, mutant: Mutant, count: int) -> Seen:
-    for walks, tests, within in STAGES:
-        os.environ[WALKS] = walks
-        if (seen := trial(mutant, tests, within=within)) is not Seen.GREEN:
-            return seen
-    deeper = DEEPER.get(mutant.module.rpartition(".")[2])
-    if deeper and (seen := trial(mutant, deeper, within=300.0)) is not Seen.GREEN:
-        return seen
-    _say(f"lives ({number} of {count}): {mutant.name}")
-    return Seen.GREEN
+def _try(number: int, mutant: Mutant, warm: Warm) -> Seen:
+    seen, is_cold = _of_few_walks(number, mutant, warm)
+    if seen is Seen.GREEN and (deeper := DEEPER.get(_name(mutant))):
+        seen = _of(mutant, deeper, within=60.0)
+    if seen is Seen.GREEN and (is_cold or number in warm.walked):
+        seen = _of(mutant, (*PURE, HISTORIES), within=300.0, walks=ALL)
+    if seen is Seen.GREEN:
+        _say(f"lives: {mutant.name}")
+    return seen
 
 
-def _key(mutant: Mutant) -> tuple[str, str, str]:
-    return (mutant.text, mutant.before, mutant.after)
+def _of_few_walks(number: int, mutant: Mutant, warm: Warm) -> tuple[Seen, bool]:
+    """Whether it is seen, and whether it took trials that import everything anew to say so."""
+    seen = warm.trial(number, histories=False, within=30.0)
+    if seen is None:
+        golden, own = "tests/core/test_golden.py", f"tests/core/test_{_name(mutant)}.py"
+        likely = [file for file in (golden, own) if (ROOT / file).exists()]
+        seen = _of(mutant, (*PURE, *likely, *UNITS, f"--ignore={HISTORIES}"), within=30.0)
+        if seen is Seen.GREEN:
+            few = f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}"
+            seen = _of(mutant, (*PURE, HISTORIES, few), within=60.0)
+        return seen, True
+    if seen is Seen.GREEN and number in warm.walked:
+        seen = warm.trial(number, histories=True, within=60.0) or seen
+    return seen, False
+
+
+def _of(mutant: Mutant, tests: tuple[str, ...], *, within: float, walks: str = FEW) -> Seen:
+    os.environ[WALKS] = walks
+    _require_green(tests, within)
+    return trial(mutant, tests, within=within)
+
+
+@cache
+def _require_green(tests: tuple[str, ...], within: float) -> None:
+    assert trial(None, tests, within=within) is Seen.GREEN, f"{tests} fail as it is"
+
+
+def _name(mutant: Mutant) -> str:
+    return mutant.module.rpartition(".")[2]
+
+
+def key_of(mutant: Mutant) -> tuple[str, str, str, str]:
+    """By which it is known in the list of those that nobody can tell from the original."""
+    return (_name(mutant), mutant.text, mutant.before, mutant.after)
 
 
 def _say(text: str) -> None:

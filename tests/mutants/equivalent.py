@@ -1,9 +1,60 @@
-"""Mutants that nobody can tell from the original, each with the reason: (text of its line, before, after)."""
+"""Mutants that nobody can tell from the original, each with the reason: (file, text of its line, before, after)."""
 
-EQUIVALENT: dict[tuple[str, str, str], str] = {
-    ('S = TypeVar("S", bound=StrEnum)', "'S'", "'S?'"): "the type checker's name alone",
-    ('return f"{amount:.3f}".rstrip("0").rstrip(".")', "'.'", "'.?'"): "no number has a ?",
+NO_MARK = "no number has a ?"
+LAZY = "a whole text fits a pattern that takes as little as it can, too"
+
+EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     (
+        "transitions",
+        'S = TypeVar("S", bound=StrEnum)',
+        "'S'",
+        "'S?'",
+    ): "the type checker's name alone",
+    ("amounts", 'return f"{amount:.3f}".rstrip("0").rstrip(".")', "'.'", "'.?'"): NO_MARK,
+    ("amounts", 'return f"{amount:.3f}".rstrip("0").rstrip(".")', "'0'", "'0?'"): NO_MARK,
+    ("amounts", 'decimals = f"{rest:06}".rstrip("0").ljust(2, "0")', "'0'", "'0?'"): NO_MARK,
+    (
+        "amounts",
+        r'if re.fullmatch(r"\d{1,15}", text, re.ASCII):',
+        r"'\\d{1,15}'",
+        r"'\\d{1,15}?'",
+    ): LAZY,
+    (
+        "amounts",
+        r'elif name == "seconds" and re.fullmatch(r"\d{1,15}\.\d{1,3}", text, re.ASCII):',
+        r"'\\d{1,15}\\.\\d{1,3}'",
+        r"'\\d{1,15}\\.\\d{1,3}?'",
+    ): LAZY,
+    (
+        "amounts",
+        (
+            r'text = isinstance(value, str) and not re.fullmatch(r"\d{1,12}(\.\d+)?",'
+            " value.strip(), re.ASCII)"
+        ),
+        r"'\\d{1,12}(\\.\\d+)?'",
+        r"'\\d{1,12}(\\.\\d+)??'",
+    ): LAZY,
+    (
+        "codec",
+        'return json.dumps(document, separators=(",", ":"), allow_nan=False)',
+        "False",
+        "True",
+    ): "no NaN comes there",
+    ("forks", "return False", "return False", "return None"): "only its truth is asked",
+    (
+        "limits",
+        r'clean = text[: MAX_ERROR + 1].replace("\x00", "\\0")',
+        "1",
+        "2",
+    ): "what is too long is cut to the same length, however much too long it is",
+    (
+        "limits",
+        'clean = clean.encode("utf-8", "backslashreplace").decode()',
+        "'utf-8'",
+        "'utf-8?'",
+    ): "Python knows it by this name, too",
+    (
+        "portable",
         '{"format": FORMAT, **_PACKAGES.dump_python(package, mode="json")}, separators=(",", ":")',
         "'json'",
         "'json?'",

@@ -9,11 +9,12 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import resource
 import select
 import signal
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from tests.mutants.operators import Mutant
 
 OURS = ("agents", "approvals", "config", "runtime", "tests")
 OFF = ("-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-W", "ignore")
+MOST_BYTES = 4 * 1024**3  # what grows without end is stopped before the machine is full
 
 
 class Seen(StrEnum):
@@ -42,7 +44,22 @@ class Seen(StrEnum):
 
 
 def trial(mutant: Mutant | None, tests: Sequence[str], *, within: float) -> Seen:
-    """Run the tests on the mutant, or on the code as it is, for at most `within` seconds."""
+    """Run the tests on the mutant, or on the code as it is, for at most so many seconds of work."""
+
+    def tested() -> bool:
+        forget()
+        if mutant is not None:
+            sys.meta_path.insert(0, _Import(mutant))
+        return pytest.main([*OFF, *tests]) == 0
+
+    return forked(tested, within=within)
+
+
+def forked(tested: Callable[[], bool], *, within: float) -> Seen:
+    """What it says in a process of its own, which may work so many seconds and take ten times as long.
+
+    The time it works and not the clock, since the machine may have other things to do.
+    """
     sys.stdout.flush()
     gc.freeze()  # a child that looks through all of it would copy it
     child = os.fork()
@@ -50,34 +67,44 @@ def trial(mutant: Mutant | None, tests: Sequence[str], *, within: float) -> Seen
         os.setsid()
         code = 1
         try:
-            code = _run(mutant, tests)
+            settle()
+            _confine(within)
+            code = 0 if tested() else 1
         finally:
             os._exit(code)
     watched = os.pidfd_open(child)
     try:
-        if not select.select([watched], [], [], within)[0]:
+        if not select.select([watched], [], [], 10 * within)[0]:
             os.killpg(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return Seen.LATE
         _, status = os.waitpid(child, 0)
-        return Seen.GREEN if status == 0 else Seen.RED
     finally:
         os.close(watched)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
+        return Seen.LATE
+    return Seen.GREEN if status == 0 else Seen.RED
 
 
-def _run(mutant: Mutant | None, tests: Sequence[str]) -> int:
+def settle() -> None:
+    """Say nothing, and be where the tests are."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nowhere, number)
     os.chdir(ROOT)
-    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
-        del sys.modules[name]
-    if mutant is not None:
-        sys.meta_path.insert(0, _Import(mutant))
     # The first example that fails is enough.
     hypothesis.settings.register_profile("trial", phases=["explicit", "generate"], database=None)
     hypothesis.settings.load_profile("trial")
-    return int(pytest.main([*OFF, *tests]))
+
+
+def forget() -> None:
+    """Whatever was imported of the project."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
+        del sys.modules[name]
+
+
+def _confine(within: float) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(within), int(within) + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
 
 
 class _Import(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -96,8 +123,13 @@ class _Import(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         file = file_of(self._mutant.module)
         module.__file__ = str(file)
-        tree = self._mutant.tree(file.read_text())
-        exec(compile(tree, str(file), "exec"), module.__dict__)  # noqa: S102
+        exec(code_of(self._mutant), module.__dict__)  # noqa: S102
+
+
+def code_of(mutant: Mutant) -> types.CodeType:
+    """The mutant's whole module."""
+    file = file_of(mutant.module)
+    return compile(mutant.tree(file.read_text()), str(file), "exec", dont_inherit=True)
 
 
 def file_of(module: str) -> Path:

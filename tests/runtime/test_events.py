@@ -325,7 +325,7 @@ def test_an_event_whose_transaction_is_open_while_the_worker_suspends_is_not_los
     with transaction.atomic():
         engine.send(id="e-1", name="signed", data=DATA, actor=HOOK)
         go_on.set()
-        _wait_until_blocked("runtime_journalentry")
+        wait_until_blocked("runtime_journalentry")
     worker.join(20)
     assert Run.objects.get(id=run).status == "completed"
     assert result_of(one) == ARRIVED
@@ -345,7 +345,7 @@ def test_an_event_that_comes_before_the_time_is_written_is_the_one_outcome(
         threading.Event().wait(0.01)
     with transaction.atomic():
         assert engine.send(id="e-1", name="signed", data=DATA, actor=HOOK).event.waits == 1
-        _wait_until_blocked("runtime_journalentry")  # as far as Postgres shows the statement
+        wait_until_blocked("runtime_journalentry")  # as far as Postgres shows the statement
     worker.join(20)
     assert result_of(one) == ARRIVED
     assert types(run).count("WaitEnded") == 1
@@ -369,7 +369,7 @@ def test_an_event_that_comes_while_the_end_is_being_written_ends_nothing(
     with transaction.atomic():
         Run.objects.select_for_update().get(id=run)
         sender.start()
-        _wait_until_blocked("mailbox = mailbox + 1")
+        wait_until_blocked("mailbox = mailbox + 1")
         Wait.objects.filter(run=run).delete()
     sender.join(20)
     assert (sent[0].new, sent[0].event.waits) == (True, 0)
@@ -390,13 +390,13 @@ def test_one_id_sent_twice_at_once_counts_once(desk: Callable[..., Rig]) -> None
     with transaction.atomic():
         assert engine.send(id="e-1", name="signed", data=DATA, actor=HOOK).new
         sender.start()
-        _wait_until_blocked("runtime_outsideevent")
+        wait_until_blocked("runtime_outsideevent")
     sender.join(20)
     assert (sent[0].new, sent[0].event.waits) == (False, 1)
     assert Signal.objects.count() == 1
 
 
-def _wait_until_blocked(statement: str) -> None:
+def wait_until_blocked(statement: str) -> None:
     """Until somebody who runs such a statement waits for this transaction."""
     deadline = timezone.now() + timedelta(seconds=20)
     while timezone.now() < deadline:

@@ -1,8 +1,10 @@
 """A worker does not start beside a run that lives and was signed with a key it lacks."""
 
 import pytest
+from django.utils import timezone
 
 from runtime import keyring, start
+from runtime.models import Run
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench
 
@@ -23,6 +25,18 @@ def test_a_key_that_a_live_run_needs_is_named(
         SystemExit, match=f"key '{used}' for {purpose} is not in the ring, and run {run}"
     ):
         start.require_keys_of_live_runs()
+
+
+def test_what_a_run_that_is_over_was_signed_with_is_not_asked_for(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its continuation goes with its last step; the row of one that is left is nobody's need."""
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.start("a")
+    assert desk.advance(run).status == "suspended"
+    Run.objects.filter(id=run).update(status="cancelled", ended_at=timezone.now(), due_at=None)
+    monkeypatch.setattr(keyring, "ids", lambda purpose: ("another",))
+    start.require_keys_of_live_runs()
 
 
 def test_a_run_that_is_over_needs_no_key(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,15 @@ def test_a_stopped_run_can_be_cancelled(rig: MakeBench) -> None:
     assert desk.effects.models == []
 
 
+def test_the_signal_of_another_run_starts_no_stopped_one(rig: MakeBench) -> None:
+    put("a")
+    desk = rig({"a": turns(say("done"))})
+    run, other = desk.start("a"), desk.start("a")
+    cancel(other)
+    assert desk.advance(run).epoch == 0
+    assert desk.advance(other).status == "cancelled"
+
+
 def test_a_decision_on_a_stopped_run_is_taken_up_and_its_call_waits(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run = desk.advance(desk.start("a"))

@@ -1,0 +1,74 @@
+"""What is stored of a run: only what can be read again, and documents of every schema as they were meant."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from runtime.core.codec import SCHEMA, decode_continuation, encode_continuation, encode_entry
+from runtime.core.continuation import Continuation
+from runtime.core.errors import NotJson, Unreadable
+from runtime.core.events import ToolReturned
+from runtime.core.replay import Entry
+from tests.core.test_transitions import AT, STARTED
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 2**53, "a\x00b", {"k": ["\x00"]}])
+def test_what_would_not_be_read_as_it_was_written_is_not_written(value: Any) -> None:
+    event = ToolReturned(frame="0", call="c1.0", attempt=1, result=value)
+    with pytest.raises(NotJson) as raised:
+        encode_entry(Entry(at=AT, events=(STARTED[0], event)))
+    assert raised.value.where.startswith("events[1].result")
+
+
+def document(schema: int, **frame: Any) -> str:
+    """A continuation's text with one frame, as a release of that schema wrote it."""
+    known = {"id": "0", "agent": "a", "fingerprint": "f", "prompt": "p"}
+    frames = {"0": {**known, **frame}}
+    return json.dumps({"schema": schema, "run": str(UUID(int=1)), "frames": frames})
+
+
+@pytest.mark.parametrize(
+    ("schema", "frame", "failures"),
+    [
+        (1, {"state": "asking", "attempt": 3}, 2),
+        (1, {"state": "retrying", "attempt": 3}, 3),
+        (1, {"state": "acting", "attempt": 1}, 0),
+        (1, {"attempt": 2}, 1),
+        (1, {}, 0),
+        (2, {"state": "asking", "attempt": 3}, 0),
+        (2, {"state": "asking", "attempt": 3, "failures": 1}, 1),
+        (SCHEMA, {"state": "asking", "attempt": 3, "failures": 1}, 1),
+    ],
+)
+def test_a_frame_of_the_first_schema_had_failed_at_every_attempt_but_the_last(
+    schema: int, frame: dict[str, Any], failures: int
+) -> None:
+    now = decode_continuation(document(schema, **frame))
+    assert now.frame("0").failures == failures
+    assert decode_continuation(encode_continuation(now)) == now
+
+
+@pytest.mark.parametrize(
+    "frames", [None, 7, [], {"0": None}, {"0": []}, {"0": {"attempt": None}}, {"0": {}}]
+)
+@pytest.mark.parametrize("schema", [1, 2, SCHEMA])
+def test_frames_that_are_none_are_unreadable_in_every_schema(schema: int, frames: Any) -> None:
+    with pytest.raises(Unreadable):
+        decode_continuation(
+            json.dumps({"schema": schema, "run": str(UUID(int=1)), "frames": frames})
+        )
+
+
+def test_a_document_without_frames_is_one_of_a_run_that_has_none() -> None:
+    for schema in (1, 2, SCHEMA):
+        text = json.dumps({"schema": schema, "run": str(UUID(int=1))})
+        assert decode_continuation(text) == Continuation(run=UUID(int=1))
+
+
+def test_a_stored_text_is_compact_and_of_the_present_schema() -> None:
+    text = encode_continuation(Continuation(run=UUID(int=1)))
+    assert text.startswith('{"run":"00000000-0000-0000-0000-000000000001","schema":3,')
+    entry = encode_entry(Entry(at=AT, events=(STARTED[0],)))
+    assert entry.startswith('{"schema":3,"at":"2026-01-01T00:00:00+00:00","events":[{')

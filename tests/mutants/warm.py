@@ -1,0 +1,255 @@
+"""Trials in processes that have everything imported and the tests collected: in each, one function is exchanged.
+
+What is inside a function can be exchanged where it is: whoever has the function has the mutant, then. Only
+tests of files that come into it can see that, so those are run, the likeliest and shortest first. What is not
+inside a function, or was called before the first test began, is for a trial that imports everything anew.
+"""
+
+import ast
+import importlib
+import inspect
+import json
+import os
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+
+from tests.mutants.operators import Mutant
+from tests.mutants.trials import OFF, Seen, code_of, file_of, forget, forked, settle
+
+Place = tuple[
+    str, str
+]  # a file, and the qualified name of a function in it that is not inside another
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warm:
+    """`walked` are the numbers of the mutants whose function the histories come to."""
+
+    walked: frozenset[int]
+    asked: TextIO
+    answers: TextIO
+
+    def trial(self, number: int, *, histories: bool, within: float) -> Seen | None:
+        """Try a mutant with the tests of the histories, or with all others; None if it cannot be exchanged."""
+        self.asked.write(json.dumps([number, histories, within]) + "\n")
+        self.asked.flush()
+        answer = json.loads(self.answers.readline())
+        return None if answer is None else Seen(answer)
+
+
+@contextmanager
+def session(mutants: Sequence[Mutant], tests: Sequence[str], histories: str) -> Iterator[Warm]:
+    """One in which these can be tried; `histories` is the file whose tests take longest."""
+    asked_end, asking_end = os.pipe()
+    answers_end, answering_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(asking_end)
+        os.close(answers_end)
+        try:
+            settle()
+            forget()
+            with os.fdopen(asked_end) as asked, os.fdopen(answering_end, "w") as answering:
+                plugin = _Session(mutants, histories, asked, answering)
+                pytest.main([*OFF, *tests], plugins=[plugin])
+        finally:
+            os._exit(0)
+    os.close(asked_end)
+    os.close(answering_end)
+    with os.fdopen(asking_end, "w") as asked, os.fdopen(answers_end) as answers:
+        first = answers.readline()
+        assert first, "the tests fail as it is"
+        yield Warm(walked=frozenset(json.loads(first)), asked=asked, answers=answers)
+    os.waitpid(child, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Exchange:
+    """What a function does in the mutant."""
+
+    place: Place
+    function: types.FunctionType
+    code: types.CodeType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Test:
+    """One that was collected: where it comes to, and how long that takes."""
+
+    item: pytest.Item
+    file: str
+    places: frozenset[Place]
+    seconds: float
+
+
+class _Session:
+    """The plugin of pytest that does not run what was collected, but answers."""
+
+    def __init__(
+        self, mutants: Sequence[Mutant], histories: str, asked: TextIO, answering: TextIO
+    ) -> None:
+        self._mutants = mutants
+        self._histories = histories
+        self._asked = asked
+        self._answering = answering
+        self._files = {str(file_of(one.module)) for one in mutants}
+        self._early: set[Place] = set()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Iterator[None]:
+        with self._watched(self._early):
+            yield
+            self._fill_caches()
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        assert not session.testsfailed
+        tests = self._learnt(session)
+        walked = {place for one in tests if one.file == self._histories for place in one.places}
+        places = {number: place_of(one) for number, one in enumerate(self._mutants)}
+        self._answer([number for number, place in places.items() if place in walked])
+        for line in self._asked:
+            number, histories, within = json.loads(line)
+            exchange = self._exchange(self._mutants[number], places[number])
+            if exchange is None:
+                self._answer(None)
+                continue
+            those = [one for one in tests if (one.file == self._histories) == histories]
+            chosen = _chosen(those, exchange.place)
+            self._answer(forked(partial(_tried, session, exchange, chosen), within=within))
+        return True
+
+    def _exchange(self, mutant: Mutant, place: Place | None) -> "_Exchange | None":
+        if place is None or place in self._early:
+            return None
+        old, new = _function(mutant, place), _code(mutant, place)
+        if old.__code__.co_freevars != new.co_freevars:
+            return None
+        return _Exchange(place=place, function=old, code=new)
+
+    def _answer(self, answer: Any) -> None:
+        self._answering.write(json.dumps(answer) + "\n")
+        self._answering.flush()
+
+    def _fill_caches(self) -> None:
+        """Of functions that make the same thing whenever they are called, so that not every trial does."""
+        for module in {one.module for one in self._mutants}:
+            for one in vars(importlib.import_module(module)).values():
+                if hasattr(one, "cache_clear") and not inspect.signature(one).parameters:
+                    one()
+
+    def _learnt(self, session: pytest.Session) -> list["_Test"]:
+        """What each test comes to and how long it takes, from a process that runs all of them."""
+        with tempfile.NamedTemporaryFile("w+") as file:
+
+            def tested() -> bool:
+                found = []
+                for item in session.items:
+                    places: set[Place] = set()
+                    began_at = time.process_time()
+                    with self._watched(places):
+                        if not _passes(session, item):
+                            return False
+                    found.append([sorted(places), time.process_time() - began_at])
+                json.dump(found, file)
+                file.flush()
+                return True
+
+            assert forked(tested, within=300.0) is Seen.GREEN
+            file.seek(0)
+            return [
+                _Test(
+                    item=item,
+                    file=item.nodeid.partition("::")[0],
+                    places=frozenset((place[0], place[1]) for place in places),
+                    seconds=seconds,
+                )
+                for item, (places, seconds) in zip(session.items, json.load(file), strict=True)
+            ]
+
+    @contextmanager
+    def _watched(self, places: set[Place]) -> Iterator[None]:
+        """Notes which functions are called."""
+
+        def note(frame: types.FrameType, event: str, _: object) -> None:
+            code = frame.f_code
+            if event == "call" and code.co_filename in self._files:
+                places.add((code.co_filename, code.co_qualname.partition(".<locals>")[0]))
+
+        sys.setprofile(note)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+
+def _chosen(tests: Sequence[_Test], place: Place) -> list[_Test]:
+    """Those that can see what happens there. What a file keeps for all its tests, any of them may have made."""
+    files = {one.file for one in tests if place in one.places}
+    return sorted(
+        (one for one in tests if one.file in files),
+        key=lambda one: (place not in one.places, one.seconds),
+    )
+
+
+def _tried(session: pytest.Session, exchange: _Exchange, tests: Sequence[_Test]) -> bool:
+    exchange.function.__code__ = exchange.code
+    return all(_passes(session, one.item) for one in tests)
+
+
+def _passes(session: pytest.Session, item: pytest.Item) -> bool:
+    item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+    return not session.testsfailed
+
+
+def place_of(mutant: Mutant) -> Place | None:
+    """The function that it changes, unless it changes something else."""
+    file = file_of(mutant.module)
+    node: Any = _tree(file)
+    names = []
+    for field, index in mutant.path:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.append(node.name)
+            if not isinstance(node, ast.ClassDef):
+                return (str(file), ".".join(names)) if field == "body" else None
+        node = getattr(node, field) if index is None else getattr(node, field)[index]
+    return None
+
+
+@cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+def _function(mutant: Mutant, place: Place) -> types.FunctionType:
+    found: Any = sys.modules[mutant.module]
+    for name in place[1].split("."):
+        found = inspect.getattr_static(found, name)
+        if isinstance(found, property):
+            found = found.fget
+        found = inspect.unwrap(getattr(found, "__func__", found))  # of a static or class method
+    assert isinstance(found, types.FunctionType), place
+    return found
+
+
+def _code(mutant: Mutant, place: Place) -> types.CodeType:
+    for code in _codes(code_of(mutant)):
+        if code.co_qualname == place[1]:
+            return code
+    raise AssertionError(place)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from _codes(one)

@@ -1,0 +1,169 @@
+"""What the keepers of waits and of outside events insist on, asked of them directly on real Postgres."""
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from runtime import database, delivery, outside_events, waits
+from runtime.core.events import WaitStarted
+from runtime.database import Connection
+from runtime.models import OutsideEvent, Run, Signal, Wait
+from runtime.waits import Waiting
+from tests.fakes.ports import say, turns
+from tests.runtime.conftest import MakeBench
+from tests.runtime.test_events import HOOK, wait_until_blocked
+
+PLACES = [("0", "c1.0"), ("0", "c1.1"), ("0.c1.2", "c1.0")]
+
+
+@pytest.fixture
+def own(transactional_db: None) -> Iterator[Connection]:
+    with database.own() as one:
+        yield one
+
+
+@pytest.fixture
+def runs(rig: MakeBench) -> tuple[UUID, UUID]:
+    """Two runs that wait at the same places, the one that was started last for the longer time."""
+    desk = rig({"a": turns(say("done"))})
+    first, second = desk.start("a"), desk.start("a")
+    for run in (second, first):
+        for frame, call in PLACES:
+            Wait.objects.create(
+                run_id=run, frame=frame, call=call, event="signed", match={}, until=timezone.now()
+            )
+    return first, second
+
+
+def places(run: UUID) -> list[tuple[str, str]]:
+    return list(Wait.objects.filter(run=run).order_by("frame", "call").values_list("frame", "call"))
+
+
+def step(
+    own: Connection,
+    run: UUID,
+    part: str,
+    *,
+    written: bool = True,
+    opened: tuple[WaitStarted, ...] = (),
+    over: tuple[tuple[str, str], ...] = (),
+) -> None:
+    """The part of a step's statement; without a row of its run the step is not written."""
+    row = f"SELECT id FROM runtime_run WHERE id = %(run)s AND {written}"
+    own.execute(f"WITH run AS ({row}) {part}", {"run": run, **waits.parameters(opened, over)})
+
+
+def test_a_step_that_is_not_written_begins_no_wait(
+    own: Connection, runs: tuple[UUID, UUID]
+) -> None:
+    wait = WaitStarted(
+        frame="0", call="c2.0", until=timezone.now(), event="paid", match={"contract": "C-1"}
+    )
+    step(own, runs[0], waits.OPEN, written=False, opened=(wait,))
+    assert places(runs[0]) == PLACES
+    step(own, runs[0], waits.OPEN, opened=(wait,))
+    found = Wait.objects.get(event="paid")
+    assert (found.run_id, found.frame, found.call) == (runs[0], "0", "c2.0")
+    assert (found.match, found.until) == (wait.match, wait.until)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_step_ends_the_waits_of_its_own_run_at_its_places_alone(
+    own: Connection, runs: tuple[UUID, UUID], place: tuple[str, str]
+) -> None:
+    step(own, runs[0], waits.CLOSE, written=False, over=(place,))
+    assert places(runs[0]) == PLACES
+    step(own, runs[0], waits.CLOSE, over=(place,))
+    assert places(runs[0]) == [other for other in PLACES if other != place]
+    assert places(runs[1]) == PLACES
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_event_ends_a_wait_once_and_no_other(
+    own: Connection, runs: tuple[UUID, UUID], place: tuple[str, str]
+) -> None:
+    wait = Waiting(run=runs[0], frame=place[0], call=place[1])
+    assert [waits.take(own, wait) for _ in range(2)] == [True, False]
+    assert places(runs[0]) == [other for other in PLACES if other != place]
+    assert places(runs[1]) == PLACES
+
+
+def test_a_run_has_its_own_waits(own: Connection, runs: tuple[UUID, UUID]) -> None:
+    Wait.objects.filter(run=runs[0], call="c1.1").delete()
+    assert waits.open_of(own, runs[0]) == {PLACES[0], PLACES[2]}
+    assert waits.open_of(own, runs[1]) == set(PLACES)
+    waits.close_all(own, runs[0])
+    assert waits.open_of(own, runs[0]) == set()
+    assert waits.open_of(own, runs[1]) == set(PLACES)
+
+
+def test_no_more_waits_are_looked_at_than_one_event_may_end(
+    own: Connection, runs: tuple[UUID, UUID]
+) -> None:
+    found = waits.found(own, "signed", "{}", limit=4)
+    order = [(run, *place) for run in runs for place in PLACES]
+    assert [(wait.run, wait.frame, wait.call) for wait in found] == order[:4]
+
+
+def send(id: str = "e-1") -> delivery.Delivered:
+    with transaction.atomic():
+        return delivery.deliver(database.djangos(), id=id, name="signed", data={}, actor=HOOK)
+
+
+def test_an_event_ends_no_wait_of_a_run_that_is_over(runs: tuple[UUID, UUID]) -> None:
+    """Whose end has taken them away by now, but not when the event looked."""
+    Run.objects.filter(id=runs[0]).update(status="failed", ended_at=timezone.now(), due_at=None)
+    sent = send()
+    assert (sent.event.waits, sent.runs) == (len(PLACES), (runs[1],))
+    assert set(Signal.objects.values_list("run_id", flat=True)) == {runs[1]}
+    assert places(runs[0]) == PLACES
+
+
+def test_an_event_may_end_as_many_waits_as_that(
+    runs: tuple[UUID, UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "MAX_MATCHED", 2 * len(PLACES))
+    assert send().event.waits == 2 * len(PLACES)
+
+
+def test_an_event_takes_hold_of_its_runs_in_their_order(
+    own: Connection, runs: tuple[UUID, UUID]
+) -> None:
+    """Two events that end waits of the same runs could wait for each other otherwise."""
+
+    def deliver() -> None:
+        send()
+        connection.close()
+
+    sender = threading.Thread(target=deliver)
+    with transaction.atomic():
+        Run.objects.select_for_update().get(id=runs[0])
+        sender.start()
+        wait_until_blocked("mailbox = mailbox + 1")
+        own.execute("SET lock_timeout = '200ms'")
+        own.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE NOWAIT", (runs[1],))
+    sender.join(20)
+    assert Wait.objects.count() == 0
+
+
+def test_an_event_counts_for_itself_what_it_ended(runs: tuple[UUID, UUID]) -> None:
+    waits.close_all(database.djangos(), runs[0])
+    send("e-1")
+    send("e-2")
+    counts = OutsideEvent.objects.values_list("id", "waits").order_by("id")
+    assert list(counts) == [("e-1", len(PLACES)), ("e-2", 0)]
+
+
+def test_only_so_many_ids_are_forgotten_at_once(
+    own: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outside_events, "PRUNED", 2)
+    for number in range(3):
+        send(f"e-{number}")
+    OutsideEvent.objects.update(at=timezone.now() - timedelta(days=31))
+    assert [outside_events.prune(own) for _ in range(3)] == [2, 1, 0]
