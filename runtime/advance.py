@@ -1,7 +1,13 @@
-"""Claims a run, loads its verified state, and has a coordinator take it as far as it goes."""
+"""Loads a run's verified state, and has a coordinator take it as far as it goes, under a claim.
+
+A run that nobody died of, as far as can be known, is claimed by its first step. Any other, and one that needs
+something else first, is claimed before it is loaded: so its next death is counted.
+"""
 
 import logging
 import queue
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
 from runtime import (
@@ -15,12 +21,13 @@ from runtime import (
     signals,
     skew,
 )
-from runtime.coordinator import Bench, Coordinator, News
+from runtime.coordinator import Bench, Coordinator, Inbox
 from runtime.core.contents import referred
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import Verdict
 from runtime.core.errors import NewerSchema
 from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered
+from runtime.heartbeat import Held
 from runtime.leases import Claim
 from runtime.ports import EffectHandler, UnknownAgent
 from runtime.scribe import OUT_OF_REACH, Sizes
@@ -46,43 +53,85 @@ def _advance(run: UUID, bench: Bench, seat: Seat, *, isolated: bool) -> bool:
         if bench.refusals.pass_on(run):
             dispatch.hint(run)
         return False
+    if not isolated and _at_once(run, bench, seat):
+        return True
     with database.pooled() as connection:
         claim = leases.claim(connection, run, worker=bench.heartbeat.worker, isolated=isolated)
     if claim is None:
         log.info("run %s is not to be had: nothing is due, or another worker has it", run)
         bench.heartbeat.poke(run)
         return False
-    inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
-    with bench.heartbeat.holding(claim, lambda: inbox.put(None)) as held:
+    with _holding(claim, bench) as (held, inbox):
         try:
-            if _sorted_out(claim):
-                return True
-            now, sizes = _load(claim)
-            if _sorted_out(claim, now):
-                return True
-            skews = _skews(now, bench.handler)
-            Coordinator(bench, held, seat, inbox, now, sizes, skews).work()
-            bench.refusals.drop(run)
-        except LeaseLost:
+            _work(bench, held, seat, inbox)
+        except Exception as exc:
+            _give_up(claim, bench, exc)
+    return True
+
+
+def _at_once(run: UUID, bench: Bench, seat: Seat) -> bool:
+    """Have the first step claim the run. False, with nothing done, if the run has to be claimed before.
+
+    So it does if anything but a step comes first, be it an error: what was loaded without a claim may have been
+    changed meanwhile by whoever has one.
+    """
+    with database.pooled() as connection:
+        claim = leases.look(connection, run, worker=bench.heartbeat.worker)
+    if claim is None:
+        return False
+    with _holding(claim, bench) as (held, inbox):
+        try:
+            _work(bench, held, seat, inbox)
+        except Exception as exc:
+            if not held.claim.made:
+                log.info("run %s is claimed before anything is done: %s", run, exc)
+                return False
+            _give_up(held.claim, bench, exc)
+    return True
+
+
+@contextmanager
+def _holding(claim: Claim, bench: Bench) -> Iterator[tuple[Held, Inbox]]:
+    inbox: Inbox = queue.SimpleQueue()
+    with bench.heartbeat.holding(claim, lambda: inbox.put(None)) as held:
+        yield held, inbox
+
+
+def _work(bench: Bench, held: Held, seat: Seat, inbox: Inbox) -> None:
+    """Load the run, and have a coordinator take it as far as it goes."""
+    if _sorted_out(held.claim):
+        return
+    now, sizes = _load(held.claim)
+    if _sorted_out(held.claim, now):
+        return
+    skews = _skews(now, bench.handler)
+    Coordinator(bench, held, seat, inbox, now, sizes, skews).work()
+    bench.refusals.drop(now.run)
+
+
+def _give_up(claim: Claim, bench: Bench, exc: Exception) -> None:
+    """Leave a run that is claimed as its problem asks for."""
+    run = claim.run
+    match exc:
+        case LeaseLost():
             log.warning("run %s: the lease was lost, nothing more is written", run)
-        except (NewerSchema, UnknownAgent, Outdated) as exc:
+        case NewerSchema() | UnknownAgent() | Outdated():
             log.warning("run %s left untouched, for another worker: %s", run, exc)
             _leave_to_others(claim, bench.refusals)
-        except KeyMissing as exc:
+        case KeyMissing():
             log.critical("key missing, run %s left untouched for now: %s", run, exc)
             _back_off(claim)
-        except Tampered as exc:
+        case Tampered():
             log.critical("run %s quarantined: %s", run, exc)
             with database.pooled() as connection:
                 leases.quarantine(connection, claim, str(exc))
             dispatch.ring(run, inbox=True)
-        except OUT_OF_REACH as exc:
+        case _ if isinstance(exc, OUT_OF_REACH):
             log.warning("run %s: Postgres is out of reach, the lease will end: %s", run, exc)
-        except Exception:
+        case _:
             # A fault of ours or of the installation: not at once again, and not without an alarm.
-            log.critical("run %s left as it is for now", run, exc_info=True)
+            log.critical("run %s left as it is for now", run, exc_info=exc)
             _back_off(claim)
-    return True
 
 
 def _sorted_out(claim: Claim, now: Continuation | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""The coordinator: one per claimed run, and the only appender to its journal.
+"""The coordinator: one per run that is claimed, or that its first step will claim; the only appender to its journal.
 
 It develops what it knows into a draft, commits the draft in one step, launches the effects whose
 intents that step recorded, and waits for outcomes, signals or the loss of its lease. When nothing is
@@ -67,17 +67,18 @@ class Arrived:
 
 
 News = Arrived | Handoff | None
+Inbox = queue.SimpleQueue[News]
 
 
 class Coordinator:
-    """Advances one claimed run until it lets go of it."""
+    """Advances one run until it lets go of it. Raises Unclaimed if anything but a step comes first without a claim."""
 
     def __init__(
         self,
         bench: Bench,
         held: Held,
         seat: Seat,
-        inbox: "queue.SimpleQueue[News]",
+        inbox: Inbox,
         now: Continuation,
         sizes: Sizes,
         skews: Skews | None,
@@ -133,8 +134,10 @@ class Coordinator:
             try:
                 if self._draft.events:
                     scribe.commit(self._draft, release=release)
-                elif release:
-                    scribe.let_go()
+                else:
+                    scribe.require_claim()
+                    if release:
+                        scribe.let_go()
                 self._ready.extend(self._draft.work)
                 self._draft = self._new_draft()
                 return release
@@ -276,6 +279,7 @@ class Coordinator:
         for pending in self._draft.now.pending:
             expired = pending.expires_at is not None and pending.expires_at <= self._scribe.clock()
             if expired and pending.gate not in self._expired:
+                self._scribe.require_claim()
                 self._expired.add(pending.gate)
                 expire = functools.partial(self._bench.gatekeeper.expire, pending.gate)
                 self._scribe.persist(expire)

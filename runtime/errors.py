@@ -100,6 +100,13 @@ class MailboxRaised(RuntimeFault):
     """A signal arrived since the mailbox was read: read it, then try again."""
 
 
+# A worker's own: it begins again, with a claim
+
+
+class Unclaimed(RuntimeFault):
+    """The run has to be claimed before this is done, and no step has claimed it."""
+
+
 # The installation's: the run is released untouched and tried again later
 
 

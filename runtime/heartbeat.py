@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid4
 
 import psycopg
@@ -31,9 +31,10 @@ LAST_WORD_SECONDS = 2.0  # after the end of a shift, for letting go of its runs
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Held:
-    """One claimed run of this process. `wake` is called from the heartbeat's thread on news.
+    """One run of this process. `wake` is called from the heartbeat's thread on news.
 
-    `stops` names the agents that are stopped, as of the last beat.
+    Its lease is renewed once its claim is made. Until the first renewal it counts from when the run was looked at,
+    which is no later. `stops` names the agents that are stopped, as of the last beat.
     """
 
     claim: Claim
@@ -43,6 +44,11 @@ class Held:
     stops: frozenset[str] = frozenset()
     lost: threading.Event = field(default_factory=threading.Event)
     starved: bool = False
+
+    def make(self) -> None:
+        """A step has made the claim, or found it made."""
+        if not self.claim.made:
+            self.claim = replace(self.claim, made=True)
 
     def has_budget(self) -> bool:
         """Whether the lease surely lasts a moment longer, judged by this process's own clock.
@@ -82,6 +88,7 @@ class Heartbeat:
     def __init__(self, agents: Mapping[str, str] | None = None, *, isolated: bool = False) -> None:
         self.shift = Shift()
         self.isolated = isolated
+        # By owner: two threads may look at one run at a time, and one of them will have it.
         self._held: dict[UUID, Held] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -106,16 +113,15 @@ class Heartbeat:
 
     @contextmanager
     def holding(self, claim: Claim, wake: Callable[[], None]) -> Iterator[Held]:
-        """Renew the claim's lease for as long as the block lasts."""
+        """Renew the claim's lease, once there is one, for as long as the block lasts."""
         held = Held(claim=claim, wake=wake, stops=claim.stops)
         with self._lock:
-            self._held[claim.run] = held
+            self._held[claim.owner] = held
         try:
             yield held
         finally:
             with self._lock:
-                if self._held.get(claim.run) is held:
-                    del self._held[claim.run]
+                del self._held[claim.owner]
 
     def drain(self, within: float) -> None:
         """Have every coordinator let go of its run. For signal handlers too: it takes no lock."""
@@ -126,8 +132,8 @@ class Heartbeat:
     def poke(self, run: UUID) -> None:
         """Somebody hinted at a run that this process holds: have its coordinator look at the mailbox."""
         with self._lock:
-            held = self._held.get(run)
-        if held is not None:
+            found = [one for one in self._held.values() if one.claim.run == run]
+        for held in found:
             held.mailbox = None
             held.wake()
 
@@ -158,16 +164,16 @@ class Heartbeat:
 
     def _beat(self, connection: database.Connection) -> None:
         with self._lock:
-            held = dict(self._held)
+            held = {owner: one for owner, one in self._held.items() if one.claim.made}
         sent = time.monotonic()
         renewed = self._renew(connection, held)
-        for run, one in held.items():
-            if run not in renewed:
+        for owner, one in held.items():
+            if owner not in renewed:
                 one.lost.set()
                 one.wake()
                 continue
             one.renewed_at = sent
-            mailbox, stops = renewed[run]
+            mailbox, stops = renewed[owner]
             if mailbox != one.mailbox or stops != one.stops or one.starved:
                 one.mailbox, one.stops = mailbox, stops
                 one.wake()
@@ -177,16 +183,16 @@ class Heartbeat:
     ) -> dict[UUID, tuple[int, frozenset[str]]]:
         """Renew every lease and say that this process is alive.
 
-        Returns the mailbox of each run still held, and the agents that are stopped.
+        Returns the mailbox of each run still held, by owner, and the agents that are stopped.
         """
         rows = connection.execute(
             STATEMENT,
             {
-                "runs": list(held),
-                "owners": [one.claim.owner for one in held.values()],
+                "runs": [one.claim.run for one in held.values()],
+                "owners": list(held),
                 "lease": leases.lease_seconds(),
                 **self._worker,
             },
             prepare=True,
         )
-        return {run: (mailbox, frozenset(stops)) for run, mailbox, stops, _ in rows.fetchall()}
+        return {owner: (mailbox, frozenset(stops)) for owner, mailbox, stops, _ in rows.fetchall()}

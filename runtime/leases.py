@@ -3,6 +3,10 @@
 A claim is one conditional UPDATE that raises the epoch and sets a random owner until `lease_until`.
 The owner's writes name epoch, owner and position, so those of a worker that was replaced find no row.
 They do not name `lease_until`: a worker whom nobody replaced may record the result it holds.
+A run that nobody has died of, as far as can be known, is claimed by its first step: `look` reads it and writes
+nothing, and of all who looked only the first one's step finds the row as it was. A worker that dies in between
+leaves no trace but a run that is still due. So the sweeper notes on the row that it had to push the run, and such
+a run, like one that lost its owner, is claimed by a statement of its own before anybody loads it (`claim`).
 Only the database's clock counts, and `clock_timestamp()`, since `now()` stands still in a transaction.
 After a start of Postgres nobody is robbed of a lease for one lease: its owner could not renew it.
 """
@@ -33,19 +37,22 @@ _ONCE = "(SELECT clock_timestamp())"
 _LEASE_END = "clock_timestamp() + %(lease)s * interval '1 second'"
 
 # The part of the step statement that moves the run; no row means that the step may not be written.
-ADVANCE = """
-    UPDATE runtime_run SET
+# The first step under a claim that was not made before makes it.
+ADVANCE = f"""
+    UPDATE runtime_run SET epoch = %(epoch)s, worker = %(worker)s, pushed = false,
         position = %(position)s, head = %(mac)s, status = %(status)s,
         base = CASE WHEN %(suspends)s THEN %(position)s ELSE base END,
         output = %(output)s, reason = %(reason)s, unheard = %(unheard)s,
         ended_at = CASE WHEN %(ended)s THEN clock_timestamp() END,
-        owner = CASE WHEN %(release)s THEN NULL ELSE owner END,
+        owner = CASE WHEN %(release)s THEN NULL ELSE %(owner)s::uuid END,
         losses = CASE WHEN %(release)s THEN 0 ELSE losses END,
         isolated = isolated AND NOT %(release)s,
-        lease_until = CASE WHEN %(release)s THEN NULL ELSE lease_until END,
-        due_at = CASE WHEN %(release)s THEN %(due)s::timestamptz ELSE due_at END
-    WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s
-        AND position = %(position)s - 1
+        lease_until = CASE WHEN %(release)s THEN NULL WHEN %(claims)s THEN {_LEASE_END}
+            ELSE lease_until END,
+        due_at = CASE WHEN %(release)s THEN %(due)s::timestamptz WHEN %(claims)s THEN {_LEASE_END}
+            ELSE due_at END
+    WHERE id = %(run)s AND epoch = %(epoch_before)s
+        AND owner IS NOT DISTINCT FROM %(owner_before)s::uuid AND position = %(position)s - 1
         AND (NOT %(strict)s OR mailbox = %(mailbox)s)
     RETURNING id
 """
@@ -55,7 +62,7 @@ RENEW = f"""
     UPDATE runtime_run SET lease_until = {_LEASE_END}, due_at = {_LEASE_END}
     FROM unnest(%(runs)s::uuid[], %(owners)s::uuid[]) AS held(run, owner)
     WHERE runtime_run.id = held.run AND runtime_run.owner = held.owner
-    RETURNING runtime_run.id, mailbox, {stops.ON}, {UNHURRIED}
+    RETURNING runtime_run.owner, mailbox, {stops.ON}, {UNHURRIED}
 """
 
 
@@ -63,6 +70,8 @@ RENEW = f"""
 class Claim:
     """The right to advance a run. `base` is the position of its continuation, 0 without one.
 
+    One that is not `made` is a wish: the row is as it was, and only a first step can be written under it. `worker`
+    is the process that has it.
     `previous` is the status it had; `at` is database time; `stops` names the agents stopped then.
     `was_lost` says that somebody held it whose lease ran out, `losses` how often in a row that happened
     without the run getting on; `isolated` that it is alone in its process because of it.
@@ -76,10 +85,17 @@ class Claim:
     base: int
     previous: str
     at: datetime
+    worker: UUID | None = None
+    made: bool = True
     stops: frozenset[str] = frozenset()
     was_lost: bool = False
     losses: int = 0
     isolated: bool = False
+
+    @property
+    def before(self) -> tuple[int, UUID | None]:
+        """Epoch and owner that the row must have for the next write."""
+        return (self.epoch, self.owner) if self.made else (self.epoch - 1, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +143,53 @@ class Standing:
 
 def lease_seconds() -> float:
     return float(settings.ABEYANCE_LEASE_SECONDS)
+
+
+def look(connection: Connection, run: UUID, *, worker: UUID | None = None) -> Claim | None:
+    """A claim for the first step to make, None if the run is not to be had that way. Writes nothing."""
+    row = connection.execute(
+        f"""
+        SELECT epoch + 1, position, head, base, status, clock_timestamp(), {stops.ON}, losses
+        FROM runtime_run
+        WHERE id = %(run)s AND owner IS NULL AND NOT pushed AND NOT isolated
+            AND due_at <= clock_timestamp() AND status <> 'quarantined'
+            AND NOT ({stops.OF_RUN})
+        """,
+        {"run": run},
+        prepare=True,
+    ).fetchone()
+    if row is None:
+        return None
+    epoch, position, head, base, previous, at, stopped, lost = row
+    return Claim(
+        run=run,
+        epoch=epoch,
+        owner=uuid4(),
+        worker=worker,
+        made=False,
+        position=position,
+        head=head,
+        base=base,
+        previous=previous,
+        at=at,
+        stops=frozenset(stopped),
+        losses=lost,
+    )
+
+
+def parameters(claim: Claim) -> dict[str, object]:
+    """Of a step that is written under this claim."""
+    epoch, owner = claim.before
+    return {
+        "run": claim.run,
+        "epoch": claim.epoch,
+        "owner": claim.owner,
+        "worker": claim.worker,
+        "epoch_before": epoch,
+        "owner_before": owner,
+        "claims": not claim.made,
+        "lease": lease_seconds(),
+    }
 
 
 def claim(
@@ -179,6 +242,7 @@ def claim(
         run=run,
         epoch=epoch,
         owner=owner,
+        worker=worker,
         position=position,
         head=head,
         base=base,
@@ -383,10 +447,14 @@ def unheard(connection: Connection, run: UUID) -> int:
 
 
 def due(connection: Connection) -> list[Due]:
-    """Runs that are due and not stopped, oldest first, pushed back so that no other sweeper takes them at once."""
+    """Runs that are due and not stopped, oldest first, pushed back so that no other sweeper takes them at once.
+
+    That they were pushed stays on the row until somebody has got on with them.
+    """
     rows = connection.execute(
         f"""
-        UPDATE runtime_run SET due_at = clock_timestamp() + %(pause)s * interval '1 second'
+        UPDATE runtime_run SET pushed = true,
+            due_at = clock_timestamp() + %(pause)s * interval '1 second'
         WHERE id IN (
             SELECT id FROM runtime_run WHERE due_at <= {_ONCE} AND NOT ({stops.OF_RUN})
             ORDER BY due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)

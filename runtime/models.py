@@ -36,6 +36,7 @@ class Run(models.Model):
     losses = models.IntegerField(db_default=0)  # leases lost in a row without getting on
     lost_at = models.BigIntegerField(null=True)  # the position of the last one
     isolated = models.BooleanField(db_default=False)  # only a process of its own takes it
+    pushed = models.BooleanField(db_default=False)  # by the sweeper, since anybody got on with it
 
     class Meta:
         constraints = [

@@ -35,7 +35,7 @@ from runtime.core.ids import ROOT, depth_of
 from runtime.core.replay import Entry
 from runtime.core.worktime import tick, used_up_at
 from runtime.draft import Draft
-from runtime.errors import LeaseLost, MailboxRaised
+from runtime.errors import LeaseLost, MailboxRaised, Unclaimed
 from runtime.heartbeat import Held
 from runtime.ports import Gatekeeper
 from runtime.seats import Seat
@@ -114,6 +114,11 @@ class Scribe:
         self._held.mailbox = self._mailbox
         return mail.due
 
+    def require_claim(self) -> None:
+        """Raises Unclaimed as long as no step has made the claim: a step alone finds out whether it may."""
+        if not self._held.claim.made:
+            raise Unclaimed
+
     def look_again(self) -> None:
         """Have the mailbox read again, whatever its count was."""
         self._held.mailbox = None
@@ -147,7 +152,10 @@ class Scribe:
         return self.persist(functools.partial(_content, digest))
 
     def let_go(self) -> None:
-        """Release a run that needs nothing now. Raises MailboxRaised or LeaseLost, with nothing written."""
+        """Release a run that needs nothing now. Raises MailboxRaised or LeaseLost, with nothing written.
+
+        The run must be claimed.
+        """
         self.persist(self._let_go)
         dispatch.ring(self.now.run, inbox=False)
         if self._tenure.hands_over(self.now):
@@ -162,6 +170,7 @@ class Scribe:
             return signals.read(connection, self.now.run)
 
     def _committed(self, draft: Draft, step: steps.Step) -> None:
+        self._held.make()
         killpoints.pass_by("committed", step.kind, step.depth)
         self.now = step.state
         tail = self._sizes.tail + len(step.entry.body)

@@ -1,7 +1,7 @@
 """The one statement that commits a step: outcomes, the next intents, gates, signals and the run's row.
 
 Each keeper lends the part that writes its table; all of them hang on the run's row, which is changed
-only for the epoch, owner and position of the claim. No row, no step.
+only for the epoch, owner and position of the claim. No row, no step. A first step may make the claim itself.
 """
 
 from dataclasses import dataclass
@@ -81,8 +81,7 @@ def commit(connection: Connection, step: Step, *, prepare: bool) -> None:
         killpoints.pass_by("written", step.kind, step.depth)
         return
     now = leases.read(connection, step.claim.run)
-    ours = (step.claim.epoch, step.claim.owner, step.entry.position - 1)
-    if (now.epoch, now.owner, now.position) == ours:
+    if ((now.epoch, now.owner), now.position) == (step.claim.before, step.entry.position - 1):
         raise MailboxRaised
     raise LeaseLost
 
@@ -117,9 +116,6 @@ def _statement(parts: tuple[str, ...]) -> str:
 
 def _parameters(step: Step) -> dict[str, object]:
     return {
-        "run": step.claim.run,
-        "epoch": step.claim.epoch,
-        "owner": step.claim.owner,
         "status": step.status,
         "output": step.output,
         "reason": step.reason,
@@ -131,6 +127,7 @@ def _parameters(step: Step) -> dict[str, object]:
         "strict": step.release or bool(step.signals) or step.first,
         "mailbox": step.mailbox,
         "signals": list(step.signals),
+        **leases.parameters(step.claim),
         **step.entry.parameters(),
         **continuations.parameters(step.continuation),
         **gates.parameters(step.opened, step.taken, step.closed),

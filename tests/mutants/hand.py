@@ -29,6 +29,12 @@ MAIL = KEEPERS + "test_a_step_that_lets_go_needs_the_mailbox_it_read_and_takes_n
 LEFT = KEEPERS + "test_a_step_that_lets_go_leaves_the_row_to_the_next"
 LEASE = KEEPERS + "test_a_live_lease_is_not_to_be_had_and_one_that_ran_out_is"
 PARKED = KEEPERS + "test_neither_a_parked_run_nor_one_for_another_kind_of_worker_is_claimed"
+LOOKED = KEEPERS + "test_a_run_that_must_be_claimed_beforehand_is_not_looked_at"
+PUSHED = KEEPERS + "test_the_sweeper_notes_that_it_pushed_and_a_step_that_somebody_got_on"
+CLAIMS = (
+    "tests/runtime/test_first_steps.py::"
+    "test_nothing_is_written_before_the_first_step_and_that_claims_the_run"
+)
 REPLACED = "tests/runtime/test_leases.py::test_a_replaced_owner_can_neither_release_nor_quarantine"
 SWEPT = KEEPERS + "test_the_sweeper_takes_the_oldest_first_and_none_that_somebody_has_locked"
 WITHDRAWN = KEEPERS + "test_only_what_does_not_count_yet_can_be_withdrawn_and_only_of_its_run"
@@ -42,22 +48,22 @@ LEASES = (
     _row(
         "a step of an older epoch is written",
         "leases",
-        "WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s\n        AND position",
-        "WHERE id = %(run)s AND owner = %(owner)s\n        AND position",
+        "WHERE id = %(run)s AND epoch = %(epoch_before)s\n",
+        "WHERE id = %(run)s\n",
         STEP,
     ),
     _row(
         "a step of somebody who was replaced is written",
         "leases",
-        "WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s\n        AND position",
-        "WHERE id = %(run)s AND epoch = %(epoch)s\n        AND position",
+        "        AND owner IS NOT DISTINCT FROM %(owner_before)s::uuid AND position",
+        "        AND position",
         STEP,
     ),
     _row(
         "a step is written wherever the run stands",
         "leases",
-        "        AND position = %(position)s - 1\n",
-        "",
+        " AND position = %(position)s - 1\n",
+        "\n",
         STEP,
     ),
     _row(
@@ -77,15 +83,15 @@ LEASES = (
     _row(
         "a run that was let go of keeps its owner",
         "leases",
-        "owner = CASE WHEN %(release)s THEN NULL ELSE owner END",
-        "owner = owner",
+        "owner = CASE WHEN %(release)s THEN NULL ELSE %(owner)s::uuid END",
+        "owner = %(owner)s::uuid",
         LEFT,
     ),
     _row(
         "a run that was let go of keeps its lease",
         "leases",
-        "lease_until = CASE WHEN %(release)s THEN NULL ELSE lease_until END",
-        "lease_until = lease_until",
+        "lease_until = CASE WHEN %(release)s THEN NULL WHEN %(claims)s",
+        "lease_until = CASE WHEN %(claims)s",
         LEFT,
     ),
     _row(
@@ -105,8 +111,8 @@ LEASES = (
     _row(
         "nobody comes back when a wait is over",
         "leases",
-        "THEN %(due)s::timestamptz ELSE due_at END",
-        "THEN NULL ELSE due_at END",
+        "THEN %(due)s::timestamptz WHEN",
+        "THEN NULL WHEN",
         LEFT,
     ),
     _row(
@@ -122,6 +128,101 @@ LEASES = (
         "ended_at = CASE WHEN %(ended)s THEN clock_timestamp() END",
         "ended_at = NULL",
         "tests/runtime/test_waits.py::test_a_cancelled_run_closes_its_gates_and_never_starts_what_waited",
+    ),
+    _row(
+        "a run that somebody got on with stays pushed",
+        "leases",
+        " pushed = false,\n",
+        "\n",
+        PUSHED,
+    ),
+    _row(
+        "a first step claims the run of an older epoch",
+        "leases",
+        "SET epoch = %(epoch)s, worker",
+        "SET worker",
+        CLAIMS,
+    ),
+    _row(
+        "a first step takes no lease",
+        "leases",
+        " WHEN %(claims)s THEN {_LEASE_END}\n            ELSE lease_until END",
+        "\n            ELSE lease_until END",
+        CLAIMS,
+    ),
+    _row(
+        "a run that a first step has claimed stays due",
+        "leases",
+        " WHEN %(claims)s THEN {_LEASE_END}\n            ELSE due_at END",
+        "\n            ELSE due_at END",
+        CLAIMS,
+    ),
+    _row(
+        "a run that somebody has is looked at",
+        "leases",
+        "WHERE id = %(run)s AND owner IS NULL AND NOT pushed AND NOT isolated\n",
+        "WHERE id = %(run)s AND NOT pushed AND NOT isolated\n",
+        LOOKED,
+    ),
+    _row(
+        "a run that was pushed is looked at",
+        "leases",
+        "WHERE id = %(run)s AND owner IS NULL AND NOT pushed AND NOT isolated\n",
+        "WHERE id = %(run)s AND owner IS NULL AND NOT isolated\n",
+        "tests/runtime/test_first_steps.py::"
+        "test_a_run_that_kills_whoever_loads_it_is_quarantined_though_hints_come_from_everywhere",
+    ),
+    _row(
+        "an isolated run is looked at",
+        "leases",
+        "WHERE id = %(run)s AND owner IS NULL AND NOT pushed AND NOT isolated\n",
+        "WHERE id = %(run)s AND owner IS NULL AND NOT pushed\n",
+        LOOKED,
+    ),
+    _row(
+        "a run that is not due is looked at",
+        "leases",
+        "AND due_at <= clock_timestamp() AND status <> 'quarantined'\n",
+        "AND status <> 'quarantined'\n",
+        LOOKED,
+    ),
+    _row(
+        "a parked run is looked at",
+        "leases",
+        "AND due_at <= clock_timestamp() AND status <> 'quarantined'\n",
+        "AND due_at <= clock_timestamp()\n",
+        LOOKED,
+    ),
+    _row(
+        "a stopped run is looked at",
+        "leases",
+        '            AND NOT ({stops.OF_RUN})\n        """,\n        {"run": run},',
+        '        """,\n        {"run": run},',
+        KEEPERS + "test_a_stopped_run_is_not_looked_at",
+    ),
+    _row(
+        "what is loaded without a claim is called a forgery",
+        "advance",
+        "            if not held.claim.made:\n",
+        "            if False:\n",
+        "tests/runtime/test_first_steps.py::"
+        "test_what_somebody_else_wrote_while_a_run_was_loaded_is_not_taken_for_a_forgery",
+    ),
+    _row(
+        "a run that nobody has claimed is let go of",
+        "scribe",
+        "        if not self._held.claim.made:\n",
+        "        if False:\n",
+        "tests/runtime/test_first_steps.py::"
+        "test_whoever_has_nothing_to_write_claims_before_an_effect",
+    ),
+    _row(
+        "a heartbeat renews what is not claimed",
+        "heartbeat",
+        " if one.claim.made}",
+        "}",
+        "tests/runtime/test_first_steps.py::"
+        "test_a_beat_before_the_first_step_renews_nothing_and_takes_nothing_for_lost",
     ),
     _row(
         "a heartbeat renews the lease of whoever has the run",
@@ -277,9 +378,16 @@ LEASES = (
     _row(
         "what is due is hinted at every second",
         "leases",
-        "SET due_at = clock_timestamp() + %(pause)s * interval '1 second'\n",
-        "SET due_at = due_at\n",
+        "            due_at = clock_timestamp() + %(pause)s * interval '1 second'\n",
+        "            due_at = due_at\n",
         "tests/runtime/test_leases.py::test_sweeping_hints_at_what_is_due_once_per_back_off",
+    ),
+    _row(
+        "nobody knows that a run was pushed",
+        "leases",
+        "UPDATE runtime_run SET pushed = true,\n",
+        "UPDATE runtime_run SET\n",
+        PUSHED,
     ),
     _row(
         "the sweeper takes the youngest first",

@@ -12,7 +12,7 @@ from runtime.advance import advance
 from runtime.coordinator import Bench
 from runtime.core.decisions import Decision, Verdict
 from runtime.executor import Executor
-from runtime.heartbeat import Heartbeat
+from runtime.heartbeat import Heartbeat, Held
 from runtime.models import Gate, Run
 from runtime.ports import Actor
 from tests.fakes.ports import FakeEffects, FakeGatekeeper, FakeTool, Script
@@ -60,6 +60,10 @@ class Rig:
 
     def open_gates(self, run: UUID) -> list[Gate]:
         return list(Gate.objects.filter(run=run, state="open").order_by("opened_at", "call"))
+
+    def held(self, run: UUID) -> Held:
+        """What this worker knows of a run that it has."""
+        return next(one for one in self.heartbeat._held.values() if one.claim.run == run)
 
     def close(self) -> None:
         self.heartbeat.stop()

@@ -186,7 +186,7 @@ def crashed(rig: MakeBench, effect: EffectClass) -> tuple[Rig, UUID]:
 
     def body(request: ToolRequest) -> Outcome:
         if request.attempt == 1:
-            desk.heartbeat._held[request.run].lost.set()
+            desk.held(request.run).lost.set()
         return ToolResult(value=request.attempt)
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
@@ -217,7 +217,7 @@ def test_a_write_whose_worker_died_waits_in_doubt(rig: MakeBench) -> None:
 def test_a_model_call_whose_worker_died_is_made_again(rig: MakeBench) -> None:
     def reply(request: ModelRequest) -> Outcome:
         if len(desk.effects.models) == 1:
-            desk.heartbeat._held[request.run].lost.set()
+            desk.held(request.run).lost.set()
         return say("done")
 
     desk = rig({"a": reply})

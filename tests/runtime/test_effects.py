@@ -44,7 +44,7 @@ def test_a_worker_that_lost_its_lease_ends_the_model_calls_nobody_waits_for(
     over = threading.Event()
 
     def never(request: ModelRequest) -> Outcome:
-        held = desk.heartbeat._held[request.run]
+        held = desk.held(request.run)
         held.lost.set()
         held.wake()
         over.wait(60)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,7 +16,7 @@ from runtime import database, engine, gates, journal, leases, signals, steps
 from runtime.core.decisions import Decision, Verdict
 from runtime.database import Connection
 from runtime.errors import GateNotOpen, LeaseLost, MailboxRaised, RunEnded
-from runtime.models import Gate, JournalEntry, Run, Signal
+from runtime.models import Gate, JournalEntry, Run, Signal, Stop
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 
@@ -222,6 +222,44 @@ def test_neither_a_parked_run_nor_one_for_another_kind_of_worker_is_claimed(
     assert leases.claim(own, run, isolated=True) is not None
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"owner": UUID(int=1)},
+        {"pushed": True},
+        {"isolated": True},
+        {"due_at": None},
+        {"due_at": datetime(3000, 1, 1, tzinfo=UTC)},
+        {"status": "quarantined"},
+    ],
+    ids=["somebody's", "pushed", "isolated", "not due", "due later", "parked"],
+)
+def test_a_run_that_must_be_claimed_beforehand_is_not_looked_at(
+    own: Connection, desk: Rig, change: dict[str, Any]
+) -> None:
+    run = desk.start("a")
+    assert leases.look(own, run) is not None
+    row(run, **change)
+    assert leases.look(own, run) is None
+
+
+def test_a_stopped_run_is_not_looked_at(own: Connection, desk: Rig) -> None:
+    run = desk.start("a")
+    Stop.objects.create(agent="a", reason="because")
+    assert leases.look(own, run) is None
+
+
+def test_the_sweeper_notes_that_it_pushed_and_a_step_that_somebody_got_on(
+    own: Connection, last: steps.Step
+) -> None:
+    run = last.claim.run
+    row(run, due_at=timezone.now() + PAST)
+    leases.due(own)
+    assert Run.objects.get(id=run).pushed
+    steps.commit(own, last, prepare=False)
+    assert not Run.objects.get(id=run).pushed
+
+
 def test_a_release_needs_the_mailbox_and_backing_off_does_not(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
     claim = leases.claim(own, run)
@@ -251,7 +289,7 @@ def test_a_heartbeat_renews_nothing_for_an_owner_who_was_replaced(
     given = {"runs": [run], "lease": 60.0}
     assert own.execute(leases.RENEW, {**given, "owners": [uuid4()]}).fetchall() == []
     (renewed,) = own.execute(leases.RENEW, {**given, "owners": [claim.owner]}).fetchall()
-    assert renewed[:2] == (run, 0)
+    assert renewed[:2] == (claim.owner, 0)
 
 
 # The mailbox

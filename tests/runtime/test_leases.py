@@ -74,7 +74,7 @@ def test_the_heartbeat_renews_leases_and_says_that_the_worker_is_alive(rig: Make
     seen: list[object] = []
 
     def patient(request: ModelRequest) -> Outcome:
-        held = desk.heartbeat._held[request.run]
+        held = desk.held(request.run)
         first = held.renewed_at
         while held.renewed_at == first:
             renewed.wait(0.05)

@@ -29,7 +29,7 @@ def lift() -> None:
 def beaten(desk: Rig, run: UUID) -> None:
     """Until the next beat has told this worker what is stopped."""
     told = threading.Event()
-    while not desk.heartbeat._held[run].stops:
+    while not desk.held(run).stops:
         told.wait(0.02)
 
 

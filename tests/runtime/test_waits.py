@@ -426,7 +426,7 @@ def test_a_result_that_comes_after_its_run_was_let_go_of_is_rolled_back(rig: Mak
 
     def body(request: ToolRequest) -> Outcome:
         _insert(request)
-        held = desk.heartbeat._held[request.run]
+        held = desk.held(request.run)
         held.lost.set()
         held.wake()
         left.wait(10)
