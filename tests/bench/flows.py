@@ -225,7 +225,7 @@ def _cpu(pairs: list[tuple[Round, Round]]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """Per flow: transactions that wrote, statements, bytes of WAL."""
+    """Per flow: transactions that wrote, without heartbeats; statements; bytes of WAL."""
 
     wrote: float
     statements: float
@@ -233,15 +233,19 @@ class Counted:
 
 
 def _count(site: Site, side: Side, flows: int) -> Counted:
-    """What Postgres counts of so many flows, one at a time, less what it counts when nothing happens."""
-    idle, seconds = _counters(site, lambda: time.sleep(3.0))
-    busy, took = _counters(site, partial(drive, side, flows, 1))
+    """What Postgres counts of so many flows, one at a time, less what it counts when nothing happens.
+
+    Meanwhile it does not tidy up by itself: of what all measures leave behind the flows would get an accidental share.
+    """
+    with site.untidied():
+        idle, seconds = _counters(site, lambda: time.sleep(3.0))
+        busy, took = _counters(site, partial(drive, side, flows, 1))
     each = [(mine - rest * took / seconds) / flows for mine, rest in zip(busy, idle, strict=True)]
     return Counted(wrote=each[0], statements=each[1], wal=each[2])
 
 
 def _counters(site: Site, act: Callable[[], object]) -> tuple[list[float], float]:
-    """Growth of xids, statements and WAL while `act` lasts, and its seconds; without looks."""
+    """Growth of xids without beats, statements and WAL while `act` lasts, and its seconds; without looks."""
     with site.connect() as connection:
         connection.execute("SELECT pg_stat_statements_reset()")
         before, began = _read(connection), time.perf_counter()
@@ -250,8 +254,8 @@ def _counters(site: Site, act: Callable[[], object]) -> tuple[list[float], float
         took = time.perf_counter() - began
         after = _read(connection)
     grown = [late - early for late, early in zip(after, before, strict=True)]
-    looks = after[3]
-    return [grown[0], after[1] - looks, grown[2]], took
+    looks, beats = after[3:]
+    return [grown[0] - beats, after[1] - looks, grown[2]], took
 
 
 def _read(connection: Any) -> list[float]:
@@ -262,10 +266,11 @@ def _read(connection: Any) -> list[float]:
             pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0'),
             (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements
                 WHERE query LIKE 'SELECT id, status FROM %'),
+            (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE 'WITH beat AS %'),
             pg_stat_clear_snapshot()::text
         """
     ).fetchall()
-    return [float(value) for value in row[:4]]
+    return [float(value) for value in row[:5]]
 
 
 def _of_counts(ours: Counted, theirs: Counted) -> list[Line]:

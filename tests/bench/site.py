@@ -166,6 +166,18 @@ class Site:
             self._programs.remove(program)
 
     @contextmanager
+    def untidied(self) -> Iterator[None]:
+        """Postgres vacuums and analyzes nothing of its own accord for as long as the block lasts."""
+        with self.connect() as connection:
+            connection.execute("ALTER SYSTEM SET autovacuum = off")
+            connection.execute("SELECT pg_reload_conf()")
+            try:
+                yield
+            finally:
+                connection.execute("ALTER SYSTEM RESET autovacuum")
+                connection.execute("SELECT pg_reload_conf()")
+
+    @contextmanager
     def workers(self, count: int, **more: str) -> Iterator[list[Program]]:
         """So many worker processes for as long as the block lasts."""
         started = [self.worker(**more) for _ in range(count)]
