@@ -304,10 +304,8 @@ def _decided(call: Call, event: GateDecided) -> Call:
             return replace(call, result=event.result, stored=event.stored, reported_by=event.by)
         case Verdict.DENY | Verdict.EXPIRE | Verdict.GIVE_UP:
             return replace(call, result=event.reason)
-        case Verdict.APPROVE | Verdict.RUN_AGAIN:
-            return call
-        case Verdict.CONTINUE | Verdict.STOP:  # of halts: no call has such a transition
-            return call
+        case Verdict.APPROVE | Verdict.RUN_AGAIN | Verdict.CONTINUE | Verdict.STOP:
+            return call  # the last two are of halts: no call has such a transition
         case _ as never:
             assert_never(never)
 

@@ -31,6 +31,7 @@ def test_without_a_rule_nothing_is_removed(text: str) -> None:
 
 def test_a_number_alone_is_for_everything() -> None:
     assert parse("7") == parse("*=7") == (Rule(days=7),)
+    assert parse("00007, a=36500") == (Rule(agent="a", days=36_500), Rule(days=7))
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,9 @@ def test_a_number_alone_is_for_everything() -> None:
         ("soon", "'soon', which is neither"),
         ("36501", "neither"),
         ("9999999", "neither"),
+        ("000030", "neither"),
+        ("\u0663", "neither"),
+        ("Never", "neither"),
         ("a/running=3", "names 'running'; runs end as completed, failed, cancelled, exported"),
         ("a=3, a=4", "two rules for the same runs"),
         ("3, *=4", "two rules for the same runs"),

@@ -16,7 +16,7 @@ from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.operators import Mutant, mutants
 from tests.mutants.servers import postgres
 from tests.mutants.trials import Seen, trial
-from tests.mutants.warm import Warm, session
+from tests.mutants.warm import Warm, place_of, session
 
 GOAL = 0.95
 WALKS = "ABEYANCE_WALKS"
@@ -80,30 +80,36 @@ def main() -> bool:
 
 
 def _try(number: int, mutant: Mutant, warm: Warm) -> Seen:
-    seen, is_cold = _of_few_walks(number, mutant, warm)
+    seen = _of_few_walks(number, mutant, warm)
     if seen is Seen.GREEN and (deeper := DEEPER.get(_name(mutant))):
         seen = _of(mutant, deeper, within=60.0)
-    if seen is Seen.GREEN and (is_cold or number in warm.walked):
+    if seen is Seen.GREEN and (number in warm.near or place_of(mutant) is None):
         seen = _of(mutant, (*PURE, HISTORIES), within=300.0, walks=ALL)
     if seen is Seen.GREEN:
         _say(f"lives: {mutant.name}")
     return seen
 
 
-def _of_few_walks(number: int, mutant: Mutant, warm: Warm) -> tuple[Seen, bool]:
-    """Whether it is seen, and whether it took trials that import everything anew to say so."""
-    seen = warm.trial(number, histories=False, within=30.0)
+def _of_few_walks(number: int, mutant: Mutant, warm: Warm) -> Seen:
+    seen = warm.trial(number, histories=False, within=12.0)
     if seen is None:
-        golden, own = "tests/core/test_golden.py", f"tests/core/test_{_name(mutant)}.py"
-        likely = [file for file in (golden, own) if (ROOT / file).exists()]
-        seen = _of(mutant, (*PURE, *likely, *UNITS, f"--ignore={HISTORIES}"), within=30.0)
+        seen = _of(mutant, (*PURE, *_likely(mutant)), within=30.0)
+        if seen is Seen.GREEN:
+            seen = _of(mutant, (*PURE, *UNITS, f"--ignore={HISTORIES}"), within=30.0)
         if seen is Seen.GREEN:
             few = f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}"
             seen = _of(mutant, (*PURE, HISTORIES, few), within=60.0)
-        return seen, True
+        return seen
     if seen is Seen.GREEN and number in warm.walked:
-        seen = warm.trial(number, histories=True, within=60.0) or seen
-    return seen, False
+        seen = warm.trial(number, histories=True, within=40.0) or seen
+    return seen
+
+
+def _likely(mutant: Mutant) -> list[str]:
+    """The files whose tests are likeliest to see it: what was written down once, small facts, and its own."""
+    names = ("golden", "facts", _name(mutant))
+    files = [f"tests/core/test_{name}.py" for name in dict.fromkeys(names)]
+    return [file for file in files if (ROOT / file).exists()]
 
 
 def _of(mutant: Mutant, tests: tuple[str, ...], *, within: float, walks: str = FEW) -> Seen:

@@ -44,6 +44,19 @@ GATE = KEEPERS + "test_a_gate_is_decided_while_open_and_reopened_while_decided"
 CLOSING = KEEPERS + "test_closing_is_for_gates_that_wait"
 TAKING = KEEPERS + "test_only_decided_gates_take_effect_and_only_open_or_decided_ones_close"
 
+WAITS = "tests/runtime/test_wait_rows.py::"
+EVENTS = "tests/runtime/test_events.py::"
+BEGIN = WAITS + "test_a_step_that_is_not_written_begins_no_wait"
+END = WAITS + "test_a_step_ends_the_waits_of_its_own_run_at_its_places_alone"
+TAKE = WAITS + "test_an_event_ends_a_wait_once_and_no_other"
+ITS_OWN = WAITS + "test_a_run_has_its_own_waits"
+STOPS = "tests/runtime/test_stops.py::"
+ON_AND_OFF = STOPS + "test_nothing_new_starts_and_the_run_stays_where_it_is"
+STORED = "tests/runtime/test_contents.py::"
+RETENTION = "tests/approvals/test_retention.py::"
+WORKERS = "tests/runtime/test_workers.py::"
+LIVE_KEYS = "tests/runtime/test_live_keys.py::"
+
 LEASES = (
     _row(
         "a step of an older epoch is written",
@@ -607,6 +620,243 @@ GATES = (
     ),
 )
 
+WAITING = (
+    _row(
+        "a step that is not written begins a wait",
+        "waits",
+        "    SELECT run.id, w.frame, w.call, w.event, w.match::jsonb, w.until\n    FROM run, unnest(",
+        "    SELECT %(run)s, w.frame, w.call, w.event, w.match::jsonb, w.until\n    FROM unnest(",
+        BEGIN,
+    ),
+    _row(
+        "a step ends the waits of other runs",
+        "waits",
+        "WHERE runtime_wait.run_id = run.id AND runtime_wait.frame",
+        "WHERE runtime_wait.frame",
+        END,
+    ),
+    _row(
+        "a step ends the waits of other frames",
+        "waits",
+        " AND runtime_wait.frame = o.frame",
+        "",
+        END,
+    ),
+    _row(
+        "a step ends the waits of other calls",
+        "waits",
+        " AND runtime_wait.call = o.call",
+        "",
+        END,
+    ),
+    _row(
+        "an event of any name ends a wait",
+        "waits",
+        "WHERE event = %s AND %s::jsonb @> match",
+        "WHERE (event = %s OR true) AND %s::jsonb @> match",
+        EVENTS + "test_only_an_event_of_that_name_that_contains_the_match_ends_it",
+    ),
+    _row(
+        "an event with any data ends a wait",
+        "waits",
+        "WHERE event = %s AND %s::jsonb @> match",
+        "WHERE event = %s AND (%s::jsonb @> match OR true)",
+        EVENTS + "test_only_an_event_of_that_name_that_contains_the_match_ends_it",
+    ),
+    _row(
+        "an event has to be all that a wait asks for and nothing more",
+        "waits",
+        "WHERE event = %s AND %s::jsonb @> match",
+        "WHERE event = %s AND %s::jsonb <@ match",
+        EVENTS + "test_a_run_that_waits_for_an_event_holds_nothing_and_goes_on_with_it",
+    ),
+    _row(
+        "the runs of an event come in any order",
+        "waits",
+        "ORDER BY run_id, frame, call LIMIT %s",
+        "ORDER BY run_id DESC, frame, call LIMIT %s",
+        WAITS + "test_an_event_takes_hold_of_its_runs_in_their_order",
+    ),
+    _row(
+        "an event looks at every wait there is",
+        "waits",
+        "ORDER BY run_id, frame, call LIMIT %s",
+        "ORDER BY run_id, frame, call LIMIT 1 + 0 * %s + 9",
+        WAITS + "test_no_more_waits_are_looked_at_than_one_event_may_end",
+    ),
+    _row(
+        "an event ends a wait that is over already",
+        "waits",
+        "    return done.rowcount == 1\n",
+        "    return True\n",
+        TAKE,
+    ),
+    _row(
+        "an event ends every wait of a frame",
+        "waits",
+        "WHERE run_id = %s AND frame = %s AND call = %s",
+        "WHERE run_id = %s AND frame = %s AND (call = %s OR true)",
+        TAKE,
+    ),
+    _row(
+        "an event ends the waits of another frame",
+        "waits",
+        "WHERE run_id = %s AND frame = %s AND call = %s",
+        "WHERE run_id = %s AND (frame = %s OR true) AND call = %s",
+        TAKE,
+    ),
+    _row(
+        "an event ends the waits of another run",
+        "waits",
+        "WHERE run_id = %s AND frame = %s AND call = %s",
+        "WHERE (run_id = %s OR true) AND frame = %s AND call = %s",
+        TAKE,
+    ),
+    _row(
+        "a run that leaves ends the waits of all",
+        "waits",
+        '"DELETE FROM runtime_wait WHERE run_id = %s", (run,)',
+        '"DELETE FROM runtime_wait WHERE run_id = %s OR true", (run,)',
+        ITS_OWN,
+    ),
+    _row(
+        "a run has the waits of all",
+        "waits",
+        '"SELECT frame, call FROM runtime_wait WHERE run_id = %s", (run,)',
+        '"SELECT frame, call FROM runtime_wait WHERE run_id = %s OR true", (run,)',
+        ITS_OWN,
+    ),
+    _row(
+        "another event of a known id is taken for the same",
+        "delivery",
+        "        if known.digest != digest:\n",
+        "        if False:\n",
+        EVENTS + "test_an_id_counts_once",
+    ),
+    _row(
+        "an event ends more waits than it may",
+        "delivery",
+        "    if len(found) > MAX_MATCHED:\n",
+        "    if False:\n",
+        EVENTS + "test_more_waits_than_one_event_may_end_are_left_alone",
+    ),
+    _row(
+        "an event ends as many waits as it may and is refused",
+        "delivery",
+        "    if len(found) > MAX_MATCHED:\n",
+        "    if len(found) >= MAX_MATCHED:\n",
+        WAITS + "test_an_event_may_end_as_many_waits_as_that",
+    ),
+    _row(
+        "an event ends a wait of a run that is over",
+        "delivery",
+        "    except RunEnded:\n        return False\n",
+        "    except RunEnded:\n        return True\n",
+        WAITS + "test_an_event_ends_no_wait_of_a_run_that_is_over",
+    ),
+    _row(
+        "an event is sent without the run's row",
+        "delivery",
+        "        leases.ring(connection, run)\n",
+        "        pass\n",
+        WAITS + "test_an_event_takes_hold_of_its_runs_in_their_order",
+    ),
+    _row(
+        "a run hears of an event that ended nothing",
+        "delivery",
+        "if wait.run in live and waits.take(connection, wait)]",
+        "if wait.run in live and (waits.take(connection, wait) or True)]",
+        EVENTS + "test_an_event_that_comes_while_the_end_is_being_written_ends_nothing",
+    ),
+    _row(
+        "what an event ended is counted before it ends",
+        "delivery",
+        "outside_events.count(connection, id, len(ended))",
+        "outside_events.count(connection, id, len(found))",
+        EVENTS + "test_an_event_that_comes_while_the_end_is_being_written_ends_nothing",
+    ),
+    _row(
+        "an event whose id is used is a new one",
+        "outside_events",
+        "ON CONFLICT (id) DO NOTHING",
+        "ON CONFLICT (id) DO UPDATE SET waits = 0",
+        EVENTS + "test_an_id_counts_once",
+    ),
+    _row(
+        "an event counts for all of them",
+        "outside_events",
+        "SET waits = %s WHERE id = %s",
+        "SET waits = %s WHERE id = %s OR true",
+        WAITS + "test_an_event_counts_for_itself_what_it_ended",
+    ),
+    _row(
+        "ids are forgotten at once",
+        "outside_events",
+        "WHERE at < clock_timestamp() - %s * interval '1 day' LIMIT %s",
+        "WHERE (true OR at < clock_timestamp() - %s * interval '1 day') LIMIT %s",
+        EVENTS + "test_ids_are_known_for_thirty_days",
+    ),
+    _row(
+        "all old ids are forgotten in one statement",
+        "outside_events",
+        "* interval '1 day' LIMIT %s",
+        "* interval '1 day' LIMIT 9 + %s",
+        WAITS + "test_only_so_many_ids_are_forgotten_at_once",
+    ),
+)
+
+STOPPED = (
+    _row(
+        "a stop of one agent stops all of them",
+        "stops",
+        "WHERE lifted_at IS NULL AND runtime_stop.agent IN ('', runtime_run.agent)",
+        "WHERE lifted_at IS NULL",
+        STOPS + "test_a_run_of_another_agent_goes_on",
+    ),
+    _row(
+        "a stop of every agent stops none",
+        "stops",
+        "WHERE lifted_at IS NULL AND runtime_stop.agent IN ('', runtime_run.agent)",
+        "WHERE lifted_at IS NULL AND runtime_stop.agent IN (runtime_run.agent)",
+        ON_AND_OFF,
+    ),
+    _row(
+        "a stop that was lifted goes on",
+        "stops",
+        "WHERE lifted_at IS NULL AND runtime_stop.agent IN ('', runtime_run.agent)",
+        "WHERE runtime_stop.agent IN ('', runtime_run.agent)",
+        ON_AND_OFF,
+    ),
+    _row(
+        "a worker is told of stops that were lifted",
+        "stops",
+        "SELECT agent FROM runtime_stop WHERE lifted_at IS NULL)",
+        "SELECT agent FROM runtime_stop)",
+        ON_AND_OFF,
+    ),
+    _row(
+        "a stopped run hears no signal",
+        "stops",
+        "    AND NOT EXISTS (SELECT FROM runtime_signal WHERE run_id = runtime_run.id)\n",
+        "",
+        STOPS + "test_a_stopped_run_can_be_cancelled",
+    ),
+    _row(
+        "the signal of any run starts a stopped one",
+        "stops",
+        "SELECT FROM runtime_signal WHERE run_id = runtime_run.id)",
+        "SELECT FROM runtime_signal)",
+        STOPS + "test_the_signal_of_another_run_starts_no_stopped_one",
+    ),
+    _row(
+        "a stop is lifted twice",
+        "stops",
+        "WHERE id = %(stop)s AND lifted_at IS NULL RETURNING",
+        "WHERE id = %(stop)s RETURNING",
+        STOPS + "test_a_stop_is_put_once_and_lifted_once",
+    ),
+)
+
 CONTINUATIONS = (
     _row(
         "a continuation is not verified",
@@ -635,7 +885,147 @@ CONTINUATIONS = (
         "contents",
         " AND NOT EXISTS (\n                SELECT FROM runtime_contentuse u WHERE u.content_id = c.digest)",
         "",
-        "tests/runtime/test_contents.py::test_only_what_no_run_refers_to_is_collected_and_not_at_once",
+        STORED + "test_only_what_no_run_refers_to_is_collected_and_not_at_once",
+    ),
+    _row(
+        "a content that was used just now is collected",
+        "contents",
+        "used_at < clock_timestamp() - interval '1 hour' AND NOT",
+        "NOT",
+        STORED + "test_only_what_no_run_refers_to_is_collected_and_not_at_once",
+    ),
+    _row(
+        "a content that is used again is as old as before",
+        "contents",
+        "AS c(digest, body) ORDER BY c.digest\n"
+        "    ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp()",
+        "AS c(digest, body) ORDER BY c.digest\n    ON CONFLICT (digest) DO NOTHING",
+        STORED + "test_a_content_that_is_used_again_is_not_collected",
+    ),
+    _row(
+        "a step that is not written stores its contents",
+        "contents",
+        "FROM run, unnest(%(c_digests)s::text[], %(c_texts)s::text[])",
+        "FROM unnest(%(c_digests)s::text[], %(c_texts)s::text[])",
+        STORED + "test_a_step_that_is_not_written_stores_nothing",
+    ),
+    _row(
+        "a run that forgets its contents forgets those of all",
+        "contents",
+        '"DELETE FROM runtime_contentuse WHERE run_id = %s", (run,)',
+        '"DELETE FROM runtime_contentuse WHERE run_id = %s OR true", (run,)',
+        RETENTION + "test_a_content_that_another_run_refers_to_stays",
+    ),
+    _row(
+        "a continuation of another run is gone on from",
+        "continuations",
+        "    if (continuation.run, continuation.position) != (run, position):\n",
+        "    if False:\n",
+        "tests/attacks/test_tampering.py::test_swapped_continuations_park_both_runs",
+    ),
+    _row(
+        "the second continuation of a run is not written",
+        "continuations",
+        "    WHERE %(c_body)s::text IS NOT NULL\n"
+        "    ON CONFLICT (run_id) DO UPDATE SET position = excluded.position, body = excluded.body,\n"
+        "        mac = excluded.mac, key_id = excluded.key_id\n",
+        "    WHERE %(c_body)s::text IS NOT NULL\n    ON CONFLICT (run_id) DO NOTHING\n",
+        "tests/runtime/test_verification.py::test_a_run_is_sound_from_its_start_to_its_end",
+    ),
+    _row(
+        "a base is written over and keeps the seal of the one before",
+        "continuations",
+        "mac = excluded.mac, key_id = excluded.key_id, at = clock_timestamp()",
+        "mac = runtime_base.mac, key_id = excluded.key_id, at = clock_timestamp()",
+        "tests/runtime/test_compaction.py::"
+        "test_it_writes_the_continuation_that_its_journal_may_begin_at",
+    ),
+)
+
+REMOVED = (
+    _row(
+        "the mark of a removed journal is not verified",
+        "pruning",
+        "if not keyring.verify(keyring.JOURNAL, Seal(mac=row[3], key_id=row[4]), *_parts(run, mark)):",
+        "if False:",
+        RETENTION + "test_a_forged_mark_of_a_removed_journal_is_found",
+    ),
+    _row(
+        "a rule for another agent counts",
+        "retention",
+        "WHERE (rule.agent IS NULL OR rule.agent = run.agent)",
+        "WHERE true",
+        RETENTION + "test_age_status_and_agent_decide",
+    ),
+    _row(
+        "a rule for another status counts",
+        "retention",
+        "AND (rule.status IS NULL OR rule.status = run.status)",
+        "AND true",
+        RETENTION + "test_age_status_and_agent_decide",
+    ),
+    _row(
+        "the last rule that fits counts",
+        "retention",
+        "ORDER BY rule.place LIMIT 1)",
+        "ORDER BY rule.place DESC LIMIT 1)",
+        RETENTION + "test_age_status_and_agent_decide",
+    ),
+    _row(
+        "the age of a run does not count",
+        "retention",
+        "    AND run.ended_at < clock_timestamp() - {_DAYS} * interval '1 day'\n",
+        "    AND {_DAYS} IS NOT NULL\n",
+        RETENTION + "test_age_status_and_agent_decide",
+    ),
+    _row(
+        "a run that could not be removed is tried for ever",
+        "retention",
+        "AND (%(after)s::timestamptz IS NULL OR run.ended_at > %(after)s)",
+        "AND (%(after)s::timestamptz IS NULL OR true)",
+        RETENTION + "test_what_cannot_be_removed_does_not_stop_the_rest",
+    ),
+    _row(
+        "a run that goes on loses its payloads",
+        "leases",
+        "WHERE id = %s AND ended_at IS NOT NULL AND removed_at IS NULL\n",
+        "WHERE id = %s AND removed_at IS NULL\n",
+        RETENTION + "test_a_run_that_goes_on_loses_nothing",
+    ),
+    _row(
+        "a run loses its payloads twice",
+        "leases",
+        "WHERE id = %s AND ended_at IS NOT NULL AND removed_at IS NULL\n",
+        "WHERE id = %s AND ended_at IS NOT NULL\n",
+        RETENTION + "test_a_run_loses_its_payloads_once",
+    ),
+    _row(
+        "a key is asked for that only runs that are over need",
+        "start",
+        "ON runtime_run.id = kept.run_id AND ended_at IS NULL",
+        "ON runtime_run.id = kept.run_id",
+        LIVE_KEYS + "test_what_a_run_that_is_over_was_signed_with_is_not_asked_for",
+    ),
+    _row(
+        "a key is not asked for that only a journal needs",
+        "start",
+        "WHERE ended_at IS NULL AND status <> 'quarantined' AND base < runtime_run.position",
+        "WHERE ended_at IS NULL AND status <> 'quarantined' AND base > runtime_run.position",
+        LIVE_KEYS + "test_a_key_that_a_live_run_needs_is_named",
+    ),
+    _row(
+        "a worker that beats is as old as its first beat",
+        "workers",
+        "ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()",
+        "ON CONFLICT (id) DO UPDATE SET beat_at = runtime_worker.beat_at",
+        WORKERS + "test_a_worker_that_beats_again_is_alive",
+    ),
+    _row(
+        "a worker is forgotten while it lives",
+        "workers",
+        "WHERE beat_at < clock_timestamp() - interval '1 day'",
+        "WHERE beat_at < clock_timestamp()",
+        WORKERS + "test_only_workers_long_gone_are_forgotten",
     ),
 )
 
@@ -677,4 +1067,4 @@ GUARDS = (
     ),
 )
 
-ROWS = (*LEASES, *JOURNAL, *SIGNALS, *GATES, *CONTINUATIONS, *GUARDS)
+ROWS = (*LEASES, *JOURNAL, *SIGNALS, *GATES, *WAITING, *STOPPED, *CONTINUATIONS, *REMOVED, *GUARDS)

@@ -33,9 +33,10 @@ Place = tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warm:
-    """`walked` are the numbers of the mutants whose function the histories come to."""
+    """`walked` are the numbers of the mutants whose function the histories come to, `near` whose file."""
 
     walked: frozenset[int]
+    near: frozenset[int]
     asked: TextIO
     answers: TextIO
 
@@ -69,7 +70,8 @@ def session(mutants: Sequence[Mutant], tests: Sequence[str], histories: str) -> 
     with os.fdopen(asking_end, "w") as asked, os.fdopen(answers_end) as answers:
         first = answers.readline()
         assert first, "the tests fail as it is"
-        yield Warm(walked=frozenset(json.loads(first)), asked=asked, answers=answers)
+        walked, near = map(frozenset, json.loads(first))
+        yield Warm(walked=walked, near=near, asked=asked, answers=answers)
     os.waitpid(child, 0)
 
 
@@ -116,7 +118,9 @@ class _Session:
         tests = self._learnt(session)
         walked = {place for one in tests if one.file == self._histories for place in one.places}
         places = {number: place_of(one) for number, one in enumerate(self._mutants)}
-        self._answer([number for number, place in places.items() if place in walked])
+        files = {file for file, _ in walked}
+        near = [n for n, one in enumerate(self._mutants) if str(file_of(one.module)) in files]
+        self._answer([[number for number, place in places.items() if place in walked], near])
         for line in self._asked:
             number, histories, within = json.loads(line)
             exchange = self._exchange(self._mutants[number], places[number])
