@@ -164,6 +164,14 @@ def test_a_text_that_is_no_such_file_is_refused(text: str, why: str) -> None:
     assert str(raised.value).startswith(why)
 
 
+def test_a_file_that_says_it_is_something_else_is_none() -> None:
+    document = json.loads(portable.encode(packed(*STARTED[:1], LEFT)))
+    for text in (json.dumps({**document, "format": "other"}), json.dumps([document])):
+        with pytest.raises(Unreadable) as raised:
+            portable.decode(text)
+        assert str(raised.value) == "it is no exported run"
+
+
 def test_the_keys_that_seal_secrets_are_found_however_deep_a_text_is_in_others() -> None:
     value = json.dumps({"$secret": "k1:abc"})
     assert portable.sealed_with([value]) == {"k1"}

@@ -42,6 +42,18 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "no NaN comes there",
     ("forks", "return False", "return False", "return None"): "only its truth is asked",
     (
+        "halts",
+        'raise UnknownSubject("open gate", str(event.gate))',
+        "raise UnknownSubject('open gate', str(event.gate))",
+        "pass",
+    ): "`pending.drop` raises the same a moment later",
+    (
+        "ids",
+        'return int(call[1:].split(".", 1)[0])',
+        "1",
+        "2",
+    ): "of the parts only the first is taken",
+    (
         "limits",
         r'clean = text[: MAX_ERROR + 1].replace("\x00", "\\0")',
         "1",

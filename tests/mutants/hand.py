@@ -917,11 +917,11 @@ CONTINUATIONS = (
         RETENTION + "test_a_content_that_another_run_refers_to_stays",
     ),
     _row(
-        "a continuation of another run is gone on from",
+        "a continuation is gone on from whose row says something else",
         "continuations",
         "    if (continuation.run, continuation.position) != (run, position):\n",
         "    if False:\n",
-        "tests/attacks/test_tampering.py::test_swapped_continuations_park_both_runs",
+        "tests/runtime/test_verification.py::test_whatever_else_is_changed_is_found",
     ),
     _row(
         "the second continuation of a run is not written",

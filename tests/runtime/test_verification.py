@@ -86,6 +86,7 @@ def test_a_changed_row_is_found(waiting: UUID, change_to_row: str, subject: str)
         ("DELETE FROM runtime_journalentry WHERE run_id = %s AND position = 2", "journal"),
         ("UPDATE runtime_journalentry SET key_id = 'x' WHERE run_id = %s AND position = 1", "journal"),
         ("UPDATE runtime_continuation SET body = body || ' ' WHERE run_id = %s", "continuation"),
+        ("UPDATE runtime_continuation SET position = position + 1 WHERE run_id = %s", "continuation"),
         ("DELETE FROM runtime_continuation WHERE run_id = %s", "continuation"),
         ("UPDATE runtime_gate SET state = 'effective' WHERE run_id = %s AND state = 'open'", "gate"),
         ("UPDATE runtime_gate SET state = 'closed' WHERE run_id = %s AND state = 'open'", "gate"),
