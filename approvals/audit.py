@@ -50,9 +50,7 @@ def append(
 
 def undone(request: Request) -> int:
     """How many decisions on a request were taken back. The rows that say so can be neither changed nor deleted."""
-    with (
-        connection.cursor() as cursor
-    ):  # for each decision twice: what the ORM makes of it costs more than it
+    with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM approvals_auditentry WHERE run_id = %s AND act = %s AND subject = %s",
             [request.run_id, UNDONE, f"request {request.id}"],

@@ -3,6 +3,7 @@
 import json
 import secrets
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +17,8 @@ from runtime.core.digest import action_digest as digest_of_action
 from runtime.core.digest import sha256_of
 from runtime.core.errors import NotJson
 from runtime.ports import ActionPicture, NotConfirmed
+
+RECENT = 32  # actions whose digests a process remembers
 
 
 def row(picture: ActionPicture) -> Request:
@@ -71,13 +74,8 @@ def check_seal(request: Request) -> None:
 def action_digest(request: Request) -> str | None:
     """The digest of the action as stored, None if what is stored is no action."""
     try:
-        return digest_of_action(
-            tool=request.tool,
-            schema=sha256_of(json.loads(request.schema)),
-            args=json.loads(request.args),
-            path=tuple(request.path),
-            effect=EffectClass(request.effect),
-        )
+        path = tuple(request.path)
+        return _action_digest(request.tool, request.schema, request.args, path, request.effect)
     except (ValueError, TypeError, RecursionError, NotJson):
         return None
 
@@ -102,6 +100,23 @@ def request_digest(request: Request) -> str:
             "result_schema": request.result_schema,
         }
     )
+
+
+# Asked for when a decision is taken up and again before the effect: the same texts have the same digest.
+@lru_cache(RECENT)
+def _action_digest(tool: str, schema: str, args: str, path: tuple[str, ...], effect: str) -> str:
+    return digest_of_action(
+        tool=tool,
+        schema=_schema_digest(schema),
+        args=json.loads(args),
+        path=path,
+        effect=EffectClass(effect),
+    )
+
+
+@lru_cache(RECENT)
+def _schema_digest(schema: str) -> str:
+    return sha256_of(json.loads(schema))
 
 
 def _text(value: Any) -> str:

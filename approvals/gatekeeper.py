@@ -7,11 +7,13 @@ are recomputed from the stored row. The engine seals the second when it asks, an
 statement names it, so that all of it holds together or not at all.
 """
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F, Q, Value
 from django.db.models.functions import Concat
 
@@ -48,14 +50,13 @@ class Gatekeeper:
 
     def vouch(self, *, gate: UUID, decision: Decision) -> None:
         """Raise NotConfirmed unless this is what was decided at the gate. Raises KeyMissing."""
-        request = _asked(gate)
-        frozen.check_digests(request)
+        asked = _asked(gate)
+        frozen.check_digests(asked.request)
         if decision.verdict is Verdict.EXPIRE:
-            _check_expired(request, decision)
+            _check_expired(asked, decision)
             return
-        said = _said(request)
-        asked = (said.verdict, said.by, said.reason, said.result)
-        if asked != (
+        said = _said(asked)
+        if (said.verdict, said.by, said.reason, said.result) != (
             decision.verdict,
             decision.by,
             decision.reason,
@@ -69,11 +70,12 @@ class Gatekeeper:
         Raises NotConfirmed for what was never approved or is not what it was, ApprovalVoid if the
         right to approve was taken away since, KeyMissing.
         """
-        request = _asked(gate)
+        asked = _asked(gate)
+        request = asked.request
         if request.status != Request.Status.APPROVED:
             raise NotConfirmed(f"the request is {request.status}")
         frozen.check_digests(request)
-        said = _said(request)
+        said = _said(asked)
         if action_digest != request.action_digest:
             raise NotConfirmed("the action to start is not the one that was approved")
         _check_rights(request, said)
@@ -141,6 +143,14 @@ class Gatekeeper:
         return dict(Request.objects.filter(gate__in=gates).values_list("gate", "id"))
 
 
+_ASK = """
+    SELECT (SELECT count(*) FROM approvals_auditentry a
+            WHERE a.run_id = r.run_id AND a.act = %s AND a.subject = 'request ' || r.id),
+        clock_timestamp(), r.*
+    FROM approvals_request r WHERE r.gate = %s
+"""
+
+
 def _lock(*runs: UUID) -> None:
     rows = Run.objects.select_for_update(no_key=True).only("id").order_by("id")
     list(rows.filter(pk__in=runs))
@@ -149,25 +159,43 @@ def _lock(*runs: UUID) -> None:
 # Checking what was decided
 
 
-def _asked(gate: UUID) -> Request:
-    asked = Request.objects.raw("SELECT * FROM approvals_request WHERE gate = %s", [gate])
-    request = next(iter(asked), None)
-    if request is None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A request as it is stored at `at`, database time, and how many decisions on it were taken back by then."""
+
+    request: Request
+    undone: int
+    at: datetime
+
+
+def _asked(gate: UUID) -> _Asked:
+    """Everything that may have changed, in one look. Raises NotConfirmed if there is no such request."""
+    with connection.cursor() as cursor:  # twice for each decision: the ORM costs more than Postgres
+        cursor.execute(_ASK, [audit.UNDONE, gate])
+        row = cursor.fetchone()
+        names = [column.name for column in cursor.description or ()]
+    if row is None:
         raise NotConfirmed("nobody was asked")
-    return request
+    undone, at, *_ = row
+    request = Request()
+    for name, value in zip(names[2:], row[2:], strict=True):
+        setattr(request, name, value)
+    request.path = json.loads(request.path)
+    return _Asked(request=request, undone=undone, at=at)
 
 
-def _said(request: Request) -> Statement:
+def _said(asked: _Asked) -> Statement:
     """The statement, made in time. Raises NotConfirmed, KeyMissing."""
+    request = asked.request
     said = statements.read(request)
     if request.expires_at is not None and said.at >= request.expires_at:
         raise NotConfirmed("the request had expired when it was decided")
     again = said.verdict is Verdict.RUN_AGAIN
     if again and request.not_before is not None and said.at < request.not_before:
         raise NotConfirmed("the first start may still have been under way")
-    if said.effective_at is not None and said.effective_at > clock.now():
+    if said.effective_at is not None and said.effective_at > asked.at:
         raise NotConfirmed("the decision can still be taken back")
-    if said.undone != audit.undone(request):
+    if said.undone != asked.undone:
         raise NotConfirmed("the decision was taken back")
     frozen.check_seal(request)
     return said
@@ -180,11 +208,12 @@ def _check_rights(request: Request, said: Statement) -> None:
         raise ApprovalVoid(f"{said.by} approved it, but may not any more: {refusal.detail}")
 
 
-def _check_expired(request: Request, decision: Decision) -> None:
+def _check_expired(asked: _Asked, decision: Decision) -> None:
     """Time signs nothing: that it has come everybody can see."""
+    request = asked.request
     if request.status != Request.Status.EXPIRED or request.kind != GateKind.APPROVAL:
         raise NotConfirmed(f"the request of kind {request.kind} is {request.status}")
-    if request.expires_at is None or request.expires_at > clock.now():
+    if request.expires_at is None or request.expires_at > asked.at:
         raise NotConfirmed("the request has not expired")
     if (decision.by, decision.reason, decision.result) != ("", request.reason, None):
         raise NotConfirmed("the decision to take up is not the one of time")

@@ -103,7 +103,7 @@ def sign(purpose: str, text: str) -> Signature:
 
 def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
     """Whether that key signed exactly this text. Raises KeyMissing for an unknown key id."""
-    return signed_by(purpose, key_of(purpose, stored.key_id), stored.hex, text)
+    return _recently_signed_by(purpose, key_of(purpose, stored.key_id), stored.hex, text)
 
 
 def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> bool:
@@ -114,6 +114,10 @@ def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> boo
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+# Nothing is looked at but what it is given, so of the same key, signature and text the answer stays what it was.
+_recently_signed_by = lru_cache(64)(signed_by)
 
 
 def listed(purpose: str) -> list[tuple[str, bytes]]:

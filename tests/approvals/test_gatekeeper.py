@@ -12,7 +12,8 @@ from pytest_django import DjangoAssertNumQueries
 from approvals import actions, audit
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
-from runtime.core.decisions import EffectClass, Risk
+from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
+from runtime.errors import KeyMissing
 from runtime.ports import Actor, CallFacts, NotConfirmed
 from runtime.ports import Gatekeeper as GatekeeperPort
 from tests.approvals import seeds
@@ -40,7 +41,7 @@ def decide(request: Request, bea: Actor, verdict: str) -> None:
 
 
 def refused(request: Request, action_digest: str | None = None) -> str:
-    with pytest.raises(NotConfirmed) as caught:
+    with pytest.raises((NotConfirmed, KeyMissing)) as caught:
         keeper.confirm(gate=request.gate, action_digest=action_digest or request.action_digest)
     return str(caught.value)
 
@@ -123,6 +124,14 @@ def test_what_was_approved_may_start(bea: Actor) -> None:
     keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 
 
+def test_what_was_approved_is_looked_at_in_two_statements(
+    bea: Actor, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    request = approved(bea)
+    with django_assert_num_queries(2):  # the request, and who may decide
+        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+
+
 @pytest.mark.parametrize("args", [{}, {"level": 1.0, "text": "é\u202e\U0001f642", "none": None}])
 def test_arguments_survive_being_stored(bea: Actor, args: dict[str, Any]) -> None:
     request = approved(bea, args=args)
@@ -191,12 +200,20 @@ MORE = json.dumps({"username": "new.hire", "security_level": 9})
         ({"decided_by": "ada"}, "stored decider"),
         ({"decided_at": seeds.moment(-1)}, "stored time"),
         ({"reason": "Because I say so."}, "stored reason"),
+        ({"statement": "{}"}, "the one that was signed"),
+        ({"signature": "00" * 64}, "the one that was signed"),
+        ({"key_id": "other"}, "is not in the ring"),
+        ({"seal": "00" * 32}, "the one that was sealed"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
 def test_a_changed_request_starts_nothing(bea: Actor, changed: dict[str, Any], why: str) -> None:
+    """Also right after the same process has found all of it in order."""
     request = approved(bea)
     digest = request.action_digest
+    decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="As agreed.")
+    keeper.vouch(gate=request.gate, decision=decision)
+    keeper.confirm(gate=request.gate, action_digest=digest)
     if changed.get("path", ...) is None:
         changed = {"path": {}}
     Request.objects.filter(pk=request.pk).update(**changed)
