@@ -50,6 +50,13 @@ def djangos() -> Connection:
     return connection
 
 
+def has_news(connection: Connection) -> bool:
+    """Whether something came from Postgres that nobody has read, its end for one; without asking Postgres."""
+    watch = select.poll()  # select() itself knows only the first 1,024 descriptors
+    watch.register(connection.fileno(), select.POLLIN)
+    return bool(watch.poll(0))
+
+
 def close() -> None:
     """Close the pool; before a fork, at the end of a process, and before a test database is dropped."""
     global _pool
@@ -82,7 +89,7 @@ def _check(connection: Connection) -> None:
     What kills one kills all, and the pool pauses twice as long before each next one it finds. An end that the
     other side told us of lies unread in the socket, so a silent one is taken as it is, without asking Postgres.
     """
-    if not _has_news(connection):
+    if not has_news(connection):
         return
     try:
         ConnectionPool.check_connection(connection)
@@ -91,12 +98,6 @@ def _check(connection: Connection) -> None:
         if pool is not None:
             pool.check()
         raise
-
-
-def _has_news(connection: Connection) -> bool:
-    watch = select.poll()  # select() itself knows only the first 1,024 descriptors
-    watch.register(connection.fileno(), select.POLLIN)
-    return bool(watch.poll(0))
 
 
 def _parameters() -> dict[str, Any]:

@@ -220,7 +220,6 @@ class Scribe:
             with database.pooled() as connection:
                 steps.commit(connection, step, prepare=True)
             return
-        close_old_connections()
         with transaction.atomic():
             if next(tries) and steps.written(database.djangos(), step):
                 return  # by the try before, whose COMMIT was cut off

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from runtime import database
+
 SEATS = 8
 
 _lock = threading.Lock()
@@ -92,6 +94,9 @@ def _lend() -> BaseDatabaseWrapper:
         one = connections.create_connection(DEFAULT_DB_ALIAS)
         one.inc_thread_sharing()
     one.close_if_unusable_or_obsolete()
+    # Its end would lie unread in the socket: to ask Postgres whether it lives is one more way there and back.
+    silent = one.connection is not None and not database.has_news(one.connection)
+    one.health_check_done = silent  # type: ignore[attr-defined]  # which the stubs do not know
     return one
 
 

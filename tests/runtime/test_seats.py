@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from django.db import connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from runtime import database, seats
 from runtime.advance import advance
@@ -88,6 +89,24 @@ def test_a_dead_connection_is_not_lent_twice(two: Seats) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
         assert _backend() != dead
+
+
+def test_a_silent_connection_is_not_asked_whether_it_lives(
+    two: Seats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with two.taken():
+        known = _backend()
+    asked = []
+
+    def is_usable(wrapper: BaseDatabaseWrapper) -> bool:
+        asked.append(wrapper)
+        return True
+
+    monkeypatch.setattr(type(connections["default"]), "is_usable", is_usable)
+    with two.taken(), connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        assert _backend() == known
+    assert asked == []
 
 
 def test_runs_that_wait_for_their_model_hold_no_seat_and_those_that_suspend_share_connections(
