@@ -10,6 +10,7 @@ makes before it ends: whoever finds it there goes on. `ABEYANCE_KILL_LOG` notes 
 
 import os
 import signal
+from functools import cache
 from pathlib import Path
 
 ARMED = "ABEYANCE_KILL_POINT"
@@ -19,7 +20,7 @@ LOG = "ABEYANCE_KILL_LOG"
 
 def pass_by(moment: str, kind: str, depth: int) -> None:
     """Pass the point `moment:kind:depth`, or end there."""
-    armed, log = os.environ.get(ARMED), os.environ.get(LOG)
+    armed, log = _armed()
     if armed is None and log is None:
         return
     point = f"{moment}:{kind}:{depth}"
@@ -28,6 +29,15 @@ def pass_by(moment: str, kind: str, depth: int) -> None:
             file.write(point + "\n")
     if point == armed and _first():
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@cache
+def _armed() -> tuple[str | None, str | None]:
+    """The point at which to end and the file that notes all of them, read once in each process."""
+    return os.environ.get(ARMED), os.environ.get(LOG)
+
+
+os.register_at_fork(after_in_child=_armed.cache_clear)
 
 
 def _first() -> bool:

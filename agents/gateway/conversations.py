@@ -16,8 +16,8 @@ from pydantic_ai.messages import ModelMessage
 from agents.gateway.messages import to_provider
 from agents.spec import AgentSpec
 
-KEPT = 32  # conversations of one process
-LONG = 20  # messages: a shorter one is translated in no time
+KEPT = 64  # conversations of one process
+LONG = 4  # messages: a shorter one is translated in no time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
