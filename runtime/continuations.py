@@ -3,6 +3,10 @@
 To write a big document anew at each gate would cost its size each time. So one of more than LARGE bytes
 stays live, together with the entries after it, until these come to a quarter of it.
 
+Who takes over from a lost worker folds every entry since the last one. So a run that goes on and on without
+suspending is given one as well, each time its entries have doubled, so that all of them together cost a few
+times the last one too.
+
 The continuation of a step that compacts a frame is kept a second time, as the base of its run: entries up to
 it may be removed while the run goes on, and whoever reads the journal begins there.
 """
@@ -19,6 +23,7 @@ from runtime.errors import Tampered
 from runtime.keyring import Seal
 
 LARGE = 64 * 1024
+LONG = 4 * LARGE
 
 # Parts of the step statement: the row of a run that suspends, and the end of one that is over.
 REPLACE = """
@@ -51,6 +56,11 @@ def parameters(continuation: Continuation | None) -> dict[str, object]:
 def stays(size: int, tail: int) -> bool:
     """Whether a continuation of `size` bytes stays live with `tail` bytes of entries after it."""
     return size > LARGE and tail * 4 < size
+
+
+def overdue(size: int, tail: int) -> bool:
+    """Whether a run that goes on, with `tail` bytes of entries after one of `size` bytes, is given a new one."""
+    return tail > LONG and tail >= size
 
 
 def load(connection: Connection, run: UUID, base: int) -> tuple[Continuation, int]:

@@ -57,7 +57,7 @@ RETRY_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Bytes of the live continuation, 0 without one, and of the entries after it."""
+    """About how many bytes the live continuation has, 0 without one, and how many the entries after it."""
 
     continuation: int = 0
     tail: int = 0
@@ -174,7 +174,10 @@ class Scribe:
         killpoints.pass_by("committed", step.kind, step.depth)
         self.now = step.state
         tail = self._sizes.tail + len(step.entry.body)
-        self._sizes = Sizes() if step.pins else replace(self._sizes, tail=tail)
+        if step.continuation is None:
+            self._sizes = replace(self._sizes, tail=tail)
+        else:  # about as big as what it was made of, unless a summary is in the place of most of it
+            self._sizes = Sizes(continuation=0 if step.pins else self._sizes.continuation + tail)
         dispatch.ring(self.now.run, inbox=bool(draft.opened or draft.taken or draft.closed))
 
     def _step(self, draft: Draft, release: bool) -> steps.Step:
@@ -198,7 +201,7 @@ class Scribe:
             release=release,
             due=self._due(now),
             mailbox=self._mailbox,
-            continuation=now if pins or self._suspends(now, entry, release) else None,
+            continuation=now if pins or self._rewrites(now, entry, release) else None,
             pins=pins,
             opened=draft.opened,
             taken=tuple(draft.taken),
@@ -210,10 +213,12 @@ class Scribe:
             first=draft.timed_out,
         )
 
-    def _suspends(self, now: Continuation, entry: journal.Sealed, release: bool) -> bool:
-        """Whether this step writes a continuation: it lets go, and the last one does not stay live."""
-        tail = self._sizes.tail + len(entry.body)
-        return release and not now.ended and not continuations.stays(self._sizes.continuation, tail)
+    def _rewrites(self, now: Continuation, entry: journal.Sealed, release: bool) -> bool:
+        """Whether this step writes a continuation: it lets go or is one of many, and the last one will not do."""
+        size, tail = self._sizes.continuation, self._sizes.tail + len(entry.body)
+        if now.ended:
+            return False
+        return not continuations.stays(size, tail) if release else continuations.overdue(size, tail)
 
     def _write(self, draft: Draft, step: steps.Step, tries: Iterator[int]) -> None:
         if not (draft.pictures or draft.closed):

@@ -38,7 +38,8 @@ _PARTS = {
 class Step:
     """One commit, of the `kind` of its last event, and the state that it leads to.
 
-    `continuation` is written when the run suspends; `release` lets go of the lease until `due`.
+    `continuation` is written when the run suspends, and now and then in a long one; `release` lets go of the lease
+    until `due`.
     `contents` are what its events refer to. `pins` makes its continuation the base of the run. `waits` are calls
     that begin to wait for an event, `over` places of calls that do so no longer; with `first` one of them has
     run out of time, which counts only if no event came before.

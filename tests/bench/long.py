@@ -8,7 +8,7 @@ import itertools
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from uuid import UUID, uuid4
 
@@ -38,20 +38,24 @@ def measure(site: Site, *, quick: bool) -> Finding:
     """A run of 1,000 steps of 1 KB, then one of 50 gates."""
     steps, gates = (300, 10) if quick else (STEPS, GATES)
     desk = Desk()
-    with site.workers(1), site.connect() as connection:
-        until_ended(desk.look, [_walk(desk, 20)])
-        before = _bytes(connection, "runtime_journalentry", "runtime_run")
-        run = _walk(desk, steps)
-        until_ended(desk.look, [run])
-        ours = _bytes(connection, "runtime_journalentry", "runtime_run") - before
-        kept, payload = _climb(desk, connection, gates)
-        bodies = _bodies(connection, run)
-        _, theirs = _bare(connection, bodies)
-        waiting = _walk(desk, steps, gate=True)
-        _until_suspended(desk, waiting)
+    with site.connect() as connection:
+        with site.workers(1):
+            until_ended(desk.look, [_walk(desk, 20)])
+            before = _bytes(connection, "runtime_journalentry", "runtime_run")
+            run = _walk(desk, steps)
+            until_ended(desk.look, [run])
+            ours = _bytes(connection, "runtime_journalentry", "runtime_run") - before
+            kept, payload = _climb(desk, connection, gates)
+            bodies = _bodies(connection, run)
+            _, theirs = _bare(connection, bodies)
+            waiting = _walk(desk, steps, gate=True)
+            _until_suspended(desk, waiting)
         loads = [
             _loads("loading it where it waits at a gate, to bare decoding", connection, waiting),
-            _loads("loading it after a lost worker, all folded anew", connection, run),
+            *(
+                _loads(f"loading it where its worker was lost {where}", connection, lost)
+                for where, lost in _lost(site, desk, connection, steps)
+            ),
         ]
     size = statistics.mean(map(len, bodies))
     return Finding(
@@ -84,6 +88,28 @@ def measure(site: Site, *, quick: bool) -> Finding:
 def _walk(desk: Desk, steps: int, *, gate: bool = False) -> UUID:
     given = {"turns": steps // 2, "given": GIVEN, "got": GOT, "gate": gate}
     return desk.start("walker", given)
+
+
+def _lost(site: Site, desk: Desk, connection: Connection, steps: int) -> Iterator[tuple[str, UUID]]:
+    """Runs whose worker is killed: with few entries since the last continuation, and with about as many as can be."""
+    for where, share in (("near its end", 0.95), ("at four fifths", 0.8)):
+        with site.workers(1) as (worker,):
+            run = _walk(desk, steps)
+            _until_at(connection, run, int(share * steps))
+            worker.process.kill()
+        yield where, run
+
+
+def _until_at(connection: Connection, run: UUID, position: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while _position(connection, run) < position:
+        assert time.monotonic() < deadline, f"run {run} does not come to its entry {position}"
+        time.sleep(0.003)
+
+
+def _position(connection: Connection, run: UUID) -> int:
+    (row,) = connection.execute("SELECT position FROM runtime_run WHERE id = %s", (run,)).fetchall()
+    return int(str(row[0]))
 
 
 def _bodies(connection: Connection, run: UUID) -> list[str]:

@@ -4,9 +4,11 @@ from uuid import UUID
 
 import pytest
 
-from runtime import continuations, queries
+from runtime import continuations, killpoints, queries
+from runtime import journal as entries
 from runtime.core.continuation import Continuation as State
-from runtime.core.decisions import Verdict
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.errors import LeaseLost
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports import ToolResult
 from tests.fakes.ports import FakeTool, ask, say, turns
@@ -93,3 +95,70 @@ def test_only_a_big_one_with_a_tail_under_a_quarter_of_it_stays(
     size: int, tail: int, stays: bool
 ) -> None:
     assert continuations.stays(size, tail) is stays
+
+
+LONG_TEXT = "x" * 50_000  # of which a few make a long run
+
+
+def walking(rig: MakeBench, turns_: int) -> Rig:
+    """One that never suspends."""
+    calls = [ask(("t", {"n": n})) for n in range(turns_)]
+    tool = FakeTool(effect=EffectClass.READ, body=lambda _: ToolResult(value=LONG_TEXT))
+    return rig({"a": turns(*calls, say("done"))}, t=tool)
+
+
+def test_a_run_that_never_suspends_gets_a_continuation_each_time_it_has_doubled(
+    rig: MakeBench, written: list[int]
+) -> None:
+    desk = walking(rig, 40)
+    run = desk.advance(desk.start("a"))
+    assert run.status == "completed"
+    assert len(written) == 3  # of 2 MB: beyond 256 KB, 512 KB and 1 MB
+    assert sum(written) <= 3 * journal(run.id)  # each has every result twice
+    assert not Continuation.objects.filter(run=run).exists()
+
+
+def test_who_takes_a_long_run_over_from_a_lost_worker_folds_what_came_since_alone(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, results = walking(rig, 12), 0
+
+    def die(moment: str, kind: str, _: int) -> None:
+        nonlocal results
+        results += (moment, kind) == ("committed", "ToolStarted")
+        if results == 8:
+            raise LeaseLost
+
+    run = desk.start("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(killpoints, "pass_by", die)
+        desk.advance(run)
+    row = Run.objects.get(id=run)
+    assert 0 < row.base < row.position
+    folded = _counted(monkeypatch)
+    Run.objects.filter(id=run).update(owner=None, lease_until=None, due_at="2020-01-01T00:00:00Z")
+    assert desk.advance(run).status == "completed"
+    assert folded[0] == row.base + 1
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The positions of entries that are folded while a run is loaded."""
+    folded: list[int] = []
+    real = entries._fold
+
+    def fold(now: State, sealed: entries.Sealed) -> State:
+        folded.append(sealed.position)
+        return real(now, sealed)
+
+    monkeypatch.setattr(entries, "_fold", fold)
+    return folded
+
+
+@pytest.mark.parametrize(
+    ("size", "tail", "overdue"),
+    [(0, 262_144, False), (0, 262_145, True), (300_000, 299_999, False), (300_000, 300_000, True)],
+)
+def test_a_continuation_is_overdue_when_what_came_since_is_long_and_as_long(
+    size: int, tail: int, overdue: bool
+) -> None:
+    assert continuations.overdue(size, tail) is overdue
