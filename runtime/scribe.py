@@ -199,7 +199,7 @@ class Scribe:
             unheard=len(now.unheard),
             ended=now.ended,
             release=release,
-            due=self._due(now),
+            due=self._due(now) if release else None,
             mailbox=self._mailbox,
             continuation=now if pins or self._rewrites(now, entry, release) else None,
             pins=pins,
