@@ -10,6 +10,7 @@ from runtime.core.continuation import CallState, Continuation, FrameState
 from runtime.core.decisions import EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
+    AgentChanged,
     CallAdmitted,
     Event,
     FrameClosed,
@@ -136,6 +137,42 @@ def test_a_failed_attempt_at_a_reply_is_that_which_was_made() -> None:
         evolve(now, replace(busy, attempt=2))
     assert raised.value.machine == "Attempt"
     assert evolve(now, busy).frame("0").state is FrameState.RETRYING
+
+
+def changed(before: str, *writes: str) -> AgentChanged:
+    return AgentChanged(
+        frame="0", before=before, fingerprint="f2", prompt="p2", changes=(), writes=writes
+    )
+
+
+def test_a_frame_goes_on_under_the_version_that_follows_its_own() -> None:
+    now = after(*STARTED[:2])
+    found = evolve(now, changed("f"))
+    assert (found.frame("0").fingerprint, found.frame("0").prompt) == ("f2", "p2")
+    assert found.agents == {"a": "f2"}
+    with pytest.raises(IllegalTransition) as raised:
+        evolve(now, changed("f1"))
+    assert (raised.value.state, raised.value.subject) == ("of version f", "0")
+    over = now.with_frame(replace(now.frame("0"), state=FrameState.CLOSED))
+    with pytest.raises(IllegalTransition) as raised:
+        evolve(over, changed("f"))
+    assert raised.value.state == "closed"
+
+
+def test_only_what_may_still_run_becomes_the_write_that_its_tool_has_become() -> None:
+    read = replace(TERMS, effect=EffectClass.READ)
+    now = after(
+        *STARTED[:2],
+        reply("t", "t", "u", "t"),
+        CallAdmitted(frame="0", call="c1.0", terms=read),
+        ToolStarted(attempt=1, at=AT, **CALL),
+        ToolReturned(attempt=1, result=1, **CALL),
+        CallAdmitted(frame="0", call="c1.1", terms=read),
+        CallAdmitted(frame="0", call="c1.2", terms=read),
+        changed("f", "t"),
+    )
+    effects = [call.terms and call.terms.effect for call in now.frame("0").calls]
+    assert effects == [EffectClass.READ, EffectClass.WRITE, EffectClass.READ, None]
 
 
 def test_the_model_is_told_where_a_result_is_stored_and_how_long_it_is() -> None:

@@ -9,6 +9,7 @@ import pytest
 from runtime.core.codec import decode_entry
 from runtime.core.continuation import Call, Frame, FrameState
 from runtime.core.decisions import Blame, EffectClass
+from runtime.core.errors import UnknownSubject
 from runtime.core.events import (
     MODEL_TERMS,
     FrameOpened,
@@ -24,7 +25,7 @@ from runtime.core.events import (
     WaitEnded,
 )
 from runtime.core.replay import fold, initial
-from runtime.core.retries import unanswered, undone
+from runtime.core.retries import lost, unanswered, undone
 from tests.core.test_transitions import AT
 
 POLICY = RetryPolicy(attempts=3, base=2.0, ceiling=10.0)
@@ -77,6 +78,31 @@ def test_the_wait_is_drawn_evenly_up_to_a_bound_that_doubles_up_to_the_ceiling(
     event = _asked(replace(FRAME, terms=terms, failures=failures), Blame.PROVIDER, chance=chance)
     assert isinstance(event, RetryScheduled)
     assert event.until == AT + timedelta(seconds=chance * bound)
+
+
+def test_after_sixty_failures_the_bound_doubles_no_more() -> None:
+    policy = RetryPolicy(attempts=10**6, base=2.0**-60, ceiling=10.0)
+    for failures, bound in ((59, 0.5), (60, 1.0), (61, 1.0), (9999, 1.0)):
+        frame = replace(FRAME, terms=ModelTerms(retry=policy), failures=failures)
+        event = _asked(frame, Blame.PROVIDER, chance=1.0)
+        assert isinstance(event, RetryScheduled)
+        assert event.until == AT + timedelta(seconds=bound)
+
+
+@pytest.mark.parametrize(("failures", "ends"), [(0, False), (1, False), (2, True), (3, True)])
+def test_a_call_is_tried_as_often_as_its_policy_says(failures: int, ends: bool) -> None:
+    call = replace(CALL, failures=failures)
+    event = undone("0", call, "no", after=None, at=AT, chance=0.5)
+    assert isinstance(event, ToolFailed) is ends
+
+
+def test_a_call_that_was_never_judged_has_not_been_started() -> None:
+    call = replace(CALL, terms=None)
+    with pytest.raises(UnknownSubject) as raised:
+        lost("0", call)
+    assert raised.value.subject == CALL.id
+    with pytest.raises(UnknownSubject):
+        undone("0", call, "no", after=None, at=AT, chance=0.5)
 
 
 @pytest.mark.parametrize(("after", "waits"), [(3.0, 3.0), (-1.0, 0.0), (3600.0, 10.0)])

@@ -23,7 +23,7 @@ from runtime.core.budgets import (
 from runtime.core.continuation import Continuation
 from runtime.core.decisions import EffectClass, GateKind, Verdict
 from runtime.core.effects import AskModel, OpenFrame, StartTool
-from runtime.core.errors import CoreError
+from runtime.core.errors import CoreError, IllegalTransition
 from runtime.core.events import (
     BudgetExceeded,
     BudgetGranted,
@@ -36,6 +36,7 @@ from runtime.core.events import (
     GateDecided,
     GateOpened,
     ModelReplied,
+    Paused,
     Proposal,
     RetryScheduled,
     RunStarted,
@@ -49,7 +50,7 @@ from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.replay import fold, initial, step
 from runtime.core.retries import lost
-from runtime.core.spending import Scope, fits, reached, reserved, settle
+from runtime.core.spending import Scope, fits, reached, reply_of, reserved, settle
 from runtime.core.worktime import used_up_at, worked_at
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -162,6 +163,8 @@ def test_a_summary_by_the_model_is_paid_for_and_is_no_turn() -> None:
     )
     assert settle(now, summary).spent == Spent(turns=1, tokens=42, micros=7)
     assert settle(now, replace(summary, by="author")).spent == Spent(turns=1)
+    unpriced = settle(now, replace(summary, cost=None)).spent
+    assert (unpriced.micros, unpriced.unpriced) == (0, 1)
 
 
 def test_an_attempt_at_a_model_that_brought_no_reply_costs_nothing_that_is_known() -> None:
@@ -301,6 +304,40 @@ def test_a_frames_limit_counts_its_children() -> None:
 # Reaching
 
 
+@pytest.mark.parametrize(
+    ("frame", "held"),
+    [("0.c1.1", True), ("0.c1.1.c2.0", True), ("0", False), ("0.c1.0", False), ("0.c1.10", False)],
+)
+def test_a_frame_reserves_for_itself_and_what_is_below_it(frame: str, held: bool) -> None:
+    assert Scope(frame="0.c1.1", budget=Budget(), spent=NOTHING).holds(frame) is held
+    assert Scope(frame=None, budget=Budget(), spent=NOTHING).holds(frame)
+
+
+def test_what_does_not_fit_is_said_plainly() -> None:
+    now = evolve(started(Budget(turns=1)), replied(calls=1))
+    assert fits(now, AskModel(frame=ROOT), ()) is False
+    assert fits(now, StartTool(frame=ROOT, call="c1.0", attempt=1), ()) is True
+
+
+def test_a_reply_without_a_known_price_is_reckoned_to_cost_nothing() -> None:
+    assert reply_of(None, 10) == Spent(turns=1, tokens=10 + REPLY_TOKENS, micros=0)
+
+
+def test_nothing_is_short_where_nothing_may_start_anyway() -> None:
+    ask = [AskModel(frame=ROOT)]
+    now = evolve(started(Budget(turns=1)), replied(calls=1))
+    assert [one.limit for one in reached(now, ask, AT)] == [Limit.TURNS]
+    for event in (Paused(by="ada", reason=""), Cancelling(by="ada", reason="enough")):
+        assert reached(evolve(now, event), ask, AT) == ()
+    assert reached(replace(now, budget=Budget()), ask, AT) == ()
+
+
+def test_seconds_are_told_to_the_thousandth() -> None:
+    now = started(Budget(seconds=1))
+    (one,) = reached(now, [AskModel(frame=ROOT)], later(1.23456))
+    assert one.used == 1.235
+
+
 def test_nobody_is_asked_for_what_nothing_needs_any_more() -> None:
     now = evolve(started(Budget(turns=1)), replied())
     assert short_of(now) == {}  # it answered with its last turn
@@ -364,16 +401,28 @@ def test_what_is_granted_raises_each_limit_of_that_kind_that_was_reached() -> No
     now = fold(
         now, [exceeded(Limit.TURNS), exceeded(Limit.TURNS, ROOT), exceeded(Limit.TOKENS, None, 5)]
     )
-    now = evolve(now, BudgetGranted(gate=GATE, by="bea", amounts={Limit.TURNS: 4}))
-    assert now.budget == Budget(turns=5, tokens=5)
-    assert now.frame(ROOT).budget == Budget(turns=5)
-    assert now.short is None
+    turns = evolve(now, BudgetGranted(gate=GATE, by="bea", amounts={Limit.TURNS: 4}))
+    assert turns.budget == Budget(turns=5, tokens=5)
+    assert turns.frame(ROOT).budget == Budget(turns=5)
+    assert turns.short is None
+    tokens = evolve(now, BudgetGranted(gate=GATE, by="bea", amounts={Limit.TOKENS: 4}))
+    assert tokens.budget == Budget(turns=1, tokens=9)
+    assert tokens.frame(ROOT).budget == Budget(turns=1)
 
 
 def test_a_limit_can_be_taken_away() -> None:
     now = evolve(started(Budget(micros=1)), exceeded(Limit.MICROS))
     now = evolve(now, BudgetGranted(gate=GATE, by="bea", amounts={Limit.MICROS: None}))
     assert now.budget == Budget()
+
+
+def test_nothing_is_reached_or_granted_in_a_run_that_ends() -> None:
+    now = evolve(started(Budget(turns=1)), exceeded(Limit.TURNS))
+    now = evolve(now, Cancelling(by="ada", reason="enough"))
+    granted = BudgetGranted(gate=GATE, by="bea", amounts={Limit.TURNS: 4})
+    for event in (granted, exceeded(Limit.TOKENS)):
+        with pytest.raises(IllegalTransition):
+            evolve(now, event)
 
 
 def test_nothing_is_granted_where_nobody_was_asked() -> None:

@@ -71,4 +71,11 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "'json'",
         "'json?'",
     ): "it is texts, which are the same in any mode",
+    (
+        "spending",
+        "if not limits or not isinstance(effect, AskModel | StartTool):",
+        "not limits or not isinstance(effect, AskModel | StartTool)",
+        "not limits and (not isinstance(effect, AskModel | StartTool))",
+    ): "both say the same, the second to the type checker",
+    ("worktime", "return False", "return False", "return None"): "only its truth is asked",
 }
