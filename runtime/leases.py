@@ -22,6 +22,7 @@ from runtime import losses, stops
 from runtime.database import Connection
 from runtime.errors import NoSuchRun, RunEnded
 
+HINT_SECONDS = 1.0
 RESEND_SECONDS = 5.0
 BACK_OFF_SECONDS = 30.0
 SWEEP_LIMIT = 200
@@ -33,6 +34,9 @@ UNHURRIED = "set_config('synchronous_commit', 'off', true)"
 
 # Asked once for a statement: what may differ from row to row finds nothing in an index.
 _ONCE = "(SELECT clock_timestamp())"
+
+# When a run is due of which a hint is sent at the same time: the sweeper leaves that a moment to come first.
+_HINTED = f"clock_timestamp() + {HINT_SECONDS} * interval '1 second'"
 
 _LEASE_END = "clock_timestamp() + %(lease)s * interval '1 second'"
 
@@ -152,7 +156,7 @@ def look(connection: Connection, run: UUID, *, worker: UUID | None = None) -> Cl
         SELECT epoch + 1, position, head, base, status, clock_timestamp(), {stops.ON}, losses
         FROM runtime_run
         WHERE id = %(run)s AND owner IS NULL AND NOT pushed AND NOT isolated
-            AND due_at <= clock_timestamp() AND status <> 'quarantined'
+            AND due_at <= {_HINTED} AND status <> 'quarantined'
             AND NOT ({stops.OF_RUN})
         """,
         {"run": run},
@@ -327,16 +331,16 @@ def read(connection: Connection, run: UUID) -> Row:
 
 
 def insert(connection: Connection, row: dict[str, Any]) -> bool:
-    """Write a run that is due at once. False if its business key is taken.
+    """Write a run that is due, with a hint of the caller's. False if its business key is taken.
 
     `row` may leave out `status`, `position` and `unheard`, as a run has them that nothing has happened to.
     """
     done = connection.execute(
-        """
+        f"""
         INSERT INTO runtime_run
             (id, agent, requester, token, business_key, input, status, position, head, unheard, due_at)
         VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(input)s,
-            %(status)s, %(position)s, %(head)s, %(unheard)s, clock_timestamp())
+            %(status)s, %(position)s, %(head)s, %(unheard)s, {_HINTED})
         ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING
         """,
         {"status": "queued", "position": 1, "unheard": 0, **row},
@@ -384,15 +388,15 @@ def standing(connection: Connection, run: UUID) -> Standing:
 
 
 def ring(connection: Connection, run: UUID, at: datetime | None = None) -> None:
-    """Raise the mailbox and make the run due, now or at `at`: the first act of whoever signals, as it locks the row.
+    """Raise the mailbox and make the run due, at `at` or with a hint of the caller's.
 
-    Raises RunEnded for a run that takes no signals any more.
+    The first act of whoever signals, as it locks the row. Raises RunEnded for a run that takes no signals any more.
     """
     row = connection.execute(
-        """
+        f"""
         UPDATE runtime_run SET mailbox = mailbox + 1,
             due_at = CASE WHEN ended_at IS NULL AND status <> 'quarantined'
-                THEN least(due_at, coalesce(%s, clock_timestamp())) END
+                THEN least(due_at, coalesce(%s, {_HINTED})) END
         WHERE id = %s RETURNING ended_at IS NOT NULL, status
         """,
         (at, run),

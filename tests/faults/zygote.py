@@ -153,11 +153,12 @@ def _loop() -> None:
     sys.stdout.flush()
     with ThreadPoolExecutor(4) as pool, database.own() as connection:
         while True:
-            # Not as the sweeper asks, which puts off what it has seen: nobody here lives long enough.
+            # Not as the sweeper asks, which puts off what it has seen and waits for hints: nobody lives long enough.
             due = connection.execute(
                 """
                 SELECT id, isolated FROM runtime_run
-                WHERE due_at <= clock_timestamp() AND coalesce(lease_until < clock_timestamp(), true)
+                WHERE due_at <= clock_timestamp() + interval '1 second'
+                    AND coalesce(lease_until < clock_timestamp(), true)
                 ORDER BY random() LIMIT 8
                 """
             ).fetchall()

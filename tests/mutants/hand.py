@@ -30,6 +30,7 @@ LEFT = KEEPERS + "test_a_step_that_lets_go_leaves_the_row_to_the_next"
 LEASE = KEEPERS + "test_a_live_lease_is_not_to_be_had_and_one_that_ran_out_is"
 PARKED = KEEPERS + "test_neither_a_parked_run_nor_one_for_another_kind_of_worker_is_claimed"
 LOOKED = KEEPERS + "test_a_run_that_must_be_claimed_beforehand_is_not_looked_at"
+HINTED = KEEPERS + "test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring"
 PUSHED = KEEPERS + "test_the_sweeper_notes_that_it_pushed_and_a_step_that_somebody_got_on"
 CLAIMS = (
     "tests/runtime/test_first_steps.py::"
@@ -195,15 +196,15 @@ LEASES = (
     _row(
         "a run that is not due is looked at",
         "leases",
-        "AND due_at <= clock_timestamp() AND status <> 'quarantined'\n",
+        "AND due_at <= {_HINTED} AND status <> 'quarantined'\n",
         "AND status <> 'quarantined'\n",
         LOOKED,
     ),
     _row(
         "a parked run is looked at",
         "leases",
-        "AND due_at <= clock_timestamp() AND status <> 'quarantined'\n",
-        "AND due_at <= clock_timestamp()\n",
+        "AND due_at <= {_HINTED} AND status <> 'quarantined'\n",
+        "AND due_at <= {_HINTED}\n",
         LOOKED,
     ),
     _row(
@@ -362,9 +363,30 @@ LEASES = (
     _row(
         "a signal of later puts off what is due",
         "leases",
-        "least(due_at, coalesce(%s, clock_timestamp()))",
-        "coalesce(%s, clock_timestamp())",
+        "least(due_at, coalesce(%s, {_HINTED}))",
+        "coalesce(%s, {_HINTED})",
         KEEPERS + "test_a_ring_makes_a_run_due_earlier_and_never_later",
+    ),
+    _row(
+        "the sweeper leaves no time to the hint of a signal",
+        "leases",
+        "least(due_at, coalesce(%s, {_HINTED}))",
+        "least(due_at, coalesce(%s, clock_timestamp()))",
+        HINTED,
+    ),
+    _row(
+        "the sweeper leaves no time to the hint of a start",
+        "leases",
+        "%(unheard)s, {_HINTED})",
+        "%(unheard)s, clock_timestamp())",
+        HINTED,
+    ),
+    _row(
+        "whom a hint reaches claims beforehand while the sweeper waits",
+        "leases",
+        "AND due_at <= {_HINTED} AND status <> 'quarantined'\n",
+        "AND due_at <= clock_timestamp() AND status <> 'quarantined'\n",
+        HINTED,
     ),
     _row(
         "a signal wakes a parked run",

@@ -59,6 +59,13 @@ def die() -> None:
     raise _Death
 
 
+def sweep() -> None:
+    """As it is done a while later."""
+    with database.own() as own:
+        own.execute("UPDATE runtime_run SET due_at = '2000-01-01' WHERE due_at IS NOT NULL")
+        sweeper.sweep(own)
+
+
 @pytest.fixture
 def unclaimed(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is claimed by a statement of its own."""
@@ -275,8 +282,8 @@ def test_a_worker_that_dies_before_the_first_step_leaves_the_run_to_the_sweeper(
     with at_the_first("before:FrameOpened", die), pytest.raises(_Death):
         advance(run, desk.bench)
     assert Run.objects.values().get(id=run) == start
-    with database.own() as own:
-        assert sweeper.sweep(own) == 1
+    sweep()
+    assert row(run).pushed
     assert desk.advance(run).status == "completed"
     assert (row(run).epoch, row(run).pushed) == (1, False)
     assert Loss.objects.count() == 0
@@ -287,9 +294,9 @@ def test_a_run_that_was_pushed_is_claimed_before_it_is_loaded(
 ) -> None:
     desk = rig({"a": turns(say("done"))})
     run = desk.start("a")
-    with database.own() as own:
-        sweeper.sweep(own)
-        own.execute("UPDATE runtime_run SET due_at = clock_timestamp()")  # as any signal does
+    sweep()
+    with transaction.atomic():
+        engine.write(run=run, actor=ADA, text="How is it going?")
     owners: list[UUID | None] = []
 
     def load(claim: Claim) -> tuple[Continuation, Sizes]:
@@ -318,8 +325,7 @@ def test_a_run_that_kills_whoever_loads_it_is_quarantined_though_hints_come_from
             assert deaths < 10
         if row(run).owner is not None:
             outlive(run)
-        with database.own() as own:
-            sweeper.sweep(own)
+        sweep()
         with suppress(RunEnded), transaction.atomic():
             engine.write(run=run, actor=ADA, text="How is it going?")
     # One that left no trace, two at one position, and two alone.

@@ -308,6 +308,24 @@ def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, desk: R
     assert found.mailbox == 2
 
 
+def test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring(
+    own: Connection, desk: Rig
+) -> None:
+    moment = timedelta(seconds=leases.HINT_SECONDS)
+    began = now_of(own)
+    run = desk.start("a")
+    started = Run.objects.get(id=run).due_at
+    assert started is not None
+    assert started >= began + moment
+    row(run, due_at=timezone.now() + timedelta(hours=1))
+    began = now_of(own)
+    leases.ring(own, run)
+    rung = Run.objects.get(id=run).due_at
+    assert rung is not None
+    assert rung >= began + moment
+    assert leases.look(own, run) is not None  # whom the hint reaches need not wait
+
+
 def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
     row(run, ended_at=timezone.now(), status="completed", due_at=None)
