@@ -53,7 +53,7 @@ class Gatekeeper:
         asked = _asked(gate)
         frozen.check_digests(asked.request)
         if decision.verdict is Verdict.EXPIRE:
-            _check_expired(asked, decision)
+            _check_expired(asked.request, decision)
             return
         said = _said(asked)
         if (said.verdict, said.by, said.reason, said.result) != (
@@ -146,7 +146,7 @@ class Gatekeeper:
 _ASK = """
     SELECT (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %s AND a.subject = 'request ' || r.id),
-        clock_timestamp(), r.*
+        r.*
     FROM approvals_request r WHERE r.gate = %s
 """
 
@@ -161,11 +161,10 @@ def _lock(*runs: UUID) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A request as it is stored at `at`, database time, and how many decisions on it were taken back by then."""
+    """A request as it is stored, and how many decisions on it were taken back by then."""
 
     request: Request
     undone: int
-    at: datetime
 
 
 def _asked(gate: UUID) -> _Asked:
@@ -176,12 +175,11 @@ def _asked(gate: UUID) -> _Asked:
         names = [column.name for column in cursor.description or ()]
     if row is None:
         raise NotConfirmed("nobody was asked")
-    undone, at, *_ = row
     request = Request()
-    for name, value in zip(names[2:], row[2:], strict=True):
+    for name, value in zip(names[1:], row[1:], strict=True):
         setattr(request, name, value)
     request.path = json.loads(request.path)
-    return _Asked(request=request, undone=undone, at=at)
+    return _Asked(request=request, undone=row[0])
 
 
 def _said(asked: _Asked) -> Statement:
@@ -193,7 +191,7 @@ def _said(asked: _Asked) -> Statement:
     again = said.verdict is Verdict.RUN_AGAIN
     if again and request.not_before is not None and said.at < request.not_before:
         raise NotConfirmed("the first start may still have been under way")
-    if said.effective_at is not None and said.effective_at > asked.at:
+    if said.effective_at is not None and said.effective_at > clock.now():
         raise NotConfirmed("the decision can still be taken back")
     if said.undone != asked.undone:
         raise NotConfirmed("the decision was taken back")
@@ -208,12 +206,11 @@ def _check_rights(request: Request, said: Statement) -> None:
         raise ApprovalVoid(f"{said.by} approved it, but may not any more: {refusal.detail}")
 
 
-def _check_expired(asked: _Asked, decision: Decision) -> None:
+def _check_expired(request: Request, decision: Decision) -> None:
     """Time signs nothing: that it has come everybody can see."""
-    request = asked.request
     if request.status != Request.Status.EXPIRED or request.kind != GateKind.APPROVAL:
         raise NotConfirmed(f"the request of kind {request.kind} is {request.status}")
-    if request.expires_at is None or request.expires_at > asked.at:
+    if request.expires_at is None or request.expires_at > clock.now():
         raise NotConfirmed("the request has not expired")
     if (decision.by, decision.reason, decision.result) != ("", request.reason, None):
         raise NotConfirmed("the decision to take up is not the one of time")
