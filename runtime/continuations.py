@@ -44,10 +44,8 @@ DROP = """
 """
 
 
-def parameters(continuation: Continuation | None) -> dict[str, object]:
-    """The parameters of REPLACE; None leaves the row as it is."""
-    if continuation is None:
-        return {"c_body": None, "c_mac": None, "c_key_id": None}
+def parameters(continuation: Continuation) -> dict[str, object]:
+    """The parameters of REPLACE and PIN."""
     body = codec.encode_continuation(continuation)
     seal = keyring.seal(keyring.CONTINUATION, *_parts(continuation.run, body))
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}

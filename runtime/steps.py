@@ -116,7 +116,8 @@ def _statement(parts: tuple[str, ...]) -> str:
 
 
 def _parameters(step: Step) -> dict[str, object]:
-    return {
+    """Those of the parts that the statement has."""
+    parameters = {
         "status": step.status,
         "output": step.output,
         "reason": step.reason,
@@ -130,8 +131,13 @@ def _parameters(step: Step) -> dict[str, object]:
         "signals": list(step.signals),
         **leases.parameters(step.claim),
         **step.entry.parameters(),
-        **continuations.parameters(step.continuation),
-        **gates.parameters(step.opened, step.taken, step.closed),
-        **contents.parameters(step.contents),
-        **waits.parameters(step.waits, step.over),
     }
+    if step.continuation is not None:
+        parameters |= continuations.parameters(step.continuation)
+    if step.opened or step.taken or step.closed:
+        parameters |= gates.parameters(step.opened, step.taken, step.closed)
+    if step.contents:
+        parameters |= contents.parameters(step.contents)
+    if step.waits or step.over:
+        parameters |= waits.parameters(step.waits, step.over)
+    return parameters

@@ -25,10 +25,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     real = continuations.parameters
 
-    def counted(continuation: State | None) -> dict[str, object]:
+    def counted(continuation: State) -> dict[str, object]:
         parameters = real(continuation)
-        if continuation is not None:
-            sizes.append(len(str(parameters["c_body"])))
+        sizes.append(len(str(parameters["c_body"])))
         return parameters
 
     monkeypatch.setattr(continuations, "parameters", counted)
