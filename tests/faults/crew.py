@@ -1,5 +1,6 @@
 """Ada and Bea at work on the whole application over HTTP while parts of it die."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,16 +35,11 @@ class Crew:
 
         self.runs[until(asked, "a run to be started")] = score
 
-    def work(self) -> bool:
-        """Decide whatever waits. Whether every run has ended."""
+    def work(self, left: int = 0) -> bool:
+        """Decide whatever waits. Whether at most so many runs are open then."""
         self.review()
         self._ended |= self._records.ended(self.runs.keys() - self._ended)
-        return self.open == 0
-
-    @property
-    def open(self) -> int:
-        """How many runs were not seen to have ended."""
-        return len(self.runs) - len(self._ended)
+        return len(self.runs) - len(self._ended) <= left
 
     def review(self) -> None:
         """Decide whatever waits."""
@@ -62,19 +58,25 @@ class Crew:
             self._records.close()
 
     def wait_for_every_end(self, within: float = 120) -> None:
+        self.work_until(0, within)
+
+    def work_until(self, left: int, within: float) -> None:
+        """Decide whatever waits until at most so many runs are open. What is known is told if they do not end."""
         try:
-            until(lambda: self.work() or None, "every run to end", within=within)
+            until(lambda: self.work(left) or None, f"all runs but {left} to end", within=within)
         except AssertionError as late:
-            with suppress(Unreachable):
-                statuses = self._records.statuses()
-                late.add_note(
-                    str({run: statuses.get(run) for run in self.runs.keys() - self._ended})
-                )
-            lines = self._stack.said[-60:]
-            for log in sorted((self._stack.home / "logs").glob("*.log")):
-                lines += [log.name, *log.read_text(errors="replace").splitlines()[-40:]]
-            late.add_note("\n".join(lines))
+            late.add_note("\n".join(self._evidence()))
             raise
+
+    def _evidence(self) -> Iterator[str]:
+        """What is open, and the last lines of everything that said something."""
+        with suppress(Unreachable):
+            statuses = self._records.statuses()
+            for run in self.runs.keys() - self._ended:
+                yield f"{run} is {statuses.get(run)}"
+        yield from self._stack.said[-60:]
+        for log in sorted((self._stack.home / "logs").glob("*.log")):
+            yield from (log.name, *log.read_text(errors="replace").splitlines()[-40:])
 
     def _decide(self, approval: dict[str, Any]) -> None:
         if approval["kind"] == "approval":

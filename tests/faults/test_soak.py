@@ -12,7 +12,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
@@ -21,9 +21,7 @@ import psycopg
 import pytest
 import redis
 
-from config.local.client import Unreachable
 from tests.e2e import crew as processes
-from tests.e2e.office import until
 from tests.faults import figures, ledger
 from tests.faults.counts import count
 from tests.faults.crew import Crew
@@ -35,8 +33,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 RUNS = count("R3", short=300, long=20_000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 LEASE = 2.0
-AT_ONCE, FEW = 60, 10  # runs that have not ended: while more are started, and when the faults stop
-PAUSE = count("R3_PAUSE", short=4, long=12)  # seconds between two faults, at most
+BATCH, FEW = 40, 10  # runs: started in one go, and open when the faults stop
+PAUSE = count("R3_PAUSE", short=8, long=12)  # seconds between two faults, at most
 CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 
 
@@ -58,7 +56,7 @@ def test_runs_under_seven_faults_at_once_are_neither_lost_nor_repeated(sandbox: 
         crew = Crew(stack, book)
         with faults.at_work():
             _start_all(crew)
-            until(lambda: _room(crew, FEW), "most runs to end", within=180 + RUNS)
+            crew.work_until(FEW, within=180 + RUNS)
         crew.wait_for_every_end(within=180 + RUNS)
         judgement = crew.judge()
     figures.say(
@@ -171,15 +169,8 @@ def _worker(stack: Stack, hours: int) -> Iterator[processes.Hand]:
 
 
 def _start_all(crew: Crew) -> None:
+    """One batch after the other, each while at most as many as it has are open."""
     for number in range(RUNS):
         crew.start(errands(), f"soak-{number}")
-        until(lambda: _room(crew, AT_ONCE), "a run to end", within=180)
-
-
-def _room(crew: Crew, open_runs: int) -> bool | None:
-    """True once fewer than so many runs are open."""
-    with suppress(Unreachable):
-        if crew.open < open_runs:
-            return True
-        crew.work()
-    return None
+        if number % BATCH == BATCH - 1:
+            crew.work_until(BATCH, within=300)
