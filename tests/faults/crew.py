@@ -7,11 +7,13 @@ from typing import Any
 
 from config.local.client import Unreachable
 from tests.e2e.office import until
-from tests.faults import ledger
+from tests.faults import figures, ledger
 from tests.faults.judgement import Judgement
 from tests.faults.records import Records
 from tests.faults.scores import Score
 from tests.stack import Stack
+
+SLOW = 15.0  # seconds from a decision to the entry that takes it up: more is looked into
 
 
 class Crew:
@@ -51,11 +53,25 @@ class Crew:
                     self._decide(approval)
 
     def judge(self) -> Judgement:
-        """What became of everything. To be asked when every run has ended."""
+        """What became of everything, with what is known of the slowest. To be asked when every run has ended."""
         try:
-            return Judgement(self._stack, self._records, self.runs, self._book)
+            judgement = Judgement(self._stack, self._records, self.runs, self._book)
+            figures.resumed([seconds for seconds, _ in judgement.resumed])
+            for seconds, run in sorted(judgement.resumed)[-3:]:
+                if seconds > SLOW:
+                    figures.say("\n".join(self._story(run)))
+            return judgement
         finally:
             self._records.close()
+
+    def _story(self, run: str) -> Iterator[str]:
+        """Of one run: its entries, and every line that names it."""
+        for _, journal in self._records.journals([run]):
+            for entry in journal:
+                yield f"{entry.at:%H:%M:%S.%f} {[event['type'] for event in entry.events]}"
+        for log in sorted((self._stack.home / "logs").glob("*.log")):
+            lines = log.read_text(errors="replace").splitlines()
+            yield from (f"{log.name}: {line}" for line in lines if run in line)
 
     def wait_for_every_end(self, within: float = 120) -> None:
         self.work_until(0, within)

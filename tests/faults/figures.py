@@ -50,7 +50,7 @@ def summary(
 
 
 def resumed(seconds: Sequence[float]) -> None:
-    """How long it took from a decision that was acknowledged to a step that took it up, to within a poll."""
+    """How long it took from a decision that was acknowledged to the entry that took it up."""
     times = sorted(seconds)
     if not times:
         return

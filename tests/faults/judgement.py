@@ -27,7 +27,7 @@ class Judgement:
         self, stack: Stack, records: Records, runs: Mapping[str, Score], book: Path
     ) -> None:
         self.wrong: list[str] = unsound(stack)
-        self.resumed: list[float] = []
+        self.resumed: list[tuple[float, str]] = []  # with the run
         self.doubts = records.doubts()
         statuses, decided = records.statuses(), records.decided()
         happened = ledger.by_run(book)
@@ -36,7 +36,7 @@ class Judgement:
             if statuses[run] != runs[run].ends:
                 self.wrong.append(f"{run} is {statuses[run]}")
             self.wrong += _problems(run, runs[run], journal, happened.get(run, []))
-            self.resumed += _resumed(journal, decided)
+            self.resumed += [(seconds, run) for seconds in _resumed(journal, decided)]
 
 
 def unsound(stack: Stack) -> list[str]:

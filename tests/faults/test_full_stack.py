@@ -64,7 +64,6 @@ def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothin
         crew.wait_for_every_end(within=120 + KILLS)
         judgement = crew.judge()
     figures.say(f"killed: {dict(killed)}")
-    figures.resumed(judgement.resumed)
     figures.summary(
         f"random kills of the whole application, seed {SEED}",
         runs=len(crew.runs),

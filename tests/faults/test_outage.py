@@ -67,7 +67,6 @@ def test_no_acknowledged_decision_is_lost_by_restarts_of_postgres(sandbox: Path)
         lost = [one for one in crew.decided if _status(stack, one) != "approved"]
         wrong = judgement.wrong + [f"lost: the decision of {one} was acknowledged" for one in lost]
     figures.say(f"{len(crew.decided)} decisions were acknowledged, {len(lost)} of them lost")
-    figures.resumed(judgement.resumed)
     figures.summary(
         "immediate restarts of Postgres",
         runs=len(crew.runs),

@@ -62,7 +62,6 @@ def test_runs_under_seven_faults_at_once_are_neither_lost_nor_repeated(sandbox: 
     figures.say(
         f"faults: {dict(faults.done)}, {faults.missed} missed, {len(clocks)} workers whose clock is wrong"
     )
-    figures.resumed(judgement.resumed)
     figures.summary(
         f"soak, seed {SEED}",
         runs=len(crew.runs),
