@@ -20,7 +20,9 @@ from psycopg_pool import ConnectionPool
 Connection = psycopg.Connection[TupleRow]
 
 POOL_SIZE = 8
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 3.0
+# After which the pool gives up, and tries at once for whoever asks next: until then it pauses twice as long each time.
+RECONNECT_SECONDS = 1.0
 
 _lock = threading.Lock()
 _pool: ConnectionPool[Connection] | None = None
@@ -76,6 +78,7 @@ def _the_pool() -> ConnectionPool[Connection]:
                 min_size=1,
                 max_size=POOL_SIZE,
                 timeout=WAIT_SECONDS,
+                reconnect_timeout=RECONNECT_SECONDS,
                 check=_check,
                 open=True,
                 name="engine",

@@ -1,7 +1,11 @@
 """The engine's pool after Postgres was away."""
 
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
+import psycopg
 import psycopg_pool.pool
 import pytest
 
@@ -31,3 +35,27 @@ def test_one_dead_connection_is_the_end_of_all_dead_ones(
         with database.pooled() as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
     assert len(pauses) <= 1
+
+
+@pytest.fixture
+def where(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """Where the pool looks for Postgres, which whoever has this may change."""
+    parameters = database._parameters()
+    monkeypatch.setattr(database, "_parameters", lambda: parameters)
+    monkeypatch.setattr(database, "WAIT_SECONDS", 1.6)
+    database.close()
+    yield parameters
+    database.close()
+
+
+def test_after_an_outage_nobody_waits_for_the_pool_to_end_its_pause(
+    where: dict[str, Any], tmp_path: Path
+) -> None:
+    socket = tmp_path / "socket"  # a way to Postgres that is not there yet
+    there, where["host"] = where["host"], str(socket)
+    for _ in range(2):
+        with pytest.raises(psycopg.OperationalError), database.pooled():
+            pass
+    socket.symlink_to(there)
+    with database.pooled() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
