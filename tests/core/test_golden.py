@@ -1,7 +1,9 @@
 """What was written down once is read the same for ever: histories, and the words in which everything is stored."""
 
 import json
+from dataclasses import fields
 from enum import StrEnum
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from runtime.core import amounts, budgets, codec, continuation, decisions, limit
 from runtime.core.budgets import Limit
 from runtime.core.continuation import CallState, FrameState, Pace, Phase, RunStatus
 from runtime.core.decisions import Blame, EffectClass, GateKind, Risk, Verdict
+from runtime.core.events import EVENT_TYPES
 from tests.core.golden import FILE, contains, looked_at
 
 WRITTEN = json.loads(FILE.read_text())
@@ -44,6 +47,12 @@ def test_the_words_of_a_stored_kind_are_what_they_were(kind: type[StrEnum]) -> N
     words = WORDS[kind].split()
     assert set(words) <= {str(member) for member in kind}
     assert all(kind[word.upper()] == word for word in words)
+
+
+@pytest.mark.parametrize("kind", EVENT_TYPES, ids=lambda kind: kind.__name__)
+def test_an_event_is_stored_under_its_own_name(kind: type[Any]) -> None:
+    names = {field.name: field.default for field in fields(kind)}
+    assert names["type"] == kind.__name__
 
 
 def test_numbers_that_people_rely_on() -> None:
