@@ -80,7 +80,7 @@ def test_what_is_not_json_has_no_digest() -> None:
     for value in (float("nan"), 2**53, "\x00", nested(JSON_DEPTH + 1)):
         with pytest.raises(NotJson) as raised:
             sha256_of(value)
-        assert raised.value.where.startswith("value")
+        assert raised.value.where.partition("[")[0] == "value"
 
 
 def test_the_deepest_json_and_the_largest_integers_allowed_pass() -> None:

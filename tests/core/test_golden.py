@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runtime.core import amounts, budgets, codec, continuation, decisions, limits, retries
+from runtime.core import amounts, budgets, codec, continuation, decisions, limits, portable, retries
 from runtime.core.budgets import Limit
 from runtime.core.continuation import CallState, FrameState, Pace, Phase, RunStatus
 from runtime.core.decisions import Blame, EffectClass, GateKind, Risk, Verdict
@@ -55,6 +55,16 @@ def test_an_event_is_stored_under_its_own_name(kind: type[Any]) -> None:
     assert names["type"] == kind.__name__
 
 
+@pytest.mark.parametrize("kind", [*EVENT_TYPES, decisions.Decision], ids=lambda kind: kind.__name__)
+def test_text_that_nobody_gave_is_empty(kind: type[Any]) -> None:
+    texts = {
+        field.name: field.default
+        for field in fields(kind)
+        if isinstance(field.default, str) and field.name not in ("type", "outcome")
+    }
+    assert set(texts.values()) <= {""}
+
+
 def test_numbers_that_people_rely_on() -> None:
     assert (continuation.MAX_DEPTH, continuation.MAX_REFUSALS) == (16, 5)
     assert (budgets.MICROS, budgets.REPLY_TOKENS) == (1_000_000, 4_096)
@@ -73,6 +83,7 @@ def test_numbers_that_people_rely_on() -> None:
     assert {"limit", "provider", "network", "time"} == retries.ELSEWHERE
     assert list(codec.HISTORY) == list(range(1, codec.SCHEMA + 1))
     assert limits.JSON_DEPTH == 64
+    assert portable.MOST_BYTES == 67_108_864
 
 
 def test_what_people_may_say_at_a_gate() -> None:

@@ -74,6 +74,13 @@ def test_a_frame_opens_where_a_call_was_admitted_for_it(event: Event, kind: str)
     assert evolve(now, CHILD).call("0", "c1.0").frame == "0.c1.0"
 
 
+def test_a_path_leads_from_the_root_to_the_frame_and_to_the_tool_if_one_is_named() -> None:
+    now = after(*ADMITTED, CHILD)
+    assert now.path("0.c1.0") == ("a", "b")
+    assert now.path("0.c1.0", "t") == ("a", "b", "t")
+    assert now.path("0") == ("a",)
+
+
 def test_a_frame_opens_once_and_only_for_a_call_that_was_admitted() -> None:
     with pytest.raises(IllegalTransition):
         evolve(after(*ADMITTED, CHILD), CHILD)

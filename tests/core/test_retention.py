@@ -31,6 +31,8 @@ def test_without_a_rule_nothing_is_removed(text: str) -> None:
 
 def test_a_number_alone_is_for_everything() -> None:
     assert parse("7") == parse("*=7") == (Rule(days=7),)
+    for status in ("completed", "failed", "cancelled", "exported"):
+        assert parse(f"*/{status}=7") == (Rule(status=status, days=7),)
     assert parse("00007, a=36500") == (Rule(agent="a", days=36_500), Rule(days=7))
 
 
