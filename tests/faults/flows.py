@@ -14,7 +14,9 @@ from pydantic import BaseModel
 from agents.gateway.scripted import Reply, Turn, call, say, script, together
 from agents.sdk import Compaction, NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
 from agents.tools.waits import wait_for
-from tests.faults import ledger
+from tests.faults import clock, ledger
+
+clock.set_wrong()
 
 SOON = RetryPolicy(attempts=3, base=0.1, ceiling=0.2)
 DEADLINE = 1.0  # short, because a call in doubt may run again only after it

@@ -2,8 +2,8 @@
 
 All the time, at random moments: Postgres is restarted, the broker is killed or emptied, a worker is stopped past its
 lease, a worker is killed, every connection to Postgres is cut; and of three workers one is an hour ahead and one an
-hour behind, where libfaketime is installed. FAULTS_R3 says how many runs there are, FAULTS_R3_PAUSE how many seconds
-there are between two faults at most, FAULTS_SEED in which order they come.
+hour behind. FAULTS_R3 says how many runs there are, FAULTS_R3_PAUSE how many seconds there are between two faults at
+most, FAULTS_SEED in which order they come.
 """
 
 import os
@@ -22,7 +22,7 @@ import pytest
 import redis
 
 from tests.e2e import crew as processes
-from tests.faults import figures, ledger
+from tests.faults import clock, figures, ledger
 from tests.faults.counts import count
 from tests.faults.crew import Crew
 from tests.faults.scores import errands
@@ -35,7 +35,7 @@ SEED = int(os.environ.get("FAULTS_SEED", "1"))
 LEASE = 2.0
 BATCH, FEW = 40, 10  # runs: started in one go, and open when the faults stop
 PAUSE = count("R3_PAUSE", short=8, long=12)  # seconds between two faults, at most
-CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+HOURS = (1, -1)  # by which the clocks of two more workers are wrong
 
 
 def test_runs_under_seven_faults_at_once_are_neither_lost_nor_repeated(sandbox: Path) -> None:
@@ -51,7 +51,8 @@ def test_runs_under_seven_faults_at_once_are_neither_lost_nor_repeated(sandbox: 
         ledger.PATH: str(book),
     }
     with Stack(sandbox / "soak", port=None, **extra) as stack, ExitStack() as more:
-        clocks = [more.enter_context(_worker(stack, hours)) for hours in _clocks()]
+        for hours in HOURS:
+            more.enter_context(_worker(stack, hours))
         faults = Faults(stack, random.Random(SEED))
         crew = Crew(stack, book)
         with faults.at_work():
@@ -60,7 +61,7 @@ def test_runs_under_seven_faults_at_once_are_neither_lost_nor_repeated(sandbox: 
         crew.wait_for_every_end(within=180 + RUNS)
         judgement = crew.judge()
     figures.say(
-        f"faults: {dict(faults.done)}, {faults.missed} missed, {len(clocks)} workers whose clock is wrong"
+        f"faults: {dict(faults.done)}, {faults.missed} missed, {len(HOURS)} workers whose clock is wrong"
     )
     figures.summary(
         f"soak, seed {SEED}",
@@ -146,23 +147,14 @@ class Faults:
     def _worker(self) -> psutil.Process:
         """The stack's own, which is started again when it dies. Raises ValueError if there is none now."""
         found = [
-            one for one in self._stack.named("resumed,runs") if "LD_PRELOAD" not in one.environ()
+            one for one in self._stack.named("resumed,runs") if clock.HOURS not in one.environ()
         ]
         return min(found, key=lambda one: one.create_time())
 
 
-def _clocks() -> list[int]:
-    """By how many hours the clocks of more workers are wrong."""
-    return [1, -1] if CLOCK.exists() else []
-
-
 @contextmanager
 def _worker(stack: Stack, hours: int) -> Iterator[processes.Hand]:
-    wrong = {
-        "LD_PRELOAD": str(CLOCK),
-        "FAKETIME": f"{hours:+d}h",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
+    wrong = {clock.HOURS: str(hours)}
     with processes.another(stack, "worker", f"clock{hours:+d}", **wrong) as hand:
         yield hand
 
