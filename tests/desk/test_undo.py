@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals import audit
+from approvals import audit, clock
 from approvals.models import AuditEntry, Request
 from runtime import signals
 from runtime.models import Gate, Run, Signal
@@ -195,18 +195,17 @@ def test_a_statement_made_to_count_earlier_is_not_the_one_that_was_signed(
 
 
 def test_a_decision_that_was_taken_back_cannot_be_put_back(
-    bea_api: Caller, office: Office, suspended: UUID, settings: Settings
+    bea_api: Caller, office: Office, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row, gate and signal exactly as they were before it was taken back, and the window is over."""
-    settings.ABEYANCE_UNDO_SECONDS = 0.3
+    """Row, gate and signal as they were before it was taken back, and the window is over."""
     request = office.request(suspended)
     decide(bea_api, request)
     row, signal = Request.objects.get(id=request.id), Signal.objects.get(run=suspended)
     assert bea_api.post(f"/approvals/{request.id}/undo").status_code == 200
     row.save()
-    Signal.objects.create(
-        run_id=suspended, kind=signal.kind, body=signal.body, effective_at=signal.effective_at
-    )
+    later = timezone.now() + timedelta(seconds=WINDOW)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    Signal.objects.create(run_id=suspended, kind=signal.kind, body=signal.body)
     Gate.objects.filter(run=suspended).update(state="decided", decided_at=timezone.now())
     Run.objects.filter(id=suspended).update(mailbox=99, due_at=timezone.now())
     run = office.advance(suspended)
