@@ -104,7 +104,7 @@ class Faults:
             thread.join()
 
     def _work(self) -> None:
-        """Each kind once in every round, in any order."""
+        """Each kind once in every round, in any order; one that finds nothing to harm comes again later in it."""
         left: list[str] = []
         while not self._over.wait(self._chance.uniform(0, PAUSE)):
             left = left or self._chance.sample(list(self.kinds), len(self.kinds))
@@ -114,6 +114,7 @@ class Faults:
                 self.done[name] += 1
             except (psutil.Error, psycopg.Error, redis.RedisError, ValueError):
                 self.missed += 1  # what it would harm is gone already
+                left.insert(0, name)
 
     def _restart_postgres(self) -> None:
         servers = self._stack.named("postgres")
