@@ -55,6 +55,8 @@ class Alarm:
         """What is due, as soon as something is; None once the alarm is closed."""
         with self._changed:
             while not self._closed:
+                while self._due and self._due[0].act is None:  # most are: nobody wakes for them
+                    heapq.heappop(self._due)
                 left = self._due[0].at - time.monotonic() if self._due else None
                 if left is None or left > 0:
                     self._changed.wait(left)

@@ -44,16 +44,17 @@ class Seats:
 
 
 class Seat:
-    """The seat of one thread."""
+    """The seat of the thread that makes it, which asks nothing of the database while it is up."""
 
     def __init__(self, free: "queue.SimpleQueue[int]") -> None:
         self._free = free
         self._number = 0
-        self._own: BaseDatabaseWrapper | None = None
+        self._own: BaseDatabaseWrapper | None = next(
+            iter(connections.all(initialized_only=True)), None
+        )
 
     def take(self) -> None:
         self._number = self._free.get()
-        self._own = next(iter(connections.all(initialized_only=True)), None)
         connections[DEFAULT_DB_ALIAS] = _lend()
 
     def leave(self) -> None:

@@ -1,7 +1,7 @@
 """Which models answer, as ABEYANCE_MODEL and the agent say: its own script, or providers' over the network.
 
-One client per process: it keeps connections, and belongs to the one loop that calls run on. Only the
-clients of providers that are asked are imported, because importing one takes a second. They never try
+Of providers there is one client per process: it keeps connections, and belongs to the one loop that calls run
+on. Only the clients of providers that are asked are imported, because importing one takes a second. They never try
 again by themselves, which is the engine's business, and never wait without end.
 """
 
@@ -9,12 +9,9 @@ import os
 import threading
 from functools import lru_cache
 from importlib import import_module
-from inspect import iscoroutinefunction
 
 from django.conf import settings
-from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from agents.errors import RegistryError
 from agents.registry import Registry
@@ -39,10 +36,8 @@ def models_of(agent: AgentSpec) -> tuple[str, ...]:
     return agent.models or tuple(one.strip() for one in settings.ABEYANCE_MODEL.split(","))
 
 
-def model_of(agent: AgentSpec, name: str) -> Model:
-    """The client of the model of that name, one of the agent's."""
-    if is_scripted():
-        return _scripted(agent)
+def model_of(name: str) -> Model:
+    """The client of the provider's model of that name."""
     provider, _, model = name.partition(":")
     with _making:  # or two threads would each make a client, and one of them nobody closes
         if provider == "openai":
@@ -68,19 +63,6 @@ def import_clients(registry: Registry) -> None:
     names = [name for agent in registry.agents.values() for name in models_of(agent)]
     for provider in () if is_scripted() else {name.partition(":")[0] for name in names}:
         import_module(f"pydantic_ai.models.{provider}")
-
-
-@lru_cache(256)
-def _scripted(agent: AgentSpec) -> Model:
-    """A script answers at once, on the loop itself: a thread for each reply took longer than all else about it."""
-    play = agent.model
-
-    async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        reply: ModelResponse = play(messages, info)
-        return reply
-
-    function = play if iscoroutinefunction(play) else model
-    return FunctionModel(function, model_name=agent.model_name)
 
 
 @lru_cache

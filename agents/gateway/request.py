@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.settings import ModelSettings
@@ -20,6 +20,7 @@ from agents.gateway.brakes import Brakes, Go, Wait
 from agents.gateway.conversations import conversation_of
 from agents.gateway.faults import cut_off, ended, fault_of, too_slow
 from agents.gateway.messages import from_provider, sum_up, tools_of
+from agents.gateway.playing import play
 from agents.spec import AgentSpec
 from agents.wording import describe_exception
 from runtime.core.decisions import Blame
@@ -52,7 +53,10 @@ def ask(
         conversation = conversation_of(agent, request.run, request.frame, request.messages)
         if request.summary:
             conversation.append(sum_up(agent))
-        model = provider.model_of(agent, call.model)
+        if provider.is_scripted():
+            loop.soon(lambda: call.play(conversation, deliver))
+            return _over
+        model = provider.model_of(call.model)
         wait = call.admit()
     except Exception as exc:
         deliver(call.fault(exc))
@@ -80,7 +84,7 @@ class _Call:
     def __init__(self, agent: AgentSpec, request: ModelRequest, brakes: Brakes | None) -> None:
         self.model, self._other = chosen(agent, request.model)
         self._provider = self.model.partition(":")[0]
-        self._brakes = None if provider.is_scripted() else brakes
+        self._brakes = brakes
         self._go: Go | None = None
         self._agent = agent
         self._request = request
@@ -96,6 +100,14 @@ class _Call:
         self._go = said
         return None
 
+    def play(self, conversation: list[ModelMessage], deliver: Callable[[Outcome], None]) -> None:
+        """Have the agent's script reply, which takes no time and cannot be ended."""
+        try:
+            outcome = self._answer(play(self._agent, conversation))
+        except Exception as exc:
+            outcome = self.fault(exc)
+        deliver(outcome)
+
     async def make(
         self,
         model: Model,
@@ -106,13 +118,14 @@ class _Call:
         try:
             exchange = self._exchange(model, conversation)
             reply = await loop.within(self._request.deadline, exchange, stop)
-            outcome: ModelAnswer | ModelFault = replace(
-                from_provider(self._agent, reply), model=self.model
-            )
+            outcome = self._answer(reply)
         except Exception as exc:
             outcome = self.fault(exc)
         await self._tell(outcome)
         deliver(outcome)
+
+    def _answer(self, reply: ModelResponse) -> ModelAnswer | ModelFault:
+        return replace(from_provider(self._agent, reply), model=self.model)
 
     async def _tell(self, outcome: ModelAnswer | ModelFault) -> None:
         """What the provider's answer means to everybody else who would ask it."""
@@ -142,14 +155,11 @@ class _Call:
         return self._complete(fault)
 
     async def _exchange(self, model: Model, conversation: list[ModelMessage]) -> ModelResponse:
-        tools = tools_of(self._agent)
-        settings = ModelSettings(timeout=self._request.deadline)
-        if provider.is_scripted():
-            return await model_request(
-                model, conversation, model_request_parameters=tools, model_settings=settings
-            )
         async with model_request_stream(
-            model, conversation, model_request_parameters=tools, model_settings=settings
+            model,
+            conversation,
+            model_request_parameters=tools_of(self._agent),
+            model_settings=ModelSettings(timeout=self._request.deadline),
         ) as stream:
             self._stream = stream
             async for _ in stream:
@@ -193,4 +203,4 @@ def _whole(stream: StreamedResponse) -> bool:
 
 
 def _over() -> None:
-    """The call has ended already."""
+    """The call has ended already, or ends at once."""

@@ -1,6 +1,6 @@
 """The loop to compare with: the same onboarding, written by hand on Celery and Postgres, and nothing more.
 
-What it does that a run of ours does: the same script through the same model layer, the same tools against
+What it does that a run of ours does: the same script, the same tools against
 the same directory and mailbox, one transaction of an INSERT and an UPDATE after each reply and each result,
 a row for the approval, and a wake-up through the broker when it is decided. What it does not: no lease, no
 MAC, no frozen terms, no audit, no signed decision, no policy. A worker that dies loses what it was doing.
@@ -23,7 +23,6 @@ import celery  # noqa: E402
 import redis  # noqa: E402
 from django.conf import settings  # noqa: E402
 from psycopg_pool import ConnectionPool  # noqa: E402
-from pydantic_ai.direct import model_request_sync  # noqa: E402
 from pydantic_ai.messages import (  # noqa: E402
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -32,9 +31,9 @@ from pydantic_ai.messages import (  # noqa: E402
     ToolCallPart,
     ToolReturnPart,
 )
-from pydantic_ai.models.function import FunctionModel  # noqa: E402
 
 from agents.flows.hr.onboarding import hr_onboarding_single  # noqa: E402
+from agents.gateway.playing import play  # noqa: E402
 from agents.sdk import ToolContext  # noqa: E402
 from config import celery as configured  # noqa: E402
 
@@ -60,9 +59,8 @@ def onboard(run: str) -> None:
     if isinstance(messages[-1], ModelResponse):
         messages.append(_results(run, messages[-1], len(messages)))
         _keep(run, messages, "running")
-    model = FunctionModel(hr_onboarding_single.model)
     while True:
-        reply = model_request_sync(model, messages)
+        reply = play(hr_onboarding_single, messages)
         messages.append(reply)
         if not reply.tool_calls:
             _keep(run, messages, "completed", output=reply.text or "")

@@ -1,7 +1,7 @@
 """Ada and Bea at work on the whole application over HTTP while parts of it die."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,12 @@ class Crew:
         self.runs: dict[str, Score] = {}
         self.decided: list[str] = []  # approvals whose decision was acknowledged
         self._ended: set[str] = set()
+        self._answer = ""  # to the last request for a run
+
+    @property
+    def open(self) -> int:
+        """How many runs have not ended, as far as was seen."""
+        return len(self.runs) - len(self._ended)
 
     def start(self, score: Score, key: str) -> None:
         """Ask until somebody answers; the business key makes one run of it."""
@@ -33,15 +39,17 @@ class Crew:
         def asked() -> str | None:
             body = {"agent": "outer", "input": {"turns": score.turns}, "business_key": key}
             status, run = self._stack.ask("ada", "POST", "/api/v1/runs", body)
+            self._answer = f"{status} {run}"
             return str(run["id"]) if status in (200, 201) else None
 
-        self.runs[until(asked, "a run to be started")] = score
+        with self._telling():
+            self.runs[until(asked, "a run to be started")] = score
 
     def work(self, left: int = 0) -> bool:
         """Decide whatever waits. Whether at most so many runs are open then."""
         self.review()
         self._ended |= self._records.ended(self.runs.keys() - self._ended)
-        return len(self.runs) - len(self._ended) <= left
+        return self.open <= left
 
     def review(self) -> None:
         """Decide whatever waits."""
@@ -77,15 +85,22 @@ class Crew:
         self.work_until(0, within)
 
     def work_until(self, left: int, within: float) -> None:
-        """Decide whatever waits until at most so many runs are open. What is known is told if they do not end."""
-        try:
+        """Decide whatever waits until at most so many runs are open."""
+        with self._telling():
             until(lambda: self.work(left) or None, f"all runs but {left} to end", within=within)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tell what is known if what is waited for does not come."""
+        try:
+            yield
         except AssertionError as late:
             late.add_note("\n".join(self._evidence()))
             raise
 
     def _evidence(self) -> Iterator[str]:
         """What is open, and the last lines of everything that said something."""
+        yield f"{len(self.runs)} runs were started, the last request was answered: {self._answer}"
         with suppress(Unreachable):
             statuses = self._records.statuses()
             for run in self.runs.keys() - self._ended:

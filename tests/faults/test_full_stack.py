@@ -61,6 +61,9 @@ def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothin
             what = chance.choice((*KINDS, "everything"))
             killed[what] += 1
             _kill(stack, what)
+            if killed.total() % 50 == 0:
+                took = time.monotonic() - began_at
+                figures.say(f"{killed.total()} kills, {crew.open} runs open, {took:.0f} s")
         crew.wait_for_every_end(within=120 + KILLS)
         judgement = crew.judge()
     figures.say(f"killed: {dict(killed)}")

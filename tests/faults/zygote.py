@@ -59,17 +59,15 @@ def _import_everything() -> None:
 
 
 def _warm_up() -> None:
-    """Have a script answer once: the first answer in a process takes long, and loops do not live long."""
-    import asyncio
-
-    from pydantic_ai.direct import model_request
+    """Have a script answer once: the first answer in a process takes long."""
     from pydantic_ai.messages import ModelRequest
-    from pydantic_ai.models.function import FunctionModel
 
+    from agents.gateway.messages import from_provider
+    from agents.gateway.playing import play
     from tests.faults.flows import outer
 
     asked = ModelRequest.user_text_prompt('{"turns": []}')
-    asyncio.run(model_request(FunctionModel(outer.model), [asked]))
+    from_provider(outer, play(outer, [asked]))
 
 
 def _reap() -> None:

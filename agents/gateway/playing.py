@@ -1,0 +1,51 @@
+"""Has an agent's script reply in the place of a model, with nothing of a provider's client in between."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models.function import AgentInfo
+from pydantic_ai.usage import RequestUsage
+
+from agents.gateway.messages import tools_of
+from agents.spec import AgentSpec
+
+CHARACTERS = 4  # of a token, about
+GIVEN = 50  # tokens of what goes along with every conversation, about
+
+
+def play(agent: AgentSpec, conversation: list[ModelMessage]) -> ModelResponse:
+    """The script's reply, under the name of its model, with about as many tokens as a provider would count."""
+    reply = agent.model(conversation, _told(agent))
+    if not isinstance(reply, ModelResponse):
+        raise TypeError(f"the script replied with a {type(reply).__name__}")
+    usage = reply.usage
+    if not usage.has_values():
+        given, said = GIVEN + _tokens(conversation), _tokens([reply])
+        usage = RequestUsage(input_tokens=given, output_tokens=said)
+    return replace(reply, model_name=agent.model_name, usage=usage)
+
+
+@lru_cache(256)
+def _told(agent: AgentSpec) -> AgentInfo:
+    """What a script is told beside the conversation."""
+    tools = tools_of(agent)
+    return AgentInfo(
+        function_tools=tools.function_tools,
+        allow_text_output=tools.allow_text_output,
+        output_tools=[],
+        model_settings=None,
+        model_request_parameters=tools,
+        instructions=agent.instructions,
+    )
+
+
+def _tokens(messages: Iterable[ModelMessage]) -> int:
+    length = sum(len(_text(part)) for message in messages for part in message.parts)
+    return -(-length // CHARACTERS)
+
+
+def _text(part: object) -> str:
+    said = part.args if isinstance(part, ToolCallPart) else getattr(part, "content", "")
+    return said if isinstance(said, str) else str(said)
