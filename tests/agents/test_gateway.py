@@ -245,10 +245,10 @@ def test_model_calls_that_wait_hold_no_thread() -> None:
         await stop
         ended.put(None)
 
-    loop.begin(call)
+    ends = [loop.begin(call)]
     until(lambda: waiting, "the first call to be made")
     before = threading.active_count()
-    ends = [loop.begin(call) for _ in range(300)]
+    ends += [loop.begin(call) for _ in range(300)]
     until(lambda: len(waiting) == 301, "every call to be made")
     assert threading.active_count() <= before
     for end in ends:
