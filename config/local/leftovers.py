@@ -39,6 +39,18 @@ def clear(home: Home) -> int:
     return len(found)
 
 
+def end_orphans(data: Path) -> None:
+    """Kill what a dead Postgres has left in its data: no other starts there as long as one of them lives.
+
+    They end by themselves, unless they wait for something that a killed one of them had.
+    """
+    orphans = [process for process in psutil.process_iter() if _works_in(process, data)]
+    for process in orphans:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(orphans, timeout=4)
+
+
 def forget(home: Home, sockets: Path) -> None:
     """Everything has stopped: nothing is left to find."""
     _remove_sockets(str(sockets))
@@ -61,7 +73,7 @@ def _known(home: Home) -> dict[str, Any]:
 
 def _left(home: Home, known: dict[str, Any]) -> Iterator[psutil.Process]:
     noted = {entry["pid"]: entry["born"] for entry in known.get("processes", [])}
-    data = str(home.servers / "postgres")
+    data = home.servers / "postgres"
     for process in psutil.process_iter():
         if process.pid == os.getpid():
             continue
@@ -69,9 +81,18 @@ def _left(home: Home, known: dict[str, Any]) -> Iterator[psutil.Process]:
             if (
                 _same(process, noted.get(process.pid))
                 or process.environ().get(MARK) == home.id
-                or (process.name().startswith("postgres") and process.cwd() == data)
+                or _works_in(process, data)
             ):
                 yield process
+
+
+def _works_in(process: psutil.Process, data: Path) -> bool:
+    """Whether this is a part of the Postgres that has its data there."""
+    try:
+        works: bool = process.name().startswith("postgres") and process.cwd() == str(data)
+    except (psutil.Error, OSError):
+        return False
+    return works
 
 
 def _same(process: psutil.Process, born: float | None) -> bool:

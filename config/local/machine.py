@@ -17,6 +17,7 @@ from config.local import (
     broker,
     children,
     environment,
+    leftovers,
     listeners,
     logs,
     postgres,
@@ -77,12 +78,12 @@ class Machine:
         if cluster is None:
             return None
         postgres.initialise(cluster)
-        postgres.unlock(cluster)  # we hold the folder, and leftovers of earlier starts are ended
-
         number = connections(env.read(self.given).workers)
         settings = postgres.DURABLE | {"max_connections": str(number)}
 
         def begin() -> subprocess.Popen[bytes]:
+            leftovers.end_orphans(cluster.data)
+            postgres.unlock(cluster)  # we hold the folder, and nobody is left in it
             with logs.append(self.home.logs, "postgres") as log:
                 return postgres.start(cluster, log, settings, pause=self.bell.pause)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.office import until
 from tests.stack import Stack
 
 pytestmark = pytest.mark.e2e
@@ -133,6 +134,20 @@ def test_a_server_that_dies_is_started_again(stack: Stack) -> None:
         oldest.kill()
         stack.wait_for_line(f"{name} is running again")
     assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
+
+
+def test_postgres_is_started_again_beside_a_part_of_the_old_one_that_cannot_end(
+    stack: Stack,
+) -> None:
+    oldest, *parts = sorted(stack.named("postgres"), key=lambda one: one.create_time())
+    parts[0].suspend()  # as one that waits for what a killed part of it had
+    oldest.kill()
+
+    def back() -> bool | None:
+        replaced = set(stack.named("postgres")).isdisjoint([oldest, *parts])
+        return (replaced and stack.ask("ada", "GET", "/api/v1/runs")[0] == 200) or None
+
+    until(back, "Postgres to be started again")
 
 
 def test_after_a_kill_of_everything_the_next_start_cleans_up_and_goes_on(stack: Stack) -> None:
