@@ -17,6 +17,7 @@ import psutil
 
 from config.local import home as homes
 from config.local.children import MARK
+from config.local.errors import DidNotStart
 from config.local.home import Home
 
 _SAME_BIRTH = 0.05  # seconds; the kernel keeps hundredths
@@ -42,13 +43,16 @@ def clear(home: Home) -> int:
 def end_orphans(data: Path) -> None:
     """Kill what a dead Postgres has left in its data: no other starts there as long as one of them lives.
 
-    They end by themselves, unless they wait for something that a killed one of them had.
+    They end by themselves, unless they wait for something that a killed one of them had. Raises DidNotStart if one
+    cannot be killed.
     """
     orphans = [process for process in psutil.process_iter() if _works_in(process, data)]
     for process in orphans:
         with suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(orphans, timeout=4)
+    if left := [process.pid for process in orphans if _works_in(process, data)]:
+        raise DidNotStart(f"process {left[0]} of the Postgres that died in {data} does not end")
 
 
 def forget(home: Home, sockets: Path) -> None:
