@@ -26,7 +26,7 @@ LOADS = 10
 TOOL, MODEL = "ToolStarted", "ToolReturned"  # what the entry before such a step ends with
 NOTE = (
     "An entry has {size} bytes in the mean. Every second step asks the model, which is given the whole"
-    " conversation and here is a script: the layer around it counts all the words of it each time, and the script"
+    " conversation and here is a script: whoever plays it counts all characters of it each time, and the script"
     " reads it again. So what such a step costs grows with the conversation, as a provider's does. Bare decoding"
     " is of every entry, and of the continuation where there is one."
 )
