@@ -42,11 +42,6 @@ def begin(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[], Non
     return set_stop
 
 
-def soon(act: Callable[[], object]) -> None:
-    """Have `act` called there, which must take no time."""
-    _running_loop().call_soon_threadsafe(act)
-
-
 async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
     """What `call` returns. Raises TimeoutError or Stopped on time, even if `call` cannot be cancelled."""
     task = asyncio.ensure_future(call)

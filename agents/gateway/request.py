@@ -43,7 +43,7 @@ def ask(
     """Ask the agent's model what to do next, within the request's deadline. Returns at once, never raises.
 
     What is returned ends the call; its outcome is delivered in any case. `brakes` hold providers' models
-    back, all of the installation's workers together.
+    back, all of the installation's workers together. A script takes no time, and has replied on return.
     """
     call = _Call(agent, request, brakes)
     try:
@@ -54,7 +54,7 @@ def ask(
         if request.summary:
             conversation.append(sum_up(agent))
         if provider.is_scripted():
-            loop.soon(lambda: call.play(conversation, deliver))
+            deliver(call.play(conversation))
             return _over
         model = provider.model_of(call.model)
         wait = call.admit()
@@ -100,13 +100,12 @@ class _Call:
         self._go = said
         return None
 
-    def play(self, conversation: list[ModelMessage], deliver: Callable[[Outcome], None]) -> None:
-        """Have the agent's script reply, which takes no time and cannot be ended."""
+    def play(self, conversation: list[ModelMessage]) -> ModelAnswer | ModelFault:
+        """The reply of the agent's script."""
         try:
-            outcome = self._answer(play(self._agent, conversation))
+            return self._answer(play(self._agent, conversation))
         except Exception as exc:
-            outcome = self.fault(exc)
-        deliver(outcome)
+            return self.fault(exc)
 
     async def make(
         self,

@@ -36,7 +36,7 @@ from agents.sdk import agent, tool
 from agents.spec import AgentSpec
 from runtime.core.events import Proposal
 from runtime.performing import perform
-from runtime.ports import ModelAnswer, ModelFault
+from runtime.ports import ModelAnswer, ModelFault, Outcome
 from tests.agents.frames import Frame
 from tests.e2e.office import until
 
@@ -216,23 +216,30 @@ def test_what_is_no_reply_is_a_fault() -> None:
     assert "replied with a str" in _fault(_frame(lambda *_: "hello"))  # type: ignore[arg-type]
 
 
-def test_a_script_is_played_without_another_thread() -> None:
-    played: list[str] = []
+def test_a_script_has_replied_on_return_in_the_thread_that_asked() -> None:
+    played: list[int] = []
+    came: list[Outcome] = []
 
     def model(*_: Any) -> ModelResponse:
-        played.append(threading.current_thread().name)
+        played.append(threading.get_ident())
         return say("here")
 
-    _frame(model).ask()
-    assert played == ["models"]
+    frame = _frame(model)
+    frame.handler.begin(frame.request(), came.append)
+    assert isinstance(came[0], ModelAnswer)
+    assert came[0].text == "here"
+    assert played == [threading.get_ident()]
 
 
 def test_many_threads_share_one_loop() -> None:
-    frames = [_frame(_echo, str(number)) for number in range(50)]
+    ran_in: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    async def call(_: loop.Stop) -> None:
+        ran_in.put(threading.current_thread().name)
+
     with ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(lambda frame: perform(frame.handler, frame.request()), frames))
-    texts = [answer.text for answer in answers if isinstance(answer, ModelAnswer)]
-    assert texts == [str(number) for number in range(50)]
+        list(pool.map(lambda _: loop.begin(call), range(50)))
+    assert {ran_in.get(timeout=30) for _ in range(50)} == {"models"}
     assert [t.name for t in threading.enumerate()].count("models") == 1
 
 

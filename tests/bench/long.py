@@ -21,6 +21,7 @@ from tests.bench.site import Site
 from tests.bench.steps import GIVEN, GOT
 
 STEPS, WINDOW = 1000, 100
+WALKS = 5  # runs whose ends are compared with their own beginnings
 GATES, TEXT = 50, 2000
 LOADS = 10
 TOOL, MODEL = "ToolStarted", "ToolReturned"  # what the entry before such a step ends with
@@ -42,11 +43,10 @@ def measure(site: Site, *, quick: bool) -> Finding:
         with site.workers(1):
             until_ended(desk.look, [_walk(desk, 20)])
             before = _bytes(connection, "runtime_journalentry", "runtime_run")
-            run = _walk(desk, steps)
-            until_ended(desk.look, [run])
+            bodies = _walked(desk, connection, steps)
             ours = _bytes(connection, "runtime_journalentry", "runtime_run") - before
+            walks = [bodies, *(_walked(desk, connection, steps) for _ in range(WALKS - 1))]
             kept, payload = _climb(desk, connection, gates)
-            bodies = _bodies(connection, run)
             _, theirs = _bare(connection, bodies)
             waiting = _walk(desk, steps, gate=True)
             _until_suspended(desk, waiting)
@@ -61,8 +61,8 @@ def measure(site: Site, *, quick: bool) -> Finding:
     return Finding(
         title=f"A run of {len(bodies):,} steps of 1 KB, and one of {gates} gates",
         lines=(
-            _growth("a step at the end to one at the start: a tool", bodies, TOOL, 1.1),
-            _growth("the same of a step that asks the model", bodies, MODEL, None),
+            _growth("a step at the end to one at the start: a tool", walks, TOOL, 1.1),
+            _growth("the same of a step that asks the model", walks, MODEL, None),
             Line(
                 what="bytes in Postgres to those of the bare table",
                 value=one(ours / theirs),
@@ -88,6 +88,13 @@ def measure(site: Site, *, quick: bool) -> Finding:
 def _walk(desk: Desk, steps: int, *, gate: bool = False) -> UUID:
     given = {"turns": steps // 2, "given": GIVEN, "got": GOT, "gate": gate}
     return desk.start("walker", given)
+
+
+def _walked(desk: Desk, connection: Connection, steps: int) -> list[str]:
+    """The entries of a run that has taken so many steps."""
+    run = _walk(desk, steps)
+    until_ended(desk.look, [run])
+    return _bodies(connection, run)
 
 
 def _lost(site: Site, desk: Desk, connection: Connection, steps: int) -> Iterator[tuple[str, UUID]]:
@@ -135,16 +142,17 @@ def _at(entry: dict[str, str]) -> datetime:
     return datetime.fromisoformat(entry["at"])
 
 
-def _growth(what: str, bodies: list[str], kind: str, most: float | None) -> Line:
-    first = _pace(bodies[WINDOW // 5 :][:WINDOW], kind)
-    last = _pace(bodies[-WINDOW:], kind)
+def _growth(what: str, walks: list[list[str]], kind: str, most: float | None) -> Line:
+    """The median of a run's last steps to that of its first, for each run."""
+    first = [_pace(bodies[WINDOW // 5 :][:WINDOW], kind).median for bodies in walks]
+    last = [_pace(bodies[-WINDOW:], kind).median for bodies in walks]
     return Line(
         what=what,
-        value=one(last.median / first.median),
+        value=ratios(last, first),
         unit=" ×",
         most=most,
-        ours=last.text(" ms"),
-        reference=first.text(" ms"),
+        ours=spread(last).text(" ms"),
+        reference=spread(first).text(" ms"),
     )
 
 

@@ -2,25 +2,32 @@
 
 A step of ours is one committed entry: a reply with the intent of its call, or a result. Replies come from a
 script through the model layer, tools do nothing but return text, so what is measured is the engine and the
-layer around it. Entries come to about 1 KB each, replies and results together.
+layer around it. Entries come to about 1 KB each, replies and results together. They are counted between two looks: the
+first that finds every run at work, and the last that finds none at its end.
 """
 
 import os
 import time
+from collections.abc import Iterable
+from uuid import UUID
 
-from tests.bench.desk import Desk, until_ended
+from django.db import connection
+
+from tests.bench.desk import PATIENCE, Desk, until_ended
 from tests.bench.figures import Finding, Line, number, ratios, spread
 from tests.bench.references import bare_loop
 from tests.bench.site import Site
 
 GIVEN, GOT = 50, 500  # bytes: what makes entries of 1 KB
 RUNS = 8  # at once, for each worker process
+LOOK = 0.05  # seconds between two looks, which share the machine with the workers
+BEGUN = 3  # entries of a run that is at work: it has begun, and its model has replied once
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
     """One worker process against one bare loop, then one per core against as many loops."""
     cores = os.cpu_count() or 1
-    rounds, turns = (2, 10) if quick else (4, 20)
+    rounds, turns = (2, 20) if quick else (4, 50)
     desk = Desk()
     lines = []
     for processes, least in ((1, 0.6), (cores, 0.4)):
@@ -57,18 +64,40 @@ def measure(site: Site, *, quick: bool) -> Finding:
 
 
 def _steps(desk: Desk, runs: int, turns: int) -> float:
-    """Entries a second of so many runs at once."""
-    began = time.monotonic()
+    """Entries a second of so many runs at once, as long as all of them are at work."""
     started = [
         desk.start("walker", {"turns": turns, "given": GIVEN, "got": GOT}) for _ in range(runs)
     ]
-    took = max(until_ended(desk.look, started).values()) - began
-    return runs * _entries(turns) / took
+    looks = list(_looks(started, last=2 * turns))
+    until_ended(desk.look, started)
+    assert len(looks) > 1, "the runs were too short to be counted"
+    (began_at, before), (ended_at, after) = looks[0], looks[-1]
+    return (after - before) / (ended_at - began_at)
 
 
-def _entries(turns: int) -> int:
-    """RunStarted and FrameOpened, two for each turn, and the end."""
-    return 2 + 2 * turns + 1
+def _looks(runs: list[UUID], *, last: int) -> Iterable[tuple[float, int]]:
+    """When all were at work, and how many entries they had then together; until one is past entry `last`."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        assert time.monotonic() < deadline, "runs do not go on"
+        at, positions = _positions(runs)
+        if max(positions) > last:
+            return
+        if min(positions) >= BEGUN:
+            yield at, sum(positions)
+        time.sleep(LOOK)
+
+
+def _positions(runs: list[UUID]) -> tuple[float, list[int]]:
+    """Seconds of the database's clock, and how many entries each run has."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT extract(epoch FROM clock_timestamp()), array_agg(position)"
+            " FROM runtime_run WHERE id = ANY(%s)",
+            [runs],
+        )
+        at, positions = cursor.fetchone()
+    return float(at), list(positions)
 
 
 def _size_of_entries(site: Site) -> float:

@@ -34,10 +34,8 @@ SECONDS = 2.0
 DECISIONS = 20
 FULL = 224  # new runs that one worker takes
 
-TOOK = """
-    SELECT extract(epoch FROM max(ended_at) - min(created_at))::float
-    FROM runtime_run WHERE agent = 'walker'
-"""
+NOW = "SELECT extract(epoch FROM clock_timestamp())::float"
+LAST = "SELECT extract(epoch FROM max(ended_at))::float FROM runtime_run WHERE agent = 'walker'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +151,10 @@ async def _walk(client: Any) -> None:
 
 
 def waiting(home: Path, url: str, runs: int) -> Taken:
-    """All runs on one worker, from the first start to the last end by Postgres' clock."""
+    """All runs on one worker, from when it may take the first to the last end by Postgres' clock.
+
+    They are started while the worker is stopped: whoever starts them needs a processor too.
+    """
     with stack_of(home, url) as stack:
         crowd = Crowd(stack)
         worker = crowd.worker
@@ -165,10 +166,13 @@ def waiting(home: Path, url: str, runs: int) -> Taken:
             connections.append(crowd.connections())
             return crowd.statuses("walker") == {"completed": runs} or None
 
+        worker.suspend()
         crowd.start("walker", runs)
+        began_at = crowd.one(NOW)
+        worker.resume()
         until(ended, "every run to end", 900.0)
         return Taken(
-            seconds=crowd.one(TOOK),
+            seconds=crowd.one(LAST) - began_at,
             cpu=_spent(worker) - spent,
             idle=idle,
             most=max(most),
