@@ -115,7 +115,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
                 reference=f"{number(before[0] / 2**20)} MB",
             ),
             Line(
-                what="connections to Postgres, after less before",
+                what="connections of the worker to Postgres, after less before",
                 value=one(after[1] - before[1]),
                 most=0,
                 ours=str(after[1]),
@@ -200,9 +200,10 @@ def _due(connection: Any) -> None:
 
 
 def _standing(site: Site, worker: Program) -> tuple[int, int]:
-    """Resident bytes of a worker, and how many connections there are."""
+    """Resident bytes of a worker, and how many connections it has."""
     with site.connect() as connection:
         (row,) = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s",
+            (f"abeyance worker {worker.process.pid}",),
         ).fetchall()
     return worker.memory(), int(str(row[0]))
