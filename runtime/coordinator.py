@@ -108,12 +108,14 @@ class Coordinator:
             self._draft.adopt(self._skews)
         try:
             while not self._advance():
+                self._bench.executor.pass_on()
                 self._launch()
                 self._wait()
         finally:
             self._stop_asking()
             for work in (*self._draft.work, *self._ready):
                 self._bench.executor.give_back(work)
+            self._bench.executor.leave(self._held.wake)
             self._drop_handed()
 
     def _advance(self) -> bool:
@@ -325,8 +327,8 @@ class Coordinator:
                 self._held.wake()  # to settle them instead
             return
         while self._ready and self._held.has_budget():
-            work = self._ready.pop(0)
-            request = request_for(self._scribe.now, work, self._scribe.content)
+            request = request_for(self._scribe.now, self._ready[0], self._scribe.content)
+            self._ready.pop(0)
             if isinstance(request, ToolRequest) and request.effect is EffectClass.TRANSACTIONAL:
                 self._running[_place(request)] = nothing_to_end
                 self._bench.executor.launch_transactional(request, self._hand_in)
@@ -345,11 +347,12 @@ class Coordinator:
     def _write_handed(self) -> None:
         """Commit each transactional result on its own, in its tool's transaction, before anything else."""
         while self._handed:
-            handoff = self._handed.pop(0)
+            handoff = self._handed[0]
             later = self._draft
             self._draft = self._new_draft()
             self._add_outcome(handoff.request, handoff.outcome)
             problem = self._scribe.commit_handed(self._draft, handoff)
+            self._handed.pop(0)
             self._draft = self._new_draft()
             if problem is not None:
                 fault = ToolFault(error=f"it was rolled back: {problem}", again=True)

@@ -277,12 +277,12 @@ class Draft:
             self._record(changed)
             return
         if self._reserve(effect):
+            self.work.append(effect)
             self.add(
                 ToolStarted(
                     frame=effect.frame, call=effect.call, attempt=effect.attempt, at=self._clock()
                 )
             )
-            self.work.append(effect)
 
     def _wait(self, effect: StartWait) -> None:
         changed = self._judge.second_look(self.now, effect.frame, effect.call)

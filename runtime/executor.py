@@ -52,7 +52,11 @@ LATE = 1.0  # seconds after its deadline at which an effect that has not ended i
 
 
 class Slots:
-    """A bounded number of effects of one kind at once."""
+    """A bounded number of effects of one kind at once.
+
+    Whoever is woken takes what it needs and passes on; whoever goes leaves the line. So nobody waits beside a free
+    slot, be the one before it dead, or in need of none any more.
+    """
 
     def __init__(self, number: int) -> None:
         self._number = self._free = number
@@ -78,9 +82,23 @@ class Slots:
         """Return a slot, used or not."""
         with self._lock:
             self._free += 1
-            wake = self._waiting.popleft() if self._waiting else None
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Wake the next one if there is a slot for it."""
+        if not self._waiting:
+            return
+        with self._lock:
+            wake = self._waiting.popleft() if self._waiting and self._free else None
         if wake is not None:
             wake()
+
+    def leave(self, wake: Callable[[], None]) -> None:
+        """Wait no more."""
+        with self._lock:
+            if wake in self._waiting:
+                self._waiting.remove(wake)
+        self.pass_on()
 
 
 class Executor:
@@ -104,6 +122,16 @@ class Executor:
     def give_back(self, work: AskModel | StartTool) -> None:
         """Return the slot of work that was not launched."""
         self._slots(work).give_back()
+
+    def pass_on(self) -> None:
+        """To be called by whoever may have been woken, once it has reserved what it needs."""
+        for slots in (self._tools, self._models):
+            slots.pass_on()
+
+    def leave(self, wake: Callable[[], None]) -> None:
+        """To be called by whoever may wait for a slot, and goes."""
+        for slots in (self._tools, self._models):
+            slots.leave(wake)
 
     def launch(
         self, request: ModelRequest | ToolRequest, deliver: Callable[[Outcome], None]

@@ -48,22 +48,31 @@ class Seat:
 
     def __init__(self, free: "queue.SimpleQueue[int]") -> None:
         self._free = free
-        self._number = 0
+        self._number: int | None = None
         self._own: BaseDatabaseWrapper | None = next(
             iter(connections.all(initialized_only=True)), None
         )
 
     def take(self) -> None:
-        self._number = self._free.get()
-        connections[DEFAULT_DB_ALIAS] = _lend()
+        number = self._free.get()
+        try:
+            lent = _lend()
+        except BaseException:
+            self._free.put(number)
+            raise
+        self._number = number
+        connections[DEFAULT_DB_ALIAS] = lent
 
     def leave(self) -> None:
+        if self._number is None:
+            return  # it could not be taken again
         _take_back(connections[DEFAULT_DB_ALIAS])
         if self._own is None:
             del connections[DEFAULT_DB_ALIAS]
         else:
             connections[DEFAULT_DB_ALIAS] = self._own
         self._free.put(self._number)
+        self._number = None
 
     @contextmanager
     def left(self) -> Iterator[None]:
@@ -95,6 +104,8 @@ def _lend() -> BaseDatabaseWrapper:
         one = connections.create_connection(DEFAULT_DB_ALIAS)
         one.inc_thread_sharing()
     one.close_if_unusable_or_obsolete()
+    if one.connection is not None and one.connection.closed:  # without Django's knowing
+        one.close()
     # Its end would lie unread in the socket: to ask Postgres whether it lives is one more way there and back.
     silent = one.connection is not None and not database.has_news(one.connection)
     one.health_check_done = silent  # type: ignore[attr-defined]  # which the stubs do not know

@@ -61,10 +61,10 @@ def transact(
     deliver: Callable[[Handoff], None],
 ) -> None:
     """Perform the call in a transaction of this thread and commit it with the step that comes back."""
-    close_old_connections()
     handed = False
     problem: BaseException | None = None
     try:
+        close_old_connections()
         with transaction.atomic(), _cut_off(handoff.request.deadline):
             handoff.outcome = rolled_back(perform(handoff.request))
             if not handoff.waits_for_step:

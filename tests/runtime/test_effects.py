@@ -1,20 +1,27 @@
 """Effects under way: deadlines that hold, model calls that are ended, and slots of two kinds."""
 
+import functools
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
 
 from runtime import executor
+from runtime.advance import advance
 from runtime.alarm import Alarm
 from runtime.core.decisions import EffectClass
 from runtime.core.effects import AskModel, StartTool
-from runtime.executor import Executor
+from runtime.executor import Executor, Slots
+from runtime.models import Run
 from runtime.ports import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
+from tests.e2e.office import until
 from tests.fakes.ports import FakeEffects, FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench
 from tests.runtime.test_advance import events, types
+from tests.runtime.test_pause import pause
 from tests.runtime.test_waits import _in_a_thread, cancel
 
 
@@ -106,6 +113,78 @@ def test_model_calls_and_tools_do_not_take_each_other_s_slots() -> None:
     bench.give_back(tool)
     assert woken == ["m", "t"]
     bench.close()
+
+
+def test_whoever_waits_for_a_slot_has_it_although_the_one_before_it_is_gone_or_needs_none() -> None:
+    bench = Executor(FakeEffects({}, {}), slots=1, models=1)
+    tool = StartTool(frame="0", call="c1.0", attempt=1)
+    woken: list[str] = []
+    dead, sated, needy = (functools.partial(woken.append, name) for name in ("d", "s", "n"))
+    assert bench.reserve(tool, lambda: None)
+    assert not any([bench.reserve(tool, wake) for wake in (dead, sated, needy)])
+    bench.leave(dead)
+    assert woken == []
+    bench.give_back(tool)
+    assert woken == ["s"]
+    bench.pass_on()
+    assert woken == ["s", "n"]
+    assert bench.reserve(tool, needy)
+    assert not bench.reserve(tool, sated)
+    bench.give_back(tool)
+    bench.leave(sated)
+    assert woken == ["s", "n", "s"]
+    assert not bench.is_busy()
+    bench.close()
+
+
+def _stand(slots: Slots, free: int, waiting: int) -> bool | None:
+    return (slots._free, len(slots._waiting)) == (free, waiting) or None
+
+
+@pytest.mark.parametrize("meanwhile", ["lost", "paused"])
+def test_a_slot_goes_to_the_next_run_when_the_one_before_it_is_lost_or_needs_none(
+    rig: MakeBench, meanwhile: str
+) -> None:
+    """Two slots: one for each of two runs, the second of which waits for another; behind it waits the third."""
+    over = {run: threading.Event() for run in ("first", "second", "third")}
+
+    def body(request: ToolRequest) -> Outcome:
+        over[request.args.split()[0]].wait(60)
+        return ToolResult(value=1)
+
+    calls = {name: ask(("t", name)) for name in over}
+    calls["second"] = ask(("t", "second"), ("t", "second again"))
+    desk = rig(
+        {name: turns(one, say("done")) for name, one in calls.items()}, t=FakeTool(body=body)
+    )
+    bench = replace(desk.bench, executor=Executor(desk.effects, slots=2))
+    slots = bench.executor._tools
+    runs = {name: desk.start(name) for name in over}
+
+    def lose(name: str) -> None:
+        held = desk.held(runs[name])
+        held.lost.set()
+        held.wake()
+
+    advancing = {}
+    with ThreadPoolExecutor(3) as pool:
+        for name, left in (("first", (1, 0)), ("second", (0, 1)), ("third", (0, 2))):
+            advancing[name] = pool.submit(advance, runs[name], bench)
+            until(functools.partial(_stand, slots, *left), f"the {name} run to stand in line")
+        if meanwhile == "lost":
+            lose("second")
+            assert advancing["second"].result(30)
+        else:
+            pause(runs["second"])
+            until(lambda: "Paused" in types(runs["second"]) or None, "the second run to pause")
+        lose("first")  # so that nobody but the one that is woken can pass on
+        assert advancing["first"].result(30)
+        over["third"].set()
+        over["first"].set()
+        assert advancing["third"].result(30)
+        over["second"].set()
+    assert Run.objects.get(id=runs["third"]).status == "completed"
+    bench.executor.close()
 
 
 def test_a_handler_that_delivers_twice_or_raises_is_heard_once() -> None:

@@ -91,6 +91,33 @@ def test_a_dead_connection_is_not_lent_twice(two: Seats) -> None:
         assert _backend() != dead
 
 
+def test_a_connection_that_was_closed_without_djangos_knowing_is_opened_anew(two: Seats) -> None:
+    with two.taken():
+        dead = _backend()
+        connection.connection.close()
+    with two.taken():
+        assert _backend() != dead
+
+
+def test_a_seat_whose_connection_cannot_be_lent_is_free_again(
+    two: Seats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> BaseDatabaseWrapper:
+        raise OSError
+
+    own = _backend()
+    with monkeypatch.context() as patch:
+        patch.setattr(seats, "_lend", fail)
+        with pytest.raises(OSError), two.taken():
+            pytest.fail("nobody sits")
+    with pytest.raises(OSError), two.taken() as seat, monkeypatch.context() as patch:
+        patch.setattr(seats, "_lend", fail)
+        with seat.left():
+            pass
+    assert _backend() == own
+    assert two._free.qsize() == 2
+
+
 def test_a_silent_connection_is_not_asked_whether_it_lives(
     two: Seats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
