@@ -1,4 +1,13 @@
-"""What must be there before a process starts; what is not ends it with one line that says what to do."""
+"""What must be there before a process starts; what is not ends it with one line that says what to do.
+
+Servers that are only just starting, as after a power cut, have PATIENCE to answer: who ended at once would have to be
+started all over again.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import psycopg
 import redis
@@ -8,6 +17,13 @@ from django.db import DatabaseError, NotSupportedError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from runtime import durability, keyring
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PATIENCE = 10.0  # seconds for a server that does not answer
+PAUSE = 0.2  # seconds between two attempts
 
 # What runs that live go on from: the key of each document, and whose it is.
 _LIVE = {
@@ -27,14 +43,11 @@ _LIVE = {
 def require_database() -> None:
     """End the process unless Postgres answers, is new enough, and has this version's tables."""
     try:
-        connection.ensure_connection()
-        missing = missing_migrations()
+        missing = _patiently("Postgres", _connected, _may_come)
     except NotSupportedError as problem:
         raise _end(f"{_one_line(problem)}: upgrade it, best to Postgres 18") from None
     except DatabaseError as problem:
         raise _end(explained(problem)) from None
-    finally:
-        connection.close()  # whoever goes on may fork
     if missing:
         raise _end(
             f"the database lacks {missing} of this version's migrations: run `manage.py migrate`"
@@ -44,10 +57,7 @@ def require_database() -> None:
 def require_broker() -> None:
     """End the process unless the broker answers."""
     try:
-        with redis.Redis.from_url(
-            settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5
-        ) as client:
-            client.ping()
+        _patiently("the broker", _reached, _may_reply)
     except redis.AuthenticationError as problem:
         raise _end(
             f"the broker refuses us ({_one_line(problem)}):"
@@ -106,13 +116,63 @@ def explained(problem: DatabaseError) -> str:
         return said
     database = connection.settings_dict
     where = f"{database['HOST'] or 'localhost'}, user {database['USER'] or '(none)'}"
-    if "password" in said or "authentication" in said:
+    if _refuses(said):
         return f"Postgres at {where} refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE ({said})"
-    if "does not exist" in said:
+    if _knows_not(said):
         return f"Postgres at {where} does not know what DATABASE_URL names: create it ({said})"
     return (
         f"Postgres at {where} does not answer: is it running, and is DATABASE_URL right? ({said})"
     )
+
+
+def _patiently(what: str, look: Callable[[], T], may_come: Callable[[Exception], bool]) -> T:
+    """What `look` returns, once it does. Raises what it raises when there is nothing to wait for, or no more time."""
+    deadline = time.monotonic() + PATIENCE
+    said = False
+    while True:
+        try:
+            return look()
+        except (DatabaseError, redis.RedisError, OSError) as problem:
+            if time.monotonic() > deadline or not may_come(problem):
+                raise
+            if not said:
+                log.warning("waiting for %s: %s", what, _one_line(problem))
+                said = True
+        time.sleep(PAUSE)
+
+
+def _connected() -> int:
+    """How many migrations are missing."""
+    try:
+        connection.ensure_connection()
+        return missing_migrations()
+    finally:
+        connection.close()  # whoever goes on may fork
+
+
+def _may_come(problem: Exception) -> bool:
+    said = _one_line(problem)
+    away = isinstance(problem.__cause__, psycopg.OperationalError)
+    return away and not _refuses(said) and not _knows_not(said)
+
+
+def _may_reply(problem: Exception) -> bool:
+    return not isinstance(problem, redis.AuthenticationError)
+
+
+def _refuses(said: str) -> bool:
+    return "password" in said or "authentication" in said
+
+
+def _knows_not(said: str) -> bool:
+    return "does not exist" in said
+
+
+def _reached() -> None:
+    with redis.Redis.from_url(
+        settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5
+    ) as client:
+        client.ping()
 
 
 def _end(problem: str) -> SystemExit:

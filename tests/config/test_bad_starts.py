@@ -1,13 +1,15 @@
 """Every bad start is one line that says what to do: no traceback, nothing before it that matters, nothing after it."""
 
 import errno
+import logging
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -208,6 +210,50 @@ def test_a_postgres_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
         SystemExit, match=r"required \(found 12\.9\)\.: upgrade it, best to Postgres 18"
     ):
         start.require_database()
+
+
+class Late(logging.Handler):
+    """Has something happen when it is said that somebody waits."""
+
+    def __init__(self, come: Callable[[], object]) -> None:
+        super().__init__()
+        self._come = come
+        self.waited: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.waited.append(record.getMessage())
+        self._come()
+
+
+@contextmanager
+def late(come: Callable[[], object]) -> Iterator[list[str]]:
+    handler = Late(come)
+    start.log.addHandler(handler)
+    try:
+        yield handler.waited
+    finally:
+        start.log.removeHandler(handler)
+
+
+def test_a_database_that_comes_late(transactional_db: None) -> None:
+    there = dict(connection.settings_dict)
+    connection.close()
+    connection.settings_dict.update(HOST="127.0.0.1", PORT="1")
+    try:
+        with late(lambda: connection.settings_dict.update(there)) as waited:
+            start.require_database()
+    finally:
+        connection.settings_dict.update(there)
+    (line,) = waited
+    assert line.startswith("waiting for Postgres: connection failed: ")
+
+
+def test_a_broker_that_comes_late(broker_url: str, settings: Settings) -> None:
+    settings.REDIS_URL = f"redis://{NOWHERE}/0"
+    with late(lambda: setattr(settings, "REDIS_URL", broker_url)) as waited:
+        start.require_broker()
+    (line,) = waited
+    assert line.startswith("waiting for the broker: ")
 
 
 def test_a_broker_that_does_not_answer(migrated: str) -> None:

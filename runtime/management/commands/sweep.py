@@ -13,8 +13,8 @@ class Command(BaseCommand):
     help = "Re-send whatever is due, every second, until stopped. Any number of sweepers may run."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        start.require_database()
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        start.require_database()
         sweeper.run(stop)
