@@ -121,7 +121,7 @@ def test_whoever_waits_for_a_slot_has_it_although_the_one_before_it_is_gone_or_n
     woken: list[str] = []
     dead, sated, needy = (functools.partial(woken.append, name) for name in ("d", "s", "n"))
     assert bench.reserve(tool, lambda: None)
-    assert not any([bench.reserve(tool, wake) for wake in (dead, sated, needy)])
+    assert [bench.reserve(tool, wake) for wake in (dead, sated, needy)] == [False] * 3
     bench.leave(dead)
     assert woken == []
     bench.give_back(tool)

@@ -105,15 +105,19 @@ def test_a_seat_whose_connection_cannot_be_lent_is_free_again(
     def fail() -> BaseDatabaseWrapper:
         raise OSError
 
+    def sit(*, first: bool) -> None:
+        with monkeypatch.context() as patch:
+            if first:
+                patch.setattr(seats, "_lend", fail)
+            with two.taken() as seat:
+                patch.setattr(seats, "_lend", fail)
+                with seat.left():
+                    pass
+
     own = _backend()
-    with monkeypatch.context() as patch:
-        patch.setattr(seats, "_lend", fail)
-        with pytest.raises(OSError), two.taken():
-            pytest.fail("nobody sits")
-    with pytest.raises(OSError), two.taken() as seat, monkeypatch.context() as patch:
-        patch.setattr(seats, "_lend", fail)
-        with seat.left():
-            pass
+    for first in (True, False):
+        with pytest.raises(OSError):
+            sit(first=first)
     assert _backend() == own
     assert two._free.qsize() == 2
 
