@@ -1,39 +1,12 @@
 """Accounts in any directory that speaks SCIM 2.0 (RFC 7644), at SCIM_URL with SCIM_TOKEN.
 
-An account carries the idempotency key of the call that made it as its `externalId`. That is how a
-repeated call finds what the first one did, and why an account made by anybody else is never adopted.
+What speaks it is imported at the first call, because a worker takes as long to import it as everything else together.
 """
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
-from httpx2 import Client, ConnectError, ConnectTimeout, Request, Response
-from scim2_client import SCIMClientException
-from scim2_client.engines.httpx2 import SyncSCIMClient
-from scim2_models import (
-    ConflictException,
-    Email,
-    Name,
-    PatchOp,
-    PatchOperation,
-    SCIMException,
-    ScimProvider,
-    SearchRequest,
-    User,
-)
-
-from agents.sdk import Blame, NotDone, ToolContext, ToolError, tool
+from agents.sdk import ToolContext, tool
 from agents.tools.person import Application, EmailAddress, FullName, SecurityLevel, Username
-from agents.tools.waiting import seconds_of
-
-Account = User[Any]
-
-# A matter of time, or of somebody who was faster: trying again may help, telling the model does not.
-PASSING = {408, 412, 425, 429}
 
 
 @tool(effect="idempotent", risk="medium", sentence="Create the account {username} for {full_name}")
@@ -41,19 +14,9 @@ def create_account(
     context: ToolContext, full_name: FullName, email: EmailAddress, username: Username
 ) -> dict[str, str]:
     """Create an account in the directory. Returns its id and username."""
-    with _directory(context) as scim:
-        account = _made_by(scim, context.key) or _create(
-            scim,
-            User(
-                external_id=context.key,
-                user_name=username,
-                display_name=full_name,
-                name=Name(formatted=full_name),
-                emails=[Email(value=email, primary=True)],
-                active=True,
-            ),
-        )
-    return {"id": _known(account.id), "username": _known(account.user_name)}
+    from agents.tools import scim
+
+    return scim.create(context, full_name, email, username)
 
 
 @tool(
@@ -69,13 +32,10 @@ def set_privileges(
 
     The account id and the username must belong together. Returns the roles the account has now.
     """
+    from agents.tools import scim
+
     roles = [{"value": f"security-level-{security_level}"}]
-    with _directory(context) as scim:
-        _account(scim, account_id, username)
-        replace: PatchOperation[Any] = PatchOperation(
-            op=PatchOperation.Op.replace_, path="roles", value=roles
-        )
-        scim.modify(User, account_id, PatchOp[Account](operations=[replace]))
+    scim.set_roles(context, account_id, username, roles)
     return {"username": username, "roles": roles}
 
 
@@ -92,112 +52,7 @@ def grant_application_access(
 
     The account id and the username must belong together. Returns the application.
     """
-    entitlement = f"application-{application}"
-    with _directory(context) as scim:
-        account = _account(scim, account_id, username)
-        if entitlement not in [one.value for one in account.entitlements or []]:
-            add: PatchOperation[Any] = PatchOperation(
-                op=PatchOperation.Op.add, path="entitlements", value=[{"value": entitlement}]
-            )
-            scim.modify(User, account_id, PatchOp[Account](operations=[add]))
+    from agents.tools import scim
+
+    scim.add_entitlement(context, account_id, username, f"application-{application}")
     return {"username": username, "application": application}
-
-
-@dataclass(slots=True)
-class _Wire:
-    """What went over the wire: the last answer, and whether a write may have been done."""
-
-    status: int | None = None
-    after: float | None = None
-    wrote: bool = False
-
-    def request(self, request: Request) -> None:
-        self.status = self.after = None
-        self.wrote |= request.method != "GET"
-
-    def response(self, response: Response) -> None:
-        self.status = response.status_code
-        self.after = seconds_of(response.headers.get("Retry-After"))
-        if 400 <= self.status < 500:
-            self.wrote = False  # each tool writes once, and this one was not taken
-
-    @property
-    def refused(self) -> bool:
-        return self.status is not None and 400 <= self.status < 500 and self.status not in PASSING
-
-    @property
-    def blame(self) -> Blame:
-        if self.status is None:
-            return Blame.NETWORK
-        return Blame.LIMIT if self.status == 429 else Blame.PROVIDER
-
-    def certainly_undone(self, exc: Exception) -> bool:
-        """Whether trying again may help, and cannot repeat anything."""
-        passing = self.status is None or self.status in PASSING or self.status >= 500
-        never_left = isinstance(exc.__cause__, ConnectError | ConnectTimeout)
-        return passing and (never_left or not self.wrote)
-
-
-@contextmanager
-def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
-    """A client whose requests end with the attempt; what the directory refuses is told to the model.
-
-    Raises NotDone where nothing can have happened; what may have happened is left to the effect class.
-    """
-    wire = _Wire()
-    with Client(
-        base_url=settings.SCIM_URL,
-        headers={"Authorization": f"Bearer {settings.SCIM_TOKEN}"},
-        timeout=context.remaining(),
-        event_hooks={"request": [wire.request], "response": [wire.response]},
-    ) as http:
-        try:
-            yield SyncSCIMClient(http, provider=ScimProvider(models=[User]))
-        except (SCIMException, SCIMClientException) as exc:
-            if wire.refused:
-                raise ToolError(f"the directory refused: {exc}") from exc
-            if wire.certainly_undone(exc):
-                raise NotDone(
-                    f"the directory did nothing: {exc}", after=wire.after, blame=wire.blame
-                ) from exc
-            raise
-
-
-def _account(scim: SyncSCIMClient, account_id: str, username: str) -> Account:
-    account = scim.query(User, account_id)
-    if not isinstance(account, User) or not _same(account.user_name, username):
-        raise ToolError(f"the account {account_id} is not the one of {username}")
-    return account
-
-
-def _made_by(scim: SyncSCIMClient, key: str) -> Account | None:
-    """The account this call has made already. The key is compared again: some servers ignore filters."""
-    search: SearchRequest[Any] = SearchRequest(filter=f"externalId eq {json.dumps(key)}")
-    found = scim.query(User, query_parameters=search)
-    accounts = getattr(found, "resources", None) or []
-    return next((account for account in accounts if account.external_id == key), None)
-
-
-def _create(scim: SyncSCIMClient, account: Account) -> Account:
-    try:
-        made = scim.create(account)
-    except ConflictException as exc:
-        # Another attempt at this call may have been faster; anybody else's account stays theirs.
-        mine = _made_by(scim, _known(account.external_id))
-        if mine is None:
-            raise ToolError(f"the username {account.user_name} is taken") from exc
-        return mine
-    if not isinstance(made, User):
-        raise TypeError("the directory did not say what it created")
-    return made
-
-
-def _same(username: str | None, other: str) -> bool:
-    """User names differ in case only if they differ (RFC 7643, section 4.1.1)."""
-    return username is not None and username.casefold() == other.casefold()
-
-
-def _known(value: str | None) -> str:
-    if value is None:
-        raise TypeError("the directory left out a required attribute")
-    return value

@@ -24,7 +24,7 @@ from config.local import (
     programs,
 )
 from config.local.accounts import Account
-from config.local.directory.server import TOKEN_VARIABLE
+from config.local.directory import TOKEN_VARIABLE
 from config.local.errors import DidNotStart
 from config.local.home import Home
 from config.local.supervisor import Bell, Job
@@ -278,7 +278,7 @@ def _can_run(account: Account) -> bool:
         return False
     try:
         done = subprocess.run(
-            [sys.executable, "manage.py", "check"],
+            [sys.executable, "-c", "import config.settings, psycopg"],
             cwd=ROOT,
             env=children.plain_environment() | {"PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,

@@ -21,7 +21,7 @@ import psycopg
 
 from config.env import ROOT
 from config.local import accounts, broker, listeners, postgres, programs
-from config.local.directory.server import TOKEN_VARIABLE
+from config.local.directory import TOKEN_VARIABLE
 from config.processes import table
 
 READY_WITHIN = 60.0

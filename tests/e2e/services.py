@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from config.env import ROOT
 from config.local import accounts, listeners, postgres, programs
-from config.local.directory.server import TOKEN_VARIABLE
+from config.local.directory import TOKEN_VARIABLE
 from tests import deployment
 
 TOKEN = "the directory's token, for tests only"

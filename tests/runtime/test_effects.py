@@ -149,7 +149,7 @@ def test_a_slot_goes_to_the_next_run_when_the_one_before_it_is_lost_or_needs_non
     over = {run: threading.Event() for run in ("first", "second", "third")}
 
     def body(request: ToolRequest) -> Outcome:
-        over[request.args.split()[0]].wait(60)
+        over[str(request.args).split()[0]].wait(60)
         return ToolResult(value=1)
 
     calls = {name: ask(("t", name)) for name in over}

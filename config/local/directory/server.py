@@ -24,9 +24,8 @@ from scim2_server.utils import (
     load_default_service_provider_config,
 )
 
+from config.local.directory import TOKEN_VARIABLE
 from config.local.directory.storage import SqliteStorage
-
-TOKEN_VARIABLE = "DIRECTORY_TOKEN"  # noqa: S105 - the name, not the token
 
 
 class Directory(WSGIApplication):

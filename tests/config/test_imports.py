@@ -1,0 +1,16 @@
+"""What a process imports before it can do anything: after a kill of everything, all wait for it."""
+
+import subprocess
+import sys
+
+import pytest
+
+# It takes as long to import as everything else of a worker, and is needed where accounts are made.
+SCIM = ("scim2_client", "scim2_models", "scim2_server")
+
+
+@pytest.mark.parametrize("module", ["config.local.up", "agents.flows.hr"])
+def test_what_speaks_scim_is_not_imported_before_it_is_needed(module: str) -> None:
+    told = f"import {module}, sys; print([name for name in {SCIM} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
