@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.faults.records import Records
 from tests.faults.scores import Score
 from tests.stack import Stack
 
-SLOW = 15.0  # seconds from a decision to the entry that takes it up: more is looked into
+SLOW = 15.0  # seconds until a decision is taken up: more is looked into
 
 
 class Crew:
@@ -25,6 +26,7 @@ class Crew:
         self._records = Records(stack)
         self.runs: dict[str, Score] = {}
         self.decided: list[str] = []  # approvals whose decision was acknowledged
+        self.deaths: list[datetime] = []  # of everything at once
         self._ended: set[str] = set()
         self._answer = ""  # to the last request for a run
 
@@ -63,11 +65,14 @@ class Crew:
     def judge(self) -> Judgement:
         """What became of everything, with what is known of the slowest. To be asked when every run has ended."""
         try:
-            judgement = Judgement(self._stack, self._records, self.runs, self._book)
-            figures.resumed([seconds for seconds, _ in judgement.resumed])
-            for seconds, run in sorted(judgement.resumed)[-3:]:
-                if seconds > SLOW:
-                    figures.say("\n".join(self._story(run)))
+            judgement = Judgement(self._stack, self._records, self.runs, self._book, self.deaths)
+            figures.resumed("its decision", [one.since_decision for one in judgement.resumed])
+            if self.deaths:
+                since = "its decision or the last death of everything after it"
+                figures.resumed(since, [one.since_death for one in judgement.resumed])
+            for one in sorted(judgement.resumed, key=lambda one: one.since_death)[-3:]:
+                if one.since_death > SLOW:
+                    figures.say("\n".join(self._story(one.run)))
             return judgement
         finally:
             self._records.close()

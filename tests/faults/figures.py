@@ -49,14 +49,15 @@ def summary(
     )
 
 
-def resumed(seconds: Sequence[float]) -> None:
-    """How long it took from a decision that was acknowledged to the entry that took it up."""
+def resumed(since: str, seconds: Sequence[float]) -> None:
+    """How long it took `since` that to the entry that took a decision up."""
     times = sorted(seconds)
     if not times:
         return
     p50, p99 = (times[min(len(times) - 1, int(len(times) * share))] for share in (0.5, 0.99))
     say(
-        f"FIGURES resume: {len(times)} decisions, p50 {p50:.1f} s, p99 {p99:.1f} s, longest {times[-1]:.1f} s"
+        f"FIGURES resume since {since}: {len(times)} decisions,"
+        f" p50 {p50:.1f} s, p99 {p99:.1f} s, longest {times[-1]:.1f} s"
     )
 
 

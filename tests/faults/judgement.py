@@ -4,7 +4,8 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -18,16 +19,30 @@ ONCE = ("send", "labour", "pay")
 TOOLS = ("look", "put", "insist", *ONCE)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """How many seconds one decision waited, and how many of them after the last death of everything in between."""
+
+    run: str
+    since_decision: float
+    since_death: float
+
+
 class Judgement:
-    """Of all `runs`, once they have ended: what is `wrong`, how many seconds each decision waited until the run went
-    on, and how many calls were in doubt.
+    """Of all `runs`, once they have ended: what is `wrong`, how long each decision waited until the run went on, and
+    how many calls were in doubt. `deaths` are the moments at which everything died.
     """
 
     def __init__(
-        self, stack: Stack, records: Records, runs: Mapping[str, Score], book: Path
+        self,
+        stack: Stack,
+        records: Records,
+        runs: Mapping[str, Score],
+        book: Path,
+        deaths: Sequence[datetime] = (),
     ) -> None:
         self.wrong: list[str] = unsound(stack)
-        self.resumed: list[tuple[float, str]] = []  # with the run
+        self.resumed: list[Resumed] = []
         self.doubts = records.doubts()
         statuses, decided = records.statuses(), records.decided()
         happened = ledger.by_run(book)
@@ -36,7 +51,7 @@ class Judgement:
             if statuses[run] != runs[run].ends:
                 self.wrong.append(f"{run} is {statuses[run]}")
             self.wrong += _problems(run, runs[run], journal, happened.get(run, []))
-            self.resumed += [(seconds, run) for seconds in _resumed(journal, decided)]
+            self.resumed += _resumed(run, journal, decided, deaths)
 
 
 def unsound(stack: Stack) -> list[str]:
@@ -84,11 +99,17 @@ def _tools(run: str, journal: list[Entry]) -> dict[str, str]:
     return tools
 
 
-def _resumed(journal: list[Entry], decided: Mapping[str, datetime]) -> list[float]:
-    """Seconds from each decision to the entry that takes it up; both times are the database's."""
-    return [
-        (entry.at - decided[event["gate"]]).total_seconds()
-        for entry in journal
-        for event in entry.events
-        if event["type"] == "GateDecided"
-    ]
+def _resumed(
+    run: str, journal: list[Entry], decided: Mapping[str, datetime], deaths: Sequence[datetime]
+) -> Iterator[Resumed]:
+    """Of each decision; its time and the entry's are the database's."""
+    for entry in journal:
+        for event in entry.events:
+            if event["type"] == "GateDecided":
+                since = decided[event["gate"]]
+                last = max([since, *(death for death in deaths if death < entry.at)])
+                yield Resumed(
+                    run=run,
+                    since_decision=(entry.at - since).total_seconds(),
+                    since_death=(entry.at - last).total_seconds(),
+                )

@@ -8,6 +8,7 @@ import random
 import time
 from collections import Counter
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -60,6 +61,8 @@ def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothin
             _work(crew, chance.uniform(0, LONGEST))
             what = chance.choice((*KINDS, "everything"))
             killed[what] += 1
+            if what == "everything":
+                crew.deaths.append(datetime.now(UTC))
             _kill(stack, what)
             if killed.total() % 50 == 0:
                 took = time.monotonic() - began_at
