@@ -32,7 +32,8 @@ def measure(site: Site, *, quick: bool) -> Finding:
     lines = []
     for processes, least in ((1, 0.6), (cores, 0.4)):
         with site.workers(processes):
-            _steps(desk, RUNS * processes, 3)  # until everything is imported and prepared
+            # Until everything is imported and prepared.
+            until_ended(desk.look, _started(desk, RUNS * processes, 3))
             pairs = [
                 (
                     bare_loop(site, processes=processes, seconds=1.5),
@@ -65,14 +66,17 @@ def measure(site: Site, *, quick: bool) -> Finding:
 
 def _steps(desk: Desk, runs: int, turns: int) -> float:
     """Entries a second of so many runs at once, as long as all of them are at work."""
-    started = [
-        desk.start("walker", {"turns": turns, "given": GIVEN, "got": GOT}) for _ in range(runs)
-    ]
+    started = _started(desk, runs, turns)
     looks = list(_looks(started, last=2 * turns))
     until_ended(desk.look, started)
     assert len(looks) > 1, "the runs were too short to be counted"
     (began_at, before), (ended_at, after) = looks[0], looks[-1]
     return (after - before) / (ended_at - began_at)
+
+
+def _started(desk: Desk, runs: int, turns: int) -> list[UUID]:
+    given = {"turns": turns, "given": GIVEN, "got": GOT}
+    return [desk.start("walker", given) for _ in range(runs)]
 
 
 def _looks(runs: list[UUID], *, last: int) -> Iterable[tuple[float, int]]:
