@@ -1,14 +1,16 @@
 """Which models answer, as ABEYANCE_MODEL and the agent say: its own script, or providers' over the network.
 
-Of providers there is one client per process: it keeps connections, and belongs to the one loop that calls run
-on. Only the clients of providers that are asked are imported, because importing one takes a second. They never try
-again by themselves, which is the engine's business, and never wait without end.
+Of a provider there are a few clients per process, asked in turn: they keep connections, and belong to the one loop
+that calls run on. Only the clients of providers that are asked are imported, because importing one takes a second.
+They never try again by themselves, which is the engine's business, and never wait without end.
 """
 
 import os
+import ssl
 import threading
 from functools import lru_cache
 from importlib import import_module
+from itertools import cycle
 
 from django.conf import settings
 from pydantic_ai.models import Model
@@ -22,7 +24,12 @@ SCRIPTED = "scripted"
 # Reaching the provider; how long the whole call may take is said with each call.
 CONNECT_SECONDS = 10.0
 
+# A client looks at each of its connections whenever a call begins or ends: hundreds of them would take longer
+# than the call.
+CLIENTS = 8
+
 _making = threading.Lock()
+_turns = cycle(range(CLIENTS))
 
 
 def is_scripted() -> bool:
@@ -37,12 +44,13 @@ def models_of(agent: AgentSpec) -> tuple[str, ...]:
 
 
 def model_of(name: str) -> Model:
-    """The client of the provider's model of that name."""
+    """A client of the provider's model of that name, the next in turn."""
     provider, _, model = name.partition(":")
     with _making:  # or two threads would each make a client, and one of them nobody closes
+        turn = next(_turns)
         if provider == "openai":
-            return _openai(model, settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY)
-        return _anthropic(model, settings.ANTHROPIC_API_KEY)
+            return _openai(model, settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY, turn)
+        return _anthropic(model, settings.ANTHROPIC_API_KEY, turn)
 
 
 def require_keys(registry: Registry) -> None:
@@ -65,33 +73,47 @@ def import_clients(registry: Registry) -> None:
         import_module(f"pydantic_ai.models.{provider}")
 
 
-@lru_cache
-def _openai(name: str, base_url: str, key: str) -> Model:
+@lru_cache(32 * CLIENTS)
+def _openai(name: str, base_url: str, key: str, _turn: int) -> Model:
     from httpx2 import Timeout
-    from openai import AsyncOpenAI
+    from openai import DefaultAsyncHttpxClient
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    client = AsyncOpenAI(
+    from agents.gateway.completions import Client
+
+    client = Client(
         api_key=key,
         base_url=base_url or None,
+        http_client=DefaultAsyncHttpxClient(verify=_authorities()),
         max_retries=0,
         timeout=Timeout(60.0, connect=CONNECT_SECONDS),
     )
     return OpenAIChatModel(name, provider=OpenAIProvider(openai_client=client))
 
 
-@lru_cache
-def _anthropic(name: str, key: str) -> Model:
-    from anthropic import AsyncAnthropic
+@lru_cache(32 * CLIENTS)
+def _anthropic(name: str, key: str, _turn: int) -> Model:
+    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
     from httpx2 import Timeout
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
     client = AsyncAnthropic(
-        api_key=key, max_retries=0, timeout=Timeout(60.0, connect=CONNECT_SECONDS)
+        api_key=key,
+        http_client=DefaultAsyncHttpxClient(verify=_authorities()),
+        max_retries=0,
+        timeout=Timeout(60.0, connect=CONNECT_SECONDS),
     )
     return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=client))
+
+
+@lru_cache
+def _authorities() -> ssl.SSLContext:
+    """Whom all clients trust. Read once: it takes 50 ms."""
+    from httpx2 import create_ssl_context
+
+    return create_ssl_context()
 
 
 def _forget() -> None:
