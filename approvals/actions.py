@@ -31,7 +31,6 @@ from runtime import engine
 from runtime.core.decisions import HALTS, VERDICTS, Decision, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
 from runtime.errors import GateNotOpen, RunEnded
-from runtime.models import Run
 from runtime.ports import Actor
 
 # What `result` is when none was given: null is a result.
@@ -116,7 +115,7 @@ def undo(*, request: UUID, actor: Actor) -> queries.Approval:
     """
     run = queries.readable(request, permissions.standing_of(actor)).run_id
     with transaction.atomic():
-        Run.objects.select_for_update(no_key=True).only("id").get(pk=run)
+        audit.hold(run)
         standing = permissions.standing_of(actor)
         row = queries.readable(request, standing)
         _check_right(row, standing)
@@ -162,7 +161,7 @@ def _decide(
 ) -> queries.Approval:
     run = find(permissions.standing_of(actor)).run_id
     with transaction.atomic():
-        Run.objects.select_for_update(no_key=True).only("id").get(pk=run)
+        audit.hold(run)
         standing = permissions.standing_of(actor)  # again, now that nothing of the run can move
         row = find(standing)
         _check_right(row, standing)

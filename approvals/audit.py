@@ -1,8 +1,8 @@
 """Who did what, append-only; per run, each row's hash covers the row and the hash before it.
 
-The caller holds the lock on the run row, in the transaction of the act itself: that is what
-serialises the chain, and the unique (run, seq) stops whoever forgets. The chain shows an edited,
-dropped or inserted row; that the newest rows were cut off it cannot show.
+The caller holds the run's row, in the transaction of the act itself: that is what serialises the
+chain, and the unique (run, seq) stops whoever forgets. The chain shows an edited, dropped or inserted
+row; that the newest rows were cut off it cannot show.
 """
 
 import json
@@ -20,6 +20,20 @@ from runtime.ports import Actor
 GENESIS = ""
 UNDONE = "undone"
 
+_HOLD = "SELECT FROM runtime_run WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
+_LAST = "SELECT seq, hash FROM approvals_auditentry WHERE run_id = %s ORDER BY seq DESC LIMIT 1"
+_APPEND = """
+    INSERT INTO approvals_auditentry
+        (run_id, seq, at, actor, token, act, subject, detail, previous, hash)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+
+def hold(*runs: UUID) -> None:
+    """Lock the rows of these runs, in one order whoever locks several, until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute(_HOLD, [list(runs)])
+
 
 def append(
     *,
@@ -29,23 +43,25 @@ def append(
     subject: str,
     detail: dict[str, str | None],
     at: datetime | None = None,
-) -> AuditEntry:
+) -> None:
     """Add a row to the run's chain. `actor` None is the system; `at` is now unless given."""
-    last = AuditEntry.objects.filter(run=run).order_by("-seq").first()
-    entry = AuditEntry(
-        run_id=run,
-        seq=1 if last is None else last.seq + 1,
-        at=at or timezone.now(),
-        actor=None if actor is None else actor.person,
-        token=None if actor is None else actor.token,
-        act=act,
-        subject=subject,
-        detail=json.dumps(detail, ensure_ascii=False, sort_keys=True),
-        previous=GENESIS if last is None else last.hash,
-    )
-    entry.hash = _hash(entry)
-    entry.save(force_insert=True)
-    return entry
+    # At each gate and each decision, where the ORM would cost more than Postgres.
+    with connection.cursor() as cursor:
+        cursor.execute(_LAST, [run])
+        seq, previous = cursor.fetchone() or (0, GENESIS)
+        entry = AuditEntry(
+            run_id=run,
+            seq=seq + 1,
+            at=at or timezone.now(),
+            actor=None if actor is None else actor.person,
+            token=None if actor is None else actor.token,
+            act=act,
+            subject=subject,
+            detail=json.dumps(detail, ensure_ascii=False, sort_keys=True),
+            previous=previous,
+        )
+        said = (entry.actor, entry.token, act, subject, entry.detail, previous, _hash(entry))
+        cursor.execute(_APPEND, [run, entry.seq, entry.at, *said])
 
 
 def undone(request: Request) -> int:

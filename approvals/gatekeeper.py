@@ -22,7 +22,6 @@ from approvals.models import Request
 from approvals.statements import Statement
 from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, RunEnded
-from runtime.models import Run
 from runtime.ports import ActionPicture, Actor, ApprovalVoid, CallFacts, NotConfirmed
 
 
@@ -36,8 +35,7 @@ class Gatekeeper:
     def open(self, pictures: Sequence[ActionPicture]) -> None:
         """Write one pending request per picture, inside the caller's transaction on Django's connection."""
         with transaction.atomic(savepoint=False):  # what fails here fails with all of it
-            # The audit chain of a run grows under its row lock; in one order, should there be several runs.
-            _lock(*{picture.run for picture in pictures})
+            audit.hold(*{picture.run for picture in pictures})
             requests = Request.objects.bulk_create([frozen.row(picture) for picture in pictures])
             for request in requests:
                 audit.append(
@@ -87,7 +85,7 @@ class Gatekeeper:
             return
         try:
             with transaction.atomic():
-                _lock(run)
+                audit.hold(run)
                 request, at = Request.objects.get(gate=gate), clock.now()
                 if endings.is_due(request, at):
                     endings.expire(request, at)
@@ -96,7 +94,7 @@ class Gatekeeper:
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel what is pending at these gates, inside the caller's transaction."""
-        _lock(run)
+        audit.hold(run)
         at = clock.now()
         pending = Request.objects.filter(
             Q(status=Request.Status.PENDING) | Q(effective_at__gt=at), run=run, gate__in=gates
@@ -115,14 +113,14 @@ class Gatekeeper:
 
     def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
         """Write the audit row of what somebody did to a run, inside the caller's transaction."""
-        _lock(run)
+        audit.hold(run)
         audit.append(
             run=run, actor=actor, act=act, subject=f"run {run}", detail=detail, at=clock.now()
         )
 
     def forget(self, *, run: UUID, at: datetime, head: str) -> None:
         """Take arguments and sentence off every request of the run; what was decided, and its digests, stay."""
-        _lock(run)
+        audit.hold(run)
         requests = Request.objects.filter(run=run, removed_at=None)
         requests.update(
             args="{}",
@@ -149,11 +147,6 @@ _ASK = """
         r.*
     FROM approvals_request r WHERE r.gate = %s
 """
-
-
-def _lock(*runs: UUID) -> None:
-    rows = Run.objects.select_for_update(no_key=True).only("id").order_by("id")
-    list(rows.filter(pk__in=runs))
 
 
 # Checking what was decided
