@@ -9,6 +9,7 @@ import hmac
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -73,7 +74,8 @@ def decide(
             result=grants.check(row, chosen, grant),
         )
 
-    return _decide(lambda standing: queries.readable(request, standing), judge, actor)
+    hold = partial(audit.hold_run_of, request)
+    return _decide(hold, partial(queries.readable, request), judge, actor)
 
 
 def settle(
@@ -104,7 +106,8 @@ def settle(
             result=_checked_result(result, chosen, row),
         )
 
-    return _decide(lambda standing: queries.settleable(run, gate, standing), judge, actor)
+    hold = partial(audit.hold, run)
+    return _decide(hold, partial(queries.settleable, run, gate), judge, actor)
 
 
 def undo(*, request: UUID, actor: Actor) -> queries.Approval:
@@ -113,9 +116,8 @@ def undo(*, request: UUID, actor: Actor) -> queries.Approval:
     Raises, in this order: NotFound; Forbidden; Cancelled or Expired; NotDecided; AlreadyDecided with the
     name of whoever did decide; TooLate. Nothing is written when it raises.
     """
-    run = queries.readable(request, permissions.standing_of(actor)).run_id
     with transaction.atomic():
-        audit.hold(run)
+        audit.hold_run_of(request)
         standing = permissions.standing_of(actor)
         row = queries.readable(request, standing)
         _check_right(row, standing)
@@ -155,14 +157,14 @@ def _reopen(row: Request, actor: Actor) -> None:
 
 
 def _decide(
+    hold: Callable[[], None],
     find: Callable[[permissions.Standing | None], Request],
     judge: Callable[[Request, datetime], Decision],
     actor: Actor,
 ) -> queries.Approval:
-    run = find(permissions.standing_of(actor)).run_id
     with transaction.atomic():
-        audit.hold(run)
-        standing = permissions.standing_of(actor)  # again, now that nothing of the run can move
+        hold()  # nothing of the run can move from here on
+        standing = permissions.standing_of(actor)
         row = find(standing)
         _check_right(row, standing)
         _check_still_open(row)

@@ -21,6 +21,9 @@ GENESIS = ""
 UNDONE = "undone"
 
 _HOLD = "SELECT FROM runtime_run WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
+_HOLD_OF = """
+    SELECT FROM runtime_run WHERE id = (SELECT run_id FROM approvals_request WHERE id = %s) FOR NO KEY UPDATE
+"""
 _LAST = "SELECT seq, hash FROM approvals_auditentry WHERE run_id = %s ORDER BY seq DESC LIMIT 1"
 _APPEND = """
     INSERT INTO approvals_auditentry
@@ -33,6 +36,12 @@ def hold(*runs: UUID) -> None:
     """Lock the rows of these runs, in one order whoever locks several, until the transaction ends."""
     with connection.cursor() as cursor:
         cursor.execute(_HOLD, [list(runs)])
+
+
+def hold_run_of(request: UUID) -> None:
+    """The same of the run of a request, if there is such a request."""
+    with connection.cursor() as cursor:
+        cursor.execute(_HOLD_OF, [request])
 
 
 def append(

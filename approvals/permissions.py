@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import connection
 from django.db.models import Q
 
 from approvals import policy
@@ -105,13 +106,22 @@ def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
     return Actor(person=user.get_username())
 
 
+_GROUPS = """
+    SELECT g.name
+    FROM auth_user u
+        LEFT JOIN auth_user_groups m ON m.user_id = u.id
+        LEFT JOIN auth_group g ON g.id = m.group_id
+    WHERE u.username = %s AND u.is_active
+"""
+
+
 def standing_of(actor: Actor) -> Standing | None:
     """None if the person is unknown or disabled, or the token revoked or somebody else's."""
-    groups = list(
-        User.objects.filter(username=actor.person, is_active=True).values_list(
-            "groups__name", flat=True
-        )
-    )
+    with (
+        connection.cursor() as cursor
+    ):  # of every page and twice of each decision: half of it was the ORM's
+        cursor.execute(_GROUPS, [actor.person])
+        groups = [name for (name,) in cursor.fetchall()]
     scopes = _scopes_of(actor)
     if not groups or scopes is None:
         return None
