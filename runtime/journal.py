@@ -5,10 +5,11 @@ was edited, dropped, inserted, swapped or put back from an older state does not 
 that fails to verify is ever acted on.
 """
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 from psycopg import sql
@@ -65,8 +66,13 @@ def seal_text(run: UUID, position: int, previous: str, body: str) -> Sealed:
         position=position,
         body=body,
         seal=keyring.seal(keyring.JOURNAL, str(run), str(position), previous, body),
-        commit_id=uuid4(),
+        commit_id=_unique(),
     )
+
+
+def _unique() -> UUID:
+    """No secret. Random bytes of the system's would have every step ask it, and wait for the interpreter again."""
+    return UUID(int=random.getrandbits(128), version=4)
 
 
 def append_first(connection: Connection, sealed: Sealed) -> None:
