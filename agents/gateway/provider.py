@@ -8,7 +8,7 @@ They never try again by themselves, which is the engine's business, and never wa
 import os
 import ssl
 import threading
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from itertools import cycle
 
@@ -73,7 +73,7 @@ def import_clients(registry: Registry) -> None:
         import_module(f"pydantic_ai.models.{provider}")
 
 
-@lru_cache(32 * CLIENTS)
+@cache
 def _openai(name: str, base_url: str, key: str, _turn: int) -> Model:
     from httpx2 import Timeout
     from openai import DefaultAsyncHttpxClient
@@ -92,7 +92,7 @@ def _openai(name: str, base_url: str, key: str, _turn: int) -> Model:
     return OpenAIChatModel(name, provider=OpenAIProvider(openai_client=client))
 
 
-@lru_cache(32 * CLIENTS)
+@cache
 def _anthropic(name: str, key: str, _turn: int) -> Model:
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
     from httpx2 import Timeout
@@ -108,7 +108,7 @@ def _anthropic(name: str, key: str, _turn: int) -> Model:
     return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=client))
 
 
-@lru_cache
+@cache
 def _authorities() -> ssl.SSLContext:
     """Whom all clients trust. Read once: it takes 50 ms."""
     from httpx2 import create_ssl_context
