@@ -5,6 +5,7 @@ was edited, dropped, inserted, swapped or put back from an older state does not 
 that fails to verify is ever acted on.
 """
 
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ from runtime.database import Connection
 from runtime.errors import NoSuchEntry, Tampered
 from runtime.keyring import Seal
 from runtime.pruning import WHOLE, Mark
+
+# Where commit ids come from: no tool's seed has two processes give the same. They are no secrets, for which each step
+# would have to ask the system, and wait for the interpreter again.
+_ids = random.Random()  # noqa: S311
+os.register_at_fork(after_in_child=_ids.seed)
 
 INSERT = """
     INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id)
@@ -66,13 +72,8 @@ def seal_text(run: UUID, position: int, previous: str, body: str) -> Sealed:
         position=position,
         body=body,
         seal=keyring.seal(keyring.JOURNAL, str(run), str(position), previous, body),
-        commit_id=_unique(),
+        commit_id=UUID(int=_ids.getrandbits(128), version=4),
     )
-
-
-def _unique() -> UUID:
-    """No secret. Random bytes of the system's would have every step ask it, and wait for the interpreter again."""
-    return UUID(int=random.getrandbits(128), version=4)
 
 
 def append_first(connection: Connection, sealed: Sealed) -> None:

@@ -1,5 +1,7 @@
 """What each keeper's SQL insists on, asked of it directly on real Postgres."""
 
+import os
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -116,6 +118,22 @@ def test_a_step_whose_answer_was_cut_off_is_known_as_written(
     with pytest.raises(LeaseLost):
         steps.commit(own, other, prepare=False)
     assert not journal.holds(own, other.entry)
+
+
+def test_neither_a_tool_s_seed_nor_a_fork_repeats_a_commit_id() -> None:
+    def one() -> bytes:
+        random.seed(7)
+        return journal.seal_text(UUID(int=1), 1, "", "{}").commit_id.bytes
+
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, one())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read, "rb") as told:
+        assert len({told.read(), one(), one()}) == 3
 
 
 def test_a_step_that_lets_go_leaves_the_row_to_the_next(own: Connection, last: steps.Step) -> None:
