@@ -47,11 +47,17 @@ async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
     task = asyncio.ensure_future(call)
     task.add_done_callback(_hear)
     waited: set[asyncio.Future[Any]] = {task, stop}
-    done, _ = await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    task.cancel()
-    if task in done:
-        return task.result()
-    raise Stopped if done else TimeoutError
+    try:
+        await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        ended = task.done()
+        task.cancel()
+        if ended:
+            return task.result()
+        raise Stopped if stop.done() else TimeoutError
+    finally:
+        # What was raised knows this frame: if it knew the task, whose exception it is, only a collection in whichever
+        # thread would end the streams that the call left open.
+        del task, waited
 
 
 def _hear(task: "asyncio.Task[Any]") -> None:

@@ -1,11 +1,15 @@
 """One model call through the real client: what each mistake of a provider is called, and whether to ask again."""
 
+import asyncio
+import gc
 import queue
 import socket
+from types import AsyncGeneratorType, CoroutineType
 
 import pytest
 from pytest_django import Settings
 
+from agents.gateway import loop
 from agents.handlers import Handler
 from agents.registry import Registry
 from runtime.core.decisions import Blame
@@ -60,6 +64,33 @@ def test_a_mistake_of_the_provider_is_worth_another_attempt_and_the_client_makes
     assert (found.again, found.after) == (True, after)
     assert len(provider.bodies) == 1
     assert isinstance(perform(frame.handler, frame.request()), ModelAnswer)
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.SHORT, Fault.MALFORMED_JSON, Fault.RATE_LIMIT])
+def test_a_call_that_fails_leaves_no_stream_for_a_collection_to_end_in_another_thread(
+    provider: Provider, frame: Frame, fault: Fault
+) -> None:
+    perform(frame.handler, frame.request())  # whatever is imported and made once
+    gc.collect()
+    gc.disable()
+    try:
+        provider.faults.append(fault)
+        _fault(frame)
+        _go_round()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = [one for one in gc.garbage if isinstance(one, AsyncGeneratorType | CoroutineType)]
+        assert left == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+def _go_round() -> None:
+    """Until the models' loop has ended what it was at."""
+    for _ in range(2):
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop._running_loop()).result(10)
 
 
 @pytest.mark.parametrize("fault", [Fault.TRICKLE, Fault.HALF_OPEN])
