@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from config.local import home as homes
 from config.local import machine as machines
 from config.local.errors import DidNotStart, Refused
 from config.local.machine import Machine
-from config.local.supervisor import Bell, Stop, Supervisor
+from config.local.supervisor import Bell, Job, Stop, Supervisor
 from config.problems import BadSetting
 
 Say = Callable[[str], None]
@@ -21,6 +21,9 @@ Say = Callable[[str], None]
 READY_WITHIN = 90.0
 AT_GATES_WITHIN = 20.0
 TRIES = 3
+
+# Needed for a first answer and for runs to go on. All others start later, so as not to take processor time from these.
+FIRST = ("web", "sweeper", "worker")
 
 # What there is to decide on the first screen: agent and input of the runs that the first start starts.
 HR = "agents.flows.hr"
@@ -116,9 +119,14 @@ def _bring_up(
     known = people.arrive(machine, host, wanted, say)
     machine.home.note(url=machine.url)
     say("Starting web, worker and sweeper")
-    for job in machine.processes():
+    jobs = machine.processes()
+    first = [job for job in jobs if job.name in FIRST]
+    for job in first:
         supervisor.start(job)
-    _wait_until_ready(machine, supervisor)
+    _wait_until_ready(machine, supervisor, first)
+    for job in jobs:
+        if job not in first:
+            supervisor.start(job)
     if known is not None and _has_first_runs(machine):
         say("Starting the first three runs")
         _start_runs(machine, supervisor, known["users"]["ada"]["token"])
@@ -126,13 +134,13 @@ def _bring_up(
     _show(machine, known, say)
 
 
-def _wait_until_ready(machine: Machine, supervisor: Supervisor) -> None:
+def _wait_until_ready(machine: Machine, supervisor: Supervisor, jobs: Sequence[Job]) -> None:
     """Until /readyz says yes. Raises DidNotStart when a process keeps dying or time is up."""
     deadline = time.monotonic() + READY_WITHIN
     while not _answers(machine.url):
         machine.bell.pause(0.1)
         supervisor.tend()
-        for job in machine.processes():
+        for job in jobs:
             if supervisor.deaths(job.name) >= TRIES:
                 said = logs.last_line(machine.home.logs, job.name)
                 raise DidNotStart(f"{job.name} does not start: {said} (see {machine.home.logs})")
