@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from django.db import connection
+from django.db.models import DateTimeField, Func
 from django.db.models.functions import Now
 
 from runtime import ports
@@ -15,8 +16,14 @@ ALIVE = timedelta(seconds=10)
 
 
 def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool = False) -> bool:
-    """Whether a worker (of that host) last beat no longer than `within` ago, by the database's clock."""
-    alive = Worker.objects.filter(beat_at__gt=Now() - within, isolated=isolated)
+    """Whether a worker (of that host) last beat no longer than `within` ago, by the database's clock.
+
+    A beat before Postgres started says nothing: after a loss of power all are as young as the loss.
+    """
+    began_at = Func(function="pg_postmaster_start_time", output_field=DateTimeField())
+    alive = Worker.objects.filter(
+        beat_at__gt=Now() - within, beat_at__gte=began_at, isolated=isolated
+    )
     return (alive if host is None else alive.filter(host=host)).exists()
 
 

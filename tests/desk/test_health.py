@@ -5,9 +5,11 @@ from uuid import uuid4
 
 import pytest
 from django.db import OperationalError, connection
+from django.db.models import DateTimeField, Func
 from django.db.models.functions import Now
 from django.test import Client
 
+from runtime import queries
 from runtime.models import Worker
 
 
@@ -33,9 +35,18 @@ def test_not_ready_without_a_worker() -> None:
 @pytest.mark.django_db
 def test_a_beat_counts_for_ten_seconds() -> None:
     worker = Worker.objects.create(id=uuid4(), host="here", process=1)
-    for age, alive in ((9, True), (11, False)):
+    for age, alive in ((0, True), (11, False)):
         Worker.objects.filter(id=worker.id).update(beat_at=Now() - timedelta(seconds=age))
         assert Client().get("/readyz").json()["checks"]["worker"] is alive
+
+
+@pytest.mark.django_db
+def test_a_beat_from_before_postgres_started_does_not_count() -> None:
+    worker = Worker.objects.create(id=uuid4(), host="here", process=1)
+    began_at = Func(function="pg_postmaster_start_time", output_field=DateTimeField())
+    for later, alive in ((-1, False), (0, True)):
+        Worker.objects.filter(id=worker.id).update(beat_at=began_at + timedelta(seconds=later))
+        assert queries.worker_beats(within=timedelta(days=1)) is alive
 
 
 @pytest.mark.django_db
