@@ -1,9 +1,25 @@
-"""Agents for measuring: one that only takes steps, of a given number and size."""
+"""Agents for measuring: one that only takes steps, of a given number and size.
+
+Who plays their model stands for a provider, whose work is not what is measured: it looks at nothing but the first
+message and their number, and says itself how many tokens there were.
+"""
+
+import json
 
 from pydantic import BaseModel
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo
+from pydantic_ai.usage import RequestUsage
 
-from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.sdk import agent, tool
+
+TOKENS = RequestUsage(input_tokens=1000, output_tokens=100)
 
 
 class Walk(BaseModel):
@@ -27,16 +43,14 @@ def gated(text: str, got: int) -> str:
     return "x" * got
 
 
-@script
-def walk(turn: Turn) -> Reply:
+def walk(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     """Plays walker."""
-    return _next(turn, "step")
+    return _next(messages, "step")
 
 
-@script
-def climb(turn: Turn) -> Reply:
+def climb(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     """Plays climber."""
-    return _next(turn, "gated")
+    return _next(messages, "gated")
 
 
 walker = agent(
@@ -58,11 +72,15 @@ climber = agent(
 )
 
 
-def _next(turn: Turn, tool_name: str) -> Reply:
-    wanted = turn.input
+def _next(messages: list[ModelMessage], tool_name: str) -> ModelResponse:
+    given = messages[0].parts[0]
+    assert isinstance(given, UserPromptPart)
+    wanted = json.loads(str(given.content))
     gate = wanted.get("gate", False)
-    left = wanted["turns"] + gate - len(turn.results)
+    left = wanted["turns"] + gate - len(messages) // 2  # each turn is a reply and its result
     if left == 0:
-        return say("Done.")
+        return ModelResponse(parts=[TextPart("Done.")], usage=TOKENS)
     name = "gated" if gate and left == 1 else tool_name
-    return call(name, text="x" * wanted["given"], got=wanted["got"])
+    args = {"text": "x" * wanted["given"], "got": wanted["got"]}
+    call = ToolCallPart(name, args, tool_call_id=f"call-{len(messages)}")
+    return ModelResponse(parts=[call], usage=TOKENS)

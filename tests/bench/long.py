@@ -21,15 +21,14 @@ from tests.bench.site import Site
 from tests.bench.steps import GIVEN, GOT
 
 STEPS, WINDOW = 1000, 100
-WALKS = 5  # runs whose ends are compared with their own beginnings
+WALKS = 15  # runs whose ends are compared with their own beginnings
 GATES, TEXT = 50, 2000
 LOADS = 10
 TOOL, MODEL = "ToolStarted", "ToolReturned"  # what the entry before such a step ends with
 NOTE = (
     "An entry has {size} bytes in the mean. Every second step asks the model, which is given the whole"
-    " conversation and here is a script: whoever plays it counts all characters of it each time, and the script"
-    " reads it again. So what such a step costs grows with the conversation, as a provider's does. Bare decoding"
-    " is of every entry, and of the continuation where there is one."
+    " conversation; whoever plays it looks at its first message and its length alone, as a provider would do its"
+    " work elsewhere. Bare decoding is of every entry, and of the continuation where there is one."
 )
 
 Connection = psycopg.Connection[tuple[object, ...]]

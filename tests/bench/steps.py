@@ -1,7 +1,7 @@
 """Steps a second: journal entries of whole worker processes against bare transactions of the same machine.
 
 A step of ours is one committed entry: a reply with the intent of its call, or a result. Replies come from a
-script through the model layer, tools do nothing but return text, so what is measured is the engine and the
+function through the model layer, tools do nothing but return text, so what is measured is the engine and the
 layer around it. Entries come to about 1 KB each, replies and results together. They are counted between two looks: the
 first that finds every run at work, and the last that finds none at its end.
 """
@@ -20,6 +20,7 @@ from tests.bench.site import Site
 
 GIVEN, GOT = 50, 500  # bytes: what makes entries of 1 KB
 RUNS = 8  # at once, for each worker process
+TURNS = 100  # of each: the first is not to be over before the last is at work
 LOOK = 0.05  # seconds between two looks, which share the machine with the workers
 BEGUN = 3  # entries of a run that is at work: it has begun, and its model has replied once
 
@@ -27,7 +28,7 @@ BEGUN = 3  # entries of a run that is at work: it has begun, and its model has r
 def measure(site: Site, *, quick: bool) -> Finding:
     """One worker process against one bare loop, then one per core against as many loops."""
     cores = os.cpu_count() or 1
-    rounds, turns = (2, 20) if quick else (4, 50)
+    rounds = 2 if quick else 8
     desk = Desk()
     lines = []
     for processes, least in ((1, 0.6), (cores, 0.4)):
@@ -37,7 +38,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
             pairs = [
                 (
                     bare_loop(site, processes=processes, seconds=1.5),
-                    _steps(desk, RUNS * processes, turns),
+                    _steps(desk, RUNS * processes, TURNS),
                 )
                 for _ in range(rounds)
             ]

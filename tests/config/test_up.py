@@ -9,8 +9,10 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from tests.e2e import crew
 from tests.e2e.office import until
 from tests.stack import Stack
 
@@ -154,6 +156,19 @@ def test_after_a_kill_of_everything_the_next_start_cleans_up_and_goes_on(stack: 
     stack.kill_everything()
     stack.start()
     assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
+
+
+def test_it_says_ready_when_a_worker_is_there_again_and_not_by_the_last_beat_of_a_dead_one(
+    stack: Stack,
+) -> None:
+    stack.kill_everything()
+    stack.start()
+    worker = crew.of(stack, "worker").process
+    with psycopg.connect(worker.environ()["DATABASE_URL"]) as connection:
+        beats = connection.execute(
+            "SELECT process FROM runtime_worker WHERE beat_at >= pg_postmaster_start_time()"
+        )
+        assert (worker.pid,) in beats.fetchall()
 
 
 def test_what_outlives_a_killed_launcher_is_ended_by_the_next_start(stack: Stack) -> None:
