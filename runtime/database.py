@@ -5,7 +5,6 @@ a step cheap. What must share a transaction with Django's tables runs on Django'
 """
 
 import os
-import select
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,11 +51,17 @@ def djangos() -> Connection:
     return connection
 
 
-def has_news(connection: Connection) -> bool:
-    """Whether something came from Postgres that nobody has read, its end for one; without asking Postgres."""
-    watch = select.poll()  # select() itself knows only the first 1,024 descriptors
-    watch.register(connection.fileno(), select.POLLIN)
-    return bool(watch.poll(0))
+def has_ended(connection: Connection) -> bool:
+    """Whether the other side has ended it, as far as we were told; without asking Postgres.
+
+    What came lies unread: it is read here, the end after it too, by calls that keep the interpreter, unlike poll.
+    """
+    try:
+        connection.pgconn.consume_input()
+        connection.pgconn.consume_input()
+    except psycopg.OperationalError:
+        return True
+    return False
 
 
 def close() -> None:
@@ -92,7 +97,7 @@ def _check(connection: Connection) -> None:
     What kills one kills all, and the pool pauses twice as long before each next one it finds. An end that the
     other side told us of lies unread in the socket, so a silent one is taken as it is, without asking Postgres.
     """
-    if not has_news(connection):
+    if not has_ended(connection):
         return
     try:
         ConnectionPool.check_connection(connection)

@@ -107,7 +107,7 @@ def _lend() -> BaseDatabaseWrapper:
     if one.connection is not None and one.connection.closed:  # without Django's knowing
         one.close()
     # Its end would lie unread in the socket: to ask Postgres whether it lives is one more way there and back.
-    silent = one.connection is not None and not database.has_news(one.connection)
+    silent = one.connection is not None and not database.has_ended(one.connection)
     one.health_check_done = silent  # type: ignore[attr-defined]  # which the stubs do not know
     return one
 

@@ -21,14 +21,16 @@ from tests.bench.site import Site
 from tests.bench.steps import GIVEN, GOT
 
 STEPS, WINDOW = 1000, 100
-WALKS = 15  # runs whose ends are compared with their own beginnings
+EARLY = 20  # steps of a run before those that are compared
+PAIRS = 12  # of an end and a beginning in the same moments
 GATES, TEXT = 50, 2000
 LOADS = 10
 TOOL, MODEL = "ToolStarted", "ToolReturned"  # what the entry before such a step ends with
 NOTE = (
     "An entry has {size} bytes in the mean. Every second step asks the model, which is given the whole"
     " conversation; whoever plays it looks at its first message and its length alone, as a provider would do its"
-    " work elsewhere. Bare decoding is of every entry, and of the continuation where there is one."
+    " work elsewhere. A run's end is compared with the beginning of another at the same moments. Bare decoding is of"
+    " every entry, and of the continuation where there is one."
 )
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -44,7 +46,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
             before = _bytes(connection, "runtime_journalentry", "runtime_run")
             bodies = _walked(desk, connection, steps)
             ours = _bytes(connection, "runtime_journalentry", "runtime_run") - before
-            walks = [bodies, *(_walked(desk, connection, steps) for _ in range(WALKS - 1))]
+            relay = _relay(desk, connection, steps)
             kept, payload = _climb(desk, connection, gates)
             _, theirs = _bare(connection, bodies)
             waiting = _walk(desk, steps, gate=True)
@@ -60,8 +62,8 @@ def measure(site: Site, *, quick: bool) -> Finding:
     return Finding(
         title=f"A run of {len(bodies):,} steps of 1 KB, and one of {gates} gates",
         lines=(
-            _growth("a step at the end to one at the start: a tool", walks, TOOL, 1.1),
-            _growth("the same of a step that asks the model", walks, MODEL, None),
+            _growth("a step at the end to one at the start: a tool", relay, TOOL, 1.1),
+            _growth("the same of a step that asks the model", relay, MODEL, None),
             Line(
                 what="bytes in Postgres to those of the bare table",
                 value=one(ours / theirs),
@@ -94,6 +96,16 @@ def _walked(desk: Desk, connection: Connection, steps: int) -> list[str]:
     run = _walk(desk, steps)
     until_ended(desk.look, [run])
     return _bodies(connection, run)
+
+
+def _relay(desk: Desk, connection: Connection, steps: int) -> list[list[str]]:
+    """The entries of runs of which each begins while the one before takes its last steps: both on the same machine."""
+    runs = [_walk(desk, steps)]
+    for _ in range(PAIRS):
+        _until_at(connection, runs[-1], steps - WINDOW - EARLY)
+        runs.append(_walk(desk, steps))
+    until_ended(desk.look, runs)
+    return [_bodies(connection, run) for run in runs]
 
 
 def _lost(site: Site, desk: Desk, connection: Connection, steps: int) -> Iterator[tuple[str, UUID]]:
@@ -141,10 +153,10 @@ def _at(entry: dict[str, str]) -> datetime:
     return datetime.fromisoformat(entry["at"])
 
 
-def _growth(what: str, walks: list[list[str]], kind: str, most: float | None) -> Line:
-    """The median of a run's last steps to that of its first, for each run."""
-    first = [_pace(bodies[WINDOW // 5 :][:WINDOW], kind).median for bodies in walks]
-    last = [_pace(bodies[-WINDOW:], kind).median for bodies in walks]
+def _growth(what: str, relay: list[list[str]], kind: str, most: float | None) -> Line:
+    """The median of a run's last steps to that of the first of the run that begins meanwhile, for each pair."""
+    first = [_pace(bodies[EARLY:][:WINDOW], kind).median for bodies in relay[1:]]
+    last = [_pace(bodies[-WINDOW:], kind).median for bodies in relay[:-1]]
     return Line(
         what=what,
         value=ratios(last, first),
