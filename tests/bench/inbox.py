@@ -21,7 +21,7 @@ from django.test import Client
 from config.local import listeners
 from config.processes import table
 from runtime import database, leases
-from tests.bench.desk import PATIENCE, Desk
+from tests.bench.desk import PATIENCE, Desk, until_ended
 from tests.bench.figures import Finding, Line, Spread, number, one, percentile, spread
 from tests.bench.flows import AGENT, _newcomer
 from tests.bench.site import Program, Site
@@ -70,6 +70,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         _timed(page, 5)
         few = _timed(page, pages)
         few_decided = _decide(site, desk, workers[0], waiting[: WARM + decisions])
+        until_ended(desk.look, waiting[: WARM + decisions])  # what was decided goes on meanwhile
         before = _standing(site, workers[0])
         swept = _sweep(10)
         began = time.monotonic()
