@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime import leases, outside_events, signals, waits
+from runtime import outside_events, rows, signals, waits
 from runtime.core.digest import sha256_of
 from runtime.core.limits import MAX_MATCHED
 from runtime.database import Connection
@@ -57,7 +57,7 @@ def deliver(
 def _rings(connection: Connection, run: UUID) -> bool:
     """Hold the run's row, so that whoever has waits end by time comes before or after. False for one that is over."""
     try:
-        leases.ring(connection, run)
+        rows.ring(connection, run)
     except RunEnded:
         return False
     return True

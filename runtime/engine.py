@@ -16,10 +16,10 @@ from runtime import (
     forking,
     gates,
     journal,
-    leases,
     porting,
     ports,
     readmission,
+    rows,
     signals,
 )
 from runtime.core.budgets import NO_LIMITS, Budget
@@ -71,7 +71,7 @@ def start(
         "input": json.dumps(input),
         "head": first.seal.mac,
     }
-    if not leases.insert(connection, row):
+    if not rows.insert(connection, row):
         return _found(connection, row, input)
     journal.append_first(connection, first)
     transaction.on_commit(lambda: _tell(run, queue=dispatch.NEW))
@@ -104,7 +104,7 @@ def export(*, run: UUID, actor: Actor) -> str:
     """
     connection = _transaction()
     keeper = ports.gatekeeper()
-    if leases.standing(connection, run).status != RunStatus.EXPORTED:
+    if rows.standing(connection, run).status != RunStatus.EXPORTED:
         closed = porting.leave(connection, run, actor=actor, at=_now(connection))
         keeper.close(run=run, gates=closed, actor=None, reason=f"{actor.person} exported the run.")
         transaction.on_commit(lambda: dispatch.ring(run, inbox=True))
@@ -129,7 +129,7 @@ def settle(*, gate: UUID, decision: Decision, effective_at: datetime | None = No
     """
     connection = _transaction()
     run = gates.find(connection, gate).run
-    leases.ring(connection, run, effective_at)
+    rows.ring(connection, run, effective_at)
     gates.decide(connection, gate)
     signals.send_decision(
         connection, run=run, gate=gate, decision=decision, effective_at=effective_at
@@ -141,7 +141,7 @@ def undo(*, gate: UUID) -> None:
     """Take a decision back that does not count yet: its gate is open again. Raises GateNotOpen once it counts."""
     connection = _transaction()
     run = gates.find(connection, gate).run
-    leases.ring(connection, run)
+    rows.ring(connection, run)
     if not signals.withdraw(connection, run, gate):
         raise GateNotOpen
     gates.reopen(connection, gate)
@@ -155,7 +155,7 @@ def cancel(*, run: UUID, actor: Actor, reason: str) -> None:
     still be taken back is void.
     """
     connection = _transaction()
-    leases.ring(connection, run)
+    rows.ring(connection, run)
     withdrawn = signals.withdraw(connection, run)
     gates.close_decided(connection, withdrawn)
     closed = [*withdrawn, *gates.close_open(connection, run)]
@@ -172,7 +172,7 @@ def pause(*, run: UUID, actor: Actor, reason: str) -> bool:
     connection = _transaction()
     if _is_paused(connection, run):
         return False
-    leases.ring(connection, run)
+    rows.ring(connection, run)
     signals.send_pause(connection, run=run, by=actor.person, reason=reason)
     ports.gatekeeper().note(run=run, actor=actor, act="paused", detail={"reason": reason})
     transaction.on_commit(lambda: _tell(run))
@@ -187,7 +187,7 @@ def resume(*, run: UUID, actor: Actor) -> bool:
     connection = _transaction()
     if not _is_paused(connection, run):
         return False
-    leases.ring(connection, run)
+    rows.ring(connection, run)
     signals.send_resume(connection, run=run, by=actor.person)
     ports.gatekeeper().note(run=run, actor=actor, act="resumed", detail={})
     transaction.on_commit(lambda: _tell(run))
@@ -212,10 +212,10 @@ def write(*, run: UUID, actor: Actor, text: str) -> None:
     """
     connection = _transaction()
     _require_open(connection, run)
-    unheard = leases.unheard(connection, run)
+    unheard = rows.unheard(connection, run)
     if unheard + signals.number_of(connection, run, signals.MESSAGE) >= MAX_UNHEARD:
         raise TooManyUnheard
-    leases.ring(connection, run)
+    rows.ring(connection, run)
     signals.send_message(connection, run=run, by=actor.person, text=text)
     ports.gatekeeper().note(run=run, actor=actor, act="wrote", detail={"digest": digest_of(text)})
     transaction.on_commit(lambda: _tell(run))
@@ -239,7 +239,7 @@ def _is_paused(connection: Connection, run: UUID) -> bool:
 
 def _require_open(connection: Connection, run: UUID) -> str:
     """The status of a run that is neither over nor told to end. Locks its row. Raises RunEnded."""
-    status = leases.lock(connection, run)
+    status = rows.lock(connection, run)
     if signals.last_of(connection, run, signals.CANCEL) is not None:
         raise RunEnded(RunStatus.CANCELLING)
     return status

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from runtime import contents, journal, leases
+from runtime import contents, journal, rows
 from runtime.core.contents import referred
 from runtime.core.continuation import status_of
 from runtime.core.events import Forked, RunStarted
@@ -38,7 +38,7 @@ def write(connection: Connection, fork: Fork, *, actor: Actor, at: datetime) -> 
         Forked(of=fork.of, position=fork.position, by=actor.person, state=forked(now)),
     )
     first = journal.seal(fork.run, 1, "", Entry(at=at, events=events))
-    leases.insert(
+    rows.insert(
         connection,
         {
             "id": fork.run,

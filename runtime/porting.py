@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg.errors
 
-from runtime import contents, continuations, gates, journal, keyring, leases, signals, waits
+from runtime import contents, continuations, gates, journal, keyring, rows, signals, waits
 from runtime.core import portable
 from runtime.core.contents import Content, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
@@ -42,7 +42,7 @@ def leave(connection: Connection, run: UUID, *, actor: Actor, at: datetime) -> l
 
     Raises NoSuchRun, RunEnded, NotAtRest, Tampered, KeyMissing, or NewerSchema.
     """
-    row = leases.standing(connection, run)
+    row = rows.standing(connection, run)
     if row.ended:
         raise RunEnded(row.status)
     if row.owner is not None or row.status not in _AT_REST or signals.waiting(connection, run):
@@ -53,7 +53,7 @@ def leave(connection: Connection, run: UUID, *, actor: Actor, at: datetime) -> l
     entry = Entry(at=at, events=(Exported(by=actor.person),))
     sealed = journal.seal(run, now.position + 1, now.head, entry)
     journal.append_first(connection, sealed)
-    leases.end(connection, run, status=RunStatus.EXPORTED, head=sealed.seal.mac)
+    rows.end(connection, run, status=RunStatus.EXPORTED, head=sealed.seal.mac)
     continuations.drop(connection, run)
     waits.close_all(connection, run)
     return gates.close_open(connection, run)
@@ -120,7 +120,7 @@ def _write(
         "unheard": len(now.unheard),
     }
     try:
-        leases.insert(connection, row)
+        rows.insert(connection, row)
     except psycopg.errors.UniqueViolation as exc:
         raise RunKnown from exc
     for sealed in entries:
@@ -155,7 +155,7 @@ def _signer(given: Package) -> str:
 def _check_local(connection: Connection, manifest: portable.Manifest) -> None:
     if manifest.run.version != 7 or (manifest.run.int >> 80) > time.time() * 1000 + _A_DAY:
         raise NotImportable("its id is not one that an installation makes")
-    if leases.exists(connection, manifest.run):
+    if rows.exists(connection, manifest.run):
         raise RunKnown
     for key_id in manifest.secrets:
         try:

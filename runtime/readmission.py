@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from runtime import contents, continuations, journal, leases
+from runtime import contents, continuations, journal, rows
 from runtime.core.contents import referred
 from runtime.core.continuation import RunStatus, status_of
 from runtime.database import Connection
@@ -15,11 +15,11 @@ def readmit(connection: Connection, run: UUID) -> bool:
     Returns whether it is tried alone in its process, as one is that cost workers their life. Raises
     NoSuchRun, NotQuarantined, Tampered, KeyMissing, or NewerSchema.
     """
-    row = leases.standing(connection, run)
+    row = rows.standing(connection, run)
     if row.status != RunStatus.QUARANTINED:
         raise NotQuarantined
     base, _ = continuations.load(connection, run, row.base)
     now, _ = journal.replay(connection, base, position=row.position, head=row.head)
     contents.check(connection, referred(now))
-    leases.readmit(connection, run, status=status_of(now, held=False))
+    rows.readmit(connection, run, status=status_of(now, held=False))
     return row.isolated

@@ -21,10 +21,10 @@ from runtime import (
     continuations,
     database,
     journal,
-    leases,
     outside_events,
     ports,
     pruning,
+    rows,
     signals,
 )
 from runtime.core.retention import Rule
@@ -72,7 +72,7 @@ def outlook(connection: Connection) -> list[Group]:
     given = _parameters(rules())
     if given is None:
         return []
-    rows = connection.execute(
+    found = connection.execute(
         f"""
         SELECT agent, status, {_DAYS}, count(*), min(ended_at) FROM runtime_run run WHERE {_OLD}
         GROUP BY agent, status ORDER BY agent, status
@@ -81,7 +81,7 @@ def outlook(connection: Connection) -> list[Group]:
     )
     return [
         Group(agent=agent, status=status, days=days, runs=count, earliest=earliest)
-        for agent, status, days, count, earliest in rows.fetchall()
+        for agent, status, days, count, earliest in found.fetchall()
     ]
 
 
@@ -117,7 +117,7 @@ def remove(run: UUID) -> bool:
     """
     with transaction.atomic():
         connection = database.djangos()
-        end = leases.strip(connection, run)
+        end = rows.strip(connection, run)
         if end is None:
             return False
         journal.verify(connection, run, position=end.position, head=end.head)
@@ -142,7 +142,7 @@ def _old(
     connection: Connection, given: dict[str, object], after: datetime | None
 ) -> list[tuple[UUID, datetime]]:
     """Runs that are old enough, the oldest first; those that could not be removed are passed over."""
-    rows = connection.execute(
+    found = connection.execute(
         f"""
         SELECT id, ended_at FROM runtime_run run
         WHERE {_OLD} AND (%(after)s::timestamptz IS NULL OR run.ended_at > %(after)s)
@@ -150,7 +150,7 @@ def _old(
         """,
         {**given, "after": after, "batch": BATCH},
     )
-    return [(run, ended) for run, ended in rows.fetchall()]
+    return [(run, ended) for run, ended in found.fetchall()]
 
 
 def _parameters(found: tuple[Rule, ...]) -> dict[str, object] | None:

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from runtime import database, engine, gates, journal, leases, signals, steps
+from runtime import database, engine, gates, journal, leases, rows, signals, steps
 from runtime.core.decisions import Decision, Verdict
 from runtime.database import Connection
 from runtime.errors import GateNotOpen, LeaseLost, MailboxRaised, RunEnded
@@ -317,9 +317,9 @@ def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, desk: R
     run = desk.start("a")
     soon, late = (timezone.now() + timedelta(hours=hours) for hours in (1, 2))
     row(run, due_at=soon)
-    leases.ring(own, run, late)
+    rows.ring(own, run, late)
     assert Run.objects.get(id=run).due_at == soon
-    leases.ring(own, run)
+    rows.ring(own, run)
     found = Run.objects.get(id=run)
     assert found.due_at is not None
     assert found.due_at < soon
@@ -337,7 +337,7 @@ def test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring(
     assert started >= began + moment
     row(run, due_at=timezone.now() + timedelta(hours=1))
     began = now_of(own)
-    leases.ring(own, run)
+    rows.ring(own, run)
     rung = Run.objects.get(id=run).due_at
     assert rung is not None
     assert rung >= began + moment
@@ -348,7 +348,7 @@ def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, desk: Rig) -> 
     run = desk.start("a")
     row(run, ended_at=timezone.now(), status="completed", due_at=None)
     with pytest.raises(RunEnded):
-        leases.ring(own, run)
+        rows.ring(own, run)
     assert Run.objects.get(id=run).due_at is None
 
 

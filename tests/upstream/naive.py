@@ -201,7 +201,7 @@ def gate_is_overwritten(patch: Patch) -> None:
 
 
 def decision_wakes_nobody(patch: Patch) -> None:
-    patch.setattr("runtime.leases.ring", lambda *_: None)
+    patch.setattr("runtime.rows.ring", lambda *_: None)
 
 
 def sweeper_trusts_the_broker(patch: Patch) -> None:

@@ -1,0 +1,169 @@
+"""The run's row as everybody but its worker reads and writes it: who starts a run, signals it, ends it or looks at it.
+
+Whoever has a run writes its row through a claim (`leases`). What is here is part of the caller's transaction, and
+`ring`, `lock` and `standing` hold the row until that ends: so a signal comes before a step or after it.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from runtime.database import Connection
+from runtime.errors import NoSuchRun, RunEnded
+from runtime.leases import HINTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Where the journal of a run ends: the last entry's position and MAC."""
+
+    position: int
+    head: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a run stands; `owner` is None when no worker has it, `base` is the position of its continuation.
+
+    `isolated` says that it is tried alone in its process.
+    """
+
+    status: str
+    position: int
+    head: str
+    base: int
+    owner: UUID | None
+    ended: bool
+    isolated: bool
+
+
+def insert(connection: Connection, row: dict[str, Any]) -> bool:
+    """Write a run that is due, with a hint of the caller's. False if its business key is taken.
+
+    `row` may leave out `status`, `position` and `unheard`, as a run has them that nothing has happened to.
+    """
+    done = connection.execute(
+        f"""
+        INSERT INTO runtime_run
+            (id, agent, requester, token, business_key, input, status, position, head, unheard, due_at)
+        VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(input)s,
+            %(status)s, %(position)s, %(head)s, %(unheard)s, {HINTED})
+        ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING
+        """,
+        {"status": "queued", "position": 1, "unheard": 0, **row},
+    )
+    return done.rowcount == 1
+
+
+def exists(connection: Connection, run: UUID) -> bool:
+    return connection.execute("SELECT 1 FROM runtime_run WHERE id = %s", (run,)).rowcount == 1
+
+
+def standing(connection: Connection, run: UUID) -> Standing:
+    """The run as it stands, and stays until the caller's transaction ends. Raises NoSuchRun."""
+    row = connection.execute(
+        """
+        SELECT status, position, head, base, owner, ended_at IS NOT NULL, isolated
+        FROM runtime_run WHERE id = %s FOR UPDATE
+        """,
+        (run,),
+    ).fetchone()
+    if row is None:
+        raise NoSuchRun
+    status, position, head, base, owner, ended, isolated = row
+    return Standing(
+        status=status,
+        position=position,
+        head=head,
+        base=base,
+        owner=owner,
+        ended=ended,
+        isolated=isolated,
+    )
+
+
+def lock(connection: Connection, run: UUID) -> str:
+    """The status of a run that takes signals, with its row locked.
+
+    Raises RunEnded for one that is over, is being cancelled, or cannot be verified.
+    """
+    row = connection.execute(
+        """
+        SELECT status, ended_at IS NOT NULL OR status IN ('quarantined', 'cancelling')
+        FROM runtime_run WHERE id = %s FOR NO KEY UPDATE
+        """,
+        (run,),
+    ).fetchone()
+    if row is None:
+        raise LookupError(f"there is no run {run}")
+    status, over = row
+    if over:
+        raise RunEnded(status)
+    return str(status)
+
+
+def unheard(connection: Connection, run: UUID) -> int:
+    """How many messages the run has taken up that no model has heard. The caller holds its row."""
+    row = connection.execute("SELECT unheard FROM runtime_run WHERE id = %s", (run,)).fetchone()
+    assert row is not None  # the caller holds it
+    found: int = row[0]
+    return found
+
+
+def ring(connection: Connection, run: UUID, at: datetime | None = None) -> None:
+    """Raise the mailbox and make the run due, at `at` or with a hint of the caller's.
+
+    The first act of whoever signals, as it locks the row. Raises RunEnded for a run that takes no signals any more.
+    """
+    row = connection.execute(
+        f"""
+        UPDATE runtime_run SET mailbox = mailbox + 1,
+            due_at = CASE WHEN ended_at IS NULL AND status <> 'quarantined'
+                THEN least(due_at, coalesce(%s, {HINTED})) END
+        WHERE id = %s RETURNING ended_at IS NOT NULL, status
+        """,
+        (at, run),
+    ).fetchone()
+    if row is None:
+        raise LookupError(f"there is no run {run}")
+    ended, status = row
+    if ended:
+        raise RunEnded(status)
+
+
+def end(connection: Connection, run: UUID, *, status: str, head: str) -> None:
+    """End a run whose row the caller has locked, with one more entry; whoever still had it writes nothing."""
+    connection.execute(
+        """
+        UPDATE runtime_run SET status = %s, head = %s, position = position + 1, epoch = epoch + 1,
+            mailbox = mailbox + 1, ended_at = clock_timestamp(), due_at = NULL
+        WHERE id = %s
+        """,
+        (status, head, run),
+    )
+
+
+def readmit(connection: Connection, run: UUID, *, status: str) -> None:
+    """Make a quarantined run due, with its losses counted from nothing; suspects are tried alone as before."""
+    connection.execute(
+        """
+        UPDATE runtime_run SET status = %s, reason = NULL, losses = 0, due_at = clock_timestamp()
+        WHERE id = %s AND status = 'quarantined'
+        """,
+        (status, run),
+    )
+
+
+def strip(connection: Connection, run: UUID) -> End | None:
+    """Take its payloads off the row of a run that is over, and lock it. None if it has none or goes on."""
+    row = connection.execute(
+        """
+        UPDATE runtime_run SET removed_at = clock_timestamp(), input = 'null', output = NULL,
+            reason = NULL
+        WHERE id = %s AND ended_at IS NOT NULL AND removed_at IS NULL
+        RETURNING position, head
+        """,
+        (run,),
+    ).fetchone()
+    return None if row is None else End(position=row[0], head=row[1])
