@@ -26,8 +26,12 @@ def start(
     log: IO[bytes] | int,
     when_we_die: signal.Signals = signal.SIGKILL,
     hand_down: Sequence[int] = (),
+    core: int | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own, writing to `log`; `hand_down` are descriptors it keeps."""
+    """Start a program in a session of its own, writing to `log`; `hand_down` are descriptors it keeps.
+
+    With `core`, one of `cores()`, it and all that it starts stay on that one.
+    """
     return subprocess.Popen(
         [str(part) for part in command],
         env=dict(environment),
@@ -37,7 +41,7 @@ def start(
         stderr=subprocess.STDOUT,
         start_new_session=True,
         pass_fds=tuple(hand_down),
-        preexec_fn=_die_with_parent(when_we_die),  # noqa: PLW1509 - we have no threads here
+        preexec_fn=_on_linux(when_we_die, core),  # noqa: PLW1509 - we have no threads here
         **account.popen(),
     )
 
@@ -56,8 +60,13 @@ def plain_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in known if name in os.environ} | {"LANG": "C"}
 
 
-def _die_with_parent(number: signal.Signals) -> Callable[[], None] | None:
-    """On Linux the kernel tells a child that we have died, even by kill -9. Elsewhere the next start cleans up."""
+def cores() -> Sequence[int]:
+    """The cores that we may use; empty where a program cannot be kept on one."""
+    return sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else ()
+
+
+def _on_linux(number: signal.Signals, core: int | None) -> Callable[[], None] | None:
+    """The kernel tells a child that we have died, even by kill -9. Elsewhere the next start cleans up."""
     if _libc is None:
         return None
     parent = os.getpid()
@@ -66,5 +75,7 @@ def _die_with_parent(number: signal.Signals) -> Callable[[], None] | None:
         _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
         if os.getppid() != parent:  # it died before we could ask
             os.kill(os.getpid(), signal.SIGKILL)
+        if core is not None:
+            os.sched_setaffinity(0, {core})
 
     return ask

@@ -1,12 +1,13 @@
 """What runs on this machine and how: the embedded servers and the processes of the table, each as a job to keep up."""
 
+import itertools
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,13 +131,16 @@ class Machine:
         return jobs
 
     def processes(self) -> list[Job]:
-        """The processes of the table; as many workers as there shall be."""
+        """The processes of the table; as many workers as there shall be, each on a core of its own."""
         chosen = env.read(self.given)
         jobs = []
         for process in table(bind=f"fd://{self.web.fileno()}", drain=chosen.drain_seconds):
-            count = chosen.workers if process.name == "worker" else 1
-            names = [process.name, *(f"{process.name}-{number}" for number in range(2, count + 1))]
-            jobs += [self._process(process, name) for name in names]
+            if process.name != "worker":
+                jobs.append(self._process(process, process.name))
+                continue
+            for number, core in zip(range(chosen.workers), _cores(), strict=False):
+                name = f"{process.name}-{number + 1}" if number else process.name
+                jobs.append(self._process(process, name, core))
         return jobs
 
     def run(self, name: str, command: Sequence[str]) -> None:
@@ -174,7 +178,7 @@ class Machine:
 
         return Job(name=name, begin=begin, stage=SERVERS, patience=1.5)
 
-    def _process(self, process: Process, name: str) -> Job:
+    def _process(self, process: Process, name: str, core: int | None = None) -> Job:
         listener = [self.web] if process.name == "web" else []
         variables = self.environment()
         if not process.decides:
@@ -182,7 +186,7 @@ class Machine:
 
         def begin() -> subprocess.Popen[bytes]:
             with logs.append(self.home.logs, name) as log:
-                return self._start(process.command, log.fileno(), variables, *listener)
+                return self._start(process.command, log.fileno(), variables, *listener, core=core)
 
         return Job(name=name, begin=begin, stage=APPLICATION, patience=process.patience)
 
@@ -192,6 +196,7 @@ class Machine:
         log: int,
         variables: Mapping[str, str],
         *listener: socket.socket,
+        core: int | None = None,
     ) -> subprocess.Popen[bytes]:
         return children.start(
             command,
@@ -200,6 +205,7 @@ class Machine:
             folder=ROOT,
             log=log,
             hand_down=[one.fileno() for one in listener],
+            core=core,
         )
 
 
@@ -231,6 +237,11 @@ def build(
         queue=None if given.get("REDIS_URL") else _broker(home, servers, sockets),
         given=given,
     )
+
+
+def _cores() -> Iterator[int | None]:
+    """A core for each worker, again and again; None where nobody can be kept on one."""
+    return itertools.cycle(children.cores() or (None,))
 
 
 def _cluster(home: Home, account: Account, sockets: Path) -> postgres.Cluster:

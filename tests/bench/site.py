@@ -20,7 +20,7 @@ import psutil
 import psycopg
 
 from config.env import ROOT
-from config.local import accounts, broker, listeners, postgres, programs
+from config.local import accounts, broker, children, listeners, postgres, programs
 from config.local.directory import TOKEN_VARIABLE
 from config.processes import table
 
@@ -125,8 +125,8 @@ class Site:
     # Programs
 
     def worker(self, **more: str) -> Program:
-        """One worker process of ours, as `make up` starts it, once it takes runs."""
-        program = self.run("worker", _command("worker"), more)
+        """One worker process of ours, as `make up` starts it, once it takes runs: on a core of its own."""
+        program = self.run("worker", _command("worker"), more, core=self._core("worker"))
         program.wait_until_it_says("ready.")
         return program
 
@@ -134,16 +134,22 @@ class Site:
         return self.run("sweeper", _command("sweeper"))
 
     def bare_worker(self) -> Program:
-        """One worker process of the loop to compare with: the same pool, the same number of threads."""
+        """One worker process of the loop to compare with: the same pool, as many threads, on a core of its own."""
         words = list(_command("worker"))
         words[words.index("config.celery")] = "tests.bench.bare"
         words[words.index("resumed,runs")] = "bare"
-        program = self.run("bare", words)
+        program = self.run("bare", words, core=self._core("bare"))
         program.wait_until_it_says("ready.")
         return program
 
-    def run(self, name: str, command: Sequence[str], more: Mapping[str, str] = {}) -> Program:
-        """Start a process that is stopped with the site, or earlier."""
+    def run(
+        self,
+        name: str,
+        command: Sequence[str],
+        more: Mapping[str, str] = {},
+        core: int | None = None,
+    ) -> Program:
+        """Start a process that is stopped with the site, or earlier; on one core, if it is given."""
         self._count += 1
         log = self.folder / f"{name}-{self._count}.log"
         with log.open("ab") as file:
@@ -155,6 +161,8 @@ class Site:
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
+        if core is not None:
+            os.sched_setaffinity(process.pid, {core})
         program = Program(name=name, process=process, log=log)
         self._programs.append(program)
         return program
@@ -198,6 +206,12 @@ class Site:
                 continue
             total += spent.user + spent.system
         return float(total)
+
+    def _core(self, name: str) -> int | None:
+        """The core of the next process of that name."""
+        cores = children.cores()
+        started = sum(program.name == name for program in self._programs)
+        return cores[started % len(cores)] if cores else None
 
     def _settings(self) -> dict[str, str]:
         token = secrets.token_hex(8)

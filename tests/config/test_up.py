@@ -18,6 +18,8 @@ from tests.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
+OTHERS = ("config.web", "sweep", "isolated", "config.local.directory.server")
+
 
 @pytest.fixture(scope="module")
 def home(sandbox: Path) -> Path:
@@ -27,7 +29,7 @@ def home(sandbox: Path) -> Path:
 @pytest.fixture(scope="module")
 def stack(home: Path) -> Iterator[Stack]:
     """Started once for this file; the tests go on where the one before left it."""
-    stack = Stack(home)
+    stack = Stack(home, ABEYANCE_WORKERS="2")
     stack.start()
     yield stack
     if stack.processes():
@@ -64,6 +66,12 @@ def test_only_processes_that_decide_have_the_key_that_signs_decisions(stack: Sta
             assert (keys / "decisions.public").exists()
             found[name] = (keys / "decisions.private").exists()
     assert found == {"config.web": True, "celery": False, "sweep": False}
+
+
+def test_each_worker_stays_on_a_core_of_its_own(stack: Stack) -> None:
+    others = [one.cpu_affinity() for name in OTHERS for one in stack.named(name)]
+    assert _cores_of_workers(stack) == _cores_of_two()
+    assert others == [sorted(os.sched_getaffinity(0))] * len(OTHERS)
 
 
 def test_it_listens_on_loopback_only(stack: Stack) -> None:
@@ -124,10 +132,9 @@ def test_the_next_start_goes_on_with_the_same_data(stack: Stack) -> None:
 
 
 def test_a_process_that_dies_is_started_again(stack: Stack) -> None:
-    (worker,) = stack.named("resumed,runs")
-    worker.kill()
+    crew.of(stack, "worker").process.kill()
     stack.wait_for_line("worker is running again")
-    assert stack.named("resumed,runs")
+    assert _cores_of_workers(stack) == _cores_of_two()
 
 
 def test_a_server_that_dies_is_started_again(stack: Stack) -> None:
@@ -195,3 +202,13 @@ def test_a_start_that_is_cut_off_leaves_nothing_and_the_next_one_completes_it(
     with stack:
         _, runs = stack.ask("ada", "GET", "/api/v1/runs")
         assert [run["status"] for run in runs["items"]] == ["suspended"] * 3
+
+
+def _cores_of_workers(stack: Stack) -> list[list[int]]:
+    return sorted(worker.cpu_affinity() for worker in stack.named("resumed,runs"))
+
+
+def _cores_of_two() -> list[list[int]]:
+    """Those of two workers, also where there is one core."""
+    first, *more = sorted(os.sched_getaffinity(0))
+    return [[first], [next(iter(more), first)]]
