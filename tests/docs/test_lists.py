@@ -1,19 +1,20 @@
-"""What the architecture page lists of closed lists and layers is what the code has."""
+"""What architecture page and glossary list of closed lists and layers is what the code has."""
 
 import configparser
 import re
 
 from config.env import ROOT
-from runtime.core.continuation import FrameState, RunStatus
-from runtime.core.decisions import GateKind, Verdict
+from runtime.core.continuation import CallState, FrameState, RunStatus
+from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.events import EVENT_TYPES
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8")
 
 
-def _part(heading: str) -> list[str]:
+def _part(heading: str, page: str = PAGE) -> list[str]:
     """The rows of the first table below a heading, its two lines on top left out."""
-    below = PAGE.partition(f"\n{heading}\n")[2]
+    below = page.partition(f"\n{heading}\n")[2]
     table = re.search(r"^\|.*?\n(?!\|)", below, re.MULTILINE | re.DOTALL)
     assert table is not None, heading
     return table[0].splitlines()[2:]
@@ -40,6 +41,21 @@ def test_every_member_of_a_closed_list_is_listed() -> None:
         ("verdict", Verdict),
     ):
         assert {member.value for member in list_} <= _members(name), name
+
+
+def test_the_glossary_explains_what_there_is_and_marks_what_is_to_come() -> None:
+    for heading, list_ in (
+        ("### Run states", RunStatus),
+        ("### Frame states", FrameState),
+        ("### Call states", CallState),
+        ("### Gate kinds", GateKind),
+        ("### Effect classes", EffectClass),
+        ("### Risks", Risk),
+        ("### Verdicts", Verdict),
+    ):
+        rows = [row.split("|") for row in _part(heading, GLOSSARY)]
+        now = {row[1].strip() for row in rows if "later" not in (cell.strip() for cell in row)}
+        assert now == {member.value for member in list_}, heading
 
 
 def test_every_layer_of_the_engine_is_listed_with_its_modules() -> None:
