@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -76,6 +77,7 @@ def _on_linux(number: signal.Signals, core: int | None) -> Callable[[], None] | 
         if os.getppid() != parent:  # it died before we could ask
             os.kill(os.getpid(), signal.SIGKILL)
         if core is not None:
-            os.sched_setaffinity(0, {core})
+            with suppress(OSError):  # it may have been taken from us since we looked
+                os.sched_setaffinity(0, {core})
 
     return ask

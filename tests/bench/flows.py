@@ -22,9 +22,9 @@ AGENT = "hr_onboarding_single"
 LOOK_SECONDS = {True: 0.002, False: 0.010}  # between two looks: alone, and under load
 AT_ONCE = 8
 NOTE = (
-    "{processes} worker processes of 16 threads on each side, each on a core of its own; `alone` is one flow at a time, `under load`"
-    " {at_once} at once. The directory, the mailbox and the process that starts, looks and decides share the"
-    " machine, and are the same for both."
+    "{processes} worker processes of 16 threads on each side, each on a core of its own; `alone` is one flow at"
+    " a time, `under load` {at_once} at once. The directory, the mailbox and the process that starts, looks and"
+    " decides share the machine, and are the same for both."
 )
 
 

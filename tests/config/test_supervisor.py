@@ -137,3 +137,17 @@ def test_a_signal_to_stop_is_heard_at_the_next_pause(bell: Bell, number: signal.
     signal.raise_signal(number)
     with pytest.raises(Stop):
         bell.pause(600)
+
+
+def test_a_core_that_was_taken_away_keeps_nobody_from_starting(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        process = children.start(
+            [sys.executable, "-c", "print('here')"],
+            account=accounts.starter(),
+            environment=children.plain_environment(),
+            folder=tmp_path,
+            log=log,
+            core=4095,
+        )
+    assert process.wait(10) == 0
+    assert (tmp_path / "log").read_text() == "here\n"
