@@ -21,6 +21,7 @@ from agents.sdk import ToolContext
 from agents.spec import DEFAULT_DEADLINE, AgentSpec, ToolSpec
 from agents.versions import Version, changes, nothing_known, writes
 from agents.wording import describe_exception, sentence_of
+from runtime.core.budgets import Rates
 from runtime.core.decisions import Blame, EffectClass, Risk
 from runtime.core.digest import require_json, sha256_of
 from runtime.core.errors import NotJson
@@ -64,16 +65,16 @@ class Handler:
 
     def agent(self, name: str) -> AgentFacts:
         """Raise UnknownAgent if this worker has no such agent."""
-        return _agent_facts(self.registry.get(name))
+        return _facts_of(self.registry.get(name))
 
     def fingerprints(self) -> Mapping[str, str]:
         """The version of every agent that this worker has, by name."""
-        return {name: _agent_facts(spec).fingerprint for name, spec in self.registry.agents.items()}
+        return {name: _facts_of(spec).fingerprint for name, spec in self.registry.agents.items()}
 
     def skew(self, name: str, fingerprint: str) -> Skew | None:
         """None if this worker's agent is of that version. Raise UnknownAgent if it has no such agent."""
         spec = self.registry.get(name)
-        ours = _agent_facts(spec)
+        ours = _facts_of(spec)
         if ours.fingerprint == fingerprint:
             return None
         found = self.versions([fingerprint, ours.fingerprint])
@@ -141,8 +142,12 @@ class Handler:
                 self.tidy()
 
 
+def _facts_of(agent: AgentSpec) -> AgentFacts:
+    return _agent_facts(agent, prices.rates_of(agent))
+
+
 @lru_cache(256)
-def _agent_facts(agent: AgentSpec) -> AgentFacts:
+def _agent_facts(agent: AgentSpec, rates: Rates | None) -> AgentFacts:
     return AgentFacts(
         name=agent.name,
         fingerprint=agent.fingerprint,
@@ -151,7 +156,7 @@ def _agent_facts(agent: AgentSpec) -> AgentFacts:
         model=ModelTerms(retry=agent.retry, deadline=agent.deadline),
         compaction=agent.compaction.terms if agent.compaction else None,
         budget=agent.budget,
-        rates=prices.rates_of(agent),
+        rates=rates,
     )
 
 

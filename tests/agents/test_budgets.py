@@ -117,3 +117,11 @@ def test_of_several_models_the_dearest_is_reckoned_with(settings: Settings) -> N
     assert prices.rates_of(made()) == Rates(input=2_500_000, output=10_000_000)
     settings.ABEYANCE_MODEL = "openai:gpt-4o,openai:our-own-llama"
     assert prices.rates_of(made()) is None
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_rates_of_an_agent_are_those_of_the_model_that_is_asked_now(settings: Settings) -> None:
+    handler = Handler(Registry(agents={"counter": made()}))
+    assert handler.agent("counter").rates == Rates(input=0, output=0)
+    settings.ABEYANCE_MODEL = "openai:gpt-4o"
+    assert handler.agent("counter").rates == Rates(input=2_500_000, output=10_000_000)
