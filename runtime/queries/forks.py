@@ -7,7 +7,7 @@ from uuid import UUID
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.errors import CoreError
 from runtime.core.events import ToolStarted
-from runtime.core.forks import quiescent
+from runtime.core.forks import quiescent, released
 from runtime.core.replay import initial, step
 from runtime.queries.entries import Line, read
 from runtime.queries.progress import progress_of
@@ -17,11 +17,15 @@ from runtime.queries.tree import CallView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A call that was waiting or allowed at the entry, and is judged anew in the fork."""
+    """A call that was open at the entry: in the fork it is judged anew, or people are asked because it is `in_doubt`.
+
+    `waited` says that it waited for a time or an event.
+    """
 
     agent: str
     tool: str
     in_doubt: bool
+    waited: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +100,15 @@ def _started(lines: tuple[Line, ...], *, after: int) -> set[tuple[str, str]]:
 
 
 def _asked(then: Continuation) -> tuple[Asked, ...]:
-    allowed = {CallState.GATED, CallState.ADMITTED, CallState.RETRYING, CallState.WAITING}
+    after = released(then)
     return tuple(
         Asked(
             agent=frame.agent,
             tool=masked(call.tool),
             in_doubt=call.state is CallState.UNKNOWN,
+            waited=then.call(frame.id, call.id).state is CallState.WAITING,
         )
-        for frame in then.frames.values()
+        for frame in after.frames.values()
         for call in frame.of_turn()
-        if call.state in allowed or call.state is CallState.UNKNOWN
+        if call.state in (CallState.PROPOSED, CallState.UNKNOWN)
     )

@@ -1,14 +1,18 @@
 """Forking a run through the page and the API, and what people see of a fork."""
 
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 from django.test import Client
+from django.utils import timezone
 
 from approvals.audit import verify
 from approvals.models import AuditEntry, Request
+from runtime.core.decisions import EffectClass
 from runtime.models import Run
 from tests.desk.caller import Caller
 from tests.desk.office import Office
+from tests.fakes.ports import FakeTool, ask, say, turns
 
 
 def page(client: Client, address: str) -> str:
@@ -29,6 +33,28 @@ def test_the_page_warns_of_what_will_be_done_again(ada: Client, office: Office) 
     asked = text.partition('id="asked"')[2].partition('id="kept"')[0]
     assert "set_privileges" in asked
     assert "create_account" in text.partition('id="kept"')[2]
+
+
+def test_the_page_says_what_becomes_of_a_call_that_waits_and_of_one_in_doubt(
+    ada: Client, office: Office
+) -> None:
+    doubtful = office.in_doubt()
+    until = (timezone.now() + timedelta(days=2)).isoformat()
+    office.effects.agents["hr_onboarding"] = turns(
+        ask(("sleep_until", {"moment": until})), say("done")
+    )
+    office.effects.tools["sleep_until"] = FakeTool(effect=EffectClass.READ, waits="time")
+    waiting = office.start()
+    told = _asked(ada, waiting)
+    assert "waited, and begins to wait anew" in told
+    assert "no approval is taken over" not in told
+    assert "was in doubt" in _asked(ada, doubtful)
+
+
+def _asked(client: Client, run: UUID) -> str:
+    """What the page of a fork from the last entry says of the calls that were open there."""
+    text = page(client, f"/runs/{run}/fork/{Run.objects.get(id=run).position}/")
+    return text.partition('id="asked"')[2].partition('id="kept"')[0]
 
 
 def test_a_fork_made_on_the_page_asks_again_and_the_original_stays_decidable(
