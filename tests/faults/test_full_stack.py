@@ -1,6 +1,7 @@
 """kill -9 of a part of the whole application, or of all of it, at random moments while runs move.
 
-FAULTS_R2 says how many, FAULTS_SEED which ones.
+FAULTS_R2 says how many, FAULTS_SEED which ones, and FAULTS_R2_KINDS of what, with commas between: of everything there
+is, or of `worker,web,sweeper` alone, beside a Postgres and a broker that live.
 """
 
 import os
@@ -34,6 +35,8 @@ KINDS = {
     "Postgres": "postgres",
     "broker": "valkey",
 }
+EVERYTHING = "everything"
+KILLED = os.environ.get("FAULTS_R2_KINDS", ",".join((*KINDS, EVERYTHING))).split(",")
 
 
 def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothing(
@@ -59,9 +62,9 @@ def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothin
                 score = chance.choice((crowd, effects, transactions))()
                 crew.start(score, f"fault-{number}-{twin}")
             _work(crew, chance.uniform(0, LONGEST))
-            what = chance.choice((*KINDS, "everything"))
+            what = chance.choice(KILLED)
             killed[what] += 1
-            if what == "everything":
+            if what == EVERYTHING:
                 crew.deaths.append(datetime.now(UTC))
             _kill(stack, what)
             if killed.total() % 50 == 0:
@@ -90,7 +93,7 @@ def _work(crew: Crew, seconds: float) -> None:
 
 
 def _kill(stack: Stack, what: str) -> None:
-    if what == "everything":
+    if what == EVERYTHING:
         stack.kill_everything()
         stack.start()
         return
