@@ -67,7 +67,9 @@ def cores() -> Sequence[int]:
 
 
 def _on_linux(number: signal.Signals, core: int | None) -> Callable[[], None] | None:
-    """The kernel tells a child that we have died, even by kill -9. Elsewhere the next start cleans up."""
+    """What a child does before it becomes its program: it has the kernel tell it that we have died, even by kill -9,
+    and goes to its core. Elsewhere the next start cleans up, and nobody has a core.
+    """
     if _libc is None:
         return None
     parent = os.getpid()

@@ -37,6 +37,7 @@ KINDS = {
 }
 EVERYTHING = "everything"
 KILLED = os.environ.get("FAULTS_R2_KINDS", ",".join((*KINDS, EVERYTHING))).split(",")
+assert set(KILLED) <= {*KINDS, EVERYTHING}, f"FAULTS_R2_KINDS: of {', '.join((*KINDS, EVERYTHING))}"
 
 
 def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothing(

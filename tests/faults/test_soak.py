@@ -34,7 +34,7 @@ RUNS = count("R3", short=300, long=20_000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 LEASE = 2.0
 BATCH, FEW = 40, 10  # runs: started in one go, and open when the faults stop
-PAUSE = count("R3_PAUSE", short=8, long=40)  # seconds between two faults, at most
+PAUSE = count("R3_PAUSE", short=8, long=12)  # seconds between two faults, at most
 HOURS = (1, -1)  # by which the clocks of two more workers are wrong
 
 
