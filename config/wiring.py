@@ -13,7 +13,7 @@ from agents.registry import load
 from approvals import people
 from approvals.gatekeeper import Gatekeeper
 from approvals.permissions import Access
-from runtime import dispatch, ports
+from runtime import dispatch, ports, start
 
 
 def connect() -> None:
@@ -52,5 +52,5 @@ def connect_effects() -> None:
     except RegistryError as problem:
         raise SystemExit(f"abeyance: {problem}") from None
     import_clients(registry)
-    publish(registry)
+    start.with_database(lambda: publish(registry))
     ports.plug(effects=Handler(registry=registry, brakes=Brakes()))

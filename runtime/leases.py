@@ -38,6 +38,9 @@ HINTED = f"clock_timestamp() + {HINT_SECONDS} * interval '1 second'"
 
 _LEASE_END = "clock_timestamp() + %(lease)s * interval '1 second'"
 
+# Whether Postgres has been there long enough for every owner to have renewed its lease.
+_MAY_ROB = "pg_postmaster_start_time() < clock_timestamp() - %(lease)s * interval '1 second'"
+
 # The part of the step statement that moves the run; no row means that the step may not be written.
 # The first step under a claim that was not made before makes it.
 ADVANCE = f"""
@@ -187,9 +190,7 @@ def claim(
             WHERE id = %(run)s AND isolated = %(isolated)s
                 AND due_at <= clock_timestamp() + %(resend)s * interval '1 second'
                 AND status <> 'quarantined' AND NOT ({stops.OF_RUN})
-                AND (lease_until IS NULL OR (lease_until < clock_timestamp()
-                    AND pg_postmaster_start_time()
-                        < clock_timestamp() - %(lease)s * interval '1 second'))
+                AND (lease_until IS NULL OR (lease_until < clock_timestamp() AND {_MAY_ROB}))
             FOR UPDATE SKIP LOCKED
         ),
         noted AS ({losses.NOTE})
@@ -293,9 +294,11 @@ def read(connection: Connection, run: UUID) -> Row:
     return Row(epoch=epoch, owner=owner, position=position, mailbox=mailbox)
 
 
-def due(connection: Connection) -> list[Due]:
+def due(connection: Connection, *, robs: bool = True) -> list[Due]:
     """Runs that are due and not stopped, oldest first, pushed back so that no other sweeper takes them at once.
 
+    Without `robs`, and for one lease after a start of Postgres, none whose lease ran out: nobody could claim it then,
+    or its owner may be about to renew it.
     That they were pushed stays on the row until somebody has got on with them.
     """
     rows = connection.execute(
@@ -304,10 +307,16 @@ def due(connection: Connection) -> list[Due]:
             due_at = clock_timestamp() + %(pause)s * interval '1 second'
         WHERE id IN (
             SELECT id FROM runtime_run WHERE due_at <= {_ONCE} AND NOT ({stops.OF_RUN})
+                AND (owner IS NULL OR (%(robs)s AND {_MAY_ROB}))
             ORDER BY due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
         RETURNING id, status = 'queued', isolated, {UNHURRIED}
         """,
-        {"pause": RESEND_SECONDS, "limit": SWEEP_LIMIT},
+        {
+            "pause": RESEND_SECONDS,
+            "limit": SWEEP_LIMIT,
+            "robs": robs,
+            "lease": lease_seconds(),
+        },
     )
     return [Due(run=run, new=new, isolated=isolated) for run, new, isolated, _ in rows.fetchall()]
 

@@ -7,6 +7,7 @@ started all over again.
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import psycopg
@@ -40,14 +41,27 @@ _LIVE = {
 }
 
 
-def require_database() -> None:
-    """End the process unless Postgres answers, is new enough, and has this version's tables."""
+def with_database(work: Callable[[], T]) -> T:
+    """What `work` returns, begun anew when Postgres goes away meanwhile; ends the process if it stays away."""
+
+    def tried() -> T:
+        try:
+            connection.ensure_connection()
+            return work()
+        finally:
+            connection.close()  # whoever goes on may fork, and one that broke is of no use
+
     try:
-        missing = _patiently("Postgres", _connected, _may_come)
+        return _patiently("Postgres", tried, _may_come)
     except NotSupportedError as problem:
         raise _end(f"{_one_line(problem)}: upgrade it, best to Postgres 18") from None
     except DatabaseError as problem:
         raise _end(explained(problem)) from None
+
+
+def require_database() -> None:
+    """End the process unless Postgres answers, is new enough, and has this version's tables."""
+    missing = with_database(missing_migrations)
     if missing:
         raise _end(
             f"the database lacks {missing} of this version's migrations: run `manage.py migrate`"
@@ -79,26 +93,19 @@ def require_keys(*, signing: bool) -> None:
 
 def require_keys_of_live_runs() -> None:
     """End the process if a run that lives was signed with a key it lacks: it could only leave it alone."""
-    for purpose, documents in _LIVE.items():
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"SELECT key_id, min(run::text) FROM ({documents}) AS live"
-                " WHERE NOT key_id = ANY(%s) GROUP BY key_id LIMIT 1",
-                [list(keyring.ids(purpose))],
-            )
-            found = cursor.fetchone()
-        connection.close()
+    for purpose in _LIVE:
+        found = with_database(partial(_lacking, purpose))
         if found:
+            key, run = found
             raise _end(
-                f"key {found[0]!r} for {purpose} is not in the ring, and run {found[1]} needs it:"
+                f"key {key!r} for {purpose} is not in the ring, and run {run} needs it:"
                 " copy the ring of the other machines to KEYS_DIR"
             )
 
 
 def require_durable_stores() -> None:
     """End the process if Postgres may lose what it has confirmed; say so if the broker may lose hints."""
-    problem = durability.problem_of_postgres()
-    connection.close()
+    problem = with_database(durability.problem_of_postgres)
     if problem:
         raise _end(f"{problem}; set it to on (ABEYANCE_UNSAFE_POSTGRES=yes is for tests alone)")
     durability.warn_of_broker()
@@ -141,13 +148,16 @@ def _patiently(what: str, look: Callable[[], T], may_come: Callable[[Exception],
         time.sleep(PAUSE)
 
 
-def _connected() -> int:
-    """How many migrations are missing."""
-    try:
-        connection.ensure_connection()
-        return missing_migrations()
-    finally:
-        connection.close()  # whoever goes on may fork
+def _lacking(purpose: str) -> tuple[str, str] | None:
+    """A key that we have not, and a run that lives and was signed with it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT key_id, min(run::text) FROM ({_LIVE[purpose]}) AS live"
+            " WHERE NOT key_id = ANY(%s) GROUP BY key_id LIMIT 1",
+            [list(keyring.ids(purpose))],
+        )
+        found: tuple[str, str] | None = cursor.fetchone()
+    return found
 
 
 def _may_come(problem: Exception) -> bool:

@@ -1,7 +1,7 @@
 """Whatever is due gets another hint, and the journal's partitions are made ahead.
 
-Any number of sweepers may run. After its own reconnect a sweeper waits one lease before it hints
-again: the workers lost the same database and need that time to renew what they hold.
+Any number of sweepers may run. For one lease after its own reconnect a sweeper hints at no run that somebody
+has: the workers lost the same database and need that time to renew what they hold.
 """
 
 import logging
@@ -18,11 +18,15 @@ log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 1.0
 UPKEEP_SECONDS = 3600.0
+AGAIN_SECONDS = 60.0  # to the next upkeep after one that failed
 
 
-def sweep(connection: database.Connection) -> int:
-    """Hint at every run that is due, at most 200 at a time. Returns how many."""
-    runs = leases.due(connection)
+def sweep(connection: database.Connection, *, robs: bool = True) -> int:
+    """Hint at every run that is due, at most 200 at a time; without `robs` at none that somebody has.
+
+    Returns how many.
+    """
+    runs = leases.due(connection, robs=robs)
     for one in runs:
         dispatch.hint(one.run, _queue(one))
     return len(runs)
@@ -43,22 +47,36 @@ def upkeep(connection: database.Connection, stop: threading.Event) -> None:
 
 
 def run(stop: threading.Event) -> None:
-    """Sweep every second until `stop`."""
-    pause = 0.0
-    while not stop.wait(pause):
+    """Sweep every second until `stop`; what may take long, the upkeep, goes on beside it."""
+    beside = threading.Thread(target=_keep_up, args=[stop], name="upkeep")
+    beside.start()
+    calm = 0.0
+    while not stop.is_set():
         try:
             with database.own(sweeper_name()) as connection:
-                _sweep_with(connection, stop)
+                _sweep_with(connection, stop, calm)
         except psycopg.Error as exc:
             log.warning("sweeping interrupted: %s", exc)
-        pause = leases.lease_seconds()
+            stop.wait(SWEEP_SECONDS)
+        calm = leases.lease_seconds()
+    beside.join()
 
 
-def _sweep_with(connection: database.Connection, stop: threading.Event) -> None:
-    upkeep(connection, stop)
-    kept_at = time.monotonic()
-    while not stop.wait(SWEEP_SECONDS):
-        sweep(connection)
-        if time.monotonic() - kept_at > UPKEEP_SECONDS:
-            upkeep(connection, stop)
-            kept_at = time.monotonic()
+def _sweep_with(connection: database.Connection, stop: threading.Event, calm: float) -> None:
+    """Until `stop`; nobody is robbed in the first `calm` seconds."""
+    calm_until = time.monotonic() + calm
+    while not stop.is_set():
+        sweep(connection, robs=time.monotonic() >= calm_until)
+        stop.wait(SWEEP_SECONDS)
+
+
+def _keep_up(stop: threading.Event) -> None:
+    pause = 0.0
+    while not stop.wait(pause):
+        pause = UPKEEP_SECONDS
+        try:
+            with database.own() as connection:
+                upkeep(connection, stop)
+        except Exception:  # whatever it was, the next time may be better
+            log.exception("upkeep interrupted; again in %g s", AGAIN_SECONDS)
+            pause = AGAIN_SECONDS

@@ -13,7 +13,7 @@ from types import FrameType
 from config.local import children
 from config.local.errors import LocalError
 
-FIRST_PAUSE = 0.5
+FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 SETTLED = 10.0  # seconds after which a process counts as running well
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

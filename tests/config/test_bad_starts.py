@@ -11,18 +11,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 from django.db import NotSupportedError, connection
 from pytest_django import Settings
 
+from config import wiring
 from config.env import ROOT
 from config.local import __main__ as launcher
 from config.local import accounts, demo, listeners, postgres
 from config.local.errors import DidNotStart, Refused
 from config.processes import table
-from runtime import start
+from runtime import durability, ports, start
 from tests.config.disks import disk
 from tests.config.lines import line_of
 
@@ -246,6 +248,38 @@ def test_a_database_that_comes_late(transactional_db: None) -> None:
         connection.settings_dict.update(there)
     (line,) = waited
     assert line.startswith("waiting for Postgres: connection failed: ")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        start.require_database,
+        start.require_durable_stores,
+        start.require_keys_of_live_runs,
+        wiring.connect_effects,
+    ],
+)
+def test_a_database_that_goes_away_during_a_step_of_the_start(
+    step: Callable[[], None],
+    transactional_db: None,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process goes on with its start, whose first seconds went into loading its code."""
+    settings.ABEYANCE_UNSAFE_POSTGRES = False
+    monkeypatch.setattr(durability, "POSTGRES", {"max_connections": ""})  # ours is unsafe
+    monkeypatch.setattr(ports, "plug", lambda **_: None)
+    cut: list[str] = []
+
+    def once(execute: Callable[..., object], sql: str, *rest: Any) -> object:
+        if not cut:
+            cut.append(sql)
+            execute("SELECT pg_terminate_backend(pg_backend_pid())", None, False, rest[-1])
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(once):
+        step()
+    assert cut
 
 
 def test_a_broker_that_comes_late(broker_url: str, settings: Settings) -> None:

@@ -88,7 +88,7 @@ def test_a_process_that_dies_is_started_again(
         return list(record.pids) not in ([], [first])
 
     _until(bell, again)
-    assert record.lines == ["worker ended (SIGKILL); again in 0.5 s", "worker is running again"]
+    assert record.lines == ["worker ended (SIGKILL); again in 0.1 s", "worker is running again"]
 
 
 def test_a_process_that_keeps_dying_is_given_longer_and_longer_pauses(
@@ -103,7 +103,7 @@ def test_a_process_that_keeps_dying_is_given_longer_and_longer_pauses(
     _until(bell, thrice)
     ended = [line for line in record.lines if "ended" in line]
     assert ended == [
-        f"worker ended (exit code 3); again in {pause} s" for pause in ("0.5", "1", "2")
+        f"worker ended (exit code 3); again in {pause} s" for pause in ("0.1", "0.2", "0.4")
     ]
 
 

@@ -1,17 +1,20 @@
-"""`python -m tests.mutants` (make mutants): the hand-made mutants, then those of the core; `hand` or `core` for one.
+"""The hand-made mutants, then those of the core (make mutants).
 
 MUTANT is a part of the names of hand-made ones to try. MUTANTS says how many of the core's are tried (400, or
 `all`), MUTANTS_SEED which ones.
 """
 
-import sys
+import argparse
 
 from tests.mutants import core, tried
 
 
 def main() -> int:
-    wanted = sys.argv[1:] or ["hand", "core"]
     kinds = {"hand": tried.main, "core": core.main}
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("kind", nargs="?", choices=list(kinds), help="(default: both)")
+    only = parser.parse_args().kind
+    wanted = [only] if only else list(kinds)
     reached = [kinds[kind]() for kind in wanted]  # the second also if the first is not
     return 0 if all(reached) else 1
 

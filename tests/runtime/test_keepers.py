@@ -268,10 +268,11 @@ def test_a_stopped_run_is_not_looked_at(own: Connection, desk: Rig) -> None:
 
 
 def test_the_sweeper_notes_that_it_pushed_and_a_step_that_somebody_got_on(
-    own: Connection, last: steps.Step
+    own: Connection, last: steps.Step, settings: Settings
 ) -> None:
     run = last.claim.run
     row(run, due_at=timezone.now() + PAST)
+    settings.ABEYANCE_LEASE_SECONDS = 0  # Postgres may have started just now
     leases.due(own)
     assert Run.objects.get(id=run).pushed
     steps.commit(own, last, prepare=False)
@@ -366,6 +367,23 @@ def test_the_sweeper_takes_the_oldest_first_and_none_that_somebody_has_locked(
     assert [one.run for one in leases.due(own)] == [runs[2]]
     assert [one.run for one in leases.due(own)] == [runs[0]]
     assert leases.due(own) == []
+
+
+def test_the_sweeper_hints_at_nobodys_run_while_owners_may_renew_their_leases(
+    own: Connection, desk: Rig, settings: Settings
+) -> None:
+    """After its own reconnect, and after a start of Postgres, whose claims are refused as long."""
+    nobodys, lost = desk.start("a"), desk.start("a")
+    assert leases.claim(own, lost) is not None
+    for run in (nobodys, lost):
+        row(run, due_at=timezone.now() + PAST)
+    row(lost, lease_until=timezone.now() + PAST)
+    settings.ABEYANCE_LEASE_SECONDS = 0
+    assert [one.run for one in leases.due(own, robs=False)] == [nobodys]
+    settings.ABEYANCE_LEASE_SECONDS = 1e6
+    assert leases.due(own) == []
+    settings.ABEYANCE_LEASE_SECONDS = 0
+    assert [one.run for one in leases.due(own)] == [lost]
 
 
 # Signals

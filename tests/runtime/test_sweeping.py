@@ -1,0 +1,86 @@
+"""The sweeper as a process runs it: at work from its first moment, whatever else goes on or goes wrong."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from runtime import database, leases, retention, sweeper
+from runtime.database import Connection
+from tests.e2e.office import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@contextmanager
+def sweeping(stop: threading.Event) -> Iterator[None]:
+    thread = threading.Thread(target=sweeper.run, args=[stop])
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.fixture
+def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
+    """Of each look at what is due: the connection's process in Postgres, and whether it robs."""
+    looked: list[tuple[int, bool]] = []
+    really = leases.due
+
+    def due(connection: Connection, *, robs: bool) -> list[leases.Due]:
+        looked.append((connection.info.backend_pid, robs))
+        return really(connection, robs=robs)
+
+    monkeypatch.setattr(leases, "due", due)
+    monkeypatch.setattr(sweeper, "SWEEP_SECONDS", 0.01)
+    return looked
+
+
+def test_upkeep_that_takes_long_keeps_no_run_from_its_hint(
+    sweeps: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = threading.Event()
+
+    def enforce(connection: Connection, stop: threading.Event) -> None:
+        began.set()
+        stop.wait()
+
+    monkeypatch.setattr(retention, "enforce", enforce)
+    with sweeping(threading.Event()):
+        assert began.wait(60)
+        known = len(sweeps)
+        until(lambda: len(sweeps) > known or None, "a sweep beside the upkeep")
+
+
+def test_upkeep_that_fails_is_begun_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sweeper, "AGAIN_SECONDS", 0.01)
+    again = threading.Event()
+    times: list[int] = []
+
+    def enforce(connection: Connection, stop: threading.Event) -> None:
+        times.append(1)
+        if len(times) == 1:
+            raise ValueError("no such thing")
+        again.set()
+
+    monkeypatch.setattr(retention, "enforce", enforce)
+    with sweeping(threading.Event()):
+        assert again.wait(60)
+    assert "upkeep interrupted; again in 0.01 s" in caplog.text
+
+
+def test_whoever_has_a_run_is_given_a_lease_after_the_sweeper_reconnects(
+    sweeps: list[tuple[int, bool]],
+) -> None:
+    with sweeping(threading.Event()), database.own() as own:
+        until(lambda: sweeps or None, "the first sweep")
+        cut, robs = sweeps[0]
+        assert robs
+        own.execute("SELECT pg_terminate_backend(%s)", [cut])
+        until(lambda: sweeps[-1][0] != cut or None, "a sweep after the reconnect")
+    assert not next(robs for process, robs in sweeps if process != cut)
