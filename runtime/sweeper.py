@@ -50,6 +50,14 @@ def run(stop: threading.Event) -> None:
     """Sweep every second until `stop`; what may take long, the upkeep, goes on beside it."""
     beside = threading.Thread(target=_keep_up, args=[stop], name="upkeep")
     beside.start()
+    try:
+        _sweep(stop)
+    finally:
+        stop.set()  # a sweeper that fails leaves no process behind that looks alive
+        beside.join()
+
+
+def _sweep(stop: threading.Event) -> None:
     calm = 0.0
     while not stop.is_set():
         try:
@@ -59,7 +67,6 @@ def run(stop: threading.Event) -> None:
             log.warning("sweeping interrupted: %s", exc)
             stop.wait(SWEEP_SECONDS)
         calm = leases.lease_seconds()
-    beside.join()
 
 
 def _sweep_with(connection: database.Connection, stop: threading.Event, calm: float) -> None:

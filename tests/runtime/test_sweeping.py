@@ -74,6 +74,18 @@ def test_upkeep_that_fails_is_begun_again(
     assert "upkeep interrupted; again in 0.01 s" in caplog.text
 
 
+def test_a_sweeper_that_fails_ends_its_upkeep_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the process would live on, and nobody would start it again."""
+
+    def due(connection: Connection, *, robs: bool) -> list[leases.Due]:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(leases, "due", due)
+    with pytest.raises(ValueError, match="no such thing"):
+        sweeper.run(threading.Event())
+    assert "upkeep" not in [thread.name for thread in threading.enumerate()]
+
+
 def test_whoever_has_a_run_is_given_a_lease_after_the_sweeper_reconnects(
     sweeps: list[tuple[int, bool]],
 ) -> None:
