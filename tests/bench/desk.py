@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from approvals import actions
 from approvals.models import Request
 from config import wiring
-from runtime import engine
+from runtime import database, engine
 from runtime.ports import Actor
 from tests.cast import assemble
 
@@ -36,10 +36,12 @@ class Desk:
             return engine.start(agent=agent, input=given, requester=ADA).run
 
     def look(self, runs: Iterable[UUID]) -> dict[UUID, str]:
-        """The status of each."""
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT id, status FROM runtime_run WHERE id = ANY(%s)", [list(runs)])
-            return dict(cursor.fetchall())
+        """The status of each; asked as cheaply as the loops to compare with are asked."""
+        with database.pooled() as connection:
+            rows = connection.execute(
+                "SELECT id, status FROM runtime_run WHERE id = ANY(%s)", (list(runs),)
+            )
+            return dict(rows.fetchall())
 
     def waits(self, run: UUID) -> bool:
         """Whether it waits for somebody; its status alone says so too early after a decision."""

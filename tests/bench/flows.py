@@ -104,7 +104,7 @@ class Round:
 
 def measure(site: Site, *, quick: bool) -> Finding:
     """Rate, processor time, latencies and the number of commits."""
-    rounds, alone, crowd = (3, 5, 16) if quick else (5, 10, 40)
+    rounds, alone, crowd = (3, 5, 16) if quick else (15, 10, 40)
     processes = os.cpu_count() or 1
     desk = Desk()
     sweeper = site.sweeper()

@@ -22,7 +22,7 @@ from tests.bench.steps import GIVEN, GOT
 
 STEPS, WINDOW = 1000, 100
 EARLY = 20  # steps of a run before those that are compared
-PAIRS = 12  # of an end and a beginning in the same moments
+PAIRS = 48  # of an end and a beginning in the same moments
 GATES, TEXT = 50, 2000
 LOADS = 10
 TOOL, MODEL = "ToolStarted", "ToolReturned"  # what the entry before such a step ends with
