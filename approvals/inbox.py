@@ -159,9 +159,9 @@ def closed(standing: Standing | None, known: Collection[UUID]) -> tuple[Approval
 
 
 def last_closed(standing: Standing | None) -> Approval | None:
-    """The youngest request that waits no more, None if there never was one."""
-    rows = Request.objects.filter(permissions.readable_requests(standing))
-    row = rows.exclude(status=Request.Status.PENDING).order_by("-created_at", "-id").first()
+    """The request that was closed last, None if there never was one."""
+    rows = Request.objects.filter(permissions.readable_requests(standing), decided_at__isnull=False)
+    row = rows.order_by("-decided_at", "-id").first()
     return None if row is None else plain(row, standing)
 
 

@@ -159,6 +159,17 @@ def test_each_empty_list_says_which_kind_of_empty_it_is(
     assert "<bdi>bea</bdi> closed the last one just now" in bea.get("/inbox/").content.decode()
 
 
+def test_an_empty_inbox_names_what_was_closed_last_and_not_what_was_asked_last(
+    bea: Client, waiting: Callable[..., list[Request]]
+) -> None:
+    first, second = waiting(None, None)
+    _decide(second)
+    _decide(first)
+    nothing = bea.get("/inbox/").content.decode()
+    assert f"/a/{first.id}/" in nothing
+    assert f"/a/{second.id}/" not in nothing
+
+
 @pytest.mark.parametrize(
     ("q", "words"),
     [
