@@ -50,6 +50,7 @@ def test_a_number_alone_is_for_everything() -> None:
         ("a/running=3", "names 'running'; runs end as completed, failed, cancelled, exported"),
         ("a=3, a=4", "two rules for the same runs"),
         ("3, *=4", "two rules for the same runs"),
+        ("a=", "is no rule"),
         ("a b=3", "is no rule"),
         ("=3", "is no rule"),
     ],
