@@ -159,13 +159,13 @@ class Stack:
         return list(found.values())
 
     def named(self, word: str) -> list[psutil.Process]:
-        """Those of them that are a program of this name, or have it on their command line."""
+        """Those of them that are a program of this name, or have it on their command line, the oldest first."""
         found = []
         for process in self.processes():
             with suppress(psutil.NoSuchProcess):  # servers' children come and go
                 if word in (process.name(), *process.cmdline()):
-                    found.append(process)
-        return found
+                    found.append((process.create_time(), process.pid, process))
+        return [process for *_, process in sorted(found)]
 
     def _running(self) -> "subprocess.Popen[str]":
         assert self._process is not None, "the stack is not running"

@@ -39,8 +39,7 @@ class Hand:
 def of(stack: Stack, kind: str) -> Hand:
     """The stack's own worker, web server or broker."""
     mark = {"worker": "resumed,runs", "web": "config.web", "broker": "--unixsocket"}[kind]
-    oldest = min(stack.named(mark), key=lambda one: one.create_time())
-    return Hand(oldest.pid, stack.home / "logs" / f"{kind}.log")
+    return Hand(stack.named(mark)[0].pid, stack.home / "logs" / f"{kind}.log")
 
 
 @contextmanager

@@ -85,12 +85,12 @@ class Records:
             if self._connection is None:
                 self._connection = self._connect()
             return self._connection.execute(query, given).fetchall()
-        except (psycopg.OperationalError, psutil.Error, ValueError) as error:
+        except (psycopg.OperationalError, psutil.Error, LookupError) as error:
             self.close()
             raise Unreachable(str(error)) from error
 
     def _connect(self) -> Connection:
-        """Where the worker finds it, which is elsewhere after each start. Raises ValueError if there is no worker."""
+        """Where the worker finds it, which is elsewhere after each start. Raises LookupError if there is no worker."""
         address = processes.of(self._stack, "worker").process.environ()["DATABASE_URL"]
         return psycopg.connect(address, autocommit=True, connect_timeout=2)
 

@@ -118,7 +118,7 @@ def _review(crew: Crew, over: Event) -> None:
 
 def _postmaster(stack: Stack) -> psutil.Process:
     """The one that all others of Postgres are children of; they go with it."""
-    return min(stack.named("postgres"), key=lambda one: one.create_time())
+    return stack.named("postgres")[0]
 
 
 def _status(stack: Stack, approval: str) -> Any:

@@ -112,13 +112,12 @@ class Faults:
             try:
                 self.kinds[name]()
                 self.done[name] += 1
-            except (psutil.Error, psycopg.Error, redis.RedisError, ValueError):
+            except (psutil.Error, psycopg.Error, redis.RedisError, LookupError):
                 self.missed += 1  # what it would harm is gone already
                 left.insert(0, name)
 
     def _restart_postgres(self) -> None:
-        servers = self._stack.named("postgres")
-        min(servers, key=lambda one: one.create_time()).send_signal(signal.SIGQUIT)
+        self._stack.named("postgres")[0].send_signal(signal.SIGQUIT)
 
     def _kill_broker(self) -> None:
         processes.of(self._stack, "broker").process.kill()
@@ -146,11 +145,10 @@ class Faults:
             )
 
     def _worker(self) -> psutil.Process:
-        """The stack's own, which is started again when it dies. Raises ValueError if there is none now."""
-        found = [
-            one for one in self._stack.named("resumed,runs") if clock.HOURS not in one.environ()
-        ]
-        return min(found, key=lambda one: one.create_time())
+        """The stack's own, which is started again when it dies. Raises LookupError if there is none now."""
+        found = self._stack.named("resumed,runs")
+        own = [one for one in found if clock.HOURS not in one.environ()]
+        return own[0]
 
 
 @contextmanager
