@@ -25,8 +25,8 @@ from runtime.core.budgets import Rates
 from runtime.core.decisions import Blame, EffectClass, Risk
 from runtime.core.digest import require_json, sha256_of
 from runtime.core.errors import NotJson
-from runtime.core.events import ModelTerms
 from runtime.core.limits import MAX_RESULT, plain, size_of
+from runtime.core.terms import ModelTerms
 from runtime.errors import KeyMissing
 from runtime.ports import (
     Abort,

@@ -24,7 +24,7 @@ from agents.spec import (
     placeholders,
 )
 from runtime.core.decisions import Blame, EffectClass, Risk
-from runtime.core.events import MODEL_DEADLINE, MODEL_RETRIES, TOOL_RETRIES, RetryPolicy
+from runtime.core.terms import MODEL_DEADLINE, MODEL_RETRIES, TOOL_RETRIES, RetryPolicy
 
 __all__ = [
     "Blame",

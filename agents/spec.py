@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from runtime.core.budgets import Budget
 from runtime.core.decisions import EffectClass, Risk
 from runtime.core.digest import sha256_of
-from runtime.core.events import MODEL_DEADLINE, MODEL_RETRIES, CompactionTerms, RetryPolicy
+from runtime.core.terms import MODEL_DEADLINE, MODEL_RETRIES, CompactionTerms, RetryPolicy
 
 DEFAULT_DEADLINE = 30.0
 PROVIDERS = ("openai", "anthropic")  # of models; a model is named provider:model

@@ -19,10 +19,11 @@ from runtime.core.continuation import MAX_DEPTH, Call, Continuation
 from runtime.core.decisions import GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
 from runtime.core.errors import CoreError, NotJson
-from runtime.core.events import CallAdmitted, CallRefused, GateOpened, Terms
+from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import depth_of
 from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.messages import unheard_of
+from runtime.core.terms import Terms
 from runtime.errors import RuntimeFault, Tampered
 from runtime.opening import Judged, halt, picture
 from runtime.ports import (

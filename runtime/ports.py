@@ -10,15 +10,8 @@ from django.db.models import Q
 
 from runtime.core.budgets import Budget, Rates
 from runtime.core.decisions import Blame, Decision, EffectClass, GateKind, Risk
-from runtime.core.events import (
-    MODEL_TERMS,
-    TOOL_RETRIES,
-    Change,
-    CompactionTerms,
-    ModelTerms,
-    Proposal,
-    RetryPolicy,
-)
+from runtime.core.events import Change, Proposal
+from runtime.core.terms import MODEL_TERMS, TOOL_RETRIES, CompactionTerms, ModelTerms, RetryPolicy
 
 T = TypeVar("T")
 

@@ -14,9 +14,10 @@ from uuid import UUID
 from runtime.core.budgets import NOTHING, Budget, Rates, Short, Spent
 from runtime.core.decisions import GateKind
 from runtime.core.errors import UnknownSubject
-from runtime.core.events import MODEL_TERMS, CompactionTerms, ModelTerms, Stored, Terms
+from runtime.core.events import Stored
 from runtime.core.ids import ROOT, turn_mark
 from runtime.core.replacing import replace
+from runtime.core.terms import MODEL_TERMS, CompactionTerms, ModelTerms, Terms
 
 MAX_DEPTH = 16
 MAX_REFUSALS = 5

@@ -11,7 +11,8 @@ from uuid import UUID
 from pydantic import Field
 
 from runtime.core.budgets import Amount, Budget, Limit, Rates
-from runtime.core.decisions import EffectClass, GateKind, Verdict
+from runtime.core.decisions import GateKind, Verdict
+from runtime.core.terms import MODEL_TERMS, CompactionTerms, ModelTerms, Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,60 +21,6 @@ class Proposal:
 
     tool: str
     args: Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
-    """How often something is attempted, and how long to wait in between (seconds, before jitter).
-
-    `on` says whose faults (of Blame) are worth another attempt, None for all but `setup` and `request`.
-    """
-
-    attempts: int
-    base: float
-    ceiling: float
-    on: tuple[str, ...] | None = None
-
-
-TOOL_RETRIES = RetryPolicy(attempts=3, base=0.5, ceiling=10.0)
-MODEL_RETRIES = RetryPolicy(attempts=6, base=1.0, ceiling=60.0)
-MODEL_DEADLINE = 120.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelTerms:
-    """What was true of an agent's model when its frame opened. `deadline` is seconds for one attempt."""
-
-    retry: RetryPolicy = MODEL_RETRIES
-    deadline: float = MODEL_DEADLINE
-
-
-MODEL_TERMS = ModelTerms()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionTerms:
-    """From how many messages, or bytes of them, a frame is compacted, and who writes the summary."""
-
-    messages: int | None = None
-    bytes: int | None = None
-    by: Literal["model", "author"] = "model"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What was true of a call when it was judged; later code or policy does not change it.
-
-    `delegate` names the agent that a delegated call opens a frame for. `deadline` is in seconds. `waits` says
-    that the call is nothing but a wait, for a `time` or an `event`.
-    """
-
-    effect: EffectClass
-    digest: str
-    deadline: float
-    delegate: str | None = None
-    retry: RetryPolicy = TOOL_RETRIES
-    waits: Literal["", "time", "event"] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,8 @@ from datetime import datetime, timedelta
 from runtime.core.continuation import Call, Frame
 from runtime.core.decisions import Blame, EffectClass
 from runtime.core.errors import UnknownSubject
-from runtime.core.events import (
-    ModelFailed,
-    OutcomeUnknown,
-    RetryPolicy,
-    RetryScheduled,
-    Terms,
-    ToolFailed,
-)
+from runtime.core.events import ModelFailed, OutcomeUnknown, RetryScheduled, ToolFailed
+from runtime.core.terms import RetryPolicy, Terms
 
 # Somebody has to change something first.
 LASTING = frozenset({Blame.SETUP, Blame.REQUEST})

@@ -13,7 +13,7 @@ from agents.registry import Registry
 from agents.sdk import NotDone, ToolContext, ToolError, agent, tool
 from runtime.core.decisions import EffectClass, Risk
 from runtime.core.digest import sha256_of
-from runtime.core.events import RetryPolicy
+from runtime.core.terms import RetryPolicy
 from runtime.ports import (
     CallRejected,
     EffectHandler,

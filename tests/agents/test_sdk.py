@@ -12,7 +12,7 @@ from agents.errors import DefinitionError
 from agents.gateway.scripted import Turn, say, script
 from agents.sdk import ToolContext, agent, tool
 from runtime.core.decisions import EffectClass, Risk
-from runtime.core.events import TOOL_RETRIES, RetryPolicy
+from runtime.core.terms import TOOL_RETRIES, RetryPolicy
 
 
 class Greeting(TypedDict):

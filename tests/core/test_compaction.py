@@ -15,18 +15,17 @@ from runtime.core.errors import IllegalTransition
 from runtime.core.events import (
     CallAdmitted,
     Compacted,
-    CompactionTerms,
     Event,
     FrameOpened,
     ModelReplied,
     Proposal,
     RunStarted,
-    Terms,
     ToolReturned,
     ToolStarted,
 )
 from runtime.core.planning import plan
 from runtime.core.replay import fold, initial
+from runtime.core.terms import CompactionTerms, Terms
 from tests.core.walks import AT
 
 TERMS = Terms(effect=EffectClass.READ, digest="sha256:d", deadline=1.0)

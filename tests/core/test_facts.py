@@ -22,19 +22,13 @@ from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.digest import action_digest
 from runtime.core.effects import CancelRun, OpenFrame
 from runtime.core.errors import IllegalTransition, NewerSchema, NotJson, UnknownSubject
-from runtime.core.events import (
-    MODEL_RETRIES,
-    MODEL_TERMS,
-    TOOL_RETRIES,
-    OutcomeUnknown,
-    RetryScheduled,
-    Terms,
-)
+from runtime.core.events import OutcomeUnknown, RetryScheduled
 from runtime.core.forks import released
 from runtime.core.ids import call_id, idempotency_key, turn_mark, turn_of
 from runtime.core.planning import plan
 from runtime.core.retries import lost, uncertain, undone
 from runtime.core.spending import fits, limited
+from runtime.core.terms import MODEL_RETRIES, MODEL_TERMS, TOOL_RETRIES, Terms
 from runtime.core.worktime import used_up_at
 from tests.core.walks import AT
 

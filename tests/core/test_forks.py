@@ -27,7 +27,6 @@ from runtime.core.events import (
     Proposal,
     RetryScheduled,
     RunStarted,
-    Terms,
     ToolReturned,
     ToolStarted,
 )
@@ -35,6 +34,7 @@ from runtime.core.forks import forked, quiescent, released
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.replay import fold, initial
+from runtime.core.terms import Terms
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 GATE = UUID(int=7)

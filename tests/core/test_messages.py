@@ -22,7 +22,6 @@ from runtime.core.events import (
     Paused,
     Proposal,
     RunStarted,
-    Terms,
     ToolReturned,
     ToolStarted,
 )
@@ -30,6 +29,7 @@ from runtime.core.forks import forked
 from runtime.core.messages import unheard_of
 from runtime.core.planning import plan
 from runtime.core.replay import fold, initial
+from runtime.core.terms import Terms
 from tests.core.walks import AT
 
 RUN = UUID(int=7)

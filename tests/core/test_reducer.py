@@ -23,13 +23,13 @@ from runtime.core.events import (
     Proposal,
     RetryScheduled,
     Stored,
-    Terms,
     ToolFailed,
     ToolReturned,
     ToolStarted,
 )
 from runtime.core.reducer import evolve
 from runtime.core.replay import fold, initial
+from runtime.core.terms import Terms
 from tests.core.test_transitions import AT, STARTED, TERMS
 
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}

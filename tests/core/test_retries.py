@@ -11,21 +11,18 @@ from runtime.core.continuation import Call, Frame, FrameState
 from runtime.core.decisions import Blame, EffectClass
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import (
-    MODEL_TERMS,
     FrameOpened,
     ModelFailed,
     ModelReplied,
-    ModelTerms,
     Proposal,
-    RetryPolicy,
     RetryScheduled,
     RunStarted,
-    Terms,
     ToolFailed,
     WaitEnded,
 )
 from runtime.core.replay import fold, initial
 from runtime.core.retries import lost, unanswered, undone
+from runtime.core.terms import MODEL_TERMS, ModelTerms, RetryPolicy, Terms
 from tests.core.test_transitions import AT
 
 POLICY = RetryPolicy(attempts=3, base=2.0, ceiling=10.0)

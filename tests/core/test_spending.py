@@ -40,7 +40,6 @@ from runtime.core.events import (
     Proposal,
     RetryScheduled,
     RunStarted,
-    Terms,
     ToolReturned,
     ToolStarted,
 )
@@ -51,6 +50,7 @@ from runtime.core.reducer import evolve
 from runtime.core.replay import fold, initial, step
 from runtime.core.retries import lost
 from runtime.core.spending import Scope, fits, reached, reply_of, reserved, settle
+from runtime.core.terms import Terms
 from runtime.core.worktime import used_up_at, worked_at
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -21,13 +21,13 @@ from runtime.core.events import (
     Proposal,
     Resumed,
     RunStarted,
-    Terms,
     ToolReturned,
     ToolStarted,
 )
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.replay import fold, initial
+from runtime.core.terms import Terms
 from runtime.core.transitions import CALLS
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

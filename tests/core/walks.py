@@ -32,7 +32,6 @@ from runtime.core.events import (
     Cancelling,
     Change,
     Compacted,
-    CompactionTerms,
     Completed,
     Event,
     Exported,
@@ -51,7 +50,6 @@ from runtime.core.events import (
     Proposal,
     Resumed,
     RunStarted,
-    Terms,
     ToolFailed,
     ToolReturned,
     ToolStarted,
@@ -64,6 +62,7 @@ from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.replay import initial, recover
 from runtime.core.retries import lost, unanswered, uncertain, undone
+from runtime.core.terms import CompactionTerms, Terms
 
 MAX_EVENTS = 400
 COMPACTION = CompactionTerms(messages=4)

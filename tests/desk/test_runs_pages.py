@@ -9,7 +9,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from approvals.actions import decide
-from runtime.core.events import RetryPolicy
+from runtime.core.terms import RetryPolicy
 from runtime.models import Run
 from runtime.ports import Actor, ModelFault, Outcome, ToolFault
 from tests.desk.office import Office

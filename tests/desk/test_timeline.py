@@ -14,7 +14,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from runtime import queries
-from runtime.core.events import RetryPolicy
+from runtime.core.terms import RetryPolicy
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import Braked, ModelFault, Outcome, ToolFault
 from runtime.queries.scale import Span, Use, scale

@@ -13,7 +13,8 @@ from django.db import transaction
 from runtime import engine
 from runtime.core.budgets import Budget, Rates
 from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
-from runtime.core.events import Proposal, RetryPolicy
+from runtime.core.events import Proposal
+from runtime.core.terms import RetryPolicy
 from runtime.errors import GateNotOpen
 from runtime.ports import (
     Abort,

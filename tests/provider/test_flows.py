@@ -13,7 +13,7 @@ from agents.handlers import Handler
 from agents.registry import Registry
 from runtime import engine as start
 from runtime.core.decisions import Verdict
-from runtime.core.events import RetryPolicy
+from runtime.core.terms import RetryPolicy
 from runtime.models import Run
 from runtime.ports import Actor
 from tests.agents.conftest import Directory, Sink

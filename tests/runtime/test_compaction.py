@@ -9,8 +9,8 @@ from django.db.models import Q
 from runtime import continuations, database, queries, verification
 from runtime.core.continuation import Continuation as State
 from runtime.core.decisions import EffectClass, Verdict
-from runtime.core.events import CompactionTerms
 from runtime.core.limits import MAX_SUMMARY
+from runtime.core.terms import CompactionTerms
 from runtime.models import Base, Continuation, Run
 from runtime.ports import (
     AgentFacts,

@@ -8,7 +8,8 @@ from django.db import transaction
 from runtime import database, dispatch, engine, killpoints, signals
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.errors import NewerSchema
-from runtime.core.events import Change, RetryPolicy, WaitEnded
+from runtime.core.events import Change, WaitEnded
+from runtime.core.terms import RetryPolicy
 from runtime.database import Connection
 from runtime.draft import Draft
 from runtime.errors import LeaseLost

@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from runtime import engine
 from runtime.core.decisions import EffectClass, Verdict
-from runtime.core.events import RetryPolicy
+from runtime.core.terms import RetryPolicy
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate, Run
 from runtime.ports import (
