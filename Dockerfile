@@ -3,9 +3,8 @@
 
 FROM python:3.11-slim-trixie AS packages
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-COPY requirements/runtime.txt /tmp/runtime.txt
-RUN python -m venv /opt/abeyance \
-    && /opt/abeyance/bin/python -m pip install --quiet --require-hashes --only-binary=:all: --requirement /tmp/runtime.txt
+COPY requirements/environment.py requirements/runtime.in requirements/runtime.txt /tmp/requirements/
+RUN python /tmp/requirements/environment.py /opt/abeyance runtime
 
 FROM python:3.11-slim-trixie AS application
 WORKDIR /srv/abeyance

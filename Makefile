@@ -43,7 +43,8 @@ format: developer-environment ## format the code and put its imports in order
 	$(RUN) -m ruff format .
 	$(RUN) -m ruff check --fix .
 
-lock: developer-environment ## resolve requirements/*.in again, keeping the versions that still fit
+lock: ## resolve requirements/*.in again, keeping the versions that still fit
+	@$(ENVIRONMENT) runtime embedded dev || test -x $(VENV)/bin/uv
 	@sh requirements/lock.sh write "$(RUN)"
 
 clean: ## remove the environment and everything that can be made again
@@ -51,11 +52,11 @@ clean: ## remove the environment and everything that can be made again
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Makes the environment if need be; of the interpreter named by PYTHON=, if one is named.
-ENVIRONMENT = @$(PYTHON) requirements/environment.py $(VENV) "$(if $(filter file default undefined,$(origin PYTHON)),any,chosen)"
+ENVIRONMENT = $(PYTHON) requirements/environment.py $(if $(filter file default undefined,$(origin PYTHON)),,--this-python) $(VENV)
 
 .PHONY: environment developer-environment
 environment:
-	$(ENVIRONMENT) runtime embedded
+	@$(ENVIRONMENT) runtime embedded
 
 developer-environment:
-	$(ENVIRONMENT) runtime embedded dev
+	@$(ENVIRONMENT) runtime embedded dev

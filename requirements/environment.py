@@ -1,9 +1,11 @@
-"""Makes the environment that the locks describe: `environment.py FOLDER CHOSEN LOCK…`, again if anything changed.
+"""Makes the environment that the locks describe, and updates it when a lock changes.
 
-CHOSEN is `chosen` when somebody named this interpreter, so that the environment must be of it. Runs
-on any Python 3, if only to say that it is too old. Whatever goes wrong is one line that says what to do.
+The locks name every package with its version and hashes, so installing resolves nothing: a release
+that comes out later changes nothing. Runs on any Python 3, if only to say that it is too old. Every
+failure is one line that says what to do.
 """
 
+import argparse
 import hashlib
 import os
 import platform
@@ -51,6 +53,14 @@ REASONS = (
         "a package that was downloaded is not the one that {locks} names: use another mirror or network",
     ),
     (
+        r"Hashes are required in --require-hashes mode[^\n]*\n\s+(?P<package>\S+)",
+        "{locks} lacks the hash of {package}: run make lock",
+    ),
+    (
+        r"versions pinned with ==[^\n]*\n\s+(?P<package>\S+)",
+        "{locks} lacks the version of {package}: run make lock",
+    ),
+    (
         r"No matching distribution found for (?P<package>\S+)",
         (
             "there is no wheel of {package} for Python {version} on {platform}, and nothing is compiled"
@@ -60,18 +70,24 @@ REASONS = (
 )
 
 
-def main(folder, chosen, locks):
-    """None, or the one line that says why it cannot be done."""
+# What pip says when the packages that are installed lack one that is needed.
+LACKING = re.compile(
+    r"satisfies the requirement (?P<needed>[^;(]+?)(?:;[^(]*)?(?: \(from (?P<by>[^)]+)\))? \(from versions"
+)
+
+
+def main(folder, locks, this_python):
+    """Make or update the environment. Return None, or the line that says why that failed."""
     try:
-        return _make(folder, chosen, locks)
+        return _make(folder, locks, this_python)
     except OSError as problem:
         return _reason(str(problem), folder, locks)
 
 
-def _make(folder, chosen, locks):
+def _make(folder, locks, this_python):
     python = os.path.join(folder, "bin", "python")
     base = _base_of(python)
-    if base is None or (chosen and base != _base()):
+    if base is None or (this_python and base != _base()):
         if sys.version_info < (3, 11):
             return (
                 "Abeyance needs Python 3.11 or newer, but this is %s: make PYTHON=… chooses another"
@@ -82,30 +98,94 @@ def _make(folder, chosen, locks):
         said = _failed([sys.executable, "-m", "venv", folder])
         if said is not None:
             return _reason(said, folder, locks)
-    wanted = [lock for lock in locks if _read(_stamp(folder, lock)) != _digest(lock)]
-    return _install(folder, python, wanted) if wanted else None
+    changed = [lock for lock in locks if _read(_stamp(folder, lock)) != _digest(lock)]
+    return _update(folder, python, locks, changed) if changed else None
 
 
-def _install(folder, python, locks):
-    print("Installing %s, about a minute the first time" % _named(locks), flush=True)
-    command = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    command += ["--require-hashes", "--only-binary=:all:"]
-    for lock in locks:
-        command += ["-r", _path(lock)]
-    said = _failed(command)
+def _update(folder, python, locks, changed):
+    print("Installing %s, about a minute the first time" % _named(changed), flush=True)
+    said = _remove_unlocked(folder, python, locks)
     if said is not None:
         return _reason(said, folder, locks)
-    for lock in locks:
-        with open(_stamp(folder, lock), "w") as stamp:
-            stamp.write(_digest(lock))
-    return None
+    problem = None
+    for lock in locks:  # in order: each must be complete with the ones before it
+        if lock in changed:
+            command = _pip(
+                python, "install", "--no-deps", "--require-hashes", "--only-binary=:all:"
+            )
+            said = _failed([*command, "-r", _path(lock + ".txt")])
+            if said is not None:
+                return _reason(said, folder, [lock])
+        lacking = _lacking(folder, python, lock)
+        if lacking is None:
+            with open(_stamp(folder, lock), "w") as stamp:
+                stamp.write(_digest(lock))
+        problem = problem or lacking  # the rest is installed all the same: make lock needs it
+    return problem
 
 
-def _failed(command):
-    """What a command said if it failed, else None."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def _remove_unlocked(folder, python, locks):
+    """Uninstall what no lock names any more. Return what pip said if that failed, else None.
+
+    A lock that now lacks a package would otherwise look complete here.
+    """
+    others = (name[: -len(".txt")] for name in os.listdir(HERE) if name.endswith(".txt"))
+    ours = set(locks).union(lock for lock in others if _read(_stamp(folder, lock)))
+    named = {name for lock in ours for name in _names(_read(_path(lock + ".txt")))}
+    failed, said = _run(_pip(python, "freeze"), env=_without_pip_settings())
+    if failed:
+        return said
+    unlocked = sorted(_names(said) - named)
+    if not unlocked:
+        return None
+    print("Removing %s, which no lock names" % ", ".join(unlocked), flush=True)
+    return _failed(_pip(python, "uninstall", "--yes", *unlocked))
+
+
+def _lacking(folder, python, lock):
+    """Return None, or the line that names what a lock lacks.
+
+    pip resolves the lock's source against the installed packages, with no index to look in. `pip check`
+    would not do: it does not look at packages that are needed only by an extra.
+    """
+    command = _pip(python, "install", "--dry-run", "--no-index", "-r", _path(lock + ".in"))
+    said = _failed(command, env=_without_pip_settings())
+    if said is None:
+        return None
+    found = LACKING.search(said)
+    if found is None:
+        return _reason(said, folder, [lock])
+    need = "%s needs" % found.group("by") if found.group("by") else "%s.in names" % lock
+    return "%s.txt lacks %s, which %s: run make lock" % (lock, found.group("needed"), need)
+
+
+def _pip(python, *arguments):
+    return [python, "-m", "pip", "-q", "--disable-pip-version-check", *arguments]
+
+
+def _without_pip_settings():
+    """Return variables under which pip looks nowhere but in the environment."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    return dict(variables, PIP_CONFIG_FILE=os.devnull)
+
+
+def _names(text):
+    """Return the normalized names of the packages that a lock or `pip freeze` lists."""
+    found = re.findall(r"^([A-Za-z0-9._-]+)(?:==| @ )", text, re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", name).lower() for name in found}
+
+
+def _failed(command, env=None):
+    """Return what a command said if it failed, else None."""
+    failed, said = _run(command, env)
+    return said if failed else None
+
+
+def _run(command, env=None):
+    """Run a command. Return its exit status and what it said."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
     said = process.communicate()[0].decode("utf-8", "replace")
-    return said if process.returncode else None
+    return process.returncode, said
 
 
 def _reason(said, folder, locks):
@@ -158,8 +238,8 @@ def _base():
     return "%s %d %d" % (sys.base_prefix, sys.version_info[0], sys.version_info[1])
 
 
-def _path(lock):
-    return os.path.join(HERE, lock + ".txt")
+def _path(name):
+    return os.path.join(HERE, name)
 
 
 def _stamp(folder, lock):
@@ -167,7 +247,7 @@ def _stamp(folder, lock):
 
 
 def _digest(lock):
-    with open(_path(lock), "rb") as file:
+    with open(_path(lock + ".txt"), "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
 
 
@@ -179,5 +259,22 @@ def _read(path):
         return None
 
 
+def _arguments():
+    parser = argparse.ArgumentParser(description="Make or update the environment of the locks.")
+    parser.add_argument("folder", help="where the environment is or will be")
+    parser.add_argument(
+        "locks",
+        nargs="+",
+        metavar="lock",
+        help="runtime, embedded or dev; each needs the ones before",
+    )
+    parser.add_argument(
+        "--this-python",
+        action="store_true",
+        help="make it again if it is of another Python than the one that runs this",
+    )
+    return vars(parser.parse_args())
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2] == "chosen", sys.argv[3:]))
+    sys.exit(main(**_arguments()))

@@ -1,16 +1,29 @@
 #!/bin/sh
-# Resolves *.in into the hashed locks, with the pins that are there as preferences.
-# `lock.sh write PYTHON` writes them; `lock.sh check PYTHON` fails if that would change one.
+# Resolves *.in into the hashed locks, keeping the pins that still fit.
+# `lock.sh write PYTHON` writes them. `lock.sh check PYTHON` fails if that would change one; it looks at the
+# index as uv last saw it first, so a second check needs no network.
 set -eu
 mode=$1
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 case $2 in /*) python=$2 ;; *) python=$PWD/$2 ;; esac
+UV_CACHE_DIR=$(dirname "$(dirname "$python")")/uv-cache
+export UV_CACHE_DIR
 
 resolve() { # folder
-    cd "$1"
     for lock in runtime embedded dev; do # each is bound by the ones before
-        "$python" -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-            "$lock.in" -o "$lock.txt"
+        (cd "$1" && "$python" -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+            "$lock.in" -o "$lock.txt") || return
+    done
+}
+
+unchanged() {
+    cp "$here"/*.in "$here"/*.txt "$copy"
+    resolve "$copy" || return
+    for lock in runtime.txt embedded.txt dev.txt; do
+        if ! diff -u "$here/$lock" "$copy/$lock"; then
+            echo "requirements/$lock is not current: run make lock" >&2
+            return 1
+        fi
     done
 }
 
@@ -20,12 +33,5 @@ if [ "$mode" = write ]; then
 fi
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-cp "$here"/*.in "$here"/*.txt "$copy"
-(resolve "$copy")
-for lock in runtime.txt embedded.txt dev.txt; do
-    if ! diff -u "$here/$lock" "$copy/$lock"; then
-        echo "requirements/$lock is not current: run make lock" >&2
-        exit 1
-    fi
-done
+(UV_OFFLINE=1; export UV_OFFLINE; unchanged) >/dev/null 2>&1 || unchanged
 echo "The locks are current"

@@ -57,9 +57,10 @@ def build(folder: Path) -> None:
     """Put into `folder` what the image has in its working folder, static files aside."""
     for name, rest in instructions():
         if name == "COPY" and not rest.startswith("--from"):
-            source, target = rest.split()
+            *sources, target = rest.split()
             if target.startswith("/"):
-                continue  # the list of packages, which is for the packages' stage
+                continue  # the lock and its installer, for the stage that makes the environment
+            (source,) = sources
             if (ROOT / source).is_dir():
                 shutil.copytree(ROOT / source, folder / target, ignore=_kept_out)
             else:

@@ -2,19 +2,25 @@
 
 import errno
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from config.env import ROOT
 from tests.config.disks import disk
 from tests.config.lines import line_of
+from tests.config.packages import describe, make_wheel
 
+LOCKS = ("runtime", "embedded", "dev")
 ENVIRONMENT = ROOT / "requirements" / "environment.py"
 NOWHERE = "127.0.0.1:1"
 
@@ -25,19 +31,31 @@ def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "requirements"
     folder.mkdir()
     shutil.copy(ENVIRONMENT, folder)
+    (folder / "tiny.in").write_text("nobodys-package\n")
     (folder / "tiny.txt").write_text(f"nobodys-package==1.0 --hash=sha256:{'0' * 64}\n")
     return tmp_path
 
 
 def make_environment(
-    checkout: Path, folder: Path, *before: str, **variables: str
+    checkout: Path,
+    folder: Path,
+    *before: str,
+    locks: tuple[str, ...] = ("tiny",),
+    wheels: tuple[Path, ...] = (),
+    **variables: str,
 ) -> "subprocess.CompletedProcess[str]":
-    """`environment.py` as the Makefile calls it; `before` is run in the same interpreter first."""
+    """Run `environment.py` as the Makefile does, `before` first in the same interpreter.
+
+    With `wheels`, folders, these are the only index.
+    """
+    if wheels:
+        folders = " ".join(str(one) for one in wheels)
+        variables |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": folders}
     script = str(checkout / "requirements" / "environment.py")
     code = ";".join(
         [
             *("import runpy, sys", *before),
-            f"sys.argv[:] = {[script, str(folder), 'any', 'tiny']!r}",
+            f"sys.argv[:] = {[script, str(folder), *locks]!r}",
             f"runpy.run_path({script!r}, run_name='__main__')",
         ]
     )
@@ -97,9 +115,7 @@ def test_a_package_that_would_have_to_be_compiled(checkout: Path, empty_environm
     packages = checkout / "packages"
     packages.mkdir()
     (packages / "nobodys_package-1.0.tar.gz").write_bytes(b"source, for which a compiler is needed")
-    done = make_environment(
-        checkout, empty_environment, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(packages)
-    )
+    done = make_environment(checkout, empty_environment, wheels=(packages,))
     assert re.fullmatch(
         r"there is no wheel of nobodys-package==1\.0 for Python 3\.\d+ on \S+ \S+, and nothing is"
         r" compiled here: choose another Python with make PYTHON=…",
@@ -113,13 +129,105 @@ def test_a_package_that_is_not_the_one_of_the_lock(checkout: Path, empty_environ
     wheel = packages / "nobodys_package-1.0-py3-none-any.whl"
     wheel.write_bytes(b"not what it says")
     assert hashlib.sha256(wheel.read_bytes()).hexdigest() != "0" * 64
-    done = make_environment(
-        checkout, empty_environment, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(packages)
-    )
+    done = make_environment(checkout, empty_environment, wheels=(packages,))
     assert line_of(done.stderr) == (
         "a package that was downloaded is not the one that tiny.txt names:"
         " use another mirror or network"
     )
+
+
+def installed(folder: Path) -> dict[str, str]:
+    """Return the versions of the packages of an environment, by normalized name."""
+    command = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    found = json.loads(subprocess.check_output([*command, "list", "--format=json"]))
+    versions = {canonicalize_name(one["name"]): one["version"] for one in found}
+    return {name: versions[name] for name in versions if name not in {"pip", "setuptools"}}
+
+
+def requirements_of(name: str) -> list[Requirement]:
+    """Return the requirements that a file below requirements/ lists and that count here."""
+    lines = (ROOT / "requirements" / name).read_text().splitlines()
+    listed = [Requirement(line.rstrip(" \\")) for line in lines if re.match(r"\w", line)]
+    return [one for one in listed if one.marker is None or one.marker.evaluate()]
+
+
+def test_newer_releases_change_nothing(checkout: Path) -> None:
+    """The wheels have the metadata of the real packages; beside them lie newer ones."""
+    versions, roots = {}, []
+    for lock in LOCKS:
+        roots += requirements_of(f"{lock}.in")
+        shutil.copy(ROOT / "requirements" / f"{lock}.in", checkout / "requirements")
+        lines = ""
+        for pin in requirements_of(f"{lock}.txt"):
+            version = versions[canonicalize_name(pin.name)] = metadata.version(pin.name)
+            text = metadata.distribution(pin.name).read_text("METADATA") or ""
+            lines += make_wheel(checkout / "index", pin.name, version, text)
+        (checkout / "requirements" / f"{lock}.txt").write_text(lines)
+    needs = [Requirement(need) for name in versions for need in metadata.requires(name) or ()]
+    named_with_extra = {canonicalize_name(one.name) for one in (*roots, *needs) if one.extras}
+    assert "pydantic" in named_with_extra
+    plain = min(versions.keys() - named_with_extra)
+    for name in (*named_with_extra & versions.keys(), plain):
+        make_wheel(checkout / "beside", name, "9999")
+    done = make_environment(
+        checkout, checkout / "venv", locks=LOCKS, wheels=(checkout / "index", checkout / "beside")
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert installed(checkout / "venv") == versions
+
+
+@pytest.fixture
+def index(checkout: Path) -> Path:
+    """The wheels of a small graph, and a complete lock of it."""
+    (checkout / "requirements" / "tiny.in").write_text("top\nkit\n")
+    index = checkout / "index"
+    lock = make_wheel(index, "top", "1", describe("top", "1", needs=("base", "kit[inner]")))
+    lock += make_wheel(index, "kit", "1", describe("kit", "1", extras=("inner",)))
+    for name in ("base", "inner"):
+        lock += make_wheel(index, name, "1")
+    (checkout / "requirements" / "tiny.txt").write_text(lock)
+    return index
+
+
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [
+        ("base", "lacks base, which top needs"),
+        ("inner", "lacks inner, which kit[inner] needs"),
+        ("top", "lacks top, which tiny.in names"),
+    ],
+)
+def test_an_incomplete_lock_fails_by_name(
+    checkout: Path, index: Path, empty_environment: Path, package: str, line: str
+) -> None:
+    """The environment had the complete lock before, and an index offers what the new one lacks."""
+    complete = make_environment(checkout, empty_environment, wheels=(index,))
+    assert (complete.returncode, complete.stderr) == (0, "")
+    lock = checkout / "requirements" / "tiny.txt"
+    kept = [pin for pin in lock.read_text().splitlines() if not pin.startswith(package)]
+    lock.write_text("\n".join(kept))
+    for _ in range(2):  # a failure does not pass for done
+        done = make_environment(checkout, empty_environment, wheels=(index,))
+        assert line_of(done.stderr) == f"tiny.txt {line}: run make lock"
+        assert done.returncode == 1
+    assert set(installed(empty_environment)) == {pin.partition("==")[0] for pin in kept}
+
+
+@pytest.mark.parametrize(
+    ("pin", "line"),
+    [
+        ("new==1", "lacks the hash of new==1"),
+        (f"new --hash=sha256:{'0' * 64}", "lacks the version of new"),
+    ],
+)
+def test_a_pin_without_hash_or_version_fails_by_name(
+    checkout: Path, index: Path, empty_environment: Path, pin: str, line: str
+) -> None:
+    make_wheel(index, "new", "1")
+    with (checkout / "requirements" / "tiny.txt").open("a") as lock:
+        lock.write(pin)
+    done = make_environment(checkout, empty_environment, wheels=(index,))
+    assert line_of(done.stderr) == f"tiny.txt {line}: run make lock"
 
 
 @pytest.mark.parametrize(
@@ -142,8 +250,8 @@ def test_a_checkout_that_cannot_hold_an_environment(
             shadow = checkout / "shadow"
             shadow.mkdir()
             (shadow / "venv.py").write_text(f"raise SystemExit('Error: {said}')")
-            folder, variables = tmp_path / "venv", {"PYTHONPATH": str(shadow)}
+            folder, python_path = tmp_path / "venv", str(shadow)
         else:
-            folder, variables = place / "venv", {}
-        done = make_environment(checkout, folder, **variables)
+            folder, python_path = place / "venv", ""
+        done = make_environment(checkout, folder, PYTHONPATH=python_path)
     assert re.fullmatch(line.format(folder=re.escape(str(folder))), line_of(done.stderr))
