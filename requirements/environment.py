@@ -70,10 +70,13 @@ REASONS = (
 )
 
 
-# What pip says when the packages that are installed lack one that is needed.
-LACKING = re.compile(
-    r"satisfies the requirement (?P<needed>[^;(]+?)(?:;[^(]*)?(?: \(from (?P<by>[^)]+)\))? \(from versions"
+_NAME = r"\w(?:[\w.-]*\w)?"
+_BY = r"(?P<by>%s(?:\[[^\]]*\])?)" % _NAME
+# How pip names a package that is needed, and the one that needs it, if that is not a file of requirements.
+NOT_INSTALLED = re.compile(
+    r"satisfies the requirement (?P<needed>[^\s;]+).*?(?: \(from %s\))? \(from versions" % _BY
 )
+INSTALLED = re.compile(r"already satisfied: (?P<needed>[^\s;]+).*? in .*? \(from (?:-r|%s)" % _BY)
 
 
 def main(folder, locks, this_python):
@@ -104,19 +107,15 @@ def _make(folder, locks, this_python):
 
 def _update(folder, python, locks, changed):
     print("Installing %s, about a minute the first time" % _named(changed), flush=True)
-    said = _remove_unlocked(folder, python, locks)
-    if said is not None:
-        return _reason(said, folder, locks)
-    problem = None
+    problem, listed = None, set()
     for lock in locks:  # in order: each must be complete with the ones before it
         if lock in changed:
-            command = _pip(
-                python, "install", "--no-deps", "--require-hashes", "--only-binary=:all:"
-            )
-            said = _failed([*command, "-r", _path(lock + ".txt")])
+            command = _pip(python, "install", "--quiet", "--no-deps", "--require-hashes")
+            said = _failed([*command, "--only-binary=:all:", "-r", _path(lock + ".txt")])
             if said is not None:
                 return _reason(said, folder, [lock])
-        lacking = _lacking(folder, python, lock)
+        listed |= _listed(lock)
+        lacking = _lacking(folder, python, lock, listed)
         if lacking is None:
             with open(_stamp(folder, lock), "w") as stamp:
                 stamp.write(_digest(lock))
@@ -124,60 +123,46 @@ def _update(folder, python, locks, changed):
     return problem
 
 
-def _remove_unlocked(folder, python, locks):
-    """Uninstall what no lock names any more. Return what pip said if that failed, else None.
-
-    A lock that now lacks a package would otherwise look complete here.
-    """
-    others = (name[: -len(".txt")] for name in os.listdir(HERE) if name.endswith(".txt"))
-    ours = set(locks).union(lock for lock in others if _read(_stamp(folder, lock)))
-    named = {name for lock in ours for name in _names(_read(_path(lock + ".txt")))}
-    failed, said = _run(_pip(python, "freeze"), env=_without_pip_settings())
-    if failed:
-        return said
-    unlocked = sorted(_names(said) - named)
-    if not unlocked:
-        return None
-    print("Removing %s, which no lock names" % ", ".join(unlocked), flush=True)
-    return _failed(_pip(python, "uninstall", "--yes", *unlocked))
-
-
-def _lacking(folder, python, lock):
-    """Return None, or the line that names what a lock lacks.
+def _lacking(folder, python, lock, listed):
+    """Return None, or the line that names what a lock lacks. `listed` are the packages it may rely on.
 
     pip resolves the lock's source against the installed packages, with no index to look in. `pip check`
     would not do: it does not look at packages that are needed only by an extra.
     """
-    command = _pip(python, "install", "--dry-run", "--no-index", "-r", _path(lock + ".in"))
-    said = _failed(command, env=_without_pip_settings())
-    if said is None:
-        return None
-    found = LACKING.search(said)
+    settings = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    failed, said = _run(
+        _pip(python, "install", "--dry-run", "--no-index", "-r", _path(lock + ".in")),
+        dict(settings, PIP_CONFIG_FILE=os.devnull),  # or a folder of wheels counts as installed
+    )
+    if failed:
+        found = NOT_INSTALLED.search(said)
+    else:  # of an older lock, it may be installed all the same
+        needs = INSTALLED.finditer(said)
+        found = next((need for need in needs if _normal(need.group("needed")) not in listed), None)
     if found is None:
-        return _reason(said, folder, [lock])
-    need = "%s needs" % found.group("by") if found.group("by") else "%s.in names" % lock
-    return "%s.txt lacks %s, which %s: run make lock" % (lock, found.group("needed"), need)
+        return _reason(said, folder, [lock]) if failed else None
+    source = "%s needs" % found.group("by") if found.group("by") else "%s.in names" % lock
+    return "%s.txt lacks %s, which %s: run make lock" % (lock, found.group("needed"), source)
+
+
+def _listed(lock):
+    """Return the names of the packages that a lock pins."""
+    pins = re.findall(r"^(%s)==" % _NAME, _read(_path(lock + ".txt")), re.MULTILINE)
+    return {_normal(pin) for pin in pins}
+
+
+def _normal(requirement):
+    name = re.match(_NAME, requirement).group()
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _pip(python, *arguments):
-    return [python, "-m", "pip", "-q", "--disable-pip-version-check", *arguments]
+    return [python, "-m", "pip", "--disable-pip-version-check", *arguments]
 
 
-def _without_pip_settings():
-    """Return variables under which pip looks nowhere but in the environment."""
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
-    return dict(variables, PIP_CONFIG_FILE=os.devnull)
-
-
-def _names(text):
-    """Return the normalized names of the packages that a lock or `pip freeze` lists."""
-    found = re.findall(r"^([A-Za-z0-9._-]+)(?:==| @ )", text, re.MULTILINE)
-    return {re.sub(r"[-_.]+", "-", name).lower() for name in found}
-
-
-def _failed(command, env=None):
+def _failed(command):
     """Return what a command said if it failed, else None."""
-    failed, said = _run(command, env)
+    failed, said = _run(command)
     return said if failed else None
 
 
