@@ -35,7 +35,21 @@ function show(state) {
 let stream = null;
 let tried = 0;
 let active = Date.now();
-const line = () => (!navigator.onLine ? "off" : stream?.readyState === 1 ? "live" : "poll");
+let offline = false;
+let probed = 0;
+const line = () => (offline ? "off" : stream?.readyState === 1 ? "live" : "poll");
+
+// Without a network the browser says that it is offline, but a server on the same machine still answers.
+async function probe() {
+  probed = Date.now();
+  try {
+    await fetch("/healthz", { method: "HEAD", cache: "no-store" });
+    offline = false;
+  } catch {
+    offline = true;
+  }
+  show(line());
+}
 
 function listen() {
   if (stream || document.hidden || !regions.length) return;
@@ -57,6 +71,7 @@ function hangUp() {
 function tick() {
   if (document.hidden) return;
   const now = Date.now();
+  if (offline && now - probed >= 3000) probe();
   if (now - tried >= 30_000) listen();
   const pace = line() === "live" ? Infinity : now - active < 60_000 ? 3000 : 60_000;
   for (const region of regions) {
@@ -198,6 +213,7 @@ document.addEventListener("htmx:afterSettle", () => {
 begin();
 if (regions.length) one(".top")?.append(dot);
 show(line());
+if (!navigator.onLine) probe();
 listen();
 setInterval(tick, 1000);
 for (const name of ["pointermove", "keydown", "scroll"]) {
@@ -215,8 +231,13 @@ addEventListener("pageshow", ({ persisted }) => {
   listen();
   regions.forEach(refresh);
 });
-addEventListener("offline", () => show("off"));
+addEventListener("offline", () => {
+  offline = true;
+  show(line());
+  probe();
+});
 addEventListener("online", () => {
+  offline = false;
   show(line());
   listen();
   regions.forEach(refresh);

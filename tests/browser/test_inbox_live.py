@@ -118,6 +118,18 @@ def test_offline_decisions_are_not_sent_and_it_says_so(
     desk.complaints.clear()  # the browser notes every request that could not be made
 
 
+def test_a_local_server_is_in_reach_without_a_network(
+    desk: Desk, bea: Page, office: Office, suspended: UUID
+) -> None:
+    bea.add_init_script(
+        "Object.defineProperty(Navigator.prototype, 'onLine', { get: () => false })"
+    )
+    desk.open(f"/a/{office.request(suspended).id}/")
+    bea.evaluate("dispatchEvent(new Event('offline'))")
+    expect(bea.locator(".live")).to_have_text("Polling")
+    expect(bea.get_by_role("button", name="Approve")).to_be_enabled()
+
+
 def test_what_was_decided_elsewhere_shows_without_losing_a_reason(
     desk: Desk, bea: Page, office: Office, suspended: UUID
 ) -> None:
