@@ -23,7 +23,9 @@ pytestmark = pytest.mark.browser
 SIZE = 20
 BATCHES = [strings()[at : at + SIZE] for at in range(0, 300, SIZE)]
 # What a page asks for by itself.
-OURS = re.compile(r"/(static/.*|events/|login/|inbox/|runs/.*|a/[0-9a-f-]+/|agents/.*|account/)?")
+OURS = re.compile(
+    r"/(static/.*|events/|healthz|login/|inbox/|runs/.*|a/[0-9a-f-]+/|agents/.*|account/)?"
+)
 
 
 class HostileEffects(OfficeEffects):
