@@ -1,7 +1,7 @@
 // Live pages: the doorbell, polling where it does not ring, and parts that are fetched again.
 "use strict";
 
-// --- The state of the line, and decisions that wait for it
+// --- The connection, and decisions that wait for it
 
 const WORDS = { live: "Live", poll: "Polling", off: "Offline" };
 const regions = all("[data-live]");
@@ -36,18 +36,10 @@ let stream = null;
 let tried = 0;
 let active = Date.now();
 let offline = false;
-let probed = 0;
 const line = () => (offline ? "off" : stream?.readyState === 1 ? "live" : "poll");
 
-// Without a network the browser says that it is offline, but a server on the same machine still answers.
-async function probe() {
-  probed = Date.now();
-  try {
-    await fetch("/healthz", { method: "HEAD", cache: "no-store" });
-    offline = false;
-  } catch {
-    offline = true;
-  }
+async function probe() { // a local server answers without any network
+  offline = await fetch("/healthz").then(() => false, () => true);
   show(line());
 }
 
@@ -71,7 +63,7 @@ function hangUp() {
 function tick() {
   if (document.hidden) return;
   const now = Date.now();
-  if (offline && now - probed >= 3000) probe();
+  if (offline) probe();
   if (now - tried >= 30_000) listen();
   const pace = line() === "live" ? Infinity : now - active < 60_000 ? 3000 : 60_000;
   for (const region of regions) {
@@ -195,6 +187,11 @@ function swap(region, fresh, focus = region.contains(document.activeElement)) {
 
 // --- Start
 
+function wake() {
+  listen();
+  regions.forEach(refresh);
+}
+
 function begin() {
   for (const region of regions) {
     region.print = essence(region);
@@ -202,7 +199,7 @@ function begin() {
   }
 }
 
-// A list that was filtered is another one, with its own address.
+// A filtered list is another one, with its own address.
 document.addEventListener("htmx:afterSettle", () => {
   all(".new").forEach((bar) => bar.remove());
   regions.splice(0, regions.length, ...all("[data-live]"));
@@ -212,33 +209,15 @@ document.addEventListener("htmx:afterSettle", () => {
 
 begin();
 if (regions.length) one(".top")?.append(dot);
-show(line());
-if (!navigator.onLine) probe();
+navigator.onLine ? show(line()) : probe();
 listen();
 setInterval(tick, 1000);
 for (const name of ["pointermove", "keydown", "scroll"]) {
   addEventListener(name, () => { active = Date.now(); }, { passive: true });
 }
-document.addEventListener("expired", () => regions.forEach(refresh));
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) return hangUp();
-  listen();
-  regions.forEach(refresh);
-});
+document.addEventListener("expired", wake);
+document.addEventListener("visibilitychange", () => (document.hidden ? hangUp() : wake()));
 addEventListener("pagehide", hangUp);
-addEventListener("pageshow", ({ persisted }) => {
-  if (!persisted) return;
-  listen();
-  regions.forEach(refresh);
-});
-addEventListener("offline", () => {
-  offline = true;
-  show(line());
-  probe();
-});
-addEventListener("online", () => {
-  offline = false;
-  show(line());
-  listen();
-  regions.forEach(refresh);
-});
+addEventListener("pageshow", ({ persisted }) => persisted && wake());
+addEventListener("offline", probe);
+addEventListener("online", () => { probe(); wake(); });
