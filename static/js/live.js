@@ -30,7 +30,7 @@ function show(state) {
   }
 }
 
-// --- The doorbell: names only, one stream per visible tab; polling where there is none
+// --- The doorbell: names only, one stream per visible tab, else polling
 
 let stream = null;
 let tried = 0;
@@ -38,7 +38,7 @@ let active = Date.now();
 let offline = false;
 const line = () => (offline ? "off" : stream?.readyState === 1 ? "live" : "poll");
 
-async function probe() { // a local server answers without any network
+async function probe() { // a local server needs no network
   offline = await fetch("/healthz").then(() => false, () => true);
   show(line());
 }
@@ -219,5 +219,5 @@ document.addEventListener("expired", wake);
 document.addEventListener("visibilitychange", () => (document.hidden ? hangUp() : wake()));
 addEventListener("pagehide", hangUp);
 addEventListener("pageshow", ({ persisted }) => persisted && wake());
-addEventListener("offline", probe);
+addEventListener("offline", () => { show("off"); probe(); });
 addEventListener("online", () => { probe(); wake(); });
