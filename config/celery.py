@@ -117,7 +117,8 @@ def _drain(**_: Any) -> None:
 def _leave(**_: Any) -> None:
     from runtime import tasks
 
+    hung = tasks.is_hung()
     if not tasks.stop():
         # Python would wait for the thread of an effect whose run was let go of.
         logging.shutdown()
-        os._exit(0)
+        os._exit(1 if hung else 0)

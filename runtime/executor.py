@@ -28,6 +28,7 @@ from runtime.core.ids import idempotency_key
 from runtime.core.limits import MAX_SUMMARY
 from runtime.core.messages import unheard_of
 from runtime.core.retries import unanswered, uncertain, undone
+from runtime.overruns import Call, Overruns
 from runtime.performing import begin, nothing_to_end, perform
 from runtime.ports import (
     Abort,
@@ -104,13 +105,19 @@ class Slots:
 class Executor:
     """Tools run in threads; model calls wait in no thread, so there may be many more of them.
 
-    A slot is reserved before an intent is written down.
+    A slot is reserved before an intent is written down. `replace` is called once calls past their deadline hold so
+    many slots that this process must be replaced.
     """
 
     def __init__(
-        self, handler: EffectHandler, slots: int = TOOL_SLOTS, models: int = MODEL_SLOTS
+        self,
+        handler: EffectHandler,
+        slots: int = TOOL_SLOTS,
+        models: int = MODEL_SLOTS,
+        replace: Callable[[], None] = lambda: None,
     ) -> None:
         self._handler = handler
+        self._overruns = Overruns(slots, replace)
         self._tools, self._models = Slots(slots), Slots(models)
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="effect")
         self._alarm = Alarm()
@@ -142,16 +149,25 @@ class Executor:
         """
         if isinstance(request, ModelRequest):
             return self._ask(request, deliver)
-        once = _Once(deliver)
-        drop = self._alarm.after(request.deadline + LATE, lambda: once(_late(request)))
-        self._pool.submit(self._perform, request, once, drop)
+        once, call = _Once(deliver), Call(tool=request.tool, key=request.key)
+
+        def give_up() -> None:
+            once(_late(request))
+            self._overruns.past_deadline(call)
+
+        drop = self._alarm.after(request.deadline + LATE, give_up)
+        self._pool.submit(self._perform, request, once, drop, call)
         return nothing_to_end
 
     def launch_transactional(
         self, request: ToolRequest, deliver: Callable[[Handoff], None]
     ) -> None:
         """Perform inside a transaction of that thread; the result is handed over before it commits."""
-        self._pool.submit(self._transact, request, deliver)
+        call = Call(tool=request.tool, key=request.key)
+        drop = self._alarm.after(
+            request.deadline + LATE, lambda: self._overruns.past_deadline(call)
+        )
+        self._pool.submit(self._transact, request, deliver, drop, call)
 
     def is_busy(self) -> bool:
         """Whether an effect is under way."""
@@ -179,21 +195,35 @@ class Executor:
         abort = begin(self._handler, request, once)
         return abort
 
-    def _perform(self, request: ToolRequest, once: "_Once", drop: Callable[[], None]) -> None:
+    def _perform(
+        self, request: ToolRequest, once: "_Once", drop: Callable[[], None], call: Call
+    ) -> None:
         try:
             outcome = perform(self._handler, request)
         finally:
-            self._tools.give_back()
+            self._end(call)
         drop()
         if not once(outcome):
             log.warning("%s ended long after its deadline: %s", request.key, type(outcome).__name__)
 
-    def _transact(self, request: ToolRequest, deliver: Callable[[Handoff], None]) -> None:
+    def _transact(
+        self,
+        request: ToolRequest,
+        deliver: Callable[[Handoff], None],
+        drop: Callable[[], None],
+        call: Call,
+    ) -> None:
         handoff = Handoff(request)
         try:
             transact(functools.partial(perform, self._handler), handoff, deliver)
         finally:
-            self._tools.give_back()
+            drop()
+            self._end(call)
+
+    def _end(self, call: Call) -> None:
+        """A tool's thread is free again."""
+        self._overruns.end(call)
+        self._tools.give_back()
 
 
 class _Once:

@@ -99,6 +99,7 @@ class Heartbeat:
             "host": socket.gethostname(),
             "process": os.getpid(),
             "isolated": isolated,
+            "hung": False,
             "agents": json.dumps(dict(agents or {})),
         }
 
@@ -128,6 +129,15 @@ class Heartbeat:
         self.shift.end(within)
         for held in list(self._held.values()):
             held.wake()
+
+    def retire(self, within: float) -> None:
+        """Drain, and say with every further beat that this process has too many hung tools to be of use."""
+        self._worker["hung"] = True
+        self.drain(within)
+
+    @property
+    def is_hung(self) -> bool:
+        return bool(self._worker["hung"])
 
     def poke(self, run: UUID) -> None:
         """Somebody hinted at a run that this process holds: have its coordinator look at the mailbox."""

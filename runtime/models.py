@@ -229,3 +229,4 @@ class Worker(models.Model):
     isolated = models.BooleanField(
         db_default=False
     )  # takes one run at a time, of those that may kill it
+    hung = models.BooleanField(db_default=False)  # its tools hang; it ends and must be replaced

@@ -1,6 +1,8 @@
 """The worker's doors: the Celery task that advances a run, and the bench its process works at."""
 
 import logging
+import os
+import signal
 from functools import cache
 from uuid import UUID
 
@@ -37,7 +39,7 @@ def bench() -> Bench:
     return Bench(
         handler=ports.effects(),
         gatekeeper=ports.gatekeeper(),
-        executor=Executor(ports.effects()),
+        executor=Executor(ports.effects(), replace=_retire),
         heartbeat=heartbeat,
     )
 
@@ -46,6 +48,17 @@ def drain() -> None:
     """Take no more runs, and let go of those there are in time. For signal handlers too; again changes nothing."""
     if bench.cache_info().currsize:
         bench().heartbeat.drain(settings.ABEYANCE_DRAIN_SECONDS)
+
+
+def is_hung() -> bool:
+    """Whether this worker ends because its tools hang."""
+    return bool(bench.cache_info().currsize) and bench().heartbeat.is_hung
+
+
+def _retire() -> None:
+    """End this process as if it were told to stop: whoever started it starts another one."""
+    bench().heartbeat.retire(settings.ABEYANCE_DRAIN_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def stop() -> bool:

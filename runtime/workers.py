@@ -7,9 +7,9 @@ import socket
 
 # The part of the heartbeat statement that says this process is alive.
 BEAT = """
-    INSERT INTO runtime_worker (id, host, process, agents, isolated)
-    VALUES (%(worker)s, %(host)s, %(process)s, %(agents)s::jsonb, %(isolated)s)
-    ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()
+    INSERT INTO runtime_worker (id, host, process, agents, isolated, hung)
+    VALUES (%(worker)s, %(host)s, %(process)s, %(agents)s::jsonb, %(isolated)s, %(hung)s)
+    ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp(), hung = EXCLUDED.hung
 """
 
 FORGET = "DELETE FROM runtime_worker WHERE beat_at < clock_timestamp() - interval '1 day'"

@@ -18,11 +18,12 @@ ALIVE = timedelta(seconds=10)
 def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool = False) -> bool:
     """Whether a worker (of that host) last beat no longer than `within` ago, by the database's clock.
 
+    One whose tools hang does not count: it ends as soon as it can.
     A beat before Postgres started says nothing: after a loss of power all are as young as the loss.
     """
     began_at = Func(function="pg_postmaster_start_time", output_field=DateTimeField())
     alive = Worker.objects.filter(
-        beat_at__gt=Now() - within, beat_at__gte=began_at, isolated=isolated
+        beat_at__gt=Now() - within, beat_at__gte=began_at, isolated=isolated, hung=False
     )
     return (alive if host is None else alive.filter(host=host)).exists()
 

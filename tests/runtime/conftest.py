@@ -18,6 +18,7 @@ from runtime.ports import Actor
 from tests.fakes.ports import FakeEffects, FakeGatekeeper, FakeTool, Script
 
 ADA = Actor(person="ada")
+LONG = 30.0  # seconds that a worker which must be replaced may take
 MakeBench = Callable[..., "Rig"]
 
 
@@ -33,7 +34,7 @@ class Rig:
         self.bench = Bench(
             handler=self.effects,
             gatekeeper=self.gatekeeper,
-            executor=Executor(self.effects, slots=4),
+            executor=Executor(self.effects, slots=4, replace=lambda: self.heartbeat.retire(LONG)),
             heartbeat=self.heartbeat,
         )
 

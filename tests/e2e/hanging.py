@@ -1,0 +1,58 @@
+"""An agent that makes as many calls at once as it is told, none of which returns, and one that needs a free slot."""
+
+import threading
+
+from pydantic import BaseModel
+
+from agents.gateway.scripted import Reply, Turn, call, say, script, together
+from agents.sdk import agent, tool
+
+
+class Calls(BaseModel):
+    number: int
+
+
+@tool(effect="write", deadline=1.0)
+def hang(number: int) -> str:
+    """Never return."""
+    threading.Event().wait()
+    return ""
+
+
+@tool(effect="write")
+def answer(number: int) -> str:
+    """Return at once."""
+    return str(number)
+
+
+@script
+def hanging(turn: Turn) -> Reply:
+    """Plays hangs."""
+    if turn.results:
+        return say("It returned.")
+    return together(*(call("hang", number=number) for number in range(turn.input["number"])))
+
+
+@script
+def answering(turn: Turn) -> Reply:
+    """Plays answers."""
+    return say("Answered.") if turn.results else call("answer", number=turn.input["number"])
+
+
+hangs = agent(
+    name="hangs",
+    description="Makes calls that do not return.",
+    instructions="Hang.",
+    input=Calls,
+    model=hanging,
+    tools=[hang],
+)
+
+answers = agent(
+    name="answers",
+    description="Makes one call and ends.",
+    instructions="Answer.",
+    input=Calls,
+    model=answering,
+    tools=[answer],
+)

@@ -1,0 +1,119 @@
+"""Tools that never return: the worker says so, takes no more runs, and gives back those that wait for a slot."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+
+from runtime import executor, queries
+from runtime.advance import advance
+from runtime.core.decisions import EffectClass
+from runtime.management.commands.alive import _WITHIN
+from runtime.models import Run, Worker
+from runtime.overruns import Call, Overruns
+from runtime.ports import Outcome, ToolRequest, ToolResult
+from tests.e2e.office import until
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench, Rig
+from tests.runtime.test_advance import types
+
+
+class Hang:
+    """The body of tools that hang until the test is over."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def __call__(self, request: ToolRequest) -> Outcome:
+        self.over.wait(60)
+        return ToolResult(value=1)
+
+    def tool(self, deadline: float) -> FakeTool:
+        return FakeTool(effect=EffectClass.WRITE, deadline=deadline, body=self)
+
+
+@pytest.fixture
+def hang(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
+    monkeypatch.setattr(executor, "LATE", 0.05)
+    one = Hang()
+    yield one
+    one.over.set()
+
+
+def workers(rig: MakeBench, hang: Hang) -> tuple[Rig, Rig]:
+    """Two with the same agents and four slots each."""
+    names = {"soon": 0.05, "later": 1.0, "long": 60.0}
+    tools = {name: hang.tool(deadline) for name, deadline in names.items()}
+    agents = {f"a_{name}": turns(ask((name, {})), say("done")) for name in (*names, "ok")}
+    return rig(agents, ok=FakeTool(), **tools), rig(agents, ok=FakeTool(), **tools)
+
+
+def in_background(desk: Rig, agent: str) -> tuple[Run, threading.Thread]:
+    run = Run.objects.get(id=desk.start(agent))
+
+    def work() -> None:
+        advance(run.id, desk.bench)
+        connection.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return run, thread
+
+
+def test_a_worker_half_of_whose_slots_hang_takes_no_more_runs(
+    rig: MakeBench, hang: Hang, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk, other = workers(rig, hang)
+    assert desk.advance_once(desk.start("a_soon")).status == "suspended"
+    assert "keeps its slot: 1 of 4 slots" in caplog.text
+    assert not desk.heartbeat.shift.ends
+    assert desk.advance_once(desk.start("a_soon")).status == "suspended"
+    until(lambda: desk.heartbeat.shift.ends or None, "the worker to stop")
+    (said,) = [one.message for one in caplog.records if one.levelname == "CRITICAL"]
+    assert said.endswith(
+        "2 of its 4 tool slots are held by calls past their deadline (tools: soon)"
+    )
+    run = desk.start("a_ok")
+    assert advance(run, desk.bench) is False
+    assert other.advance(run).status == "completed"
+
+
+def test_a_run_that_waits_for_a_slot_is_given_to_another_worker(rig: MakeBench, hang: Hang) -> None:
+    desk, other = workers(rig, hang)
+    desk.advance_once(desk.start("a_soon"))
+    busy = [in_background(desk, agent) for agent in ("a_long", "a_long", "a_later")]
+    until(lambda: len(desk.effects.calls) == 4 or None, "every slot to be taken")
+    run, thread = in_background(desk, "a_ok")
+    thread.join(20)
+    assert not thread.is_alive()
+    assert "ToolStarted" not in types(run.id)
+    assert other.advance(run.id).status == "completed"
+    hang.over.set()
+    for _, one in busy:
+        one.join()
+
+
+def test_a_worker_whose_tools_hang_is_not_ready(rig: MakeBench, hang: Hang) -> None:
+    desk, other = workers(rig, hang)
+    here = socket.gethostname()
+    for one in (desk, other):
+        until(lambda one=one: Worker.objects.filter(id=one.heartbeat.worker).exists() or None, "it")
+    desk.heartbeat.retire(60.0)
+    other.heartbeat.retire(60.0)
+    until(lambda: not queries.worker_beats(_WITHIN, here) or None, "no worker to be ready")
+    assert Worker.objects.filter(hung=True).count() == 2
+
+
+def test_a_call_that_ends_in_the_same_moment_is_not_counted() -> None:
+    replaced: list[int] = []
+    overruns = Overruns(2, lambda: replaced.append(1))
+    late, ended = Call(tool="t", key="k1"), Call(tool="t", key="k2")
+    overruns.end(ended)
+    overruns.past_deadline(ended)
+    assert replaced == []
+    overruns.past_deadline(late)
+    overruns.end(late)
+    overruns.past_deadline(Call(tool="t", key="k3"))
+    assert replaced == [1]  # it says so once
