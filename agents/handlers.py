@@ -11,6 +11,7 @@ from django.db import close_old_connections, connection, transaction
 from pydantic import ValidationError
 
 from agents import catalogue, inputs, secrets
+from agents.children import Children
 from agents.errors import NotDone, NotSealed, ToolError
 from agents.gateway import prices
 from agents.gateway.brakes import Brakes
@@ -55,12 +56,13 @@ class Handler:
 
     `tidy` is called after each tool, in its thread, unless a transaction is still to end there.
     `versions` knows the versions that were published. `brakes` are the installation's, None where nobody
-    else asks the same providers.
+    else asks the same providers. `children` are the processes of isolated tools; without them every tool runs here.
     """
 
     registry: Registry
     tidy: Callable[[], None] = close_old_connections
     brakes: Brakes | None = None
+    children: Children | None = None
     versions: Callable[[Iterable[str]], Mapping[str, Version]] = catalogue.versions
 
     def agent(self, name: str) -> AgentFacts:
@@ -134,12 +136,19 @@ class Handler:
         except KeyMissing as exc:
             log.error("%s waits: %s", request.key, exc)
             return ToolFault(error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER)
+        if tool.isolate and self.children is not None:
+            return self.children.perform(tool, opened, request)
         try:
             return _call(tool, arguments, opened, request)
         finally:
             # The engine commits a transactional call together with its journal entry, on this connection.
             if not connection.in_atomic_block:
                 self.tidy()
+
+
+def call_here(tool: ToolSpec, opened: Any, request: ToolRequest) -> Outcome:
+    """Call a tool in this process, with arguments that were checked and opened before. Never raises."""
+    return _call(tool, _arguments(tool, opened), opened, request)
 
 
 def _facts_of(agent: AgentSpec) -> AgentFacts:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from agents.errors import DefinitionError, RegistryError
-from agents.spec import AgentSpec
+from agents.spec import AgentSpec, ToolSpec
 from runtime.ports import UnknownAgent
 
 
@@ -22,6 +22,11 @@ class Registry:
             return self.agents[name]
         except KeyError:
             raise UnknownAgent(f"this worker has no agent named {name}") from None
+
+    def tools(self) -> Iterator[ToolSpec]:
+        """Every tool of every agent."""
+        for agent in self.agents.values():
+            yield from agent.tools
 
 
 def load(modules: Iterable[str]) -> Registry:

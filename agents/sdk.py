@@ -77,6 +77,7 @@ def tool(
     expires_in: float | None = None,
     secret_args: Sequence[str] = (),
     secret_result: bool = False,
+    isolate: bool = False,
 ) -> Callable[[Callable[..., Any]], ToolSpec]:
     """Make a tool of a typed function: its name, docstring and types are what the model is shown.
 
@@ -84,7 +85,8 @@ def tool(
     to put one call in words, with arguments in braces. `retry` is for calls that certainly did nothing
     or may be repeated; `expires_in` is how many seconds people have to decide. What `secret_args` and
     `secret_result` name is stored encrypted and shown to nobody; only the model and the function see it.
-    A transactional tool writes through Django; it must not commit. Raises DefinitionError when that
+    A transactional tool writes through Django; it must not commit. `isolate` runs the function in a process of its
+    own, which is killed at the deadline. Raises DefinitionError when that
     cannot work.
     """
 
@@ -109,6 +111,7 @@ def tool(
             expires_in=None if expires_in is None else _positive(expires_in, "expires_in", where),
             secret_args=_secret_args(secret_args, signature, where),
             secret_result=secret_result,
+            isolate=_isolate(function, effect, where) if isolate else False,
         )
 
     return decorate
@@ -246,6 +249,18 @@ def _models(models: Sequence[str], where: str) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise DefinitionError(f"{where}: each of its models is listed once")
     return names
+
+
+def _isolate(function: Callable[..., Any], effect: EffectClass | str, where: str) -> bool:
+    if effect == EffectClass.TRANSACTIONAL:
+        raise DefinitionError(
+            f"{where}: a transactional tool cannot be isolated: its transaction is the worker's"
+        )
+    if function.__qualname__ != function.__name__:
+        raise DefinitionError(
+            f"{where}: an isolated tool must be a function of its module, where its process finds it"
+        )
+    return True
 
 
 def _secret_args(names: Sequence[str], signature: Signature, where: str) -> frozenset[str]:

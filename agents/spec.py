@@ -61,7 +61,8 @@ class ToolSpec:
     `wants_context` says that the function takes a ToolContext before its arguments. `expires_in` is how
     many seconds people have to decide. `secret_args` are the names of arguments that nobody but the model
     and the function may see; `secret_result` says the same of what the function returns. `waits` says that the
-    engine waits in place of the function, for a `time` or an `event`.
+    engine waits in place of the function, for a `time` or an `event`. `isolate` says that it runs in a process of
+    its own, which is killed at the deadline.
     """
 
     name: str
@@ -82,6 +83,7 @@ class ToolSpec:
     secret_args: frozenset[str]
     secret_result: bool
     waits: Literal["", "time", "event"] = ""
+    isolate: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as its author wrote it."""

@@ -40,6 +40,7 @@ def connect_effects() -> None:
     with one line if the agents cannot be loaded.
     """
     # Only workers pay for importing what models and tools need.
+    from agents.children import Children
     from agents.gateway.brakes import Brakes
     from agents.gateway.provider import import_clients, require_keys
     from agents.handlers import Handler
@@ -53,4 +54,6 @@ def connect_effects() -> None:
         raise SystemExit(f"abeyance: {problem}") from None
     import_clients(registry)
     start.with_database(lambda: publish(registry))
-    ports.plug(effects=Handler(registry=registry, brakes=Brakes()))
+    isolated = (tool.function.__module__ for tool in registry.tools() if tool.isolate)
+    children = Children(isolated)
+    ports.plug(effects=Handler(registry=registry, brakes=Brakes(), children=children))

@@ -99,7 +99,8 @@ def test_a_worker_whose_tools_hang_is_not_ready(rig: MakeBench, hang: Hang) -> N
     desk, other = workers(rig, hang)
     here = socket.gethostname()
     for one in (desk, other):
-        until(lambda one=one: Worker.objects.filter(id=one.heartbeat.worker).exists() or None, "it")
+        worker = Worker.objects.filter(id=one.heartbeat.worker)
+        until(worker.first, "the worker to beat")
     desk.heartbeat.retire(60.0)
     other.heartbeat.retire(60.0)
     until(lambda: not queries.worker_beats(_WITHIN, here) or None, "no worker to be ready")

@@ -1,0 +1,182 @@
+"""Runs isolated tools in processes of their own, which are killed at the deadline of their call.
+
+A child takes one call after the other and is kept for the next one. Requests and outcomes are lines of JSON on two
+pipes; what a tool prints goes where the worker's output goes. A child leads a process group, so that whatever it
+started dies with it, and it ends when its worker does: then its end of the pipe is closed.
+"""
+
+import json
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, get_args
+
+from pydantic import TypeAdapter
+
+from agents.spec import ToolSpec
+from runtime.core.decisions import Blame
+from runtime.ports import Outcome, ToolFault, ToolRequest, Unknown
+
+log = logging.getLogger(__name__)
+
+KEPT = 4  # idle children; more are ended
+OUT = "ABEYANCE_CHILD_OUT"  # names the descriptor of the pipe for outcomes
+READY = b"ready\n"
+REAP_SECONDS = 1.0
+
+REQUEST: TypeAdapter[ToolRequest] = TypeAdapter(ToolRequest)
+KINDS: dict[str, TypeAdapter[Any]] = {
+    kind.__name__: TypeAdapter(kind) for kind in get_args(Outcome)
+}
+
+
+class Children:
+    """The children of one worker process. `modules` are those of its isolated tools, loaded ahead."""
+
+    def __init__(self, modules: Iterable[str] = ()) -> None:
+        self._modules = sorted(set(modules))
+        self._lock = threading.Lock()
+        self._idle: list[Child] = [Child(self._modules)] if self._modules else []
+
+    def perform(self, tool: ToolSpec, opened: Any, request: ToolRequest) -> Outcome:
+        """Call the tool in a child. Never raises; a child that is late or dies is an outcome."""
+        ends = time.monotonic() + request.deadline
+        child = self._take()
+        if not child.is_ready(ends):
+            child.kill()
+            error = f"the process for {tool.name} did not start: look at the worker's log"
+            log.error("%s waits: %s", request.key, error)
+            return ToolFault(error=error, again=True, blame=Blame.WORKER)
+        request = replace(request, deadline=max(0.1, ends - time.monotonic()))
+        outcome = child.perform(tool, opened, request, ends)
+        if outcome is not None:
+            self._give_back(child)
+            return outcome
+        late = time.monotonic() >= ends
+        code = child.kill()
+        if self._modules:
+            self._give_back(Child(self._modules))  # or the next call waits for one
+        return _killed(code, tool, late=late)
+
+    def _take(self) -> "Child":
+        with self._lock:
+            while self._idle:
+                child = self._idle.pop()
+                if child.lives():
+                    return child
+        return Child(self._modules)
+
+    def _give_back(self, child: "Child") -> None:
+        with self._lock:
+            if len(self._idle) < KEPT:
+                self._idle.append(child)
+                return
+        child.kill()
+
+    def close(self) -> None:
+        """End those that are idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.kill()
+
+
+class Child:
+    """One process. For one thread at a time."""
+
+    def __init__(self, modules: Iterable[str]) -> None:
+        self._replies, writes = os.pipe()
+        self._read = b""
+        self._ready = False
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "agents.child"],
+                env={**os.environ, OUT: str(writes), "PYTHONPATH": os.pathsep.join(sys.path)},
+                stdin=subprocess.PIPE,
+                pass_fds=[writes],
+                start_new_session=True,
+            )
+        finally:
+            os.close(writes)
+        self._send({"modules": list(modules)})
+
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def is_ready(self, ends: float) -> bool:
+        """Wait until it has loaded what it needs."""
+        self._ready = self._ready or self._line(ends) == READY
+        return self._ready
+
+    def perform(
+        self, tool: ToolSpec, opened: Any, request: ToolRequest, ends: float
+    ) -> Outcome | None:
+        """None if it does not answer in time or at all."""
+        self._send(
+            {
+                "module": tool.function.__module__,
+                "tool": tool.function.__qualname__,
+                "opened": opened,
+                "request": REQUEST.dump_python(request, mode="json"),
+            }
+        )
+        line = self._line(ends)
+        if line is None:
+            return None
+        kind, said = json.loads(line)
+        outcome: Outcome = KINDS[kind].validate_python(said)
+        return outcome
+
+    def kill(self) -> int | None:
+        """Kill it and all that it started; its return code, None if the kernel does not let go of it."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        os.close(self._replies)
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(REAP_SECONDS)
+        return None
+
+    def _send(self, message: dict[str, Any]) -> None:
+        """A child that is gone is noticed where its answer is awaited."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def _line(self, ends: float) -> bytes | None:
+        """The next line it writes; None at its end or at `ends`."""
+        poll = select.poll()
+        poll.register(self._replies, select.POLLIN)
+        while b"\n" not in self._read:
+            left = ends - time.monotonic()
+            if left <= 0 or not poll.poll(left * 1000):
+                return None
+            found = os.read(self._replies, 65_536)
+            if not found:
+                return None
+            self._read += found
+        line, _, self._read = self._read.partition(b"\n")
+        return line + b"\n"
+
+
+def _killed(code: int | None, tool: ToolSpec, *, late: bool) -> Unknown:
+    if late:
+        error = f"{tool.name} did not end by its deadline, and its process was killed"
+        return Unknown(error=error, blame=Blame.TIME)
+    how = f"exit code {code}"
+    if code is not None and code < 0:
+        with suppress(ValueError):
+            how = signal.Signals(-code).name
+    error = f"the process of {tool.name} ended ({how}) before it said what became of it"
+    return Unknown(error=error, blame=Blame.TOOL)

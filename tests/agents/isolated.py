@@ -1,0 +1,73 @@
+"""Tools that run in processes of their own, as an author's module has them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from agents.gateway.scripted import Reply, Turn, call, say, script
+from agents.sdk import NotDone, ToolContext, ToolError, agent, tool
+
+
+@tool(isolate=True, effect="read")
+def whoami(context: ToolContext, name: str) -> dict[str, Any]:
+    """Say which process it is."""
+    sys.stdout.write("what a tool prints is no outcome\n")
+    sys.stdout.flush()
+    return {"name": name, "process": os.getpid(), "key": context.key, "left": context.remaining()}
+
+
+@tool(isolate=True, deadline=5.0)
+def spin(folder: str) -> str:
+    """Never return, and start a program that does not end either."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Path(folder, "pids").write_text(f"{os.getpid()} {child.pid}")
+    while True:
+        pass
+
+
+@tool(isolate=True)
+def crash() -> str:
+    """End the process."""
+    os.abort()
+
+
+@tool(isolate=True)
+def refuse() -> str:
+    """Say no."""
+    raise ToolError("not today")
+
+
+@tool(isolate=True)
+def undone() -> str:
+    """Say that nothing happened."""
+    raise NotDone("later", after=3.0)
+
+
+@tool(isolate=True)
+def fail() -> str:
+    """Raise something else."""
+    raise ValueError("a surprise")
+
+
+class Newcomer(BaseModel):
+    name: str
+
+
+@script
+def plays(turn: Turn) -> Reply:
+    """Plays isolating."""
+    return say("Done.") if turn.results else call("whoami", name=turn.input["name"])
+
+
+isolating = agent(
+    name="isolating",
+    description="Asks which process its tool is in.",
+    instructions="Ask.",
+    input=Newcomer,
+    model=plays,
+    tools=[whoami],
+)
