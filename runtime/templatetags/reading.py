@@ -2,9 +2,10 @@
 
 import json
 import unicodedata
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from django import template
 from django.templatetags.static import static
@@ -23,6 +24,16 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Letters by category, but drawn as nothing: combining joiner, Hangul, Khmer and Mongolian fillers, blank braille.
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 _SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+
+
+class Piece(Protocol):
+    """A part of a value that is compared with another."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def changed(self) -> bool: ...
+
 
 _ICONS = {
     CallState.PROPOSED: "dot",
@@ -74,16 +85,36 @@ def visible(value: Any) -> SafeString:
     Line breaks inside the text stay, for CSS to keep; blanks at either end are written out too.
     """
     text = value if isinstance(value, str) else as_json(value)
-    marks, rest = _marks(text)
-    rows = [(before, _name(char), _code(char), _break(char)) for before, char in marks]
-    marked = format_html_join("", '{}<span class="cp" title="{}">{}</span>{}', rows)
-    return format_html("{}{}", marked, rest)
+    return _marked(text, *_ends(text))
+
+
+@register.filter
+def line(text: str) -> SafeString:
+    """As `visible`, for one line of a text: a plain space at its ends is indentation."""
+    first, last = _ends(text)
+    if not text[:first].strip(" "):
+        first = 0
+    if not text[last:].strip(" "):
+        last = len(text)
+    return _marked(text, first, last)
+
+
+@register.simple_tag
+def parts(pieces: Sequence[Piece], element: str) -> SafeString:
+    """The parts of one value, those that changed in `element`; blanks are marked only where the value ends."""
+    first, last = _ends("".join(piece.text for piece in pieces))
+    rows, start = [], 0
+    for piece in pieces:
+        shown = _marked(piece.text, first - start, last - start)
+        rows.append((format_html("<{0}>{1}</{0}>", element, shown) if piece.changed else shown,))
+        start += len(piece.text)
+    return format_html_join("", "{}", rows)
 
 
 @register.filter
 def marked(value: str) -> str:
     """As `visible`, for places that hold no elements: the title of a page. Not yet escaped."""
-    marks, rest = _marks(value)
+    marks, rest = _marks(value, *_ends(value))
     return "".join(before + _code(char) for before, char in marks) + rest
 
 
@@ -197,9 +228,23 @@ def status_badge(status: str) -> str:
     return format_html('<span class="badge {}">{}{}</span>', tone, icon(symbol), words)
 
 
-def _marks(text: str) -> tuple[list[tuple[str, str]], str]:
-    """The characters to mark, each with the text since the one before, and the text after the last."""
-    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+def _ends(text: str) -> tuple[int, int]:
+    """Where the text begins and ends without the blanks around it."""
+    return len(text) - len(text.lstrip()), len(text.rstrip())
+
+
+def _marked(text: str, first: int, last: int) -> SafeString:
+    marks, rest = _marks(text, first, last)
+    rows = [(before, _name(char), _code(char), _break(char)) for before, char in marks]
+    marked = format_html_join("", '{}<span class="cp" title="{}">{}</span>{}', rows)
+    return format_html("{}{}", marked, rest)
+
+
+def _marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str]:
+    """The characters to mark, each with the text since the one before, and the text after the last.
+
+    Blanks are marked before `first` and from `last` on.
+    """
     found: list[tuple[str, str]] = []
     start = 0
     for index, char in enumerate(text):

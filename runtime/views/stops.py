@@ -18,6 +18,8 @@ from runtime.views.asked import actor_of
 
 P = ParamSpec("P")
 
+EVERY = "*"  # the choice of every agent; an empty choice stops nothing
+
 
 def admins_only(
     view: Callable[Concatenate[HttpRequest, P], HttpResponse],
@@ -46,8 +48,11 @@ def stops(request: HttpRequest) -> HttpResponse:
 @login_required
 @admins_only
 def stop(request: HttpRequest) -> HttpResponse:
-    agent = request.POST.get("agent", "")
+    chosen = request.POST.get("agent", "")
+    agent = "" if chosen == EVERY else chosen
     reason = request.POST.get("reason", "").replace("\r\n", "\n")
+    if not chosen:
+        return _page(request, "Choose an agent, or every agent. Nothing was stopped.", status=422)
     try:
         done = stopping.stop(agent=agent, reason=reason, actor=actor_of(request))
     except InvalidInput as problem:
@@ -79,6 +84,7 @@ def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> Http
         "on": stopping.listed(lifted=False, actor=actor),
         "over": stopping.listed(lifted=True, actor=actor),
         "agents": ports.catalogue().names(),
+        "every": EVERY,
         "problem": problem,
         "typed": request.POST,
         "max_reason": MAX_REASON,

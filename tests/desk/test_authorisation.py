@@ -218,7 +218,7 @@ def _body(row: Row, identity: str, places: dict[str, Any]) -> dict[str, Any]:
         case "stops":
             return {"agent": "", "reason": "because"}
         case "put":
-            return {"agent": "", **given}
+            return {"agent": "*", **given}
         case "settle":
             return {"outcome": "give_up", **given}
         case "happened":

@@ -2,7 +2,8 @@
 
 import pytest
 
-from runtime.templatetags.reading import marked, visible
+from approvals.similar import compared
+from runtime.templatetags.reading import line, marked, parts, visible
 
 RIGHT_TO_LEFT_OVERRIDE = "\u202e"
 HIDDEN = [
@@ -74,3 +75,27 @@ def test_values_that_are_no_text_are_json() -> None:
     assert visible({"level": 3, "who": ["<b>"]}) == (
         "{\n  &quot;level&quot;: 3,\n  &quot;who&quot;: [\n    &quot;&lt;b&gt;&quot;\n  ]\n}"
     )
+
+
+def test_spaces_beside_a_changed_word_are_plain() -> None:
+    (change,) = compared({"to": "ACME Supplies GmbH"}, {"to": "ACNE Supplies  Ltd"})
+    assert parts(change.was, "del") == "<del>ACME</del> Supplies<del> GmbH</del>"
+    assert parts(change.now, "ins") == "<ins>ACNE</ins> Supplies<ins>  Ltd</ins>"
+
+
+def test_blanks_at_the_ends_of_a_compared_value_are_marked() -> None:
+    (change,) = compared({"to": "admin"}, {"to": "admin "})
+    assert parts(change.now, "ins") == (
+        'admin<ins><span class="cp" title="space">⟦U+0020⟧</span></ins>'
+    )
+
+
+def test_hidden_characters_in_a_compared_value_are_marked() -> None:
+    (change,) = compared({"to": "pay me"}, {"to": "pay\u00a0me"})
+    assert "<ins>" in parts(change.now, "ins")
+    assert "⟦U+00A0⟧" in parts(change.now, "ins")
+
+
+def test_the_indentation_of_a_line_is_not_marked() -> None:
+    assert line('  "type": "string" ') == "  &quot;type&quot;: &quot;string&quot; "
+    assert "⟦U+0009⟧" in line("\tx")

@@ -42,7 +42,7 @@ def test_what_is_wrong_with_a_stop_is_named(admin_api: Caller, published: None) 
 def test_every_page_says_that_agents_are_stopped_and_the_text_stays_text(cast: Cast) -> None:
     client = Client()
     client.force_login(cast.admin)
-    client.post("/stops/put/", WHY)
+    client.post("/stops/put/", WHY | {"agent": "*"})
     page = client.get("/inbox/").content.decode()
     assert "Every agent are stopped" not in page
     assert "Every agent is stopped" in " ".join(page.replace("<bdi>", "").split())
@@ -64,8 +64,21 @@ def test_the_page_refuses_with_what_was_typed(cast: Cast) -> None:
     answer = client.post("/stops/put/", {"agent": "nobody", "reason": "typed"})
     assert answer.status_code == 422
     assert "typed" in answer.content.decode()
-    assert client.post("/stops/put/", {"agent": "", "reason": ""}).status_code == 422
+    assert client.post("/stops/put/", {"agent": "*", "reason": ""}).status_code == 422
     assert client.post("/stops/999/lift/").status_code == 409
+
+
+def test_stopping_every_agent_has_to_be_chosen(cast: Cast) -> None:
+    client = Client()
+    client.force_login(cast.admin)
+    page = client.get("/stops/").content.decode()
+    assert '<option value="">Choose</option>' in page
+    answer = client.post("/stops/put/", {"agent": "", "reason": "because"})
+    assert answer.status_code == 422
+    assert "Choose an agent, or every agent" in answer.content.decode()
+    assert not Stop.objects.exists()
+    client.post("/stops/put/", {"agent": "*", "reason": "because"})
+    assert Stop.objects.get().agent == ""
 
 
 @pytest.mark.django_db
