@@ -28,6 +28,8 @@ class Environment:
     """Every variable the application reads, in the form that settings need."""
 
     database: dict[str, Any] = field(repr=False)
+    web_role: str | None
+    worker_role: str | None
     redis_url: str = field(repr=False)
     scim_url: str
     scim_token: str = field(repr=False)
@@ -73,6 +75,8 @@ def read(variables: Mapping[str, str]) -> Environment:
     public_url = _public_url(variables)
     return Environment(
         database=_database(variables),
+        web_role=_role(variables, "ABEYANCE_WEB_ROLE", beside="ABEYANCE_WORKER_ROLE"),
+        worker_role=_role(variables, "ABEYANCE_WORKER_ROLE", beside="ABEYANCE_WEB_ROLE"),
         redis_url=_redis_url(variables),
         scim_url=_web_address(variables, "SCIM_URL"),
         scim_token=_secret(variables, "SCIM_TOKEN"),
@@ -125,6 +129,14 @@ def _database(variables: Mapping[str, str]) -> dict[str, Any]:
         config["PASSWORD"] = password
     # A socket folder is written in the place of the host, with its slashes as %2F.
     return {**config, "HOST": unquote(config["HOST"])}
+
+
+def _role(variables: Mapping[str, str], name: str, *, beside: str) -> str | None:
+    """A role of Postgres, given together with the other one."""
+    role = variables.get(name) or None
+    if bool(role) != bool(variables.get(beside)):
+        raise BadSetting(name, f"and {beside} are set together or not at all")
+    return role
 
 
 def _redis_url(variables: Mapping[str, str]) -> str:

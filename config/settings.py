@@ -89,6 +89,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = ENV.redis_url
 KEYS_DIR = ENV.keys_dir
+ABEYANCE_WEB_ROLE = ENV.web_role
+ABEYANCE_WORKER_ROLE = ENV.worker_role
 WORKER_KEYS_DIR = ENV.worker_keys_dir
 IMPORT_KEYS = ENV.import_keys
 ABEYANCE_AGENTS = ENV.agents

@@ -1,4 +1,7 @@
-"""What the stores must be set to: Postgres may lose nothing that it has confirmed, the broker should lose no hint."""
+"""What the stores must be set to: Postgres may lose nothing that it has confirmed, the broker should lose no hint.
+
+And as whom a process should not log in.
+"""
 
 import logging
 
@@ -28,6 +31,19 @@ def problem_of_postgres() -> str | None:
             if value in ("off", "local"):
                 return f"Postgres has {name} = {value}: {cost}"
     return None
+
+
+def warn_of_superuser() -> None:
+    """Say so if this process may do anything in Postgres: then insert-only rows are so for everybody but it."""
+    if settings.ABEYANCE_UNSAFE_POSTGRES:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+        (is_superuser,) = cursor.fetchone()
+    if is_superuser:
+        log.warning(
+            "this process logs in to Postgres as a superuser: give it a role of its own (docs/operations.md, Roles)"
+        )
 
 
 def warn_of_broker() -> None:

@@ -187,12 +187,8 @@ def _drop(connection: Connection, name: str) -> bool:
     try:
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '500ms'")
-            # What is written to the journal waits behind this lock, so it is held for a look only.
-            connection.execute("LOCK TABLE runtime_journalentry IN ACCESS EXCLUSIVE MODE")
-            if not _is_empty(connection, name):
-                return False
-            connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
-            return True
+            found = connection.execute("SELECT abeyance_drop_partition(%s)", (name,)).fetchone()
+            return found == (True,)
     except psycopg.errors.LockNotAvailable:
         return False
 

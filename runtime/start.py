@@ -66,6 +66,7 @@ def require_database() -> None:
         raise _end(
             f"the database lacks {missing} of this version's migrations: run `manage.py migrate`"
         )
+    with_database(durability.warn_of_superuser)
 
 
 def require_broker() -> None:

@@ -15,6 +15,7 @@ from typing import Any, Self
 import psutil
 
 from config.env import ROOT
+from config.local import postgres
 from config.local.children import MARK
 from config.local.client import ask
 
@@ -32,6 +33,8 @@ _REAL = (
     "PORT",
     "HOME_DIR",
     "ABEYANCE_UNSAFE_POSTGRES",
+    "ABEYANCE_WEB_ROLE",
+    "ABEYANCE_WORKER_ROLE",
 )
 
 
@@ -141,6 +144,13 @@ class Stack:
     @property
     def url(self) -> str:
         return str(self.credentials["url"])
+
+    @property
+    def superuser_url(self) -> str:
+        """Where the embedded Postgres is for its superuser, whom no process of the application is."""
+        sockets = json.loads((self.home / "processes.json").read_text())["sockets"]
+        password = json.loads((self.home / "secrets.json").read_text())["postgres_superuser"]
+        return postgres.url(Path(sockets), postgres.SUPERUSER, password)
 
     def ask(
         self, person: str, method: str, path: str, body: dict[str, Any] | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from config.local import children
+from config.local import children, roles
 from config.local.accounts import Account
 from config.local.home import Home
 
@@ -33,6 +33,11 @@ def of_application(
         "PYTHONUNBUFFERED": "1",
         children.MARK: home.id,
     }
+
+
+def roles_to_grant() -> dict[str, str]:
+    """For the owner of the embedded database's tables: whom `prepare` grants rights."""
+    return {"ABEYANCE_WEB_ROLE": roles.WEB, "ABEYANCE_WORKER_ROLE": roles.WORKER}
 
 
 def scim_url(port: int) -> str:

@@ -23,6 +23,7 @@ from config.local import (
     logs,
     postgres,
     programs,
+    roles,
 )
 from config.local.accounts import Account
 from config.local.directory import TOKEN_VARIABLE
@@ -60,17 +61,19 @@ class Machine:
         port = listeners.port_of(self.directory)
         return self.given.get("SCIM_URL") or environment.scim_url(port)
 
-    def environment(self) -> dict[str, str]:
-        """The environment of the application's processes."""
+    def environment(self, role: str = roles.WEB) -> dict[str, str]:
+        """The environment of the application's processes that log in to Postgres as this role."""
         settings = environment.of_application(
             self.home,
             self.given,
-            database=self.cluster.url() if self.cluster else self.given["DATABASE_URL"],
+            database=self._database(role),
             broker=self.queue.url() if self.queue else self.given["REDIS_URL"],
             directory_port=listeners.port_of(self.directory),
             mailbox_port=listeners.port_of(self.mailbox),
             url=self.url,
         )
+        if self.cluster is not None and role == roles.OWNER:
+            settings |= environment.roles_to_grant()
         return environment.inherited(self.given, self.application, self.sockets) | settings
 
     def database(self) -> Job | None:
@@ -86,7 +89,13 @@ class Machine:
             leftovers.end_orphans(cluster.data)
             postgres.unlock(cluster)  # we hold the folder, and nobody is left in it
             with logs.append(self.home.logs, "postgres") as log:
-                return postgres.start(cluster, log, settings, pause=self.bell.pause)
+                return postgres.start(
+                    cluster,
+                    log,
+                    settings,
+                    pause=self.bell.pause,
+                    arrange=roles.of(self.home).arrange,
+                )
 
         # SIGINT is Postgres' fast shutdown.
         return Job(
@@ -143,10 +152,11 @@ class Machine:
                 jobs.append(self._process(process, name, core))
         return jobs
 
-    def run(self, name: str, command: Sequence[str]) -> None:
-        """Run a command of the application to its end. Raises DidNotStart if it fails."""
+    def prepare(self) -> None:
+        """Run `manage.py prepare` to its end, as the owner of the tables. Raises DidNotStart if it fails."""
+        name, command = "prepare", [sys.executable, "manage.py", "prepare"]
         with logs.append(self.home.logs, name) as log:
-            process = self._start(command, log.fileno(), self.environment())
+            process = self._start(command, log.fileno(), self.environment(roles.OWNER))
         try:
             while process.poll() is None:
                 self.bell.pause(0.5)
@@ -158,6 +168,11 @@ class Machine:
             raise DidNotStart(
                 f"{name} failed: {said} (all of it is in {self.home.logs}/{name}.log)"
             )
+
+    def _database(self, role: str) -> str:
+        if self.cluster is None:
+            return self.given["DATABASE_URL"]
+        return postgres.url(self.cluster.socket, role, roles.of(self.home).passwords[role])
 
     def _server(
         self,
@@ -180,7 +195,7 @@ class Machine:
 
     def _process(self, process: Process, name: str, core: int | None = None) -> Job:
         listener = [self.web] if process.name == "web" else []
-        variables = self.environment()
+        variables = self.environment(roles.WEB if process.decides else roles.WORKER)
         if not process.decides:
             variables["KEYS_DIR"] = str(self.home.folder / "worker-keys")
 
@@ -250,7 +265,7 @@ def _cluster(home: Home, account: Account, sockets: Path) -> postgres.Cluster:
         data=home.servers / "postgres",
         socket=sockets,
         account=account,
-        password=home.secret("postgres"),
+        password=home.secret("postgres_superuser"),
         mark=home.id,
     )
 

@@ -1,6 +1,7 @@
 """`make manage`: a command of the application, run beside `make up` against the same data.
 
-It runs as whoever typed it, who may read the files that the command is given. What root makes in the
+It runs as whoever typed it, who may read the files that the command is given, and as the owner of the tables in the
+embedded Postgres: some commands migrate, grant or remove. What root makes in the
 application's folders on the way is handed over to the application's account afterwards.
 """
 
@@ -12,7 +13,7 @@ from pathlib import Path
 import psycopg
 
 from config.env import ROOT
-from config.local import accounts, broker, environment, leftovers, postgres
+from config.local import accounts, broker, environment, leftovers, postgres, roles
 from config.local import home as homes
 from config.local.errors import Refused
 from config.local.home import Home
@@ -49,13 +50,15 @@ def _environment(home: Home, given: Mapping[str, str]) -> dict[str, str]:
         mailbox_port=ports["mailbox"],
         url=url,
     )
+    if not given.get("DATABASE_URL"):
+        settings |= environment.roles_to_grant()
     return environment.inherited(given, accounts.starter(), sockets) | settings
 
 
 def _database(home: Home, sockets: Path) -> str:
     if not (home.servers / "postgres").exists():
         raise Refused(f"{home.folder} has no Postgres of its own: give DATABASE_URL as to make up")
-    url = postgres.url(sockets, home.secret("postgres"))
+    url = postgres.url(sockets, roles.OWNER, roles.of(home).passwords[roles.OWNER])
     try:
         psycopg.connect(url, connect_timeout=3).close()
     except psycopg.OperationalError as error:

@@ -21,7 +21,7 @@ from config.local import children
 from config.local.accounts import Account, give
 from config.local.errors import DidNotStart, Refused
 
-USER = "abeyance"
+SUPERUSER = "postgres"
 DATABASE = "abeyance"
 
 # Durable by default, said aloud because the journal's promises rest on it.
@@ -32,7 +32,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """One cluster: its programs, its data, whose it is, the folder of its socket, and its password."""
+    """One cluster: its programs, its data, whose it is, the folder of its socket, and its superuser's password."""
 
     programs: Path
     data: Path
@@ -40,14 +40,16 @@ class Cluster:
     account: Account
     password: str = field(repr=False)
     mark: str = ""
+    superuser: str = SUPERUSER
 
     def url(self, database: str = DATABASE) -> str:
-        return url(self.socket, self.password, database)
+        """The superuser's DATABASE_URL."""
+        return url(self.socket, self.superuser, self.password, database)
 
 
-def url(socket: Path, password: str, database: str = DATABASE) -> str:
-    """The DATABASE_URL; the socket's folder stands where a host would."""
-    return f"postgres://{USER}:{quote(password)}@{quote(str(socket), safe='')}/{database}"
+def url(socket: Path, role: str, password: str, database: str = DATABASE) -> str:
+    """The DATABASE_URL of a role; the socket's folder stands where a host would."""
+    return f"postgres://{role}:{quote(password)}@{quote(str(socket), safe='')}/{database}"
 
 
 def initialise(cluster: Cluster) -> bool:
@@ -85,10 +87,12 @@ def start(
     log: IO[bytes] | int,
     settings: dict[str, str] = DURABLE,
     pause: Callable[[float], None] = time.sleep,
+    arrange: Callable[[Cluster], None] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start the server and wait until it answers, calling `pause` between looks.
 
-    Raises DidNotStart also while children of a server that was killed are still at the data.
+    `arrange` makes what must be in it, and raises psycopg.OperationalError until the server answers; without it that
+    is the database alone. Raises DidNotStart also while children of a server that was killed are still at the data.
     """
     options = {
         "listen_addresses": "",
@@ -113,21 +117,34 @@ def start(
         when_we_die=signal.SIGINT,  # fast shutdown
     )
     try:
-        _wait(cluster, process, pause)
+        _wait(cluster, process, pause, arrange or ensure_database)
     except BaseException:
         stop(process)
         raise
     return process
 
 
+def ensure_database(cluster: Cluster) -> None:
+    """Make the database unless it is there. Raises psycopg.OperationalError."""
+    with psycopg.connect(cluster.url("postgres"), autocommit=True, connect_timeout=3) as connection:
+        known = connection.execute(
+            "SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]
+        ).fetchone()
+        if known is None:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+
+
 def _wait(
-    cluster: Cluster, process: subprocess.Popen[bytes], pause: Callable[[float], None]
+    cluster: Cluster,
+    process: subprocess.Popen[bytes],
+    pause: Callable[[float], None],
+    arrange: Callable[[Cluster], None],
 ) -> None:
-    """Return when the database answers, after crash recovery too, having made it if it was not there."""
+    """Return when the database answers, after crash recovery too, and is arranged."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            _ensure_database(cluster)
+            arrange(cluster)
         except psycopg.OperationalError as error:
             reason = str(error).strip().splitlines()[-1]
             if "password authentication failed" in reason:
@@ -156,22 +173,13 @@ def stop(process: subprocess.Popen[bytes], patience: float = 4.0) -> None:
     process.wait()
 
 
-def _ensure_database(cluster: Cluster) -> None:
-    with psycopg.connect(cluster.url("postgres"), autocommit=True, connect_timeout=3) as connection:
-        known = connection.execute(
-            "SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]
-        ).fetchone()
-        if known is None:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
-
-
 def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
     with _password_file(cluster) as path:
         done = subprocess.run(
             [
                 cluster.programs / "initdb",
                 *("-D", folder),
-                *("-U", USER),
+                *("-U", cluster.superuser),
                 *("--auth=scram-sha-256", f"--pwfile={path}"),
                 *("--encoding=UTF8", *_locale(major)),
                 "--data-checksums",

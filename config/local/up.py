@@ -1,7 +1,6 @@
 """`make up`: brings everything up on this machine, says so on one screen, keeps it up, and takes it down again."""
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -115,7 +114,7 @@ def _bring_up(
     for job in machine.others():
         supervisor.start(job)
     say("Preparing the database")
-    machine.run("prepare", [sys.executable, "manage.py", "prepare"])
+    machine.prepare()
     known = people.arrive(machine, host, wanted, say)
     machine.home.note(url=machine.url)
     say("Starting web, worker and sweeper")

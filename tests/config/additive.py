@@ -24,6 +24,8 @@ TAKES_AWAY = re.compile(
     re.IGNORECASE,
 )
 
+BODY = re.compile(r"(CREATE\s+FUNCTION\b[^$]*)\$\$.*?\$\$", re.IGNORECASE | re.DOTALL)
+
 
 def problems(migration: Migration, before: ProjectState) -> list[str]:
     """What code of the version before could not live with, in words; `before` is the state it was written for."""
@@ -68,7 +70,7 @@ def _stored(field: "Field[object, object]") -> dict[str, object]:
 
 
 def _statements(sql: object) -> list[str]:
-    """Without what `--` comments say."""
+    """Without what `--` comments say and what functions do once they are called."""
     many = sql if isinstance(sql, list | tuple) else [sql]
     texts = [one[0] if isinstance(one, list | tuple) else str(one) for one in many]
-    return [re.sub(r"--[^\n]*", "", text) for text in texts]
+    return [BODY.sub(r"\1", re.sub(r"--[^\n]*", "", text)) for text in texts]

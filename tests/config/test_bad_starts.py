@@ -117,7 +117,7 @@ def test_secrets_that_are_not_those_of_the_cluster(
         with pytest.raises(
             DidNotStart, match=r"another password than secrets\.json says: put back"
         ):
-            postgres._wait(cluster, process, lambda seconds: None)
+            postgres._wait(cluster, process, lambda seconds: None, postgres.ensure_database)
         process.kill()
 
 

@@ -12,6 +12,7 @@ import pytest
 from config.env import ROOT
 from config.local.__main__ import main
 from config.local.client import ask
+from config.local.roles import OWNER
 from tests.stack import Stack
 
 
@@ -95,12 +96,19 @@ def test_a_deleted_file_ends_what_it_told_and_keeps_the_people(sandbox: Path) ->
 
 
 def _same_settings(stack: Stack) -> bool:
-    """Whether a command sees what the web process sees."""
+    """Whether a command sees what the web process sees, but for the role that it is in Postgres."""
     (web,) = stack.named("config.web")
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     seen = json.loads(_manage(stack.home, "shell", "-v", "0", "-c", code).stdout)
     ours = _settings(web)
+    ours["DATABASE_URL"] = re.sub(
+        "//[^@]+@", f"//{OWNER}:{_password(stack)}@", ours["DATABASE_URL"]
+    )
     return bool(ours) and {name: seen.get(name) for name in ours} == ours
+
+
+def _password(stack: Stack) -> str:
+    return str(json.loads((stack.home / "secrets.json").read_text())["postgres_owner"])
 
 
 def _settings(process: psutil.Process) -> dict[str, str]:

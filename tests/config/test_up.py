@@ -70,6 +70,25 @@ def test_only_processes_that_decide_have_the_key_that_signs_decisions(stack: Sta
     assert found == {"config.web": True, "celery": False, "sweep": False}
 
 
+def test_web_and_workers_have_roles_that_own_nothing(stack: Stack) -> None:
+    refused = (
+        "SELECT pg_read_file('PG_VERSION')",
+        "ALTER TABLE approvals_auditentry DISABLE TRIGGER USER",
+        "DELETE FROM approvals_auditentry",
+    )
+    found = {}
+    for name in ("config.web", "resumed,runs", "isolated", "sweep"):
+        with psycopg.connect(
+            stack.named(name)[0].environ()["DATABASE_URL"], autocommit=True
+        ) as own:
+            found[name] = own.info.user
+            for statement in refused:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    own.execute(statement)
+    assert found.pop("config.web") == "abeyance"
+    assert set(found.values()) == {"abeyance_worker"}
+
+
 def test_each_worker_stays_on_a_core_of_its_own(stack: Stack) -> None:
     others = [one.cpu_affinity() for name in OTHERS for one in stack.named(name)]
     assert _cores_of_workers(stack) == _cores_of_two()

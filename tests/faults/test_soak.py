@@ -138,7 +138,7 @@ class Faults:
         worker.resume()
 
     def _cut_connections(self) -> None:
-        with psycopg.connect(self._worker().environ()["DATABASE_URL"], connect_timeout=2) as one:
+        with psycopg.connect(self._stack.superuser_url, connect_timeout=2) as one:
             one.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"

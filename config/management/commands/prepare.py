@@ -8,15 +8,19 @@ from typing import Any
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from config import rights
 from runtime import keyring
 
 COLLECTED = ".collected"  # in STATIC_ROOT: what the files were made of
 
 
 class Command(BaseCommand):
-    help = "Migrate the database, make missing keys, collect static files. Safe to repeat."
+    help = (
+        "Migrate the database, grant the roles of web and workers their rights, make missing keys, collect"
+        " static files. Safe to repeat."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -27,11 +31,22 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", interactive=False, verbosity=options["verbosity"])
+        _grant()
         for purpose in keyring.PURPOSES:
             keyring.ensure(purpose)
         keyring.share()
         if not options["without_static"]:
             _collect()
+
+
+def _grant() -> None:
+    """If web and workers log in as others than the owner of the tables."""
+    if settings.ABEYANCE_WEB_ROLE is None or settings.ABEYANCE_WORKER_ROLE is None:
+        return
+    try:
+        rights.grant(web=settings.ABEYANCE_WEB_ROLE, worker=settings.ABEYANCE_WORKER_ROLE)
+    except rights.NotGranted as problem:
+        raise CommandError(str(problem)) from problem
 
 
 def _collect() -> None:

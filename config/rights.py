@@ -1,0 +1,123 @@
+"""What web and workers may do with each table when they log in as roles of their own; granted by the tables' owner.
+
+Neither owns anything, so neither can disable a trigger, change a table or truncate one. Rows that say what was done
+are only added to. A worker reads who has which right and writes none of it; tokens and sessions it does not see.
+Partitions are made and dropped by functions that run with the owner's rights and do nothing else.
+"""
+
+from dataclasses import dataclass
+
+import psycopg
+from django.db import connection, transaction
+from psycopg import sql
+
+ALL, ADD, READ, NOTHING = "SELECT, INSERT, UPDATE, DELETE", "SELECT, INSERT", "SELECT", ""
+
+# Of web and of workers; what is not here is for both to write.
+TABLES = {
+    "approvals_auditentry": (ADD, ADD),
+    "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
+    "django_migrations": (READ, READ),
+    "auth_user": (ALL, READ),
+    "auth_group": (ALL, READ),
+    "auth_user_groups": (ALL, READ),
+    "auth_permission": (READ, READ),
+    "auth_group_permissions": (READ, READ),
+    "auth_user_user_permissions": (READ, READ),
+    "django_content_type": (READ, READ),
+    "approvals_token": (ALL, NOTHING),
+    "django_session": (ALL, NOTHING),
+    "axes_accessattempt": (ALL, NOTHING),
+    "axes_accessattemptexpiration": (ALL, NOTHING),
+    "axes_accessfailurelog": (ALL, NOTHING),
+    "axes_accesslog": (ALL, NOTHING),
+}
+PARTITION = (READ, READ)  # rows go through the whole table
+
+OWNERS_FUNCTIONS = ("abeyance_make_partitions(integer)", "abeyance_drop_partition(text)")
+
+
+class NotGranted(Exception):
+    """The rights cannot be given as asked; the message names the variable or what Postgres said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    name: str
+    is_partition: bool
+
+    def rights(self) -> tuple[str, str]:
+        return PARTITION if self.is_partition else TABLES.get(self.name, (ALL, ALL))
+
+
+def grant(*, web: str, worker: str) -> None:
+    """Give both roles exactly their rights on all there is now, in one transaction. Raises NotGranted."""
+    _check("ABEYANCE_WEB_ROLE", web)
+    _check("ABEYANCE_WORKER_ROLE", worker)
+    try:
+        with transaction.atomic():
+            for table in _tables():
+                for role, rights in zip((web, worker), table.rights(), strict=True):
+                    _set_rights(table.name, role, rights)
+            for role in (web, worker):
+                _execute("GRANT USAGE ON SCHEMA {schema} TO {role}", role=role)
+                _execute(
+                    "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}", role=role
+                )
+                # Of partitions that are made later.
+                _execute(
+                    "ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT ON TABLES TO {role}",
+                    role=role,
+                )
+            for function in OWNERS_FUNCTIONS:
+                _lend(function, worker)
+    except psycopg.Error as problem:
+        raise NotGranted(" ".join(str(problem).split())) from problem
+
+
+def _check(variable: str, role: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT rolsuper, rolname = current_user FROM pg_roles WHERE rolname = %s", [role]
+        )
+        found = cursor.fetchone()
+    if found is None:
+        raise NotGranted(f"{variable} names {role}, which is no role: create it first")
+    if found[0]:
+        raise NotGranted(f"{variable} names {role}, a superuser, who cannot be kept from anything")
+    if found[1]:
+        raise NotGranted(f"{variable} names {role}, who runs this: give the owner of the tables")
+
+
+def _tables() -> list[_Table]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname, relispartition FROM pg_class WHERE relkind IN ('r', 'p')"
+            " AND relnamespace = current_schema()::regnamespace ORDER BY relname"
+        )
+        return [_Table(name=name, is_partition=partition) for name, partition in cursor.fetchall()]
+
+
+def _set_rights(table: str, role: str, rights: str) -> None:
+    _execute("REVOKE ALL ON {schema}.{table} FROM {role}", table=table, role=role)
+    if rights:
+        _execute(f"GRANT {rights} ON {{schema}}.{{table}} TO {{role}}", table=table, role=role)
+
+
+def _lend(function: str, worker: str) -> None:
+    """Have the function run as its owner, on the tables of its schema and no others of their names."""
+    _execute(
+        f"ALTER FUNCTION {{schema}}.{function} SECURITY DEFINER SET search_path = {{schema}}, pg_temp"
+    )
+    _execute(f"REVOKE ALL ON FUNCTION {{schema}}.{function} FROM PUBLIC")
+    _execute(f"GRANT EXECUTE ON FUNCTION {{schema}}.{function} TO {{role}}", role=worker)
+
+
+def _execute(statement: str, **names: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_schema()")
+        names["schema"] = cursor.fetchone()[0]
+        composed = sql.SQL(statement).format(
+            **{name: sql.Identifier(value) for name, value in names.items()}
+        )
+        cursor.execute(composed)

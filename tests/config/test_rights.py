@@ -1,0 +1,151 @@
+"""What web and workers may do in the database under roles of their own, tried with the rights that `prepare` grants."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from django.db import connection
+
+from approvals import audit
+from config import rights
+from runtime import database, journal
+
+WEB, WORKER, NOBODY = "rights_web", "rights_worker", "rights_nobody"
+BOTH = (WEB, WORKER)
+REFUSED = psycopg.errors.InsufficientPrivilege
+
+
+@pytest.fixture
+def granted(transactional_db: None) -> Iterator[None]:
+    with connection.cursor() as cursor:
+        for role in BOTH:
+            cursor.execute(f"CREATE ROLE {role}")
+    rights.grant(web=WEB, worker=WORKER)
+    yield
+    with connection.cursor() as cursor:
+        for role in BOTH:
+            cursor.execute(f"DROP OWNED BY {role}")
+            cursor.execute(f"DROP ROLE {role}")
+        for function in rights.OWNERS_FUNCTIONS:
+            cursor.execute(f"ALTER FUNCTION {function} SECURITY INVOKER RESET search_path")
+            cursor.execute(f"GRANT EXECUTE ON FUNCTION {function} TO PUBLIC")
+
+
+def as_role(role: str, statement: str) -> None:
+    """Run a statement with the rights of a role, and roll it back."""
+    with database.own() as own, own.transaction(force_rollback=True):
+        own.execute(f"SET LOCAL ROLE {role}")
+        own.execute(statement.encode())
+
+
+@pytest.mark.parametrize("role", BOTH)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE approvals_auditentry SET actor = 'cyril'",
+        "DELETE FROM approvals_auditentry",
+        "TRUNCATE approvals_auditentry",
+        "ALTER TABLE approvals_auditentry DISABLE TRIGGER USER",
+        "DROP TRIGGER approvals_auditentry_append_only ON approvals_auditentry",
+        "UPDATE runtime_journalentry SET body = ''",
+        "INSERT INTO runtime_journalentry_default VALUES (gen_random_uuid(), 1, '', '', '', gen_random_uuid())",
+        "DELETE FROM runtime_journalentry_default",
+        "DROP TABLE runtime_signal",
+        "CREATE TABLE here (id int)",
+        "CREATE SCHEMA there",
+        "DELETE FROM django_migrations",
+        "SELECT pg_read_file('/etc/passwd')",
+        "COPY auth_group (name) FROM PROGRAM 'id'",
+    ],
+)
+def test_what_neither_may_do(granted: None, role: str, statement: str) -> None:
+    with pytest.raises(REFUSED):
+        as_role(role, statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO auth_group (name) VALUES ('more')",
+        "UPDATE auth_user SET is_active = true",
+        "DELETE FROM auth_user_groups",
+        "SELECT FROM approvals_token",
+        "SELECT FROM django_session",
+        "SELECT FROM axes_accessattempt",
+    ],
+)
+def test_what_only_the_web_may_do(granted: None, statement: str) -> None:
+    as_role(WEB, statement)
+    with pytest.raises(REFUSED):
+        as_role(WORKER, statement)
+
+
+@pytest.mark.parametrize("role", BOTH)
+def test_both_add_to_what_they_cannot_change(granted: None, role: str) -> None:
+    as_role(
+        role,
+        "INSERT INTO runtime_journalentry VALUES (gen_random_uuid(), 1, '', '', '', gen_random_uuid())",
+    )
+    as_role(role, "SELECT nextval('approvals_auditentry_id_seq')")
+
+
+def test_only_the_worker_makes_and_drops_months(granted: None) -> None:
+    with database.own() as own:
+        own.execute(
+            "CREATE TABLE runtime_journalentry_2019_03 PARTITION OF runtime_journalentry FOR VALUES"
+            " FROM ('01693668-f400-0000-0000-000000000000') TO ('0169d60d-2000-0000-0000-000000000000')"
+        )
+        with pytest.raises(REFUSED):
+            as_role(WEB, "SELECT abeyance_make_partitions(2)")
+        own.execute(f"SET ROLE {WORKER}")
+        journal.make_partitions(own)
+        assert journal.drop_empty_partitions(own) == ["runtime_journalentry_2019_03"]
+
+
+@pytest.mark.parametrize("name", ["runtime_run", "runtime_journalentry_2999_01"])
+def test_nothing_but_a_month_that_is_over_is_dropped(granted: None, name: str) -> None:
+    with pytest.raises(psycopg.errors.RaiseException, match="is not a month"):
+        as_role(WORKER, f"SELECT abeyance_drop_partition('{name}')")
+
+
+def test_a_table_of_the_same_name_does_not_mislead_the_owner(granted: None) -> None:
+    """A temporary one comes first for whoever does not say where to look."""
+    with database.own() as own, own.transaction(force_rollback=True):
+        own.execute(f"SET LOCAL ROLE {WORKER}")
+        own.execute("CREATE TEMP TABLE runtime_journalentry (id int)")
+        own.execute("SELECT abeyance_make_partitions(40)")
+        parents = own.execute(
+            "SELECT DISTINCT inhparent::regclass::text FROM pg_inherits"
+            " JOIN pg_class ON pg_class.oid = inhparent WHERE relkind = 'p'"
+        ).fetchall()
+    assert parents == [("public.runtime_journalentry",)]
+
+
+def test_every_table_that_has_a_row_of_its_own_exists(db: None) -> None:
+    assert set(rights.TABLES) <= set(connection.introspection.table_names())
+
+
+@pytest.mark.parametrize(
+    ("role", "why"), [(NOBODY, "which is no role"), ("postgres", "who cannot be kept")]
+)
+def test_a_role_that_cannot_be_limited_is_refused(db: None, role: str, why: str) -> None:
+    with pytest.raises(rights.NotGranted, match=f"ABEYANCE_WEB_ROLE names {role}, .*{why}"):
+        rights.grant(web=role, worker=role)
+
+
+def test_the_audit_still_takes_rows_of_the_web(granted: None) -> None:
+    with database.own() as own:
+        row = own.execute(
+            "INSERT INTO runtime_run (id, agent, requester, input, status)"
+            " VALUES (%s, 'a', 'ada', '{}', 'queued') RETURNING id",
+            [uuid4()],
+        ).fetchone()
+    assert row is not None
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET ROLE {WEB}")
+        try:
+            audit.append(run=row[0], actor=None, act="requested", subject="x", detail={})
+        finally:
+            cursor.execute("RESET ROLE")
+    assert audit.verify(row[0]) == 1
