@@ -1,8 +1,12 @@
-"""Who did what, append-only; per run, each row's hash covers the row and the hash before it.
+"""Who did what, append-only; per run, each row's MAC covers the row and the MAC before it.
 
 The caller holds the run's row, in the transaction of the act itself: that is what serialises the
 chain, and the unique (run, seq) stops whoever forgets. The chain shows an edited, dropped or inserted
-row; that the newest rows were cut off it cannot show.
+row to everybody who has the key, which Postgres has not. That the newest rows were cut off it cannot
+show by itself: so every request must have the row of its opening and of how it stands.
+
+Rows of versions before had a hash without a key. Such rows hold as long as no row with a key comes
+before them, in their chain or at the beginning of that of a run that started earlier.
 """
 
 import json
@@ -14,6 +18,7 @@ from django.utils import timezone
 
 from approvals.errors import BrokenChain
 from approvals.models import AuditEntry, Request
+from runtime import keyring
 from runtime.core.digest import sha256_of
 from runtime.ports import Actor
 
@@ -27,8 +32,13 @@ _HOLD_OF = """
 _LAST = "SELECT seq, hash FROM approvals_auditentry WHERE run_id = %s ORDER BY seq DESC LIMIT 1"
 _APPEND = """
     INSERT INTO approvals_auditentry
-        (run_id, seq, at, actor, token, act, subject, detail, previous, hash)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+        (run_id, seq, at, actor, token, act, subject, detail, previous, hash, key_id)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+# An imported run brings its id along, and so the time of its start elsewhere.
+_KEYED_BEFORE = """
+    SELECT EXISTS (SELECT FROM approvals_auditentry
+        WHERE run_id < %s AND seq = 1 AND key_id IS NOT NULL AND act <> 'imported')
 """
 
 
@@ -69,8 +79,9 @@ def append(
             detail=json.dumps(detail, ensure_ascii=False, sort_keys=True),
             previous=previous,
         )
-        said = (entry.actor, entry.token, act, subject, entry.detail, previous, _hash(entry))
-        cursor.execute(_APPEND, [run, entry.seq, entry.at, *said])
+        seal = keyring.seal(keyring.AUDIT, _hash(entry))
+        said = (entry.actor, entry.token, act, subject, entry.detail, previous)
+        cursor.execute(_APPEND, [run, entry.seq, entry.at, *said, seal.mac, seal.key_id])
 
 
 def undone(request: Request) -> int:
@@ -85,18 +96,41 @@ def undone(request: Request) -> int:
 
 
 def verify(run: UUID) -> int:
-    """The number of rows of a run's chain. Raises BrokenChain at the first that does not hold."""
-    previous, count = GENESIS, 0
+    """The number of rows of a run's chain. Raises BrokenChain at the first that does not hold, KeyMissing."""
+    requests = list(Request.objects.filter(run=run).values_list("id", "status"))
+    previous, keyed, acts, count = GENESIS, False, set(), 0
     for entry in AuditEntry.objects.filter(run=run).order_by("seq").iterator():
         count += 1
         if entry.seq != count:
             raise BrokenChain(run, count, "is missing")
         if entry.previous != previous:
             raise BrokenChain(run, count, "does not follow the row before")
-        if entry.hash != _hash(entry):
+        if entry.key_id is None and (keyed or (count == 1 and _is_keyed_before(run))):
+            raise BrokenChain(run, count, "has no key, though rows before it have one")
+        if not _holds(entry):
             raise BrokenChain(run, count, "was changed")
-        previous = entry.hash
+        previous, keyed = entry.hash, entry.key_id is not None
+        acts.add((entry.subject, entry.act))
+    for request, status in requests:  # read first: rows that come meanwhile are no matter
+        act = "requested" if status == Request.Status.PENDING else status
+        if (f"request {request}", act) not in acts:
+            raise BrokenChain(run, count + 1, f"is missing: request {request} is {status}")
     return count
+
+
+def _is_keyed_before(run: UUID) -> bool:
+    """Whether chains had keys when the run started; ids of runs are in the order of their start."""
+    with connection.cursor() as cursor:
+        cursor.execute(_KEYED_BEFORE, [run])
+        (found,) = cursor.fetchone()
+    return bool(found)
+
+
+def _holds(entry: AuditEntry) -> bool:
+    if entry.key_id is None:
+        return entry.hash == _hash(entry)
+    seal = keyring.Seal(mac=entry.hash, key_id=entry.key_id)
+    return keyring.verify(keyring.AUDIT, seal, _hash(entry))
 
 
 def _hash(entry: AuditEntry) -> str:

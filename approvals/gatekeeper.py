@@ -18,6 +18,7 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Concat
 
 from approvals import audit, clock, endings, frozen, permissions, policy, statements
+from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.statements import Statement
 from runtime.core.decisions import Decision, GateKind, Verdict
@@ -135,6 +136,14 @@ class Gatekeeper:
             detail={"head": head},
             at=at,
         )
+
+    def problem_of(self, run: UUID) -> str | None:
+        """What is wrong with the run's audit rows, None if they hold. Raises KeyMissing."""
+        try:
+            audit.verify(run)
+        except BrokenChain as broken:
+            return f"row {broken.seq} {broken.why}"
+        return None
 
     def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """The request of each gate that has one, by gate."""

@@ -135,7 +135,7 @@ class Token(models.Model):
 
 
 class AuditEntry(models.Model):
-    """Who did what, chained per run by hashes. A trigger refuses to change or delete a row."""
+    """Who did what, chained per run by MACs. A trigger refuses to change or delete a row."""
 
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="audit")
     seq = models.BigIntegerField()
@@ -146,7 +146,8 @@ class AuditEntry(models.Model):
     subject = models.TextField()
     detail = models.TextField()  # JSON text
     previous = models.TextField()
-    hash = models.TextField()
+    hash = models.TextField()  # the MAC under `key_id`
+    key_id = models.TextField(null=True)  # None in rows of earlier versions, whose hash has no key
 
     class Meta:
         constraints = [

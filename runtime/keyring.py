@@ -33,7 +33,8 @@ SECRETS = "secrets"
 DECISIONS = "decisions"
 EXPORTS = "exports"
 REQUESTS = "requests"
-PURPOSES = (JOURNAL, CONTINUATION, SECRETS, REQUESTS, DECISIONS, EXPORTS)
+AUDIT = "audit"
+PURPOSES = (JOURNAL, CONTINUATION, SECRETS, REQUESTS, AUDIT, DECISIONS, EXPORTS)
 
 # The purposes whose signers and checkers are not the same processes.
 _SIGNED = frozenset({DECISIONS, EXPORTS})

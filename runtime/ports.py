@@ -402,6 +402,9 @@ class Gatekeeper(Protocol):
         Decisions, digests and signatures stay. It is audited, with `head`, the MAC of the journal's last entry.
         """
 
+    def problem_of(self, run: UUID) -> str | None:
+        """What is wrong with the run's audit rows, in a sentence; None if they hold. Raises KeyMissing."""
+
     def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """The approval request of each gate that has one, by gate, for whoever shows the gates."""
 

@@ -1,7 +1,8 @@
 """What is stored of a run, held against its journal: every MAC, the fold, and all that is copied from it.
 
 The journal is the truth; the run's row, its continuation, its gates and its mailbox repeat parts of it
-so that nobody has to fold. Everything is read in one snapshot, so a run may be at work meanwhile.
+so that nobody has to fold. Everything is read in one snapshot, so a run may be at work meanwhile. The audit is
+verified by whoever keeps it, and rows that come meanwhile do not disturb that.
 """
 
 import json
@@ -11,7 +12,17 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime import contents, continuations, database, journal, keyring, pruning, signals, waits
+from runtime import (
+    contents,
+    continuations,
+    database,
+    journal,
+    keyring,
+    ports,
+    pruning,
+    signals,
+    waits,
+)
 from runtime.core import portable
 from runtime.core.contents import digest_of, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
@@ -52,12 +63,13 @@ def verify(run: UUID) -> Verification:
     with database.pooled() as connection, connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         row = _row(connection, run)
-        return Verification(
-            run=run,
-            status=row.status,
-            position=row.position,
-            findings=tuple(_findings(connection, row)),
-        )
+        found = tuple(_findings(connection, row))
+    return Verification(
+        run=run,
+        status=row.status,
+        position=row.position,
+        findings=(*found, *_audit(run)),
+    )
 
 
 def runs(*, live: bool) -> list[UUID]:
@@ -149,6 +161,15 @@ def _row(connection: Connection, run: UUID) -> _Row:
     if found is None:
         raise NoSuchRun
     return _Row(**dict(zip(_Row.__slots__, found, strict=True)))
+
+
+def _audit(run: UUID) -> Iterator[Finding]:
+    try:
+        problem = ports.gatekeeper().problem_of(run)
+    except KeyMissing as exc:
+        problem = str(exc)
+    if problem is not None:
+        yield Finding(subject="audit", problem=problem)
 
 
 def _told(connection: Connection, row: _Row) -> _Told:

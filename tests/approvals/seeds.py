@@ -31,9 +31,9 @@ def person(username: str, *groups: Group) -> Actor:
     return Actor(person=username)
 
 
-def run(requester: str = "ada") -> UUID:
+def run(requester: str = "ada", id: UUID | None = None) -> UUID:
     return Run.objects.create(
-        id=uuid4(),
+        id=id or uuid4(),
         agent="hr_onboarding",
         requester=requester,
         input="{}",

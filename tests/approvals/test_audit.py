@@ -8,8 +8,9 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.db.models import F
 
-from approvals import audit
+from approvals import actions, audit
 from approvals.errors import BrokenChain
+from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry
 from runtime.ports import Actor
 from tests.approvals import seeds
@@ -141,9 +142,9 @@ def test_a_row_of_another_run_is_found(run: UUID) -> None:
 
 
 @pytest.mark.usefixtures("_owner")
-def test_an_edited_row_that_was_hashed_again_is_found_by_the_next(run: UUID) -> None:
+def test_an_edited_row_that_was_hashed_again_is_found(run: UUID) -> None:
     forge(run, 3, actor="cyril")
-    assert broken_at(run) == 4
+    assert broken_at(run) == 3
 
 
 @pytest.mark.usefixtures("_owner")
@@ -153,7 +154,70 @@ def test_a_gap_that_was_linked_over_is_found(run: UUID) -> None:
     assert broken_at(run) == 4
 
 
-def forge(run: UUID, seq: int, **changed: str) -> None:
+@pytest.mark.usefixtures("_owner")
+def test_a_chain_that_was_made_anew_without_the_key_is_found(run: UUID) -> None:
+    rewrite(run, actor="cyril")
+    assert broken_at(run) == 1
+
+
+@pytest.mark.usefixtures("_owner")
+@pytest.mark.parametrize(("earlier", "found"), [(True, True), (False, False)])
+def test_a_chain_without_keys_holds_only_where_none_had_one_before(
+    run: UUID, earlier: bool, found: bool
+) -> None:
+    """As versions before wrote them; a run that starts after the first keyed chain has none such."""
+    AuditEntry.objects.exclude(run=run).delete()
+    if earlier:
+        first = seeds.run(id=UUID(int=run.int - 1))
+        audit.append(run=first, actor=None, act="requested", subject="x", detail={})
+    rewrite(run, key_id=None)
+    if found:
+        assert broken_at(run) == 1
+    else:
+        assert audit.verify(run) == 5
+
+
+@pytest.mark.usefixtures("_owner")
+def test_a_row_without_a_key_after_one_that_has_one_is_found(run: UUID) -> None:
+    forge(run, 5, key_id=None)
+    assert broken_at(run) == 5
+
+
+@pytest.mark.usefixtures("_owner")
+@pytest.mark.parametrize("kept", [0, 1])
+def test_rows_that_were_cut_off_are_missed_at_their_request(
+    kept: int, ada: Actor, bea: Actor
+) -> None:
+    request = seeds.pending()
+    actions.decide(
+        request=request.id,
+        verdict="approve",
+        digest=request.request_digest,
+        reason="",
+        actor=bea,
+    )
+    assert audit.verify(request.run_id) == 2
+    AuditEntry.objects.filter(run=request.run_id, seq__gt=kept).delete()
+    assert broken_at(request.run_id) == kept + 1
+
+
+@pytest.mark.usefixtures("_owner")
+def test_an_edited_audit_is_a_finding_of_the_verification(run: UUID) -> None:
+    keeper = Gatekeeper()
+    assert keeper.problem_of(run) is None
+    forge(run, 3, actor="cyril")
+    assert keeper.problem_of(run) == "row 3 was changed"
+
+
+def rewrite(run: UUID, **changed: str | None) -> None:
+    """Change every row and link them again."""
+    previous = audit.GENESIS
+    for seq in range(1, 6):
+        forge(run, seq, previous=previous, **changed)
+        previous = AuditEntry.objects.get(run=run, seq=seq).hash
+
+
+def forge(run: UUID, seq: int, **changed: str | None) -> None:
     """Change a row and give it the hash that it should then have."""
     entry = AuditEntry.objects.get(run=run, seq=seq)
     for name, value in changed.items():

@@ -35,7 +35,7 @@ def keys(tmp_path: Path, settings: Settings) -> Iterator[Path]:
     """A folder of keys of this test's own."""
     settings.KEYS_DIR = tmp_path / "keys"
     keyring._ring.cache_clear()
-    for purpose in (keyring.DECISIONS, keyring.REQUESTS):
+    for purpose in (keyring.DECISIONS, keyring.REQUESTS, keyring.AUDIT):
         keyring.ensure(purpose)
     yield tmp_path / "keys"
     keyring._ring.cache_clear()

@@ -204,5 +204,8 @@ class FakeGatekeeper:
     def forget(self, *, run: UUID, at: datetime, head: str) -> None:
         self.forgotten.append(run)
 
+    def problem_of(self, run: UUID) -> str | None:
+        return None
+
     def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         return {}
