@@ -1,5 +1,6 @@
 """Logging in and out, and where a person starts."""
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
@@ -9,12 +10,20 @@ from django.views.decorators.http import require_safe
 
 from approvals import permissions, throttle
 
+UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
+
 
 class Login(LoginView):
     """Django's, which says when to try again to whoever has guessed too often, whoever they say they are."""
 
     template_name = "login.html"
     redirect_authenticated_user = True
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """After a form that was sent without a session, the page that is shown next says so."""
+        if "unsent" in self.request.GET:
+            messages.warning(self.request, UNSENT)
+        return super().form_valid(form)
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         again_at = throttle.refused_until(self.request)

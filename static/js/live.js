@@ -1,76 +1,7 @@
-// Live pages: the doorbell, polling where it does not ring, and parts that are fetched again.
+// Live pages: parts that are fetched again, and swapped without losing what somebody does there.
 "use strict";
 
-// --- The connection, and decisions that wait for it
-
-const WORDS = { live: "Live", poll: "Polling", off: "Offline" };
 const regions = all("[data-live]");
-const dot = made("span", { className: "live", role: "status" });
-
-function show(state) {
-  if (dot.dataset.state !== state) {
-    dot.dataset.state = state;
-    dot.textContent = WORDS[state];
-  }
-  if ((state === "off") === Boolean(one("#offline"))) return;
-  if (state === "off") {
-    const why = made("p", { id: "offline", className: "why", role: "status" });
-    why.textContent = "Offline: decisions are not sent";
-    (one(".decide") ?? main).append(why);
-    for (const button of all("form[method=post] button:enabled", main)) {
-      button.disabled = true;
-      button.setAttribute("aria-describedby", "offline");
-    }
-  } else {
-    one("#offline").remove();
-    for (const button of all("[aria-describedby=offline]")) {
-      button.disabled = false;
-      button.removeAttribute("aria-describedby");
-    }
-  }
-}
-
-// --- The doorbell: names only, one stream per visible tab, else polling
-
-let stream = null;
-let tried = 0;
-let active = Date.now();
-let offline = false;
-const line = () => (offline ? "off" : stream?.readyState === 1 ? "live" : "poll");
-
-async function probe() { // a local server needs no network
-  offline = await fetch("/healthz").then(() => false, () => true);
-  show(line());
-}
-
-function listen() {
-  if (stream || document.hidden || !regions.length) return;
-  tried = Date.now();
-  stream = new EventSource("/events/");
-  stream.onopen = () => { show("live"); regions.forEach(refresh); }; // what rang before
-  stream.onerror = () => { hangUp(); show(line()); };
-  stream.addEventListener("inbox", () => ring((it) => it.live === "inbox"));
-  stream.addEventListener("run", ({ data }) => ring((it) => it.run === data));
-}
-
-const ring = (meant) => regions.filter((it) => meant(it.dataset)).forEach(refresh);
-
-function hangUp() {
-  stream?.close();
-  stream = null;
-}
-
-function tick() {
-  if (document.hidden) return;
-  const now = Date.now();
-  if (offline) probe();
-  if (now - tried >= 30_000) listen();
-  const pace = line() === "live" ? Infinity : now - active < 60_000 ? 3000 : 60_000;
-  for (const region of regions) {
-    const due = region.dataset.live === "runs" ? 10_000 : pace;
-    if (now - region.asked >= due) refresh(region);
-  }
-}
 
 // --- Live regions: fetched again, and swapped so that nothing moves under the cursor
 
@@ -83,7 +14,7 @@ async function refresh(region) {
     const known = region.dataset.live === "inbox" ? `known=${ids(region)}` : "";
     const headers = { "HX-Request": "true" };
     const answer = await fetch(region.dataset.src + known, { headers });
-    if (answer.redirected || answer.status === 404) return location.reload(); // not ours any more
+    if (answer.redirected || answer.status === 404) return leave(region, answer); // not ours any more
     if (answer.status >= 500) throw answer;
     take(region, await answer.text());
     show(line());
@@ -103,9 +34,11 @@ function take(region, text) {
   if (region.dataset.live === "inbox") return merge(region, fresh);
   const print = essence(fresh);
   if (print === region.print) return;
+  const news = region.print !== null; // a refused form is compared with what it was when first asked for
   region.print = print;
   const over = region.dataset.status === "pending" && fresh.dataset.status !== "pending";
-  const used = one(":focus:not([tabindex='-1'])", region) || typed(region);
+  if (!news && !over) return;
+  const used = one(":focus:not([tabindex='-1'])", region) || typed(region) || refused(region);
   if (used && !over) return offer(region, fresh, "This page has changed. Show");
   withdraw(region);
   swap(region, fresh);
@@ -113,7 +46,6 @@ function take(region, text) {
 
 const rows = (where) => all("[data-id]", where);
 const ids = (where) => rows(where).map((row) => row.dataset.id).join();
-const typed = (where) => all("textarea", where).find((it) => it.value !== it.defaultValue)?.value;
 // What a reader sees, without what differs every time.
 const essence = (where) =>
   where.innerHTML.replace(/token" value="\w+|(in )?\d+ (d|h|min|s)\b|just now|in less than a minute/g, "");
@@ -194,7 +126,7 @@ function wake() {
 
 function begin() {
   for (const region of regions) {
-    region.print = essence(region);
+    region.print = refused(region) ? null : essence(region);
     region.asked = Date.now();
   }
 }

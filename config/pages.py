@@ -1,0 +1,68 @@
+"""Pages where Django would answer with none: a form sent after the session ended, a method that is not taken."""
+
+from collections.abc import Callable
+from urllib.parse import urlencode, urlsplit
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render, resolve_url
+from django.urls import Resolver404, resolve
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+def pages(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """The middleware. The API is left alone."""
+
+    def door(request: HttpRequest) -> HttpResponse:
+        response = answer(request)
+        if request.path.startswith("/api/"):
+            return response
+        if response.status_code == 405:
+            return _not_taken(request, response)
+        if request.method not in SAFE and _leads_to_login(response):
+            response["Location"] = _login_and_back(request)
+        return response
+
+    return door
+
+
+def _not_taken(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    page = render(request, "405.html", {"page": _page_above(request)}, status=405)
+    page["Allow"] = response.get("Allow", "")
+    return page
+
+
+def _leads_to_login(response: HttpResponse) -> bool:
+    place = urlsplit(response.get("Location", ""))
+    is_login = place.path == resolve_url(settings.LOGIN_URL)
+    return response.status_code == 302 and is_login and place.query.startswith("next=")
+
+
+def _login_and_back(request: HttpRequest) -> str:
+    """The login, and from there the page whose form was sent: what is repeated by a GET is never a form."""
+    query = urlencode({"next": _page_above(request), "unsent": "1"}, safe="/")
+    return f"{resolve_url(settings.LOGIN_URL)}?{query}"
+
+
+def _page_above(request: HttpRequest) -> str:
+    """The path itself if a GET of it shows a page, else the nearest above it that does."""
+    steps = request.path.strip("/").split("/")
+    for count in range(len(steps), 0, -1):
+        above = f"/{'/'.join(steps[:count])}/"
+        if _shows_a_page(above, request):
+            return above
+    return "/"
+
+
+def _shows_a_page(path: str, request: HttpRequest) -> bool:
+    """Ask the view as a stranger: it answers with 405, or with the way to the login."""
+    try:
+        found = resolve(path)
+    except Resolver404:
+        return False
+    stranger = HttpRequest()
+    stranger.method, stranger.path, stranger.user = "GET", path, AnonymousUser()
+    stranger.META = request.META  # the host, which the way to the login names
+    return _leads_to_login(found.func(stranger, *found.args, **found.kwargs))

@@ -1,0 +1,87 @@
+"""The session ends while somebody decides: they log in again and go on where they were."""
+
+import re
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Desk
+from tests.cast import PASSWORD
+from tests.desk.office import Office
+
+pytestmark = pytest.mark.browser
+
+REASON = "Ask her lead first.\nThen again."
+
+
+@pytest.fixture
+def bea(desk: Desk, office: Office) -> Page:
+    desk.page.clock.install()
+    desk.log_in("bea")
+    return desk.page
+
+
+def _end_session(page: Page) -> None:
+    page.context.clear_cookies(name=re.compile("abeyance_session"))
+
+
+def _log_in_again(page: Page, name: str = "bea") -> None:
+    page.get_by_label("Username").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+
+
+@pytest.mark.parametrize("button", ["Approve", "Deny"])
+def test_deciding_after_the_session_ended_decides_nothing(
+    desk: Desk, bea: Page, office: Office, suspended: UUID, button: str
+) -> None:
+    desk.open(f"/a/{office.request(suspended).id}/")
+    bea.get_by_label(re.compile("Reason")).fill(REASON)
+    _end_session(bea)
+    bea.get_by_role("button", name=button).click()
+    expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
+    _log_in_again(bea)
+    expect(bea).to_have_url(f"{desk.url}/a/{office.request(suspended).id}/")
+    expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
+    expect(bea.get_by_label(re.compile("Reason"))).to_have_value(REASON)
+    assert office.request(suspended).status == "pending"
+    bea.get_by_role("button", name="Deny").click()
+    expect(bea.get_by_role("heading", name="Denied by bea")).to_be_visible()
+
+
+def test_a_session_that_ends_while_typing_keeps_the_text(
+    desk: Desk, bea: Page, office: Office, suspended: UUID
+) -> None:
+    desk.open(f"/a/{office.request(suspended).id}/")
+    bea.get_by_label(re.compile("Reason")).fill(REASON)
+    _end_session(bea)
+    bea.clock.run_for(4000)
+    _log_in_again(bea)
+    expect(bea.get_by_label(re.compile("Reason"))).to_have_value(REASON)
+
+
+def test_a_draft_is_not_given_to_another_person(desk: Desk, bea: Page, office: Office) -> None:
+    run = office.start(requester="admin")
+    desk.open(f"/a/{office.request(run).id}/")
+    bea.get_by_label(re.compile("Reason")).fill(REASON)
+    _end_session(bea)
+    bea.get_by_role("button", name="Deny").click()
+    _log_in_again(bea, "ada")
+    expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
+    expect(bea.get_by_label(re.compile("Reason"))).to_have_value("")
+
+
+def test_a_reason_that_was_refused_is_not_swapped_away(
+    desk: Desk, bea: Page, office: Office, suspended: UUID
+) -> None:
+    desk.open(f"/a/{office.request(suspended).id}/")
+    bea.get_by_label(re.compile("Reason")).fill("   ")
+    bea.get_by_role("button", name="Deny").click()
+    alert = bea.get_by_role("alert")
+    expect(alert).to_contain_text("Not decided")
+    bea.evaluate("document.activeElement.blur()")
+    bea.clock.run_for(8000)
+    bea.wait_for_load_state("networkidle")
+    expect(alert).to_contain_text("Not decided")
+    expect(bea.get_by_role("button", name="This page has changed")).to_have_count(0)
