@@ -43,6 +43,7 @@ class Environment:
     anthropic_api_key: str = field(repr=False)
     lease_seconds: float
     approval_seconds: float
+    outage_seconds: float
     undo_seconds: float
     drain_seconds: float
     unsafe_postgres: bool
@@ -92,6 +93,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         approval_seconds=_seconds(
             variables, "ABEYANCE_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY
         ),
+        outage_seconds=_seconds(variables, "ABEYANCE_OUTAGE_SECONDS", DAY, MINUTE, 365 * DAY),
         drain_seconds=_seconds(variables, "ABEYANCE_DRAIN_SECONDS", DRAIN_SECONDS, 1, 30),
         retention=_retention(variables),
         poison_losses=_number(variables, "ABEYANCE_POISON_LOSSES", 3, 1, 100),

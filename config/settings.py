@@ -102,6 +102,7 @@ OPENAI_API_KEY = ENV.openai_api_key
 ANTHROPIC_API_KEY = ENV.anthropic_api_key
 ABEYANCE_LEASE_SECONDS = ENV.lease_seconds
 ABEYANCE_APPROVAL_SECONDS = ENV.approval_seconds
+ABEYANCE_OUTAGE_SECONDS = ENV.outage_seconds
 ABEYANCE_UNDO_SECONDS = ENV.undo_seconds
 ABEYANCE_DRAIN_SECONDS = ENV.drain_seconds
 ABEYANCE_UNSAFE_POSTGRES = ENV.unsafe_postgres

@@ -103,13 +103,16 @@ class WaitOut(Schema):
 class RunOut(Schema):
     """A run. `reason` says why it failed, or was quarantined or cancelled.
 
-    `unheard` is how many messages of people its agent has not heard yet.
+    `status_text` and `next_try_at` are of a run that waits for a provider of models: its last answer, and when it is
+    asked again. `unheard` is how many messages of people its agent has not heard yet.
     `removed_at` is when retention took input, output, reason and journal.
     """
 
     id: UUID
     agent: str
     status: str
+    status_text: str | None
+    next_try_at: datetime | None
     input: Any
     output: Any
     reason: str | None

@@ -6,8 +6,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, assert_never
+
+from django.conf import settings
 
 from runtime.alarm import Alarm
 from runtime.core.compaction import cut
@@ -327,6 +329,7 @@ def _model_event(
                 model=outcome.model,
                 other=outcome.other,
                 partial=outcome.partial,
+                patience=timedelta(seconds=settings.ABEYANCE_OUTAGE_SECONDS),
             )
         case Braked():
             return RetryScheduled(
@@ -338,6 +341,7 @@ def _model_event(
                 until=outcome.until,
                 model=outcome.model,
                 ticket=outcome.ticket,
+                since=frame.outage.since if frame.outage else at,
             )
         case Unknown() | ToolFault():
             return ModelFailed(frame=request.frame, error=outcome.error)

@@ -25,7 +25,7 @@ from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.messages import unheard_of
 from runtime.core.terms import Terms
 from runtime.errors import RuntimeFault, Tampered
-from runtime.opening import Judged, halt, picture
+from runtime.opening import Judged, halt, outage_gate, picture
 from runtime.ports import (
     ApprovalVoid,
     CallFacts,
@@ -89,11 +89,13 @@ class Judge:
             return self._puzzled(now, frame, call, exc)
 
     def hold(self, now: Continuation, frame: str) -> Judged | None:
-        """Before a frame asks its model: a hold if its agent's rules say so, once a turn."""
+        """Before a frame asks its model: a hold if its agent's rules say so, once a turn, or after an outage."""
         found = now.frame(frame)
+        at = self.clock()
+        if found.outage and found.outage.asks_at and found.outage.asks_at <= at:
+            return outage_gate(now, found, found.outage, at)
         if found.cleared >= found.turn:
             return None
-        at = self.clock()
         since = found.cleared_at or found.opened_at or at
         boundary = TurnBoundary(
             agent=found.agent,

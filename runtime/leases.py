@@ -47,7 +47,7 @@ ADVANCE = f"""
     UPDATE runtime_run SET epoch = %(epoch)s, worker = %(worker)s, pushed = false,
         position = %(position)s, head = %(mac)s, status = %(status)s,
         base = CASE WHEN %(suspends)s THEN %(position)s ELSE base END,
-        output = %(output)s, reason = %(reason)s, unheard = %(unheard)s,
+        output = %(output)s, reason = %(reason)s, awaits = %(awaits)s, unheard = %(unheard)s,
         ended_at = CASE WHEN %(ended)s THEN clock_timestamp() END,
         owner = CASE WHEN %(release)s THEN NULL ELSE %(owner)s::uuid END,
         losses = CASE WHEN %(release)s THEN 0 ELSE losses END,

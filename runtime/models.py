@@ -17,6 +17,7 @@ class Run(models.Model):
     input = models.TextField()  # JSON text, as given
     output = models.TextField(null=True)
     reason = models.TextField(null=True)  # why it failed or was quarantined
+    awaits = models.TextField(null=True)  # the last answer of a provider that it waits for
     status = models.TextField(
         choices=[(status, status) for status in RunStatus], default=RunStatus.QUEUED
     )

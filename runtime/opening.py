@@ -5,10 +5,11 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from runtime.core.continuation import Call, Continuation
+from runtime.core.continuation import Call, Continuation, Frame, Outage
 from runtime.core.decisions import EffectClass, GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
+from runtime.core.limits import plain
 from runtime.ports import ActionPicture, CallFacts
 
 _RISKS = {GateKind.HOLD: Risk.MEDIUM, GateKind.LIMIT: Risk.MEDIUM, GateKind.VERSION: Risk.HIGH}
@@ -64,6 +65,18 @@ def halt(
         requester=now.requester,
     )
     return Judged(event=event, picture=shown)
+
+
+def outage_gate(now: Continuation, frame: Frame, outage: Outage, at: datetime) -> Judged:
+    """The hold at which people hear that no model of the frame's agent has replied for too long."""
+    facts = {
+        "agent": frame.agent,
+        "since": outage.since.isoformat(timespec="seconds"),
+        "rounds": outage.rounds,
+        "last_answer": outage.error,
+    }
+    why = plain(f"The model of {frame.agent} does not answer: {outage.error}")
+    return halt(now, frame.id, GateKind.HOLD, why=why, facts=facts, at=at)
 
 
 def picture(now: Continuation, event: GateOpened, call: Call, facts: CallFacts) -> ActionPicture:

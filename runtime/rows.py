@@ -160,7 +160,7 @@ def strip(connection: Connection, run: UUID) -> End | None:
     row = connection.execute(
         """
         UPDATE runtime_run SET removed_at = clock_timestamp(), input = 'null', output = NULL,
-            reason = NULL
+            reason = NULL, awaits = NULL
         WHERE id = %s AND ended_at IS NOT NULL AND removed_at IS NULL
         RETURNING position, head
         """,

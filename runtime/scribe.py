@@ -196,6 +196,7 @@ class Scribe:
             status=status_of(now, held=not release),
             output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,
             reason=now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None,
+            awaits=now.unanswered,
             unheard=len(now.unheard),
             ended=now.ended,
             release=release,

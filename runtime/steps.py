@@ -38,6 +38,7 @@ _PARTS = {
 class Step:
     """One commit, of the `kind` of its last event, and the state that it leads to.
 
+    `awaits` is the last answer of a provider that the run waits for.
     `continuation` is written when the run suspends, and now and then in a long one; `release` lets go of the lease
     until `due`.
     `contents` are what its events refer to. `pins` makes its continuation the base of the run. `waits` are calls
@@ -53,6 +54,7 @@ class Step:
     status: str
     output: str | None
     reason: str | None
+    awaits: str | None
     unheard: int
     ended: bool
     release: bool
@@ -121,6 +123,7 @@ def _parameters(step: Step) -> dict[str, object]:
         "status": step.status,
         "output": step.output,
         "reason": step.reason,
+        "awaits": step.awaits,
         "unheard": step.unheard,
         "ended": step.ended,
         "release": step.release,

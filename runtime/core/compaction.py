@@ -49,6 +49,7 @@ def compacted(now: Continuation, event: Compacted) -> Continuation:
         state=state,
         attempt=1,
         failures=0,
+        outage=None,
         messages=(frame.messages[0], summary, *frame.messages[event.until :]),
         calls=frame.of_turn(),
     )

@@ -115,13 +115,27 @@ class Call:
     reported_by: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """What a frame knows of models that bring no reply: since when, and the last `error`.
+
+    `rounds` counts how often all models of the agent were asked in vain; from the first on, people are asked at
+    `asks_at`.
+    """
+
+    since: datetime
+    error: str
+    rounds: int = 0
+    asks_at: datetime | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Frame:
     """One activation of one agent. `parent` and `call` say whose call it works on; the root has neither.
 
     `attempt` counts the attempts at the model call of this turn, `failures` those that failed at `model`,
     which is the one to ask: empty for the first of the agent's. `ticket` is the number with which it waits
-    for a braked provider, 0 for none.
+    for a braked provider, 0 for none. `outage` is there while its model brings no reply.
     `cleared` is the turn at which somebody last let it go on from a hold that opened at `cleared_at`.
     `spent` is what it and everything below it used, `context` the tokens of its last model call, and
     `since` how long the run had been at work when it opened, in seconds.
@@ -140,6 +154,7 @@ class Frame:
     failures: int = 0
     model: str = ""
     ticket: int = 0
+    outage: Outage | None = None
     terms: ModelTerms = MODEL_TERMS
     compaction: CompactionTerms | None = None
     until: datetime | None = None
@@ -311,6 +326,14 @@ class Continuation:
             )
             if until is not None
         )
+
+    @property
+    def unanswered(self) -> str | None:
+        """Why the run waits for a provider of models: its last answer. None if no frame does."""
+        for frame in self.frames.values():
+            if frame.outage is not None and frame.state is FrameState.RETRYING:
+                return frame.outage.error
+        return None
 
     def waiting(self) -> tuple["Wait", ...]:
         """The calls that do nothing but wait."""

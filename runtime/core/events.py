@@ -237,6 +237,8 @@ class RetryScheduled:
     `instead` the one to ask next if its attempts are used up, `partial` the text that came before it broke
     off, as evidence only. A worker's death (`lost`) is nobody's failure and does not count; neither does
     an attempt that was not made because its provider is braked (`brake`): `ticket` is its number there.
+    `since` is when the frame's model first brought no reply, None in entries of before runs waited for providers.
+    `asks_at` is set once no model of the agent is left to ask: at that moment people are asked instead.
     """
 
     frame: str
@@ -249,6 +251,8 @@ class RetryScheduled:
     instead: str = ""
     partial: str = ""
     ticket: int = 0
+    since: datetime | None = None
+    asks_at: datetime | None = None
     type: Literal["RetryScheduled"] = "RetryScheduled"
 
 

@@ -50,7 +50,7 @@ def _opened(frame: Frame, event: GateOpened) -> Frame:
 
 def _decided(frame: Frame, event: GateDecided, kind: GateKind) -> Frame:
     goes_on = kind is GateKind.HOLD and event.verdict is Verdict.CONTINUE
-    return replace(frame, cleared=frame.turn) if goes_on else frame
+    return replace(frame, cleared=frame.turn, outage=None) if goes_on else frame
 
 
 def _require_one(now: Continuation, event: GateOpened) -> None:

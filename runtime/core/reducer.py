@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from runtime.core import pending
 from runtime.core.compaction import compacted
-from runtime.core.continuation import SETTLED, Call, Continuation, Frame, Pause, Phase
+from runtime.core.continuation import SETTLED, Call, Continuation, Frame, Outage, Pause, Phase
 from runtime.core.decisions import Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
@@ -223,6 +223,7 @@ def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
         failures=0,
         model="",
         ticket=0,
+        outage=None,
         messages=frame.messages + message,
         calls=frame.calls + calls,
         outcome=event.text if answers else None,
@@ -328,9 +329,26 @@ def _schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
     _require_attempt(frame, event.attempt, frame.attempt)
     if event.instead:
         frame = replace(frame, model=event.instead, failures=0)
+    elif (
+        event.asks_at is not None
+    ):  # each of its models was asked: the next round begins with the first
+        frame = replace(frame, model="", failures=0)
     elif event.cause == "error":
         frame = replace(frame, failures=frame.failures + 1)
-    return now.with_frame(replace(frame, until=event.until, ticket=event.ticket))
+    outage = _outage(frame, event)
+    return now.with_frame(replace(frame, until=event.until, ticket=event.ticket, outage=outage))
+
+
+def _outage(frame: Frame, event: RetryScheduled) -> Outage | None:
+    if event.since is None:
+        return frame.outage
+    rounds = frame.outage.rounds if frame.outage else 0
+    return Outage(
+        since=event.since,
+        error=event.error,
+        rounds=rounds + (event.asks_at is not None),
+        asks_at=event.asks_at,
+    )
 
 
 def _trigger(event: CallEvent | WaitStarted | WaitEnded) -> str:

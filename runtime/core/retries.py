@@ -4,6 +4,9 @@ Chance and the time of day come in as arguments. The wait before an attempt is d
 zero to a bound that doubles ("full jitter"), unless the other side said how long it wants to be
 left alone; no wait is longer than the policy's ceiling. Errors are told apart by whose fault they
 are: a policy says which of them are worth another attempt.
+
+A model call does not fail because its provider does. Once the attempts at each of the agent's models are used
+up, all of them are asked in rounds, further and further apart, until one replies or people are asked.
 """
 
 from datetime import datetime, timedelta
@@ -16,6 +19,13 @@ from runtime.core.terms import RetryPolicy, Terms
 
 # Somebody has to change something first.
 LASTING = frozenset({Blame.SETUP, Blame.REQUEST})
+
+# Between two rounds of asking every model: doubled from the first to the longest.
+FIRST_ROUND = 5.0
+LONGEST_ROUND = 300.0
+
+# How long a key, address or name that is refused is tried before people are asked: a deploy may be under way.
+SETUP_PATIENCE = timedelta(minutes=1)
 
 # Faults that another provider need not share. A wrong key is to be seen, not to be got round.
 ELSEWHERE = frozenset({Blame.LIMIT, Blame.PROVIDER, Blame.NETWORK, Blame.TIME})
@@ -85,18 +95,25 @@ def unanswered(
     model: str = "",
     other: str = "",
     partial: str = "",
+    patience: timedelta,
 ) -> RetryScheduled | ModelFailed:
     """A model call that brought no reply; `again` says whether trying again can help.
 
     Once the attempts at `model` are used up, the `other` one is asked at once, if there is one and the
-    fault need not be its as well.
+    fault need not be its as well. Without one, all are asked again later; after `patience` people are asked.
     """
     policy = frame.terms.retry
-    wait, instead = _wait(policy, frame.failures, after, chance), ""
-    if not again or not _worth(policy, blame) or frame.failures + 1 >= policy.attempts:
-        if not other or blame not in ELSEWHERE:
+    since, rounds = (frame.outage.since, frame.outage.rounds) if frame.outage else (at, 0)
+    attempts = policy.attempts if rounds == 0 else 1
+    wait, instead, asks_at = _wait(policy, frame.failures, after, chance), "", None
+    if not again or not _worth(policy, blame) or frame.failures + 1 >= attempts:
+        if other and blame in ELSEWHERE:
+            wait, instead = timedelta(), other
+        elif not again or blame is Blame.REQUEST:
             return ModelFailed(frame=frame.id, error=error, model=model, partial=partial)
-        wait, instead = timedelta(), other
+        else:
+            asks_at = since + (min(patience, SETUP_PATIENCE) if blame is Blame.SETUP else patience)
+            wait = min(_round_wait(rounds, after, chance), max(asks_at - at, timedelta()))
     return RetryScheduled(
         frame=frame.id,
         call=None,
@@ -107,6 +124,8 @@ def unanswered(
         model=model,
         instead=instead,
         partial=partial,
+        since=since,
+        asks_at=asks_at,
     )
 
 
@@ -119,6 +138,13 @@ def _wait(policy: RetryPolicy, failures: int, after: float | None, chance: float
     if after is not None:
         return timedelta(seconds=min(max(after, 0.0), policy.ceiling))
     return timedelta(seconds=chance * min(policy.ceiling, policy.base * 2 ** min(failures, 60)))
+
+
+def _round_wait(rounds: int, after: float | None, chance: float) -> timedelta:
+    """Spread over the upper half of the bound, or what the other side asks for if that is more."""
+    bound = min(LONGEST_ROUND, FIRST_ROUND * 2 ** min(rounds, 60))
+    asked = min(max(after or 0.0, 0.0), LONGEST_ROUND)
+    return timedelta(seconds=max(asked, bound * (1 + chance) / 2))
 
 
 def _terms(call: Call) -> Terms:

@@ -1,12 +1,13 @@
 """How long a run has been at work: the time between its entries, without that in which it only waits.
 
-What it waits for are people, times and events; the time before another attempt counts. Kept only where
-somebody limits it. An entry's own time says when the clock starts and stands still.
+What it waits for are people, times, events, and providers whose models do not answer; the time before
+another attempt counts until each model was tried. Kept only where somebody limits it. An entry's own time
+says when the clock starts and stands still.
 """
 
 from datetime import datetime, timedelta
 
-from runtime.core.continuation import CallState, Continuation
+from runtime.core.continuation import CallState, Continuation, Wait
 from runtime.core.decisions import GateKind
 from runtime.core.planning import plan
 from runtime.core.replacing import replace
@@ -60,4 +61,9 @@ def _at_work(now: Continuation) -> bool:
     started = any(
         call.state is CallState.STARTED for frame in now.frames.values() for call in frame.calls
     )
-    return started or bool(plan(now)) or bool(now.retries())
+    return started or bool(plan(now)) or any(_counts(now, wait) for wait in now.retries())
+
+
+def _counts(now: Continuation, wait: Wait) -> bool:
+    outage = now.frame(wait.frame).outage if wait.call is None else None
+    return outage is None or outage.rounds == 0

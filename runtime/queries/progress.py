@@ -191,7 +191,10 @@ class _Fold:
                 self._close_call(frame, event)
             case e.RetryScheduled(call=None):
                 frame.retry = Retry(
-                    error=masked(event.error), attempt=event.attempt, until=event.until
+                    error=masked(event.error),
+                    attempt=event.attempt,
+                    until=event.until,
+                    since=event.since,
                 )
                 self._retried(frame, f"the model of {frame.agent}", event)
             case e.WaitEnded(call=None):

@@ -77,6 +77,25 @@ class RunRow:
     due_at: datetime | None
     gates: tuple[GateView, ...]
     position: int
+    awaits: str | None
+
+    @property
+    def last_answer(self) -> str:
+        """What the provider that the run waits for answered last; empty if it waits for none."""
+        return masked(self.awaits or "") if self.status == RunStatus.WAITING else ""
+
+    @property
+    def next_try_at(self) -> datetime | None:
+        """When a run that waits for a provider asks it again."""
+        return self.due_at if self.last_answer else None
+
+    @property
+    def status_text(self) -> str | None:
+        """The status in words where the word alone says too little."""
+        if not self.last_answer:
+            return None
+        when = f", next try {self.due_at.isoformat(timespec='seconds')}" if self.due_at else ""
+        return f"waits for the provider{when}, last answer: {self.last_answer}"
 
     @property
     def ended(self) -> bool:
@@ -274,6 +293,7 @@ def _line(run: Run, gates: Sequence[GateView]) -> RunLine:
         due_at=run.due_at,
         gates=tuple(gates),
         position=run.position,
+        awaits=run.awaits,
         why=masked(why or ""),
     )
 
@@ -296,6 +316,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         unheard=getattr(run, "messages", 0),
         waits=tuple(_wait(found) for found in getattr(run, "awaited", ())),
         position=run.position,
+        awaits=run.awaits,
     )
 
 

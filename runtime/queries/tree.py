@@ -165,11 +165,12 @@ class CallView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A model call that brought no reply and is made again at `until`."""
+    """A model call that brought no reply and is made again at `until`; `since` is when the first one did not."""
 
     error: str
     attempt: int
     until: datetime | None
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +281,12 @@ class Progress:
         """The calls that wait for a time or an event."""
         calls = (call for frame in self.frames() for call in frame.calls)
         return tuple(call for call in calls if call.state is CallState.WAITING)
+
+    @property
+    def outage(self) -> Retry | None:
+        """Since when a frame's model brings no reply, and its last answer."""
+        retries = (frame.retry for frame in self.frames() if frame.retry)
+        return next((retry for retry in retries if retry.since is not None), None)
 
     @property
     def next_try(self) -> datetime | None:

@@ -63,6 +63,7 @@ def test_limits_are_those_that_hold() -> None:
     assert set(found) == {
         "ABEYANCE_LEASE_SECONDS",
         "ABEYANCE_APPROVAL_SECONDS",
+        "ABEYANCE_OUTAGE_SECONDS",
         "ABEYANCE_UNDO_SECONDS",
         "ABEYANCE_DRAIN_SECONDS",
         "ABEYANCE_POISON_LOSSES",

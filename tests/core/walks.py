@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
@@ -290,7 +290,15 @@ class Walk:
         again = self.random.random() < 0.5
         holder = self.now.frame(frame)
         return [
-            unanswered(holder, "overloaded", again=again, after=1.0, at=AT, chance=0.5),
+            unanswered(
+                holder,
+                "overloaded",
+                again=again,
+                after=1.0,
+                at=AT,
+                chance=0.5,
+                patience=timedelta(days=1),
+            ),
             ModelFailed(frame=frame, error="no"),
         ]
 

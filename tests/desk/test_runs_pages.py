@@ -174,7 +174,7 @@ def test_a_run_that_tries_again_says_when(ada: Client, office: Office) -> None:
     run = office.start()
     assert Run.objects.get(id=run).status == "waiting"
     page = _text(ada, f"/runs/{run}/")
-    assert "Something did not work and is tried again at <time" in page
+    assert "The next try is at <time" in page
     assert "brought no reply" in page
     assert "busy &lt;now&gt;" in page
     assert "its model is asked again" in page

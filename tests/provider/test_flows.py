@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from agents.handlers import Handler
 from agents.registry import Registry
 from runtime import engine as start
+from runtime.core import retries
 from runtime.core.decisions import Verdict
 from runtime.core.terms import RetryPolicy
 from runtime.models import Run
@@ -20,7 +21,7 @@ from tests.agents.conftest import Directory, Sink
 from tests.agents.engine import Engine, events_of
 from tests.agents.test_onboarding import NEWCOMER
 from tests.provider.faults import SPOILERS, Fault
-from tests.provider.server import Provider
+from tests.provider.server import KEY, Provider
 
 FLOWS = {"hr_onboarding": 1, "hr_onboarding_single": 1, "hr_access_bundle": 2}
 ROLE, APPLICATION = ["security-level-3"], ["application-intranet"]
@@ -144,16 +145,35 @@ def test_calls_under_one_id_are_told_apart_on_the_way_back(
     assert "Access to intranet was granted." in said
 
 
-def test_a_wrong_key_ends_the_run_at_once_and_is_never_quoted(
+def test_a_wrong_key_halts_the_run_at_a_gate_and_is_never_quoted(
     engine: Engine, provider: Provider, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    settings.ABEYANCE_OUTAGE_SECONDS = 0.0
     settings.OPENAI_API_KEY = "sk-canary-1234567890"
     run = engine.begin("hr_onboarding_single", NEWCOMER)
-    assert run.status == "failed"
-    text = json.dumps(events_of(run))
-    assert "the key for openai:loopback was refused (status 401)" in text
-    assert "canary" not in text + caplog.text
+    assert run.status == "suspended"
+    (gate,) = engine.pictures
+    assert gate.kind == "hold"
+    assert "the key for openai:loopback was refused (status 401)" in gate.sentence
+    assert "canary" not in json.dumps(events_of(run)) + caplog.text
     assert provider.bodies == []
+    settings.OPENAI_API_KEY = KEY
+    engine.decide(run, Verdict.CONTINUE)
+    assert provider.bodies
+
+
+def test_thirty_errors_in_a_row_fail_no_run(
+    engine: Engine,
+    provider: Provider,
+    directory: Directory,
+    sink: Sink,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retries, "FIRST_ROUND", 0.0)
+    _change(engine, retry=RetryPolicy(attempts=2, base=0.0, ceiling=0.0))
+    provider.faults.extend([Fault.SERVER_ERROR] * 30)
+    _require_once(_through(engine, "hr_onboarding_single"), directory, sink)
+    assert not provider.faults
 
 
 def test_the_next_model_is_asked_once_the_attempts_at_the_first_are_used_up(
@@ -179,10 +199,13 @@ def test_a_wrong_key_is_not_got_round_with_the_next_model(
     engine: Engine, provider: Provider, settings: Any
 ) -> None:
     settings.ABEYANCE_MODEL = "openai:first,openai:second"
+    settings.ABEYANCE_OUTAGE_SECONDS = 0.0
     settings.OPENAI_API_KEY = "sk-canary-1234567890"
     run = engine.begin("hr_onboarding_single", NEWCOMER)
-    assert (run.status, provider.bodies) == ("failed", [])
-    assert "the key for openai:first was refused" in (run.reason or "")
+    assert (run.status, provider.bodies) == ("suspended", [])
+    (retry,) = [event for event in events_of(run) if event["type"] == "RetryScheduled"]
+    assert "the key for openai:first was refused" in retry["error"]
+    assert retry["instead"] == ""
 
 
 def test_an_agent_s_own_models_are_asked_instead_of_the_installation_s(

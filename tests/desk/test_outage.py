@@ -1,0 +1,53 @@
+"""A run that waits for its provider, as people see it."""
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from runtime.core import retries
+from runtime.core.decisions import GateKind
+from runtime.ports import ModelFault
+from tests.desk.caller import Caller
+from tests.desk.office import Office
+
+SAID = "openai:a is in trouble (status 503): <the provider>"
+
+
+@pytest.fixture(autouse=True)
+def out(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider of hr_onboarding does not answer, and the first round is over at once."""
+    fault = ModelFault(error=SAID, again=True, model="openai:a")
+    office.effects.agents["hr_onboarding"] = lambda request: fault
+    monkeypatch.setattr(retries, "_worth", lambda policy, blame: False)
+    monkeypatch.setattr(retries, "FIRST_ROUND", 200.0)
+
+
+def test_page_and_list_say_what_the_provider_answered(office: Office, ada: Client) -> None:
+    run = office.start()
+    page = ada.get(f"/runs/{run}/").content.decode()
+    assert "Waits for the provider of its model" in page
+    assert "(status 503): &lt;the provider&gt;" in page
+    listed = ada.get("/runs/").content.decode()
+    assert "waits for the provider, next try" in listed
+    assert "(status 503): &lt;the provider&gt;" in listed
+
+
+def test_the_api_says_when_the_provider_is_asked_again(office: Office, ada_api: Caller) -> None:
+    run = office.start()
+    for found in (ada_api.get(f"/runs/{run}").json(), ada_api.get("/runs").json()["items"][0]):
+        assert found["status"] == "waiting"
+        assert found["status_text"].startswith("waits for the provider, next try 20")
+        assert found["status_text"].endswith(SAID)
+        assert found["next_try_at"] > timezone.now().isoformat()
+
+
+def test_a_run_that_waits_for_a_person_waits_for_no_provider(
+    office: Office, ada: Client, ada_api: Caller, settings: object
+) -> None:
+    settings.ABEYANCE_OUTAGE_SECONDS = 0.0  # type: ignore[attr-defined]
+    run = office.start()
+    found = ada_api.get(f"/runs/{run}").json()
+    assert [gate["kind"] for gate in found["gates"]] == [GateKind.HOLD]
+    assert (found["status_text"], found["next_try_at"]) == (None, None)
+    page = ada.get(f"/runs/{run}/").content.decode()
+    assert "The provider of its model does not answer" in page

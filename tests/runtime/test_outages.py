@@ -1,0 +1,121 @@
+"""A provider that does not answer: the run waits for it, says so, and asks people after a while."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.db.models import Q
+from pytest_django import Settings
+
+from runtime import queries
+from runtime.core import retries
+from runtime.core.decisions import Blame, Verdict
+from runtime.models import Gate, Run
+from runtime.ports import ModelFault
+from tests.fakes.ports import FakeTool, Script, ask, say, turns
+from tests.runtime.conftest import MakeBench, Rig
+from tests.runtime.test_advance import events, types
+
+GATED = FakeTool(gated=True)
+OUT = ModelFault(error="openai:a is in trouble (status 503)", again=True, model="openai:a")
+NO_KEY = ModelFault(
+    error="the key for openai:a was refused (status 401)", again=True, blame=Blame.SETUP
+)
+
+
+def faulty(faults: list[ModelFault], replies: Script) -> Script:
+    """A model that first gives these faults, then replies."""
+    return lambda request: faults.pop(0) if faults else replies(request)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "FIRST_ROUND", 0.0)
+    monkeypatch.setattr(retries, "_wait", lambda *terms: timedelta())
+
+
+def waiting(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run whose model was asked in vain and is asked again much later."""
+    monkeypatch.setattr(retries, "FIRST_ROUND", 200.0)
+    return desk.advance(desk.start("a"))
+
+
+def test_a_provider_that_is_out_for_long_fails_no_run(rig: MakeBench) -> None:
+    desk = rig({"a": faulty([OUT] * 20, turns(ask(("t", {})), say("done")))}, t=FakeTool())
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.awaits) == ("completed", None)
+    assert len(desk.effects.calls) == 1
+
+
+def test_one_refused_key_after_an_approval_fails_no_run(rig: MakeBench) -> None:
+    faults: list[ModelFault] = []
+    desk = rig({"a": faulty(faults, turns(ask(("t", {})), say("done")))}, t=GATED)
+    run = desk.advance(desk.start("a"))
+    faults.append(NO_KEY)
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+    assert desk.advance(run.id).status == "completed"
+    assert len(desk.effects.calls) == 1
+
+
+def test_a_run_that_waits_says_what_for(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = rig({"a": faulty([OUT] * 9, turns(say("done")))})
+    run = waiting(desk, monkeypatch)
+    assert (run.status, run.awaits, run.owner) == ("waiting", OUT.error, None)
+    found = queries.run_detail(Q(), run.id)
+    assert found is not None
+    assert found.next_try_at == run.due_at
+    assert run.due_at is not None
+    at = run.due_at.isoformat(timespec="seconds")
+    said = f"waits for the provider, next try {at}, last answer: {OUT.error}"
+    assert found.status_text == said
+    (line,) = queries.runs_page(Q()).items
+    assert line.status_text == said
+    outage = queries.progress(run.id).outage
+    assert outage is not None
+    assert (outage.error, outage.until) == (OUT.error, run.due_at)
+
+
+def test_a_run_that_got_its_reply_waits_for_no_provider(rig: MakeBench) -> None:
+    desk = rig({"a": faulty([OUT] * 9, turns(ask(("t", {})), say("done")))}, t=GATED)
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.awaits) == ("suspended", None)
+    assert queries.progress(run.id).outage is None
+
+
+@pytest.mark.parametrize("fault", [OUT, NO_KEY])
+def test_people_are_asked_once_the_patience_is_over(
+    rig: MakeBench, settings: Settings, fault: ModelFault
+) -> None:
+    settings.ABEYANCE_OUTAGE_SECONDS = 0.0
+    faults = [fault] * 9
+    desk = rig({"a": faulty(faults, turns(say("done")))})
+    run = desk.advance(desk.start("a"))
+    (gate,) = desk.open_gates(run.id)
+    assert (run.status, gate.kind, gate.path) == ("suspended", "hold", ["a"])
+    (shown,) = desk.gatekeeper.pictures
+    assert shown.sentence == f"The model of a does not answer: {fault.error}"
+    assert shown.args["last_answer"] == fault.error
+    assert types(run.id)[-1] == "GateOpened"
+    faults.clear()
+    desk.decide(gate.id, Verdict.CONTINUE)
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_a_provider_that_stays_out_asks_people_again(rig: MakeBench, settings: Settings) -> None:
+    settings.ABEYANCE_OUTAGE_SECONDS = 0.0
+    desk = rig({"a": faulty([OUT] * 99, turns(say("done")))})
+    run = desk.advance(desk.start("a"))
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.CONTINUE)
+    run = desk.advance(run.id)
+    assert Gate.objects.filter(run=run.id).count() == 2
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.STOP, "another provider")
+    assert desk.advance(run.id).status == "cancelled"
+
+
+def test_a_day_without_answer_is_journaled_as_such(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": faulty([OUT] * 9, turns(say("done")))})
+    run = waiting(desk, monkeypatch)
+    retry = events(run.id)[-1]
+    since, asks_at = (datetime.fromisoformat(str(retry[name])) for name in ("since", "asks_at"))
+    assert asks_at - since == timedelta(days=1)
