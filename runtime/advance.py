@@ -56,7 +56,13 @@ def _advance(run: UUID, bench: Bench, seat: Seat, *, isolated: bool) -> bool:
     if not isolated and _at_once(run, bench, seat):
         return True
     with database.pooled() as connection:
-        claim = leases.claim(connection, run, worker=bench.heartbeat.worker, isolated=isolated)
+        claim = leases.claim(
+            connection,
+            run,
+            worker=bench.heartbeat.worker,
+            isolated=isolated,
+            robs=bench.heartbeat.calm.over,
+        )
     if claim is None:
         log.info("run %s is not to be had: nothing is due, or another worker has it", run)
         bench.heartbeat.poke(run)

@@ -17,12 +17,13 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from runtime import database, leases, workers
+from runtime import clock, database, leases, workers
+from runtime.calm import Calm
 from runtime.leases import Claim
 
 log = logging.getLogger(__name__)
 
-STATEMENT = f"WITH beat AS ({workers.BEAT}) {leases.RENEW}"
+STATEMENT = f"WITH beat AS ({workers.BEAT}), {leases.RENEW}"
 
 BEAT_SECONDS = 1.0
 MARGIN = 0.1  # of a lease
@@ -39,7 +40,7 @@ class Held:
 
     claim: Claim
     wake: Callable[[], None]
-    renewed_at: float = field(default_factory=time.monotonic)
+    renewed_at: float = field(default_factory=clock.elapsed)
     mailbox: int | None = None
     stops: frozenset[str] = frozenset()
     lost: threading.Event = field(default_factory=threading.Event)
@@ -55,7 +56,7 @@ class Held:
 
         After a no the next renewal wakes whoever asked.
         """
-        spent = time.monotonic() - self.renewed_at
+        spent = clock.elapsed() - self.renewed_at
         self.starved = self.lost.is_set() or spent > leases.lease_seconds() * (1 - MARGIN)
         return not self.starved
 
@@ -87,6 +88,7 @@ class Heartbeat:
 
     def __init__(self, agents: Mapping[str, str] | None = None, *, isolated: bool = False) -> None:
         self.shift = Shift()
+        self.calm = Calm()
         self.isolated = isolated
         # By owner: two threads may look at one run at a time, and one of them will have it.
         self._held: dict[UUID, Held] = {}
@@ -156,8 +158,10 @@ class Heartbeat:
                 if connection is None or connection.closed:
                     connection = database.own()
                 self._beat(connection)
-            except psycopg.Error as exc:
-                log.warning("heartbeat missed: %s", exc)
+            except Exception as exc:  # or every run of this process would lose its lease
+                known = isinstance(exc, psycopg.Error)
+                log.warning("heartbeat missed: %s", exc, exc_info=None if known else exc)
+                self.calm.begin()
                 if connection is not None:
                     connection.close()
         if connection is not None:
@@ -175,25 +179,27 @@ class Heartbeat:
     def _beat(self, connection: database.Connection) -> None:
         with self._lock:
             held = {owner: one for owner, one in self._held.items() if one.claim.made}
-        sent = time.monotonic()
-        renewed = self._renew(connection, held)
+        sent = clock.elapsed()
+        ours = self._renew(connection, held)
         for owner, one in held.items():
-            if owner not in renewed:
+            if owner not in ours:
                 one.lost.set()
                 one.wake()
                 continue
-            one.renewed_at = sent
-            mailbox, stops = renewed[owner]
-            if mailbox != one.mailbox or stops != one.stops or one.starved:
+            mailbox, stops, renewed = ours[owner]
+            if renewed:
+                one.renewed_at = sent
+            if mailbox != one.mailbox or stops != one.stops or (one.starved and renewed):
                 one.mailbox, one.stops = mailbox, stops
                 one.wake()
 
     def _renew(
         self, connection: database.Connection, held: dict[UUID, Held]
-    ) -> dict[UUID, tuple[int, frozenset[str]]]:
-        """Renew every lease and say that this process is alive.
+    ) -> dict[UUID, tuple[int, frozenset[str], bool]]:
+        """Renew every lease whose row is not locked, and say that this process is alive.
 
-        Returns the mailbox of each run still held, by owner, and the agents that are stopped.
+        Returns the mailbox of each run still held, by owner, the agents that are stopped, and whether its lease was
+        renewed.
         """
         rows = connection.execute(
             STATEMENT,
@@ -204,5 +210,10 @@ class Heartbeat:
                 **self._worker,
             },
             prepare=True,
-        )
-        return {owner: (mailbox, frozenset(stops)) for owner, mailbox, stops, _ in rows.fetchall()}
+        ).fetchall()
+        self.calm.look(rows[0][0])
+        return {
+            owner: (mailbox, frozenset(stops), renewed)
+            for _, owner, mailbox, stops, renewed, _ in rows
+            if owner is not None
+        }

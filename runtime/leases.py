@@ -62,12 +62,22 @@ ADVANCE = f"""
     RETURNING id
 """
 
-# The part of the heartbeat statement that renews every lease of a process.
+# The part of the heartbeat statement that renews every lease of a process. It waits for no row: a lease whose row is
+# locked is renewed by a later beat, and until its row is free nobody else can take the run either.
 RENEW = f"""
-    UPDATE runtime_run SET lease_until = {_LEASE_END}, due_at = {_LEASE_END}
-    FROM unnest(%(runs)s::uuid[], %(owners)s::uuid[]) AS held(run, owner)
-    WHERE runtime_run.id = held.run AND runtime_run.owner = held.owner
-    RETURNING runtime_run.owner, mailbox, {stops.ON}, {UNHURRIED}
+    held AS (SELECT run, owner FROM unnest(%(runs)s::uuid[], %(owners)s::uuid[]) AS h(run, owner)),
+    ours AS (
+        SELECT runtime_run.owner, mailbox FROM held
+        JOIN runtime_run ON runtime_run.id = held.run AND runtime_run.owner = held.owner),
+    free AS (
+        SELECT runtime_run.id FROM held
+        JOIN runtime_run ON runtime_run.id = held.run AND runtime_run.owner = held.owner
+        FOR NO KEY UPDATE OF runtime_run SKIP LOCKED),
+    renewed AS (
+        UPDATE runtime_run SET lease_until = {_LEASE_END}, due_at = {_LEASE_END}
+        FROM free WHERE runtime_run.id = free.id RETURNING runtime_run.owner)
+    SELECT beat.beat_at, ours.owner, ours.mailbox, {stops.ON}, renewed.owner IS NOT NULL, {UNHURRIED}
+    FROM beat LEFT JOIN ours ON true LEFT JOIN renewed ON renewed.owner = ours.owner
 """
 
 
@@ -174,11 +184,17 @@ def parameters(claim: Claim) -> dict[str, object]:
 
 
 def claim(
-    connection: Connection, run: UUID, *, worker: UUID | None = None, isolated: bool = False
+    connection: Connection,
+    run: UUID,
+    *,
+    worker: UUID | None = None,
+    isolated: bool = False,
+    robs: bool = True,
 ) -> Claim | None:
     """Take the run if something is due and nobody holds it, else None. `worker` is this process.
 
     A lease that ran out is noted with the process that had it. `isolated` takes runs that are, and no others.
+    Without `robs` no run is taken that somebody has.
     """
     owner = uuid4()
     row = connection.execute(
@@ -190,7 +206,7 @@ def claim(
             WHERE id = %(run)s AND isolated = %(isolated)s
                 AND due_at <= clock_timestamp() + %(resend)s * interval '1 second'
                 AND status <> 'quarantined' AND NOT ({stops.OF_RUN})
-                AND (lease_until IS NULL OR (lease_until < clock_timestamp() AND {_MAY_ROB}))
+                AND (lease_until IS NULL OR (%(robs)s AND lease_until < clock_timestamp() AND {_MAY_ROB}))
             FOR UPDATE SKIP LOCKED
         ),
         noted AS ({losses.NOTE})
@@ -209,6 +225,7 @@ def claim(
             "owner": owner,
             "worker": worker,
             "isolated": isolated,
+            "robs": robs,
             "lease": lease_seconds(),
             "resend": RESEND_SECONDS + 1,
         },
@@ -282,6 +299,14 @@ def quarantine(connection: Connection, claim: Claim, reason: str) -> bool:
         "status = 'quarantined', reason = %(reason)s, due_at = NULL",
         {"reason": reason},
     )
+
+
+def now(connection: Connection) -> datetime:
+    """What Postgres' clock says."""
+    row = connection.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None
+    at: datetime = row[0]
+    return at
 
 
 def read(connection: Connection, run: UUID) -> Row:

@@ -9,7 +9,6 @@ import functools
 import itertools
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,6 +18,7 @@ import psycopg
 from django.db import InterfaceError, OperationalError, close_old_connections, transaction
 
 from runtime import (
+    clock,
     contents,
     continuations,
     database,
@@ -83,10 +83,10 @@ class Scribe:
         self._gatekeeper = gatekeeper
         self._mailbox = -1
         self.next_signal: datetime | None = None  # when one that does not count yet will
-        self._started = time.monotonic()
+        self._started = clock.elapsed()
 
     def clock(self) -> datetime:
-        return self._held.claim.at + timedelta(seconds=time.monotonic() - self._started)
+        return self._held.claim.at + timedelta(seconds=clock.elapsed() - self._started)
 
     def persist(self, act: Callable[[], T]) -> T:
         """Try until Postgres is back: what this worker knows must not be lost with a connection.

@@ -1,17 +1,17 @@
 """Whatever is due gets another hint, and the journal's partitions are made ahead.
 
-Any number of sweepers may run. For one lease after its own reconnect a sweeper hints at no run that somebody
-has: the workers lost the same database and need that time to renew what they hold.
+Any number of sweepers may run. For one lease after its own reconnect, and after Postgres' clock has jumped, a sweeper
+hints at no run that somebody has: the workers met the same trouble and need that time to renew what they hold.
 """
 
 import logging
 import threading
-import time
 
 import psycopg
 from django.db import close_old_connections
 
 from runtime import database, dispatch, journal, leases, retention
+from runtime.calm import Calm
 from runtime.workers import FORGET, sweeper_name
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def run(stop: threading.Event) -> None:
 
 
 def _sweep(stop: threading.Event) -> None:
-    calm = 0.0
+    calm = Calm()
     while not stop.is_set():
         try:
             with database.own(sweeper_name()) as connection:
@@ -66,14 +66,14 @@ def _sweep(stop: threading.Event) -> None:
         except psycopg.Error as exc:
             log.warning("sweeping interrupted: %s", exc)
             stop.wait(SWEEP_SECONDS)
-        calm = leases.lease_seconds()
+        calm.begin()
 
 
-def _sweep_with(connection: database.Connection, stop: threading.Event, calm: float) -> None:
-    """Until `stop`; nobody is robbed in the first `calm` seconds."""
-    calm_until = time.monotonic() + calm
+def _sweep_with(connection: database.Connection, stop: threading.Event, calm: Calm) -> None:
+    """Until `stop`; nobody is robbed until it is calm."""
     while not stop.is_set():
-        sweep(connection, robs=time.monotonic() >= calm_until)
+        calm.look(leases.now(connection))
+        sweep(connection, robs=calm.over)
         stop.wait(SWEEP_SECONDS)
 
 

@@ -10,6 +10,7 @@ BEAT = """
     INSERT INTO runtime_worker (id, host, process, agents, isolated, hung)
     VALUES (%(worker)s, %(host)s, %(process)s, %(agents)s::jsonb, %(isolated)s, %(hung)s)
     ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp(), hung = EXCLUDED.hung
+    RETURNING beat_at
 """
 
 FORGET = "DELETE FROM runtime_worker WHERE beat_at < clock_timestamp() - interval '1 day'"

@@ -263,21 +263,21 @@ LEASES = (
     _row(
         "a run with a live lease is claimed",
         "leases",
-        "(lease_until < clock_timestamp() AND {_MAY_ROB})",
+        "(%(robs)s AND lease_until < clock_timestamp() AND {_MAY_ROB})",
         "(true AND {_MAY_ROB})",
         LEASE,
     ),
     _row(
         "a lease is never over",
         "leases",
-        "lease_until IS NULL OR (lease_until < clock_timestamp()",
+        "lease_until IS NULL OR (%(robs)s AND lease_until < clock_timestamp()",
         "lease_until IS NULL OR (false",
         LEASE,
     ),
     _row(
         "leases end while Postgres is down",
         "leases",
-        "(lease_until < clock_timestamp() AND {_MAY_ROB})",
+        "(%(robs)s AND lease_until < clock_timestamp() AND {_MAY_ROB})",
         "lease_until < clock_timestamp()",
         "tests/runtime/test_advance.py::"
         "test_nobody_is_robbed_of_a_lease_within_one_lease_of_a_start_of_postgres",
