@@ -28,6 +28,7 @@ from runtime.core.digest import require_json, sha256_of
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_RESULT, plain, size_of
 from runtime.core.terms import ModelTerms
+from runtime.core.unkept import has_happened, result_lost
 from runtime.errors import KeyMissing
 from runtime.ports import (
     Abort,
@@ -254,8 +255,12 @@ def _call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolR
 
     try:
         return _run(tool, arguments, request)
-    except (ToolError, _NotKept) as exc:
+    except ToolError as exc:
         return ToolFault(error=told(str(exc)) or type(exc).__name__)
+    except _NotKept as exc:
+        if has_happened(tool.effect):
+            return ToolResult(value=result_lost(told(str(exc))))
+        return ToolFault(error=told(str(exc)))
     except NotDone as exc:
         return ToolFault(
             error=told(str(exc)) or type(exc).__name__,
@@ -288,7 +293,7 @@ def _blame(exc: BaseException) -> Blame:
 
 
 class _NotKept(Exception):
-    """The tool has run, but what it returned cannot be kept: it failed, and is not lost."""
+    """The tool has run, but what it returned cannot be kept."""
 
 
 def _run(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> ToolResult:

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
+import psycopg
+from django.db import DataError
+
 from runtime import (
     contents,
     continuations,
@@ -25,7 +28,8 @@ from runtime.coordinator import Bench, Coordinator, Inbox
 from runtime.core.contents import referred
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import Verdict
-from runtime.core.errors import NewerSchema
+from runtime.core.errors import NewerSchema, NotJson
+from runtime.core.limits import plain
 from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered
 from runtime.heartbeat import Held
 from runtime.leases import Claim
@@ -128,10 +132,10 @@ def _give_up(claim: Claim, bench: Bench, exc: Exception) -> None:
             log.critical("key missing, run %s left untouched for now: %s", run, exc)
             _back_off(claim)
         case Tampered():
-            log.critical("run %s quarantined: %s", run, exc)
-            with database.pooled() as connection:
-                leases.quarantine(connection, claim, str(exc))
-            dispatch.ring(run, inbox=True)
+            _quarantine(claim, str(exc))
+        case NotJson() | psycopg.DataError() | DataError():
+            # Trying again brings the same: it would pay for the same model call each time.
+            _quarantine(claim, f"its next entry cannot be written: {exc}")
         case _ if isinstance(exc, OUT_OF_REACH):
             log.warning("run %s: Postgres is out of reach, the lease will end: %s", run, exc)
         case _:
@@ -144,10 +148,7 @@ def _sorted_out(claim: Claim, now: Continuation | None = None) -> bool:
     """Whether a run that lost its worker is not to run here: it is isolated, or quarantined."""
     why = poison.verdict(claim)
     if why is not None:
-        log.critical("run %s quarantined: %s", claim.run, why)
-        with database.pooled() as connection:
-            leases.quarantine(connection, claim, why)
-        dispatch.ring(claim.run, inbox=True)
+        _quarantine(claim, why)
         return True
     if poison.is_suspect(claim, now):
         log.warning("run %s lost its worker and is tried in a process of its own", claim.run)
@@ -156,6 +157,13 @@ def _sorted_out(claim: Claim, now: Continuation | None = None) -> bool:
         dispatch.hint(claim.run, dispatch.ISOLATED)
         return True
     return False
+
+
+def _quarantine(claim: Claim, why: str) -> None:
+    log.critical("run %s quarantined: %s", claim.run, why)
+    with database.pooled() as connection:
+        leases.quarantine(connection, claim, plain(why))
+    dispatch.ring(claim.run, inbox=True)
 
 
 def _back_off(claim: Claim) -> None:

@@ -18,9 +18,11 @@ from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import EffectClass
 from runtime.core.effects import AskModel, StartTool
+from runtime.core.errors import NotJson
 from runtime.core.events import Event, RetryScheduled, ToolFailed
 from runtime.core.planning import plan
 from runtime.core.replay import recover
+from runtime.core.unkept import journaled
 from runtime.draft import Draft, Work
 from runtime.errors import LeaseLost, MailboxRaised
 from runtime.executor import Executor, event_of, request_for
@@ -143,6 +145,12 @@ class Coordinator:
                 self._ready.extend(self._draft.work)
                 self._draft = self._new_draft()
                 return release
+            except NotJson:
+                kept = tuple(journaled(scribe.now, event) for event in given)
+                if kept == given:
+                    raise
+                given = kept
+                self._draft_again(given, contents)
             except MailboxRaised:
                 scribe.look_again()
                 self._draft_again(given, contents)
@@ -351,7 +359,7 @@ class Coordinator:
             later = self._draft
             self._draft = self._new_draft()
             self._add_outcome(handoff.request, handoff.outcome)
-            problem = self._scribe.commit_handed(self._draft, handoff)
+            problem = self._commit_handed(handoff)
             self._handed.pop(0)
             self._draft = self._new_draft()
             if problem is not None:
@@ -360,6 +368,14 @@ class Coordinator:
             self._draft.contents += later.contents
             for event in later.events:
                 self._draft.add(event)
+
+    def _commit_handed(self, handoff: Handoff) -> BaseException | None:
+        """What went wrong, if the tool's writes were rolled back. Raises LeaseLost."""
+        try:
+            return self._scribe.commit_handed(self._draft, handoff)
+        except NotJson as exc:
+            handoff.drop()
+            return exc
 
 
 def _place(request: ModelRequest | ToolRequest) -> tuple[str, str | None]:

@@ -44,14 +44,16 @@ def _check_answer(answer: ModelAnswer) -> None:
         require_json(proposal.tool, f"calls[{index}].tool")
         if len(proposal.tool) > MAX_TOOL:
             raise NotJson(f"calls[{index}].tool", f"at most {MAX_TOOL} characters are taken")
+        require_json(proposal.args, f"calls[{index}].args")
     facts = {
         "reply": answer.reply,
         "text": answer.text,
-        "args": [proposal.args for proposal in answer.calls],
         "usage": answer.usage,
     }
     for name, fact in facts.items():
         _require(fact, name, MAX_REPLY)
+    if sum(size_of(proposal.args) for proposal in answer.calls) > MAX_REPLY:
+        raise NotJson("args", f"more than {MAX_REPLY} bytes of JSON in one reply")
 
 
 def _require(value: object, where: str, limit: int) -> None:

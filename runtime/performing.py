@@ -11,6 +11,7 @@ from runtime import killpoints
 from runtime.core.errors import NotJson
 from runtime.core.ids import depth_of
 from runtime.core.limits import plain
+from runtime.core.unkept import has_happened, result_lost
 from runtime.intake import taken_in
 from runtime.ports import (
     Abort,
@@ -21,6 +22,7 @@ from runtime.ports import (
     Outcome,
     ToolFault,
     ToolRequest,
+    ToolResult,
     Unknown,
 )
 
@@ -39,7 +41,7 @@ def perform(handler: EffectHandler, request: ModelRequest | ToolRequest) -> Outc
     except Exception as exc:
         log.exception("the effect handler raised on %s", request)
         return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
-    outcome = _taken_in(outcome)
+    outcome = _taken_in(request, outcome)
     killpoints.pass_by("performed", request.effect, depth_of(request.frame))
     return outcome
 
@@ -50,7 +52,7 @@ def begin(
     """Have the model asked; the outcome is delivered from a thread that must not be kept."""
 
     def came(outcome: Outcome) -> None:
-        outcome = _taken_in(outcome)
+        outcome = _taken_in(request, outcome)
         killpoints.pass_by("performed", "model", depth_of(request.frame))
         deliver(outcome)
 
@@ -67,12 +69,14 @@ def nothing_to_end() -> None:
     """How to end early what cannot be ended, or has ended."""
 
 
-def _taken_in(outcome: Outcome) -> Outcome:
-    """The outcome, unless no journal takes it."""
+def _taken_in(request: ModelRequest | ToolRequest, outcome: Outcome) -> Outcome:
+    """The outcome, or what can be kept of one that no journal takes."""
     try:
         return taken_in(outcome)
     except NotJson as exc:
         problem = f"what it returned cannot be kept: {exc}"
         if isinstance(outcome, ModelAnswer):
             return ModelFault(error=problem)
+        if isinstance(request, ToolRequest) and has_happened(request.effect):
+            return ToolResult(value=result_lost(problem))
         return ToolFault(error=problem)

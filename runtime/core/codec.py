@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from runtime.core.continuation import Continuation
-from runtime.core.digest import require_json
+from runtime.core.digest import ENCLOSED_DEPTH, require_json
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import Event, TaggedEvent
 from runtime.core.replay import Entry
@@ -27,9 +27,13 @@ HISTORY = {
 
 def encode_entry(entry: Entry) -> str:
     """`{"schema", "at", "events": [{"type", …}]}`. Raises NotJson if an event carries what JSON cannot."""
-    events = _events().dump_python(entry.events, mode="json")
-    require_json(events, "events")
+    events = _checked(entry.events)
     return _dump({"schema": SCHEMA, "at": entry.at.isoformat(), "events": events})
+
+
+def require_encodable(event: Event) -> None:
+    """Raises NotJson if an entry cannot carry this event."""
+    _checked((event,))
 
 
 def decode_entry(text: str) -> Entry:
@@ -56,6 +60,12 @@ def decode_continuation(text: str) -> Continuation:
         return _continuations().validate_python({**upgraded(document), "schema": SCHEMA})
     except ValidationError as exc:
         raise Unreadable(f"not a continuation: {exc}") from exc
+
+
+def _checked(events: tuple[Event, ...]) -> Any:
+    found = _events().dump_python(events, mode="json")
+    require_json(found, "events", depth=ENCLOSED_DEPTH)
+    return found
 
 
 def _dump(document: Any) -> str:

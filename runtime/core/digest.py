@@ -11,22 +11,24 @@ from runtime.core.decisions import EffectClass
 from runtime.core.errors import NotJson
 from runtime.core.limits import JSON_DEPTH, MAX_INTEGER
 
+ENCLOSED_DEPTH = JSON_DEPTH + 16  # of a document of ours, with values inside it that came in
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def require_json(value: Any, where: str = "value") -> None:
+def require_json(value: Any, where: str = "value", *, depth: int = JSON_DEPTH) -> None:
     """Raise NotJson unless `value` survives JSON and canonical JSON unchanged.
 
     Refused: anything but dict, list, str, int, float, bool and None; keys that are not strings;
     NaN and infinities; integers beyond 2**53 - 1 (RFC 7493); NUL and lone surrogates in text;
-    nesting deeper than 64.
+    nesting deeper than `depth`. A document of ours around values that passed takes ENCLOSED_DEPTH.
     """
-    _check(value, where, 0)
+    _check(value, where, depth)
 
 
-def _check(value: Any, where: str, depth: int) -> None:
-    if depth > JSON_DEPTH:
-        raise NotJson(where, f"nested deeper than {JSON_DEPTH}")
+def _check(value: Any, where: str, most: int, depth: int = 0) -> None:
+    if depth > most:
+        raise NotJson(where, f"nested deeper than {most}")
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, str):
@@ -39,13 +41,13 @@ def _check(value: Any, where: str, depth: int) -> None:
             raise NotJson(where, "not a finite number")
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _check(item, f"{where}[{index}]", depth + 1)
+            _check(item, f"{where}[{index}]", most, depth + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise NotJson(where, f"key {key!r} is not text")
             _check_text(key, where)
-            _check(item, f"{where}.{key}", depth + 1)
+            _check(item, f"{where}.{key}", most, depth + 1)
     else:
         raise NotJson(where, f"{type(value).__name__} is not a JSON type")
 
@@ -59,7 +61,7 @@ def _check_text(text: str, where: str) -> None:
 
 def sha256_of(value: Any) -> str:
     """The digest of a JSON value's canonical form, as `sha256:<hex>`. Raises NotJson."""
-    require_json(value)
+    require_json(value, depth=ENCLOSED_DEPTH)
     return "sha256:" + hashlib.sha256(rfc8785.dumps(value)).hexdigest()
 
 

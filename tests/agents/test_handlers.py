@@ -226,10 +226,11 @@ def test_only_what_a_tool_raises_on_purpose_is_certain(
         ("long", "fail ran, but its result is 5000002 bytes of JSON, at most 4194304 are kept"),
     ],
 )
-def test_a_result_that_cannot_be_kept_is_a_failed_tool(
+def test_a_write_whose_result_cannot_be_kept_has_happened(
     handler: Handler, how: str, complaint: str
 ) -> None:
-    assert _perform(handler, "fail", {"how": how}) == ToolFault(error=complaint)
+    lost = {"happened": True, "result": None, "problem": complaint}
+    assert _perform(handler, "fail", {"how": how}) == ToolResult(value=lost)
 
 
 @pytest.mark.parametrize(

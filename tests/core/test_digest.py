@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from runtime.core.decisions import EffectClass
-from runtime.core.digest import action_digest, require_json, sha256_of
+from runtime.core.digest import ENCLOSED_DEPTH, action_digest, require_json, sha256_of
 from runtime.core.errors import NotJson
 from runtime.core.limits import JSON_DEPTH
 
@@ -77,7 +77,7 @@ def test_what_is_not_json_is_refused_by_its_place(value: Any, where: str) -> Non
 
 
 def test_what_is_not_json_has_no_digest() -> None:
-    for value in (float("nan"), 2**53, "\x00", nested(JSON_DEPTH + 1)):
+    for value in (float("nan"), 2**53, "\x00", nested(ENCLOSED_DEPTH + 1)):
         with pytest.raises(NotJson) as raised:
             sha256_of(value)
         assert raised.value.where.partition("[")[0] == "value"

@@ -160,7 +160,7 @@ def calls_by_the_providers_id(patch: Patch) -> None:
 
 
 def whatever_dumps_is_json(patch: Patch) -> None:
-    patch.setattr("runtime.core.codec.require_json", lambda *_: None)
+    patch.setattr("runtime.core.codec.require_json", lambda *_, **__: None)
 
 
 def anybody_in_the_group_decides(patch: Patch) -> None:
