@@ -6,13 +6,16 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help up manage test faults mutants bench screenshots check format lock clean
+.PHONY: help up agents manage test faults mutants bench screenshots check format lock clean
 
 help: ## show what can be done
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
 
 up: environment ## run everything on this machine (PORT=8000 HOME_DIR=~/.local/share/abeyance DEMO=0: nobody yet)
 	@exec $(RUN) -m config.local up --port "$(PORT)" --home "$(HOME_DIR)" --demo "$(DEMO)"
+
+agents: environment ## list the agents of ABEYANCE_AGENTS with all mistakes in them (AGENTS_DIR=~/my-agents ABEYANCE_AGENTS=shop)
+	@exec $(RUN) manage.py agents check
 
 manage: environment ## run a command on the data of make up (CMD="people list" HOME_DIR=...)
 	@exec $(RUN) -m config.local manage --home "$(HOME_DIR)" -- $(CMD)

@@ -1,11 +1,15 @@
 """The agents of this process: loads the configured modules, or says in one line why that is impossible."""
 
 import importlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
-from agents.errors import DefinitionError, RegistryError
+from agents.errors import RegistryError
+from agents.mistakes import Mistake, Reading, Unusable, collecting
 from agents.spec import AgentSpec, ToolSpec
 from runtime.ports import UnknownAgent
 
@@ -29,41 +33,107 @@ class Registry:
             yield from agent.tools
 
 
-def load(modules: Iterable[str]) -> Registry:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A module that was read, its file, and the agents that it assigns to names."""
+
+    module: str
+    file: str
+    agents: tuple[AgentSpec, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What could be read of the configured modules, and everything that is wrong with them."""
+
+    registry: Registry
+    sources: tuple[Source, ...]
+    mistakes: tuple[Mistake, ...]
+
+
+def load(modules: Iterable[str], folder: str = "") -> Registry:
     """Import `modules` and collect the agents assigned to their names, with all their sub-agents.
 
-    Raises RegistryError, with one line that says what to change.
+    They are looked for in `folder` last, so that none there stands in for another. Raises RegistryError, with one
+    line that says what to change.
     """
+    found = survey(modules, folder)
+    if found.mistakes:
+        raise RegistryError(str(found.mistakes[0]))
+    if not found.registry.agents:
+        raise RegistryError("no agents are configured: name their modules in ABEYANCE_AGENTS")
+    return found.registry
+
+
+def survey(modules: Iterable[str], folder: str = "") -> Survey:
+    """As `load`, but read on after a mistake."""
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
+    sources: list[Source] = []
+    mistakes: list[Mistake] = []
+    for name in modules:
+        reading = Reading(module=name, folder=folder)
+        sources.append(_read(reading))
+        mistakes += [
+            one
+            for one in reading.found
+            if one.place not in {each.place for each in mistakes if each.place}
+        ]
+    agents, twice = _by_name(sources)
+    return Survey(
+        registry=Registry(agents=agents), sources=tuple(sources), mistakes=(*mistakes, *twice)
+    )
+
+
+def _read(reading: Reading) -> Source:
+    module = _import(reading)
+    found = _agents_of(module, reading) if module is not None else ()
+    file = getattr(module, "__file__", None)
+    return Source(module=reading.module, file=file or "", agents=found)
+
+
+def _import(reading: Reading) -> ModuleType | None:
+    """None if it cannot be imported, which is then noted."""
+    try:
+        if find_spec(reading.module.partition(".")[0]) is None:
+            folder = reading.folder or "AGENTS_DIR, which is not set,"
+            reading.note(f"there is no such module in {folder} or among the installed packages")
+            return None
+        with collecting(reading):
+            return importlib.import_module(reading.module)
+    except (Exception, SystemExit) as exc:
+        reading.note_end(exc)
+        return None
+
+
+def _agents_of(module: ModuleType, reading: Reading) -> tuple[AgentSpec, ...]:
+    found = tuple(value for value in vars(module).values() if isinstance(value, AgentSpec))
+    if not any(isinstance(value, AgentSpec | Unusable) for value in vars(module).values()):
+        reading.note(f"it defines no agent{_hidden(module, reading)}", module.__file__ or "")
+    return found
+
+
+def _hidden(module: ModuleType, reading: Reading) -> str:
+    """Of a module in the author's folder, if another of its name was found before it."""
+    if not reading.folder or Path(reading.folder) in Path(module.__file__ or "").parents:
+        return ""
+    top = Path(reading.folder, module.__name__.partition(".")[0])
+    own = [path for path in (top.with_suffix(".py"), top / "__init__.py") if path.exists()]
+    return f", and is found before {own[0]}: give yours another name" if own else ""
+
+
+def _by_name(sources: Iterable[Source]) -> tuple[dict[str, AgentSpec], list[Mistake]]:
+    """The agents, and a mistake for each name that two of them have."""
     agents: dict[str, AgentSpec] = {}
     homes: dict[str, str] = {}
-    for name in modules:
-        for agent in _agents_of(_import(name)):
+    twice = []
+    for source in sources:
+        for agent in (each for one in source.agents for each in family(one)):
+            home = homes.setdefault(agent.name, source.module)
             if agents.setdefault(agent.name, agent) is not agent:
-                raise RegistryError(
-                    f"two agents are named {agent.name}: one in {homes[agent.name]}, one in {name}"
-                )
-            homes.setdefault(agent.name, name)
-    if not agents:
-        raise RegistryError("no agents are configured: name their modules in ABEYANCE_AGENTS")
-    return Registry(agents=agents)
-
-
-def _import(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except DefinitionError as exc:
-        raise RegistryError(f"cannot load agents from {name}: {exc}") from exc
-    except Exception as exc:
-        said = " ".join(f"{type(exc).__name__}: {exc}".split())
-        raise RegistryError(f"cannot load agents from {name}: {said}") from exc
-
-
-def _agents_of(module: ModuleType) -> Iterator[AgentSpec]:
-    found = [value for value in vars(module).values() if isinstance(value, AgentSpec)]
-    if not found:
-        raise RegistryError(f"cannot load agents from {module.__name__}: it defines no agent")
-    for agent in found:
-        yield from family(agent)
+                what = f"two agents are named {agent.name}: one in {home}, one in {source.module}"
+                twice.append(Mistake(module=source.module, place=source.file, what=what))
+    return agents, twice
 
 
 def family(agent: AgentSpec) -> Iterator[AgentSpec]:

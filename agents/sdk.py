@@ -5,11 +5,12 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
 
+from agents import mistakes
 from agents.budget import Budget
 from agents.errors import DefinitionError, NotDone, ToolError
 from agents.signature import Signature, json_schema_of, read_signature
@@ -38,6 +39,8 @@ __all__ = [
     "agent",
     "tool",
 ]
+
+T = TypeVar("T")
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -90,7 +93,7 @@ def tool(
     cannot work.
     """
 
-    def decorate(function: Callable[..., Any]) -> ToolSpec:
+    def made(function: Callable[..., Any]) -> ToolSpec:
         where = f"tool {function.__name__}"
         signature = read_signature(function, where, context=ToolContext)
         return ToolSpec(
@@ -114,9 +117,10 @@ def tool(
             isolate=_isolate(function, effect, where) if isolate else False,
         )
 
-    return decorate
+    return mistakes.noting(made)
 
 
+@mistakes.noting
 def agent(
     *,
     name: str,
@@ -149,16 +153,18 @@ def agent(
     cannot work.
     """
     where = f"agent {name}"
+    tools = _each(ToolSpec, tools, f"{where}: tools", "a function with @tool")
+    subagents = _each(AgentSpec, subagents, f"{where}: subagents", "made by agent(…)")
     _refuse_duplicates([*(tool.name for tool in tools), *(one.name for one in subagents)], where)
     schema = json_schema_of(TypeAdapter(input), f"{where}: its input")
     return AgentSpec(
         name=_name(name, where),
         description=_description(description, where),
         instructions=inspect.cleandoc(instructions),
-        model=model,
+        model=_script(model, where),
         input_schema={**schema, "additionalProperties": False},
-        tools=tuple(tools),
-        subagents=tuple(subagents),
+        tools=tools,
+        subagents=subagents,
         steps=None if steps is None else tuple(steps),
         approvals=_approvals(approvals, where),
         models=_models(models, where),
@@ -168,6 +174,24 @@ def agent(
         compaction=_compaction(compaction, where),
         budget=None if budget is None else budget.read(where),
     )
+
+
+def _each(kind: type[T], given: Sequence[Any], where: str, wanted: str) -> tuple[T, ...]:
+    """The ones that can be used; those that were noted as mistakes already are left out."""
+    others = [one for one in given if not isinstance(one, kind | mistakes.Unusable)]
+    if others:
+        named = ", ".join(str(getattr(one, "__name__", repr(one))) for one in others)
+        raise DefinitionError(f"{where}: {named}: each of them is {wanted}")
+    return tuple(one for one in given if isinstance(one, kind))
+
+
+def _script(model: Any, where: str) -> Any:
+    if not callable(model):
+        raise DefinitionError(
+            f"{where}: model is the script that plays it, not {model!r}: models of providers are"
+            " named by models=[…] or by ABEYANCE_MODEL"
+        )
+    return model
 
 
 def _compaction(given: Compaction | None, where: str) -> Compaction | None:

@@ -195,7 +195,7 @@ def _names(variables: Mapping[str, str], name: str, default: str) -> tuple[str, 
 def _agents_dir(variables: Mapping[str, str]) -> str:
     """Where modules of ABEYANCE_AGENTS are looked for, besides here; empty for nowhere else."""
     name = "AGENTS_DIR"
-    given = variables.get(name, "")
+    given = os.path.expanduser(variables.get(name, ""))  # noqa: PTH111 - empty stays empty
     if given and not os.path.isdir(given):  # noqa: PTH112 - Path would raise where it may not look
         raise BadSetting(name, f"is not a folder that can be reached: {given}")
     return given

@@ -1,6 +1,5 @@
 """Connects the rooms: what the engine asks for through runtime.ports is plugged in here, once per process."""
 
-import sys
 from typing import Any
 
 from django.conf import settings
@@ -36,8 +35,7 @@ def _ring_whose_sessions_ended(person: str, **_: Any) -> None:
 def connect_effects() -> None:
     """What workers need on top: the agents themselves, published for everybody who has no author code.
 
-    Modules in AGENTS_DIR are found after all others, so that none stands in for one of ours. Ends the process
-    with one line if the agents cannot be loaded.
+    Ends the process with one line if they cannot be loaded.
     """
     # Only workers pay for importing what models and tools need.
     from agents.children import Children
@@ -45,10 +43,8 @@ def connect_effects() -> None:
     from agents.gateway.provider import import_clients, require_keys
     from agents.handlers import Handler
 
-    if settings.AGENTS_DIR:
-        sys.path.append(settings.AGENTS_DIR)
     try:
-        registry = load(settings.ABEYANCE_AGENTS)
+        registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
         require_keys(registry)
     except RegistryError as problem:
         raise SystemExit(f"abeyance: {problem}") from None

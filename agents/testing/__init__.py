@@ -8,10 +8,15 @@
         assert run.approve().output == "The money is on its way."
 """
 
-from agents.gateway.scripted import Reply, Result, Turn, call, say, script, together
-from agents.testing.flow import Flow, drive
-from agents.testing.models import replies
-from agents.testing.worker import Made
+# The rest of the kit loads Django's models, and those ask for settings.
+from agents.testing import surroundings
+
+surroundings.configure()
+
+from agents.gateway.scripted import Reply, Result, Turn, call, say, script, together  # noqa: E402
+from agents.testing.flow import Flow, drive  # noqa: E402
+from agents.testing.models import replies  # noqa: E402
+from agents.testing.worker import Made  # noqa: E402
 
 __all__ = [
     "Flow",

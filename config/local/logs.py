@@ -23,6 +23,6 @@ def append(folder: Path, name: str) -> IO[bytes]:
 
 
 def last_line(folder: Path, name: str) -> str:
-    """What a process said last, for the one line in which we report its end."""
+    """What a process said last, for the one line in which we report its end; empty if it said nothing."""
     lines = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else "it said nothing"
+    return lines[-1].strip() if lines else ""

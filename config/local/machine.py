@@ -29,7 +29,7 @@ from config.local.accounts import Account
 from config.local.directory import TOKEN_VARIABLE
 from config.local.errors import DidNotStart
 from config.local.home import Home
-from config.local.supervisor import Bell, Job
+from config.local.supervisor import Bell, Job, how_it_ended
 from config.processes import Process, connections, table
 
 APPLICATION, SERVERS, DATABASE = 1, 2, 3  # the order in which to stop
@@ -154,20 +154,29 @@ class Machine:
 
     def prepare(self) -> None:
         """Run `manage.py prepare` to its end, as the owner of the tables. Raises DidNotStart if it fails."""
-        name, command = "prepare", [sys.executable, "manage.py", "prepare"]
+        said = self._failure("prepare", ("prepare",), roles.OWNER)
+        if said is not None:
+            log = f"{self.home.logs}/prepare.log"
+            raise DidNotStart(f"prepare failed: {said} (all of it is in {log})")
+
+    def mistake(self) -> str | None:
+        """Load the agents as workers will: None, or what is wrong with them, in one line."""
+        return self._failure("agents", ("agents", "check", "--brief"), roles.WORKER)
+
+    def _failure(self, name: str, arguments: Sequence[str], role: str) -> str | None:
+        """Run a command of manage.py to its end: None, or what it said last if it failed."""
+        command = [sys.executable, "manage.py", *arguments]
         with logs.append(self.home.logs, name) as log:
-            process = self._start(command, log.fileno(), self.environment(roles.OWNER))
+            process = self._start(command, log.fileno(), self.environment(role))
         try:
             while process.poll() is None:
                 self.bell.pause(0.5)
         finally:
             children.signal_group(process, signal.SIGKILL)
             process.wait()
-        if process.returncode:
-            said = logs.last_line(self.home.logs, name)
-            raise DidNotStart(
-                f"{name} failed: {said} (all of it is in {self.home.logs}/{name}.log)"
-            )
+        if not process.returncode:
+            return None
+        return logs.last_line(self.home.logs, name) or f"it ended with {how_it_ended(process)}"
 
     def _database(self, role: str) -> str:
         if self.cluster is None:

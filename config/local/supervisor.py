@@ -99,9 +99,9 @@ class Supervisor:
             elif running.process is None and time.monotonic() >= running.again_at:
                 self._revive(running)
 
-    def deaths(self, name: str) -> int:
-        """How often a job died in a row."""
-        return next(running.deaths for running in self._jobs if running.job.name == name)
+    def ends(self, name: str) -> int:
+        """How often a job ended since it was started first."""
+        return next(running.ends for running in self._jobs if running.job.name == name)
 
     def stop(self) -> None:
         """Stop everything, the stages one after the other and the jobs of a stage together."""
@@ -120,8 +120,9 @@ class Supervisor:
         children.signal_group(running.process, signal.SIGKILL)  # whatever it leaves behind
         if time.monotonic() - running.began_at > SETTLED:
             running.deaths = 0
-        how = _how(running.process)
+        how = how_it_ended(running.process)
         running.process = None
+        running.ends += 1
         self._say(f"{running.job.name} ended ({how}); again in {running.put_off():g} s")
 
     def _revive(self, running: "_Running") -> None:
@@ -137,13 +138,22 @@ class Supervisor:
         return max(0.0, min(waiting, default=time.monotonic() + 5.0) - time.monotonic())
 
 
+def how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    """The exit code of a process that has ended, or the signal that ended it."""
+    if process.returncode < 0:
+        with suppress(ValueError):
+            return signal.Signals(-process.returncode).name
+    return f"exit code {process.returncode}"
+
+
 @dataclass(slots=True, kw_only=True)
 class _Running:
     job: Job
     process: subprocess.Popen[bytes] | None = None
     began_at: float = 0.0
     again_at: float = 0.0
-    deaths: int = 0
+    deaths: int = 0  # in a row, each soon after the start
+    ends: int = 0
 
     def put_off(self) -> float:
         """Have it started again after a pause that doubles each time; how many seconds."""
@@ -165,10 +175,3 @@ def _stop_together(jobs: Sequence[_Running]) -> None:
             process.wait(max(0.0, left))
         children.signal_group(process, signal.SIGKILL)
         process.wait()
-
-
-def _how(process: subprocess.Popen[bytes]) -> str:
-    if process.returncode < 0:
-        with suppress(ValueError):
-            return signal.Signals(-process.returncode).name
-    return f"exit code {process.returncode}"

@@ -107,6 +107,8 @@ def _bring_up(
     machine: Machine, supervisor: Supervisor, host: str, wanted: bool | None, say: Say
 ) -> None:
     homes.furnish(machine.home, machine.application)
+    if problem := load_agents(machine):
+        raise Refused(problem)
     for what, job in (("Postgres", machine.database()), ("the broker", machine.broker())):
         if job is not None:
             say(f"Starting {what}")
@@ -133,26 +135,42 @@ def _bring_up(
     _show(machine, known, say)
 
 
+def load_agents(machine: Machine) -> str:
+    """Load the agents once, as workers will. What is wrong with them, in one line, or nothing."""
+    said = machine.mistake()
+    if said is None:
+        return ""
+    line = said.removeprefix("abeyance: ")
+    return line if line != said else f"the agents cannot be loaded: {said}"
+
+
 def _wait_until_ready(machine: Machine, supervisor: Supervisor, jobs: Sequence[Job]) -> None:
     """Until /readyz says yes. Raises DidNotStart when a process keeps dying or time is up."""
     deadline = time.monotonic() + READY_WITHIN
-    while not _answers(machine.url):
+    while _lacking(machine):
         machine.bell.pause(0.1)
         supervisor.tend()
         for job in jobs:
-            if supervisor.deaths(job.name) >= TRIES:
-                said = logs.last_line(machine.home.logs, job.name)
+            if supervisor.ends(job.name) >= TRIES:
+                said = logs.last_line(machine.home.logs, job.name) or "it said nothing"
                 raise DidNotStart(f"{job.name} does not start: {said} (see {machine.home.logs})")
         if time.monotonic() > deadline:
-            raise DidNotStart(f"not ready within {READY_WITHIN:g} s (see {machine.home.logs})")
+            raise DidNotStart(
+                f"not ready within {READY_WITHIN:g} s: {_lacking(machine)} (see {machine.home.logs})"
+            )
 
 
-def _answers(url: str) -> bool:
+def _lacking(machine: Machine) -> str:
+    """What is not there yet, as /readyz says it; empty when it is ready."""
     try:
-        status, _ = client.ask(url, "GET", "/readyz")
-    except client.Unreachable:
-        return False
-    return status == 200
+        status, said = client.ask(machine.url, "GET", "/readyz")
+    except client.Unreachable as problem:
+        return f"web does not answer: {problem}"
+    if status == 200:
+        return ""
+    checks = said.get("checks", {}) if isinstance(said, dict) else {}
+    lacking = [name for name, holds in checks.items() if not holds]
+    return f"/readyz lacks {', '.join(lacking)}" if lacking else f"/readyz answers {status}"
 
 
 def _has_first_runs(machine: Machine) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agents.errors import RegistryError
-from agents.registry import load
+from agents.registry import load, survey
 from runtime.ports import UnknownAgent
 
 AGENT = """
@@ -61,24 +61,81 @@ def test_two_agents_of_one_name_are_refused_with_both_modules(module: Path) -> N
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
-        ("broken_desk", "1 / 0", "cannot load agents from broken_desk: ZeroDivisionError"),
-        ("torn_desk", "def (", "cannot load agents from torn_desk: SyntaxError"),
-        ("lines_desk", "raise ValueError('one\\ntwo')", "lines_desk: ValueError: one two"),
-        ("empty_desk", "x = 1", "cannot load agents from empty_desk: it defines no agent"),
+        ("broken_desk", "1 / 0", ":1: ZeroDivisionError: division by zero"),
+        ("torn_desk", "x = 1\ndef (", ":2: SyntaxError: invalid syntax"),
+        ("lines_desk", "raise ValueError('one\\ntwo')", ":1: ValueError: one two"),
+        ("lacking_desk", "\nimport no_such_module", ":2: ModuleNotFoundError: No module named 'no"),
+        ("ended_desk", "import sys\nsys.exit(3)", ":2: SystemExit: 3"),
+        ("empty_desk", "x = 1", ": it defines no agent"),
         (
             "wrong_desk",
             "from agents.sdk import tool\n@tool()\ndef act(x): 'Acts.'",
-            "cannot load agents from wrong_desk: tool act: argument x has no type",
+            ":2: tool act: argument x has no type",
         ),
     ],
 )
-def test_a_module_that_does_not_load_is_named_in_one_line(
+def test_a_mistake_is_one_line_with_its_file_and_line(
     module: Path, name: str, text: str, complaint: str
 ) -> None:
     (module / f"{name}.py").write_text(text)
-    with pytest.raises(RegistryError, match=complaint) as caught:
-        load([name])
-    assert "\n" not in str(caught.value)
+    with pytest.raises(RegistryError) as caught:
+        load([name], str(module))
+    said = str(caught.value)
+    assert said.startswith(f"cannot load agents from {name}: {module / name}.py{complaint}")
+    assert "\n" not in said
+
+
+def test_a_mistake_in_an_imported_file_is_named_there(module: Path) -> None:
+    (module / "far_prices.py").write_text("PRICES = {}\nPRICES['A-1']\n")
+    (module / "near_desk.py").write_text("import far_prices\n")
+    with pytest.raises(RegistryError, match=r"far_prices\.py:2: KeyError: 'A-1'"):
+        load(["near_desk"], str(module))
+
+
+MANY = """
+from agents.sdk import tool
+
+@tool()
+def act(x):
+    "Acts."
+
+@tool()
+def look() -> object:
+    "Looks."
+
+def plain():
+    "Has no decorator."
+
+{first}
+{second}
+"""
+
+
+def test_a_survey_lists_every_mistake(module: Path) -> None:
+    agent = AGENT.partition("{variable}")[0] + "{} = agent(name={!r}, description='A.', "
+    agent += "instructions='Do.', input=Input, {})"
+    first = agent.format("a", "first", "model='openai:small', tools=[act]")
+    second = agent.format("b", "second", "model=play, tools=[plain]")
+    (module / "wrong_office.py").write_text(MANY.format(first=first, second=second))
+    (module / "broken_office.py").write_text("1 / 0")
+    found = survey(["wrong_office", "broken_office"], str(module))
+    said = [mistake.what for mistake in found.mistakes]
+    assert [what.partition(":")[0].partition(" returns")[0] for what in said] == [
+        "tool act",
+        "tool look",
+        "agent first",
+        "agent second",
+        "ZeroDivisionError",
+    ]
+    assert "not 'openai:small'" in said[2]
+    assert "plain: each of them is a function with @tool" in said[3]
+    assert all(mistake.place for mistake in found.mistakes)
+
+
+def test_a_name_that_is_taken_by_another_module_is_explained(module: Path) -> None:
+    (module / "config.py").write_text(AGENT.format(variable="a", name="greeter"))
+    with pytest.raises(RegistryError, match=r"is found before .*config\.py: give yours another"):
+        load(["config"], str(module))
 
 
 def test_a_module_that_is_not_there_is_named() -> None:

@@ -43,3 +43,24 @@ def test_a_folder_that_is_none_ends_the_start_with_one_line(sandbox: Path) -> No
     assert done.returncode == 1
     said = "abeyance: AGENTS_DIR is not a folder that can be reached: /nowhere/agents\n"
     assert done.stderr == said
+
+
+def test_a_broken_module_ends_it_before_any_server(sandbox: Path) -> None:
+    folder = sandbox / "broken agents"
+    folder.mkdir()
+    (folder / "broken_shop.py").write_text("x = 1\ny = x.price\n")
+    home = sandbox / "home of broken agents"
+    done = subprocess.run(
+        [sys.executable, "-m", "config.local", "up", "--home", str(home), "--port", "0"],
+        cwd=ROOT,
+        env={**os.environ, "AGENTS_DIR": str(folder), "ABEYANCE_AGENTS": "broken_shop"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    place = f"{folder}/broken_shop.py:2"
+    cause = "AttributeError: 'int' object has no attribute 'price'"
+    assert done.stderr == f"abeyance: cannot load agents from broken_shop: {place}: {cause}\n"
+    assert not (home / "logs" / "postgres.log").exists()

@@ -98,7 +98,7 @@ def test_a_process_that_keeps_dying_is_given_longer_and_longer_pauses(
 
     def thrice() -> bool:
         supervisor.tend()
-        return supervisor.deaths("worker") == 3
+        return supervisor.ends("worker") == 3
 
     _until(bell, thrice)
     ended = [line for line in record.lines if "ended" in line]

@@ -28,19 +28,37 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_block_runs(folder: Path, postgres_url: str) -> None:
+    """As `make test TESTS=folder` runs them, with nothing but the database in the environment."""
     written = sum(block.text.count("\ndef test_") for block in blocks(PAGE, "python"))
     assert written > 10
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", str(folder), "-q", "-p", "no:cacheprovider"],
+    done = _pytest(folder, DATABASE_URL=_of_its_own(postgres_url))
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert f"{written} passed" in done.stdout
+
+
+def test_the_kit_needs_neither_plugin_nor_database(folder: Path) -> None:
+    (folder / "conftest.py").unlink()
+    tests = folder / "test_alone.py"
+    tests.write_text(
+        "from agents.testing import drive\n"
+        "from shop import refunds\n"
+        "def test_it_waits():\n"
+        "    assert drive(refunds, {'number': 'A-1'}).status == 'suspended'\n"
+    )
+    done = _pytest(tests)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+
+
+def _pytest(tests: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", str(tests), "-q", "-p", "no:cacheprovider"],
         cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": _of_its_own(postgres_url)},
+        env={"PATH": os.environ["PATH"], "HOME": str(tests), **variables},
         capture_output=True,
         text=True,
         check=False,
         timeout=180,
     )
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert f"{written} passed" in done.stdout
 
 
 def _of_its_own(url: str) -> str:

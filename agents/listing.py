@@ -1,0 +1,54 @@
+"""The agents of a survey as text: each with its model, its tools and their classes, and where people are asked."""
+
+from collections.abc import Iterator
+
+from agents.gateway.provider import models_of
+from agents.registry import Source, family
+from agents.spec import AgentSpec, ToolSpec
+from runtime.core.decisions import Risk
+
+ASKED = "a person approves each call"
+
+
+def lines(sources: tuple[Source, ...]) -> Iterator[str]:
+    """Each agent once, under the first module that has it."""
+    listed: set[str] = set()
+    for source in sources:
+        yield f"{source.module}  {source.file}".rstrip()
+        for agent in (each for one in source.agents for each in family(one)):
+            if agent.name not in listed:
+                listed.add(agent.name)
+                yield from _agent(agent)
+
+
+def _agent(agent: AgentSpec) -> Iterator[str]:
+    yield f"  {agent.name}: {agent.description}"
+    yield f"    model {', '.join(models_of(agent))}"
+    for tool in agent.tools:
+        yield f"    tool {tool.name}: {', '.join(_tool(agent, tool))}"
+    for child in agent.subagents:
+        asked = f", {ASKED}" if agent.gates(Risk.LOW, asked=False) else ""
+        yield f"    sub-agent {child.name}{asked}"
+    for gate in _gates(agent):
+        yield f"    stops {gate}"
+
+
+def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
+    yield f"{tool.effect}"
+    yield f"risk {tool.risk}"
+    if tool.waits:
+        yield f"waits for {'a time' if tool.waits == 'time' else 'an event'}"
+    if agent.gates(tool.risk, asked=tool.approval):
+        yield ASKED
+
+
+def _gates(agent: AgentSpec) -> Iterator[str]:
+    """Where the agent itself stops until people let it go on."""
+    if agent.holds.every is not None:
+        yield f"after every {agent.holds.every} replies"
+    if agent.holds.after is not None:
+        yield f"after {agent.holds.after:g} seconds of work"
+    if agent.holds.when is not None:
+        yield f"when {agent.holds.when.__name__} says so"
+    if agent.budget is not None:
+        yield "when its budget is used up"

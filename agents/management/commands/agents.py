@@ -1,0 +1,83 @@
+"""`manage.py agents check`: what the configured modules define, and everything that is wrong with them."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+
+from agents import listing
+from agents.errors import RegistryError
+from agents.gateway.provider import require_keys
+from agents.registry import Survey, survey
+
+LONGEST = 30.0  # seconds that the import of a module may take
+
+
+class Command(BaseCommand):
+    help = (
+        "List the agents of ABEYANCE_AGENTS with their tools, effect classes and gates, and every mistake in them."
+        " Ends with 1 if there is one. Needs no database."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
+        check = acts.add_parser("check", help="load them once and say what is wrong")
+        check.add_argument("--brief", action="store_true", help="only the first mistake, in a line")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        with _no_longer_than(LONGEST):
+            found = survey(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
+        mistakes = [*map(str, found.mistakes), *_missing(found)]
+        if options["brief"]:
+            _end(mistakes)
+            return
+        counted = [(len(found.registry.agents), "agent"), (len(mistakes), "mistake")]
+        for line in (*listing.lines(found.sources), *mistakes, _counted(*counted)):
+            self.stdout.write(line)
+        if mistakes:
+            raise SystemExit(1)
+
+
+def _end(mistakes: list[str]) -> None:
+    if mistakes:
+        others = len(mistakes) - 1
+        more = f" ({others} more: make agents lists all)" if others else ""
+        raise SystemExit(f"abeyance: {mistakes[0]}{more}")
+
+
+def _missing(found: Survey) -> list[str]:
+    """What agents need besides their code."""
+    if not found.registry.agents and not found.mistakes:
+        return ["no agents are configured: name their modules in ABEYANCE_AGENTS"]
+    try:
+        require_keys(found.registry)
+    except RegistryError as problem:
+        return [str(problem)]
+    return []
+
+
+def _counted(*things: tuple[int, str]) -> str:
+    return ", ".join(
+        f"{number or 'no'} {what}{'' if number == 1 else 's'}" for number, what in things
+    )
+
+
+@contextmanager
+def _no_longer_than(seconds: float) -> Iterator[None]:
+    """Interrupt an import that does not end, where it stands."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"its import has not ended after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

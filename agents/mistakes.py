@@ -1,0 +1,118 @@
+"""What is wrong with authors' modules, each mistake with the file and the line to look at.
+
+The first one ends the start of a worker, and `manage.py agents check` lists them all. So while a module is read, tools
+and agents that cannot work are noted and left out instead of raised, and the rest of the module is still looked at.
+"""
+
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import ParamSpec, TypeVar, cast
+
+from agents.errors import DefinitionError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+OURS = (
+    "agents",
+    "approvals",
+    "config",
+    "runtime",
+)  # a mistake is in none of them, but in their caller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """`place` is `file:line`, or empty where there is none."""
+
+    module: str
+    place: str
+    what: str
+
+    def __str__(self) -> str:
+        place = f"{self.place}: " if self.place else ""
+        return f"cannot load agents from {self.module}: {place}{self.what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A module that is being imported. `folder` is the author's, or empty."""
+
+    module: str
+    folder: str
+    found: list[Mistake] = field(default_factory=list)
+
+    def note(self, what: str, place: str = "") -> None:
+        self.found.append(Mistake(module=self.module, place=place, what=what))
+
+    def note_end(self, exc: BaseException) -> None:
+        """Note what the import ended with."""
+        if isinstance(exc, SyntaxError) and exc.filename:
+            self.note(f"{type(exc).__name__}: {exc.msg}", f"{exc.filename}:{exc.lineno}")
+            return
+        frames = [*traceback.walk_tb(exc.__traceback__)]
+        self.note(_said(exc), self._place(reversed(frames)))
+
+    def note_definition(self, exc: DefinitionError) -> None:
+        """Note what is wrong with the tool or agent that is being defined now."""
+        self.note(str(exc), self._place(traceback.walk_stack(None)))
+
+    def _place(self, frames: Iterable[tuple[FrameType, int]]) -> str:
+        """The first line that is the author's."""
+        mine = (f"{one.f_code.co_filename}:{line}" for one, line in frames if self._is_authors(one))
+        return next(mine, "")
+
+    def _is_authors(self, frame: FrameType) -> bool:
+        if self.folder and Path(self.folder) in Path(frame.f_code.co_filename).parents:
+            return True
+        name = str(frame.f_globals.get("__name__", ""))
+        top = self.module.partition(".")[0]
+        if top in OURS:  # the modules that come with Abeyance
+            return name == self.module or name.startswith(f"{self.module}.")
+        return name.partition(".")[0] == top
+
+
+class Unusable:
+    """Stands in a module for a tool or an agent that cannot work and was noted."""
+
+
+_reading: ContextVar[Reading | None] = ContextVar("reading", default=None)
+
+
+@contextmanager
+def collecting(reading: Reading) -> Iterator[None]:
+    """Note what cannot work instead of raising it."""
+    token = _reading.set(reading)
+    try:
+        yield
+    finally:
+        _reading.reset(token)
+
+
+def noting(define: Callable[P, T]) -> Callable[P, T]:
+    """A function that defines something, and while a module is read notes what cannot work instead of raising it."""
+
+    @wraps(define)
+    def defined(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return define(*args, **kwargs)
+        except DefinitionError as exc:
+            reading = _reading.get()
+            if reading is None:
+                raise
+            reading.note_definition(exc)
+            return cast("T", Unusable())
+
+    return defined
+
+
+def _said(exc: BaseException) -> str:
+    """In one line; our own errors say what they are themselves."""
+    said = " ".join(str(exc).split())
+    return said if isinstance(exc, DefinitionError) else f"{type(exc).__name__}: {said}"
