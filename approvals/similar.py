@@ -3,12 +3,11 @@
 Only what the reader may read counts. The comparison is of the stored values; secrets are not compared.
 """
 
-import difflib
 import json
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +17,7 @@ from approvals import permissions
 from approvals.models import Request
 from approvals.permissions import Standing
 from approvals.queries import Approval
+from approvals.words import blocks, words
 from runtime.core.decisions import GateKind
 from runtime.queries import has_secret, masked
 
@@ -42,12 +42,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One argument then and now. `was` and `now` are its text in parts, empty where there was none."""
+    """One argument then and now. `was` and `now` are its text in parts, empty where there was none.
+
+    `in_words` is False for texts that changed and whose words were not compared.
+    """
 
     name: str
     difference: Difference
     was: tuple[Part, ...]
     now: tuple[Part, ...]
+    in_words: bool = True
+
+    @property
+    def text(self) -> str:
+        """What it is now, whole."""
+        return "".join(part.text for part in self.now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +78,13 @@ class Similar:
         return tuple(c for c in self.changes if c.difference is Difference.SAME)
 
 
-def similar(approval: Approval, standing: Standing | None) -> Similar | None:
-    """None if it is the first of its kind among those that somebody of this standing may read."""
+def similar(
+    approval: Approval, standing: Standing | None, *, until: float | None = None
+) -> Similar | None:
+    """None if it is the first of its kind among those that somebody of this standing may read.
+
+    `until` is a time of `time.monotonic()`: what is left then is shown whole, without its words being compared.
+    """
     rows = Request.objects.filter(
         permissions.readable_requests(standing),
         tool=approval.tool,
@@ -89,19 +103,19 @@ def similar(approval: Approval, standing: Standing | None) -> Similar | None:
         run=row.run_id,
         decided_by=row.decided_by,
         decided_at=row.decided_at,
-        changes=tuple(compared(json.loads(row.args), json.loads(args))),
+        changes=tuple(compared(json.loads(row.args), json.loads(args), until=until)),
     )
 
 
-def compared(was: Any, now: Any) -> list[Change]:
+def compared(was: Any, now: Any, *, until: float | None = None) -> list[Change]:
     """Every argument of either, in the order of now. Arguments that are no object are one."""
     if not isinstance(was, dict) or not isinstance(now, dict):
         was, now = {"arguments": was}, {"arguments": now}
     names = [*now, *(name for name in was if name not in now)]
-    return [_compared(name, was, now) for name in names]
+    return [_compared(name, was, now, until) for name in names]
 
 
-def _compared(name: str, was: dict[str, Any], now: dict[str, Any]) -> Change:
+def _compared(name: str, was: dict[str, Any], now: dict[str, Any], until: float | None) -> Change:
     if has_secret(was.get(name)) or has_secret(now.get(name)):
         return Change(name=name, difference=Difference.HIDDEN, was=(), now=())
     if name not in was:
@@ -115,21 +129,29 @@ def _compared(name: str, was: dict[str, Any], now: dict[str, Any]) -> Change:
     if _json(was[name]) == _json(now[name]):
         whole = (Part(text=after, changed=False),)
         return Change(name=name, difference=Difference.SAME, was=whole, now=whole)
-    old, new = _parts(before, after)
-    return Change(name=name, difference=Difference.CHANGED, was=old, now=new)
+    over = until is not None and monotonic() >= until
+    parts = None if over else _parts(before, after)
+    old, new = parts or (_whole(before), _whole(after))
+    in_words = parts is not None
+    return Change(name=name, difference=Difference.CHANGED, was=old, now=new, in_words=in_words)
 
 
-def _parts(was: str, now: str) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
-    """Both texts, with the words that differ apart."""
-    if was == now or max(len(was), len(now)) > MAX_COMPARED:
+def _parts(was: str, now: str) -> tuple[tuple[Part, ...], tuple[Part, ...]] | None:
+    """Both texts, with the words that differ apart; None where that would take too long."""
+    if was == now:
         return _whole(was), _whole(now)
-    old, new = (re.findall(r"\w+|\s+|[^\w\s]", text) for text in (was, now))
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    ends = [(0, 0), *((m.a + m.size, m.b + m.size) for m in matcher.get_matching_blocks())]
+    if max(len(was), len(now)) > MAX_COMPARED:
+        return None
+    old, new = words(was), words(now)
+    shared = blocks(old, new)
+    if shared is None:
+        return None
     left, right = [], []
-    for (a, b), block in zip(ends, matcher.get_matching_blocks(), strict=False):
-        left += [(old[a : block.a], True), (old[block.a : block.a + block.size], False)]
-        right += [(new[b : block.b], True), (new[block.b : block.b + block.size], False)]
+    a = b = 0
+    for start, at, size in shared:
+        left += [(old[a:start], True), (old[start : start + size], False)]
+        right += [(new[b:at], True), (new[at : at + size], False)]
+        a, b = start + size, at + size
     return _joined(left), _joined(right)
 
 

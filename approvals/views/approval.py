@@ -1,5 +1,6 @@
 """The page of one approval: what would happen, what surrounds it, and the two decisions."""
 
+import time
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -14,6 +15,8 @@ from approvals.views.deciding import Problem, carry_out
 from approvals.views.picture import answer, picture, readable, status_of, typed
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.ports import Actor
+
+PAGE_SECONDS = 1.0  # of one page's whole work; after that, words are not compared any more
 
 _SAID = {
     Verdict.APPROVE: "Approved. The run goes on.",
@@ -71,10 +74,11 @@ def _page(
     actor: Actor,
     problem: Problem | None = None,
 ) -> HttpResponse:
+    until = time.monotonic() + PAGE_SECONDS
     standing = permissions.standing_of(actor)
     context = {
         **picture(shown, standing, problem),
-        "similar": similar(shown, standing),
+        "similar": similar(shown, standing, until=until),
         "together": queries.of_turn(shown, standing),
         "stale": isinstance(problem, DigestMismatch),
         "reason": typed(request, "reason"),

@@ -5,6 +5,7 @@ from runtime.queries.contents import content
 from runtime.queries.filters import LONGEST_SEARCH, TABS, narrowed
 from runtime.queries.forks import ForkView, fork_view, last_quiescent
 from runtime.queries.history import History, StepView, history
+from runtime.queries.lookalikes import noted
 from runtime.queries.lost import LossView, losses
 from runtime.queries.moves import Move
 from runtime.queries.outlook import Outlook, Plan, Step, outlook
@@ -83,6 +84,7 @@ __all__ = [
     "losses",
     "masked",
     "narrowed",
+    "noted",
     "outlook",
     "past",
     "progress",

@@ -15,9 +15,11 @@ from django.utils.safestring import SafeString
 
 from runtime.core.continuation import CallState, RunStatus
 from runtime.core.events import Stored
-from runtime.queries import Row, RowKind, Tone
+from runtime.queries import Row, RowKind, Tone, noted
 
 register = template.Library()
+
+ROW_CHARACTERS = 4_000
 
 # Cn and Co are left alone: which characters are assigned changes with the Unicode version.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -97,6 +99,18 @@ def line(text: str) -> SafeString:
     if not text[last:].strip(" "):
         last = len(text)
     return _marked(text, first, last)
+
+
+@register.simple_tag
+def lookalikes(*values: Any) -> list[str]:
+    """What is odd about the letters of values, a sentence each."""
+    return noted(*values)
+
+
+@register.simple_tag
+def lookalikes_of_row(*values: Any) -> list[str]:
+    """As `lookalikes`, of less: a list has many rows."""
+    return noted(*values, most=ROW_CHARACTERS)
 
 
 @register.simple_tag

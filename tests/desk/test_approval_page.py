@@ -1,5 +1,6 @@
 """The page of one approval: what would happen, what surrounds it, and who may read and decide it."""
 
+import random
 from uuid import UUID, uuid4
 
 from django.test import Client
@@ -160,3 +161,24 @@ def test_says_that_the_run_is_stopped(bea: Client, office: Office, suspended: UU
     assert "is stopped" not in _page(bea, office.request(suspended))
     Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
     assert "The run of this call is stopped" in _page(bea, office.request(suspended))
+
+
+def test_letters_that_pass_for_others_are_named_beside_the_value(
+    bea: Client, office: Office
+) -> None:
+    office.approve(office.start())
+    run = office.start(args={"username": "newhire", "security_level": 3, "note": "p\u0430ypal"})
+    page = bea.get(f"/a/{office.request(run).id}/").content.decode()
+    arguments = page.partition('class="args"')[2].partition("</dl>")[0]
+    assert "mixes Latin and Cyrillic letters" in arguments
+    assert "mixes Latin and Cyrillic letters" in page.partition('id="similar"')[2]
+
+
+def test_a_hostile_pair_of_arguments_is_shown_whole(bea: Client, office: Office) -> None:
+    chance = random.Random(1)
+    notes = [" ".join(chance.choice("ab") for _ in range(2_000)) for _ in range(2)]
+    office.approve(office.start(args={"username": "newhire", "note": notes[0]}))
+    run = office.start(args={"username": "newhire", "note": notes[1]})
+    page = bea.get(f"/a/{office.request(run).id}/").content.decode()
+    assert "Shown whole: comparing the words would take too long." in page
+    assert f"<ins>{notes[1]}</ins>" in page

@@ -250,3 +250,12 @@ def test_counting_stops_where_nobody_reads_on(
     assert "<title>Inbox (0+)" in page
     assert "Set the privileges of newhire to 3" in page
     assert "0+ action" in ada.get("/inbox/").content.decode()
+
+
+def test_letters_that_pass_for_others_are_named_in_the_row(bea: Client, office: Office) -> None:
+    office.start(args={"username": "p\u0430ypal", "security_level": 3})
+    office.start(args={"username": "newhire", "security_level": 3, "note": "eve@paypa1.com"})
+    page = bea.get("/inbox/").content.decode()
+    assert page.count('class="odd"') == 2
+    assert "mixes Latin and Cyrillic letters" in page
+    assert "the digit 1, which looks like the letter l" in page
