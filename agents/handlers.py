@@ -1,5 +1,7 @@
 """Does what the engine asks of agents: describes calls, calls models and tools; every outcome is a value."""
 
+import asyncio
+import inspect
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -9,6 +11,7 @@ from typing import Any
 
 from django.db import close_old_connections, connection, transaction
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from agents import catalogue, inputs, secrets
 from agents.children import Children
@@ -243,8 +246,8 @@ def _arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
         raise CallRejected(plain(secrets.redact(tool, args, "; ".join(problems)))) from None
 
 
-def _problem(location: tuple[int | str, ...], message: str) -> str:
-    return ".".join(["arguments", *(str(step) for step in location)]) + f": {message}"
+def _problem(location: tuple[int | str, ...], message: str, where: str = "arguments") -> str:
+    return ".".join([where, *(str(step) for step in location)]) + f": {message}"
 
 
 def _call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRequest) -> Outcome:
@@ -300,9 +303,18 @@ def _run(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> Too
     """A transactional tool leaves nothing behind unless it has a result that can be kept."""
     before = [_context(request)] if tool.wants_context else []
     if tool.effect is not EffectClass.TRANSACTIONAL:
-        return _result(tool, tool.function(*before, **arguments))
+        return _result(tool, _returned(tool, before, arguments, request.deadline))
     with transaction.atomic():
-        return _result(tool, tool.function(*before, **arguments))
+        return _result(tool, _returned(tool, before, arguments, request.deadline))
+
+
+def _returned(
+    tool: ToolSpec, before: list[ToolContext], arguments: dict[str, Any], deadline: float
+) -> Any:
+    """What the function returns; one that is async runs in a loop of its own, and is cancelled at the deadline."""
+    if not inspect.iscoroutinefunction(tool.function):
+        return tool.function(*before, **arguments)
+    return asyncio.run(asyncio.wait_for(tool.function(*before, **arguments), deadline))
 
 
 def _wait(seconds: float | None) -> float | None:
@@ -321,10 +333,15 @@ def _context(request: ToolRequest) -> ToolContext:
 
 
 def _result(tool: ToolSpec, value: Any) -> ToolResult:
-    """Raise _NotKept for what no journal takes."""
+    """Raise _NotKept for what does not fit the function's annotation, and for what no journal takes."""
     try:
+        value = _as_json(tool, value)
         require_json(value, "result")
-    except NotJson as exc:
+    except ValidationError as exc:
+        problems = [_problem(error["loc"], error["msg"], "result") for error in exc.errors()]
+        why = "" if tool.secret_result else f": {'; '.join(problems)}"
+        raise _NotKept(f"{tool.name} ran, but its result is not of its type{why}") from exc
+    except (NotJson, PydanticSerializationError) as exc:
         why = "" if tool.secret_result else f": {exc}"
         raise _NotKept(f"{tool.name} ran, but its result is not JSON{why}") from exc
     size = size_of(value)
@@ -332,3 +349,15 @@ def _result(tool: ToolSpec, value: Any) -> ToolResult:
         limit = f"{size} bytes of JSON, at most {MAX_RESULT} are kept"
         raise _NotKept(f"{tool.name} ran, but its result is {limit}")
     return ToolResult(value=secrets.seal_result(tool, value))
+
+
+def _as_json(tool: ToolSpec, value: Any) -> Any:
+    """What was returned, as JSON if it is of the annotated type. JSON stays as it is, with all its keys."""
+    if tool.result is None:
+        return value
+    fitting = tool.result.validate_python(value, strict=True)
+    try:
+        require_json(value, "result")
+    except NotJson:
+        return tool.result.dump_python(fitting, mode="json", by_alias=True, warnings="error")
+    return value

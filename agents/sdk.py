@@ -102,9 +102,10 @@ def tool(
             function=function,
             arguments=signature.arguments,
             schema=signature.schema,
+            result=signature.result,
             result_schema=_NOTHING if secret_result else signature.result_schema,
             defaults=signature.defaults,
-            effect=_member(EffectClass, effect, where),
+            effect=_effect(effect, function, where),
             risk=_member(Risk, risk, where),
             approval=approval,
             sentence=_sentence(sentence, function.__name__, signature, where),
@@ -174,6 +175,15 @@ def agent(
         compaction=_compaction(compaction, where),
         budget=None if budget is None else budget.read(where),
     )
+
+
+def _effect(value: Any, function: Callable[..., Any], where: str) -> EffectClass:
+    effect: EffectClass = _member(EffectClass, value, where)
+    if effect is EffectClass.TRANSACTIONAL and inspect.iscoroutinefunction(function):
+        raise DefinitionError(
+            f"{where}: what is transactional is not async: Django's connection is not"
+        )
+    return effect
 
 
 def _each(kind: type[T], given: Sequence[Any], where: str, wanted: str) -> tuple[T, ...]:

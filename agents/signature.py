@@ -3,24 +3,24 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
+from typing import Any, NotRequired, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
-from typing_extensions import TypedDict, is_typeddict
+from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 
-JSON_SCALARS = (str, int, float, bool, NoneType)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
+    """`result` checks what the function returns and makes JSON of it; None if it does not say what that is."""
+
     arguments: TypeAdapter[dict[str, Any]]
     schema: dict[str, Any]
+    result: TypeAdapter[Any] | None
     result_schema: dict[str, Any] | None
     defaults: dict[str, Any]
     wants_context: bool
@@ -28,15 +28,13 @@ class Signature:
 
 def read_signature(function: Callable[..., Any], where: str, *, context: type) -> Signature:
     """The arguments of `function` as a schema that forbids any other, without a first `context`."""
-    if inspect.iscoroutinefunction(function):
-        raise DefinitionError(f"{where} is async: tools are plain functions, called in a thread")
     hints = _hints(function, where)
     parameters = list(inspect.signature(function).parameters.values())
     wants_context = bool(parameters) and hints.get(parameters[0].name) is context
     parameters = parameters[1:] if wants_context else parameters
     for parameter in parameters:
         _require_plain(parameter, hints, where, context)
-    _require_json_result(hints.get("return", Any), where)
+    result = _result(hints.get("return", Any), where)
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
     _require_json_defaults(defaults, where)
     adapter = _adapter(
@@ -49,7 +47,8 @@ def read_signature(function: Callable[..., Any], where: str, *, context: type) -
     return Signature(
         arguments=adapter,
         schema=schema,
-        result_schema=_result_schema(hints, where),
+        result=result,
+        result_schema=None if result is None else result.json_schema(mode="serialization"),
         defaults=defaults,
         wants_context=wants_context,
     )
@@ -94,37 +93,21 @@ def _require_json_defaults(defaults: dict[str, Any], where: str) -> None:
             raise DefinitionError(f"{where}: {exc}") from exc
 
 
-def _require_json_result(annotation: Any, where: str) -> None:
-    """A result is journaled as it is, so its type must be JSON already: better told now than after the effect."""
-    if not _is_json_type(annotation):
-        raise DefinitionError(f"{where} returns {annotation}, which is not JSON")
-
-
-def _result_schema(hints: dict[str, Any], where: str) -> dict[str, Any] | None:
-    """None if the function does not say what it returns."""
-    annotation = hints.get("return", Any)
+def _result(annotation: Any, where: str) -> TypeAdapter[Any] | None:
+    """Raises DefinitionError for a type without JSON: better told now than after the effect."""
     if annotation is Any:
         return None
-    schema = _build(annotation, f"{where}: its result").json_schema()
-    require_json(schema, "schema")
-    return schema
-
-
-def _is_json_type(annotation: Any) -> bool:
-    if annotation is Any or annotation is None or annotation in JSON_SCALARS:
-        return True
-    if annotation in (dict, list) or is_typeddict(annotation):
-        return True
-    origin, args = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _is_json_type(args[0])
-    if origin is Literal:
-        return all(isinstance(value, JSON_SCALARS) for value in args)
-    if origin is dict:
-        return args[0] is str and _is_json_type(args[1])
-    if origin in (list, Union, UnionType):
-        return all(_is_json_type(arg) for arg in args)
-    return False
+    where = f"{where}: its result"
+    if annotation is object:
+        raise DefinitionError(
+            f"{where} can be any object, which has no JSON form: say Any for any JSON"
+        )
+    adapter = _build(annotation, where)
+    try:
+        require_json(adapter.json_schema(mode="serialization"), "schema")
+    except (PydanticUserError, NotJson) as exc:
+        raise DefinitionError(f"{where} has no JSON form: {_first_line(exc)}") from exc
+    return adapter
 
 
 def _adapter(

@@ -56,7 +56,8 @@ class Holds:
 class ToolSpec:
     """One tool: a function and everything a model, a reviewer and the engine must know about it.
 
-    `schema` is the JSON Schema of the arguments and `arguments` checks them; `defaults` are the values
+    `schema` is the JSON Schema of the arguments and `arguments` checks them; `result` checks what the function
+    returns and makes JSON of it, None if that may be any JSON; `defaults` are the values
     of arguments that may be left out. `deadline` is in seconds. `approval` asks for a person each time.
     `wants_context` says that the function takes a ToolContext before its arguments. `expires_in` is how
     many seconds people have to decide. `secret_args` are the names of arguments that nobody but the model
@@ -70,6 +71,7 @@ class ToolSpec:
     function: Callable[..., Any]
     arguments: TypeAdapter[dict[str, Any]]
     schema: dict[str, Any]
+    result: TypeAdapter[Any] | None
     result_schema: dict[str, Any] | None
     defaults: dict[str, Any]
     effect: EffectClass

@@ -1,7 +1,6 @@
 """What authors may write, and what they are told at once when it cannot work."""
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Literal
 
 import pytest
@@ -104,20 +103,20 @@ def _endless_default(x: float = float("inf")) -> None:
     """Acts."""
 
 
-def _returns_a_moment() -> datetime:  # type: ignore[empty-body]
+def _returns_a_class() -> NotJsonAtAll:  # type: ignore[empty-body]
     """Acts."""
 
 
-def _returns_a_tuple() -> dict[str, tuple[int, int]]:  # type: ignore[empty-body]
+def _returns_functions() -> dict[str, Callable[[], int]]:  # type: ignore[empty-body]
+    """Acts."""
+
+
+def _returns_an_object() -> object:
     """Acts."""
 
 
 def _undocumented() -> None:
     pass
-
-
-async def _awaited() -> None:
-    """Acts."""
 
 
 def _unknown_type(x: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821
@@ -134,10 +133,10 @@ def _unknown_type(x: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: 
         (_any_name, "argument x cannot be given by name"),
         (_late_context, "the context must be the first parameter"),
         (_endless_default, "the default of x: not a finite number"),
-        (_returns_a_moment, "returns <class 'datetime.datetime'>, which is not JSON"),
-        (_returns_a_tuple, "which is not JSON"),
+        (_returns_a_class, "its result has no JSON form"),
+        (_returns_functions, "its result has no JSON form"),
+        (_returns_an_object, "its result can be any object"),
         (_undocumented, "say in a docstring"),
-        (_awaited, "is async"),
         (_unknown_type, "a type is not known"),
     ],
 )
