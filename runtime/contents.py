@@ -77,14 +77,17 @@ def bring(connection: Connection, run: UUID, texts: Iterable[Content]) -> None:
 
 
 def share(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
-    """A run refers to contents of another one, which are there, from its first entry on."""
-    connection.execute(
+    """A run refers to contents of another one from its first entry on. Raises Tampered if one is not there."""
+    wanted = set(digests)
+    done = connection.execute(
         """
         INSERT INTO runtime_contentuse (run_id, content_id)
         SELECT %s, digest FROM runtime_content WHERE digest = ANY(%s) FOR KEY SHARE
         """,
-        (run, list(digests)),
+        (run, list(wanted)),
     )
+    if done.rowcount != len(wanted):
+        raise Tampered(f"contents are missing: {len(wanted) - done.rowcount}")
 
 
 def forget(connection: Connection, run: UUID) -> None:

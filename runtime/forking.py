@@ -30,6 +30,7 @@ def write(connection: Connection, fork: Fork, *, actor: Actor, at: datetime) -> 
 
     Raises NoSuchEntry, NotQuiescent, Tampered, KeyMissing, or NewerSchema.
     """
+    rows.keep(connection, fork.of)
     now = journal.state_at(connection, fork.of, fork.position)
     if not quiescent(now):
         raise NotQuiescent

@@ -52,8 +52,13 @@ def _worker() -> bool:
     return queries.worker_beats(within=_BEAT)
 
 
+def _partitions() -> bool:
+    return queries.has_month()
+
+
 _CHECKS: dict[str, Callable[[], bool]] = {
     "database": _database,
     "migrations": _migrations,
     "worker": _worker,
+    "partitions": _partitions,
 }

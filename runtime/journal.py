@@ -142,8 +142,14 @@ def holds(connection: Connection, sealed: Sealed) -> bool:
 
 
 def make_partitions(connection: Connection) -> None:
-    """Keep this month's partition and those of the next two; cheap when they are there."""
-    connection.execute("SELECT abeyance_make_partitions(2)")
+    """Keep this month's partition and those of the next two; cheap when they are there.
+
+    Entries of these months that are in the DEFAULT partition are moved. Raises psycopg.errors.LockNotAvailable
+    rather than have steps wait.
+    """
+    with connection.transaction():
+        connection.execute("SET LOCAL lock_timeout = '500ms'")
+        connection.execute("SELECT abeyance_make_partitions(2)")
 
 
 def verify(connection: Connection, run: UUID, *, position: int, head: str) -> None:

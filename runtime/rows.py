@@ -56,6 +56,11 @@ def insert(connection: Connection, row: dict[str, Any]) -> bool:
     return done.rowcount == 1
 
 
+def keep(connection: Connection, run: UUID) -> None:
+    """Have retention wait with the run, and with the contents it alone refers to, until the transaction ends."""
+    connection.execute("SELECT FROM runtime_run WHERE id = %s FOR SHARE", (run,))
+
+
 def exists(connection: Connection, run: UUID) -> bool:
     return connection.execute("SELECT 1 FROM runtime_run WHERE id = %s", (run,)).rowcount == 1
 

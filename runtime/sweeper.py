@@ -6,6 +6,8 @@ hints at no run that somebody has: the workers met the same trouble and need tha
 
 import logging
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import psycopg
 from django.db import close_old_connections
@@ -38,12 +40,28 @@ def _queue(one: leases.Due) -> str:
     return dispatch.NEW if one.new else dispatch.RESUMED
 
 
-def upkeep(connection: database.Connection, stop: threading.Event) -> None:
-    """What must happen now and then: partitions two months ahead, workers long gone forgotten, retention."""
-    journal.make_partitions(connection)
-    connection.execute(FORGET)
-    retention.enforce(connection, stop)
+def upkeep(connection: database.Connection, stop: threading.Event) -> bool:
+    """What must happen now and then: partitions two months ahead, workers long gone forgotten, retention.
+
+    One that fails keeps no other from being done. Returns whether all were done.
+    """
+    duties: tuple[Callable[[], object], ...] = (
+        partial(journal.make_partitions, connection),
+        partial(connection.execute, FORGET),
+        partial(retention.enforce, connection, stop),
+    )
+    done = [_is_done(duty) for duty in duties]
     close_old_connections()
+    return all(done)
+
+
+def _is_done(duty: Callable[[], object]) -> bool:
+    try:
+        duty()
+    except Exception:  # whatever it was, the next time may be better
+        log.exception("upkeep interrupted; again in %g s", AGAIN_SECONDS)
+        return False
+    return True
 
 
 def run(stop: threading.Event) -> None:
@@ -80,10 +98,10 @@ def _sweep_with(connection: database.Connection, stop: threading.Event, calm: Ca
 def _keep_up(stop: threading.Event) -> None:
     pause = 0.0
     while not stop.wait(pause):
-        pause = UPKEEP_SECONDS
         try:
             with database.own() as connection:
-                upkeep(connection, stop)
-        except Exception:  # whatever it was, the next time may be better
-            log.exception("upkeep interrupted; again in %g s", AGAIN_SECONDS)
-            pause = AGAIN_SECONDS
+                done = upkeep(connection, stop)
+        except psycopg.Error as exc:
+            log.warning("upkeep did not begin; again in %g s: %s", AGAIN_SECONDS, exc)
+            done = False
+        pause = UPKEEP_SECONDS if done else AGAIN_SECONDS

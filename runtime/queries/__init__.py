@@ -34,7 +34,7 @@ from runtime.queries.spending import Use, spending
 from runtime.queries.timeline import Timeline
 from runtime.queries.tree import CallView, Ending, FrameView, Message, Progress, Retry
 from runtime.queries.versions import Difference, differences
-from runtime.queries.workers import live_versions, sweeper_sweeps, unserved, worker_beats
+from runtime.queries.workers import has_month, live_versions, sweeper_sweeps, unserved, worker_beats
 
 __all__ = [
     "LONGEST_SEARCH",
@@ -76,6 +76,7 @@ __all__ = [
     "continuation",
     "differences",
     "fork_view",
+    "has_month",
     "has_secret",
     "history",
     "journal_page",

@@ -1,4 +1,4 @@
-"""Whether anybody is there to advance runs, and to wake them."""
+"""Whether anybody is there to advance runs, to wake them, and to keep the journal's partitions."""
 
 from datetime import timedelta
 
@@ -61,6 +61,17 @@ def sweeper_sweeps(within: timedelta) -> bool:
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = %s"
             " AND datname = current_database() AND query_start > clock_timestamp() - make_interval(secs => %s))",
             [sweeper_name(), within.total_seconds()],
+        )
+        row = cursor.fetchone()
+    return bool(row[0])
+
+
+def has_month() -> bool:
+    """Whether the journal has a partition for this month. The sweeper makes it two months ahead."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT to_regclass('runtime_journalentry_'"
+            " || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY_MM')) IS NOT NULL"
         )
         row = cursor.fetchone()
     return bool(row[0])

@@ -21,7 +21,9 @@ def test_up_takes_no_database_and_no_login() -> None:
 def test_ready_while_a_worker_beats() -> None:
     Worker.objects.create(id=uuid4(), host="here", process=1)
     answer = Client().get("/readyz")
-    assert answer.json() == {"checks": {"database": True, "migrations": True, "worker": True}}
+    assert answer.json() == {
+        "checks": {"database": True, "migrations": True, "worker": True, "partitions": True}
+    }
     assert answer.status_code == 200
 
 
@@ -29,7 +31,12 @@ def test_ready_while_a_worker_beats() -> None:
 def test_not_ready_without_a_worker() -> None:
     answer = Client().get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["checks"] == {"database": True, "migrations": True, "worker": False}
+    assert answer.json()["checks"] == {
+        "database": True,
+        "migrations": True,
+        "worker": False,
+        "partitions": True,
+    }
 
 
 @pytest.mark.django_db

@@ -1,17 +1,21 @@
 """Forks: a new run from a copy of another one's state, which itself is left alone."""
 
 import json
+import threading
 from collections import Counter
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
-from runtime import engine, verification
+from runtime import contents, database, engine, journal, retention, verification
+from runtime.core.continuation import Continuation
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import NoSuchEntry, NotQuiescent, Tampered
-from runtime.models import ContentUse, Continuation, Gate, JournalEntry, Run
+from runtime.models import Content, ContentUse, Gate, JournalEntry, Run
+from runtime.models import Continuation as ContinuationRow
 from runtime.ports import Actor, ToolResult, Unknown
+from tests.e2e.office import until
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
 
@@ -58,7 +62,7 @@ def stored(run: UUID) -> list[object]:
     return [
         Run.objects.values("status", "position", "head", "base", "mailbox", "due_at").get(id=run),
         list(JournalEntry.objects.filter(run_id=run).order_by("position").values()),
-        list(Continuation.objects.filter(run=run).values()),
+        list(ContinuationRow.objects.filter(run=run).values()),
         list(Gate.objects.filter(run=run).order_by("id").values()),
     ]
 
@@ -192,3 +196,51 @@ def test_who_forked_is_audited_with_both_runs(desk: Rig) -> None:
         (run.id, EVE, "forked", {"into": str(new), **where}),
         (new, EVE, "started", {"fork of": str(run.id), **where}),
     ]
+
+
+def test_retention_waits_with_the_contents_that_a_fork_reads(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * 70_000))
+    desk = rig({"a": turns(ask(("t", {})), ask(("t", {"n": 2})), say("done"))}, t=big)
+    run = desk.advance(desk.start("a")).id
+    Content.objects.update(used_at="2020-01-01T00:00Z")
+
+    def remove() -> None:
+        retention.remove(run)
+        with database.own() as own:
+            contents.collect(own, 1000)
+        connection.close()
+
+    removing = threading.Thread(target=remove)
+    really = journal.state_at
+
+    def state_at(connection: database.Connection, of: UUID, position: int) -> Continuation:
+        found = really(connection, of, position)
+        removing.start()
+        until(lambda: _waits_or_ended(removing), "retention to wait or to be done")
+        return found
+
+    monkeypatch.setattr(journal, "state_at", state_at)
+    forked = fork(run, 4)
+    removing.join()
+    assert desk.advance(forked).status == "completed"
+
+
+def _waits_or_ended(thread: threading.Thread) -> bool | None:
+    with database.own() as own:
+        found = own.execute(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            " AND datname = current_database())"
+        ).fetchone()
+    return found == (True,) or not thread.is_alive() or None
+
+
+def test_a_fork_that_refers_to_contents_that_are_gone_is_refused(rig: MakeBench) -> None:
+    big = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * 70_000))
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=big)
+    run = desk.advance(desk.start("a")).id
+    ContentUse.objects.all().delete()
+    Content.objects.all().delete()
+    with pytest.raises(Tampered, match="contents are missing: 1"):
+        fork(run, 4)

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from runtime import database, engine, gates, journal, leases, rows, signals, steps
+from runtime import database, engine, gates, heartbeat, journal, leases, rows, signals, steps
 from runtime.core.decisions import Decision, Verdict
 from runtime.database import Connection
 from runtime.errors import GateNotOpen, LeaseLost, MailboxRaised, RunEnded
@@ -305,10 +305,15 @@ def test_a_heartbeat_renews_nothing_for_an_owner_who_was_replaced(
     run = desk.start("a")
     claim = leases.claim(own, run)
     assert claim is not None
-    given = {"runs": [run], "lease": 60.0}
-    assert own.execute(leases.RENEW, {**given, "owners": [uuid4()]}).fetchall() == []
-    (renewed,) = own.execute(leases.RENEW, {**given, "owners": [claim.owner]}).fetchall()
-    assert renewed[:2] == (claim.owner, 0)
+    worker = {"host": "here", "process": 1, "agents": "{}", "isolated": False, "hung": False}
+    given = {"runs": [run], "lease": 60.0, "worker": uuid4(), **worker}
+
+    def beat(owner: UUID) -> tuple[object, ...]:
+        (found,) = own.execute(heartbeat.STATEMENT, {**given, "owners": [owner]}).fetchall()
+        return found[1:3]
+
+    assert beat(uuid4()) == (None, None)
+    assert beat(claim.owner) == (claim.owner, 0)
 
 
 # The mailbox

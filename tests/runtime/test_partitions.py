@@ -1,12 +1,14 @@
 """The journal's months: made ahead, dropped when nothing is left in them and nobody has to wait for it."""
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from uuid import UUID
 
+import psycopg
 import pytest
 
-from runtime import database, journal
+from runtime import database, journal, queries, retention, sweeper
 from runtime.database import Connection
 
 LONG_AGO = datetime(2019, 3, 15, tzinfo=UTC)
@@ -78,3 +80,56 @@ def test_dropping_waits_for_nobody(own: Connection) -> None:
         other.execute("SELECT count(*) FROM runtime_journalentry")
         assert journal.drop_empty_partitions(own) == []
     assert journal.drop_empty_partitions(own) == [OLD]
+
+
+@pytest.fixture
+def no_months(own: Connection) -> Iterator[Connection]:
+    """As after three months at a standstill: the web starts a run before the sweeper's first upkeep."""
+    for name in partitions(own):
+        if name not in (OLD, "runtime_journalentry_default"):
+            own.execute(f"DROP TABLE {name}")
+    yield own
+    own.execute("DELETE FROM runtime_journalentry_default")
+    journal.make_partitions(own)
+
+
+def test_a_month_is_made_although_entries_of_it_are_in_default(no_months: Connection) -> None:
+    run = entry(no_months, datetime.now(UTC))
+    assert not queries.has_month()
+    journal.make_partitions(no_months)
+    assert queries.has_month()
+    found = no_months.execute(
+        "SELECT tableoid::regclass::text FROM runtime_journalentry WHERE run_id = %s", (run,)
+    ).fetchall()
+    (name,) = [
+        month for month in partitions(no_months) if month.endswith(f"{datetime.now(UTC):%Y_%m}")
+    ]
+    assert found == [(name,)]
+    with pytest.raises(psycopg.errors.UniqueViolation):  # its key is that of every other month
+        no_months.execute(
+            "INSERT INTO runtime_journalentry VALUES (%s, 1, '', '', '', gen_random_uuid())", (run,)
+        )
+
+
+def test_making_a_month_waits_for_no_step(own: Connection) -> None:
+    (last,) = partitions(own)[-2:-1]
+    own.execute(f"DROP TABLE {last}")
+    with database.own() as other, other.transaction():
+        entry(other, datetime.now(UTC))
+        journal.make_partitions(own)
+        assert last in partitions(own)
+        other.execute("DELETE FROM runtime_journalentry")
+
+
+def test_a_duty_that_fails_keeps_no_other_from_being_done(
+    own: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def fails(connection: Connection) -> None:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(journal, "make_partitions", fails)
+    monkeypatch.setattr(retention, "enforce", lambda connection, stop: done.append("retention"))
+    assert not sweeper.upkeep(own, threading.Event())
+    assert done == ["retention"]
