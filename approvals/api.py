@@ -15,6 +15,7 @@ from runtime.core.amounts import NAMES
 from runtime.core.decisions import VERDICTS, GateKind
 from runtime.core.limits import MAX_REASON
 from runtime.ports import Actor
+from runtime.requests import Body
 
 router = Router(tags=["approvals"])
 
@@ -75,13 +76,17 @@ _DECIDED = (
 )  # a limit and a version as a hold
 
 
+Kind = Annotated[str, WithJsonSchema({"type": "string", "enum": [queries.ANY, *GateKind]})]
+
+State = Annotated[str, WithJsonSchema({"type": "string", "enum": [*queries.STATUSES]})]
+
 GRANT_SCHEMA = {"type": ["object", "null"], "propertyNames": {"enum": [*NAMES]}}
 
 
-class DecisionIn(Schema):
+class DecisionIn(Body):
     """A verdict on what was seen; `grant` is how much more of what a limit gate names, where null is no limit.
 
-    Any value gets in: who may not read hears 404, not 422.
+    A field of any value gets in: who may not read hears 404, not 422.
     """
 
     verdict: Annotated[Any, WithJsonSchema({"enum": [*_DECIDED]})] = None
@@ -90,7 +95,7 @@ class DecisionIn(Schema):
     grant: Annotated[Any, WithJsonSchema(GRANT_SCHEMA)] = None
 
 
-class SettlementIn(Schema):
+class SettlementIn(Body):
     """What became of a call in doubt. `result` is what it returned, given exactly if it happened."""
 
     outcome: Annotated[Any, WithJsonSchema({"enum": [*VERDICTS[GateKind.IN_DOUBT]]})] = None
@@ -101,13 +106,13 @@ class SettlementIn(Schema):
 @router.get("/approvals", response=ApprovalPage)
 def list_approvals(
     request: Authenticated,
-    kind: str = GateKind.APPROVAL,
-    status: str | None = None,
+    kind: Kind = queries.ANY,
+    status: State | None = None,
     run: UUID | None = None,
     limit: int = queries.LIMIT,
     cursor: str | None = None,
 ) -> queries.Page:
-    """The approvals you may read, oldest first; with `kind` the calls in doubt or the halts."""
+    """The requests you may read, oldest first; with `kind` those of one kind."""
     Access().require(request.auth, Scope.APPROVALS_READ)
     return queries.approvals(
         request.auth, kind=kind, status=status, run=run, limit=limit, cursor=cursor

@@ -18,6 +18,9 @@ from runtime.core.ids import turn_of
 from runtime.ports import Actor, Forbidden
 from runtime.queries import masked
 
+ANY = "any"  # of every kind
+STATUSES = tuple(Request.Status.values)
+
 LIMIT = 50
 MAX_LIMIT = 200
 
@@ -73,23 +76,26 @@ class Page:
 def approvals(
     actor: Actor,
     *,
-    kind: str = GateKind.APPROVAL,
+    kind: str = ANY,
     status: str | None = None,
     run: UUID | None = None,
     limit: int = LIMIT,
     cursor: str | None = None,
 ) -> Page:
-    """The requests of a kind that this actor may read, oldest first.
+    """The requests of a kind, or of any, that this actor may read, oldest first.
 
     Raises Invalid: kind, status, limit, cursor.
     """
     standing = permissions.standing_of(actor)
-    if kind not in list(GateKind):
-        raise Invalid("kind", f"must be one of {', '.join(GateKind)}")
-    rows = Request.objects.filter(permissions.readable_requests(standing), kind=kind)
+    kinds = (ANY, *GateKind)
+    if kind not in kinds:
+        raise Invalid("kind", f"must be one of {', '.join(kinds)}")
+    rows = Request.objects.filter(permissions.readable_requests(standing))
+    if kind != ANY:
+        rows = rows.filter(kind=kind)
     if status is not None:
-        if status not in Request.Status.values:
-            raise Invalid("status", f"must be one of {', '.join(Request.Status.values)}")
+        if status not in STATUSES:
+            raise Invalid("status", f"must be one of {', '.join(STATUSES)}")
         rows = rows.filter(status=status)
     if run is not None:
         rows = rows.filter(run=run)

@@ -43,6 +43,7 @@ from runtime.errors import (
 from runtime.events_api import router as events_router
 from runtime.history_api import router as history_router
 from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
+from runtime.requests import StrictParser, strict
 
 
 class Bearer(HttpBearer):
@@ -90,9 +91,11 @@ api = Api(
     description="Runs of agents, and the approvals they wait for.",
     urls_namespace="api",
     auth=[Bearer(), Session()],
+    parser=StrictParser(),
     # Without this the page asks a validator on the internet about itself.
     docs=Swagger(settings={"validatorUrl": None}),
 )
+api.add_decorator(strict)
 api.add_router("", runtime_router)
 api.add_router("", history_router)
 api.add_router("", events_router)
@@ -260,6 +263,10 @@ def _too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
 
 @api.exception_handler(HttpError)
 def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
+    if isinstance(
+        exc.__cause__, InvalidInput
+    ):  # ninja says of every fault of the parser that it is one
+        return _invalid_input(request, exc.__cause__)
     return error(exc.status_code, "malformed" if exc.status_code == 400 else "error", str(exc))
 
 

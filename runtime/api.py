@@ -6,12 +6,13 @@ from uuid import UUID
 
 from django.http import Http404, HttpRequest, JsonResponse
 from ninja import Query, Router, Schema, Status
-from pydantic import AfterValidator, ConfigDict, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
 from runtime import actions, ports, queries, stopping
 from runtime.core.amounts import NAMES
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
 from runtime.ports import Actor
+from runtime.requests import Body
 from runtime.stops import Stop
 
 router = Router(tags=["runs"])
@@ -42,13 +43,11 @@ class Authenticated(HttpRequest):
     auth: Actor
 
 
-class RunIn(Schema):
+class RunIn(Body):
     """What to run. The same business key, from the same person for the same agent, is the same run.
 
     `budget` limits the run: it can only be stricter than the installation's.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     agent: Text
     input: Any
@@ -56,22 +55,20 @@ class RunIn(Schema):
     budget: Annotated[Any, WithJsonSchema(BUDGET_SCHEMA)] = None
 
 
-class CancelIn(Schema):
+class CancelIn(Body):
     """Why. Any value gets in: who may not read the run hears 404, not 422."""
 
     reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
 
 
-class PauseIn(Schema):
+class PauseIn(Body):
     """Why, if anybody should know."""
 
     reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
 
 
-class MessageIn(Schema):
+class MessageIn(Body):
     """What the agent is to hear."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_MESSAGE})]
 
@@ -162,10 +159,8 @@ class JournalPage(Schema):
     next: str | None
 
 
-class StopIn(Schema):
+class StopIn(Body):
     """Which agent, empty for all of them, and why."""
-
-    model_config = ConfigDict(extra="forbid")
 
     agent: Annotated[Any, WithJsonSchema({"type": "string"})]
     reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})]

@@ -4,22 +4,21 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from ninja import Router, Schema, Status
-from pydantic import ConfigDict, WithJsonSchema
+from pydantic import WithJsonSchema
 
 from runtime import sending
 from runtime.api import Authenticated
 from runtime.core.limits import MAX_EVENT_NAME
 from runtime.delivery import Delivered
+from runtime.requests import Body
 
 router = Router(tags=["events"])
 
 _NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_EVENT_NAME})
 
 
-class EventIn(Schema):
+class EventIn(Body):
     """Something that happened outside. The same `id` with the same name and data is the same event."""
-
-    model_config = ConfigDict(extra="forbid")
 
     id: Annotated[Any, _NAME]
     name: Annotated[Any, _NAME]

@@ -6,14 +6,22 @@ from uuid import UUID
 
 from django.http import HttpResponse
 from ninja import Router, Schema, Status
-from pydantic import ConfigDict, WithJsonSchema
+from pydantic import WithJsonSchema
 
 from runtime import actions, ports, queries, verification
 from runtime.api import Authenticated, RunOut
 from runtime.core.limits import MAX_REASON
 from runtime.errors import NoSuchEntry
+from runtime.requests import Body, raw_body
 
 router = Router(tags=["history"])
+
+_PARCEL = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    }
+}
 
 
 class FindingOut(Schema):
@@ -54,15 +62,13 @@ class PastOut(Schema):
     unreadable: int | None
 
 
-class ForkIn(Schema):
+class ForkIn(Body):
     """From where. Any value gets in: who may not read the run hears 404, not 422."""
-
-    model_config = ConfigDict(extra="forbid")
 
     position: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 1})] = None
 
 
-class ReadmitIn(Schema):
+class ReadmitIn(Body):
     """Why. Any value gets in: who may not read the run hears 404, not 422."""
 
     reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
@@ -124,7 +130,8 @@ def export_run(request: Authenticated, run: UUID) -> HttpResponse:
     return HttpResponse(text, content_type="application/json", headers=name)
 
 
-@router.post("/imports", response={201: RunOut})
+@router.post("/imports", response={201: RunOut}, openapi_extra=_PARCEL)
+@raw_body
 def import_run(request: Authenticated) -> Status[queries.RunDetail]:
     """Take over a run: the body is the file of an export, signed with a key that is listed here; for admins."""
     new = actions.take_over(data=request.body, actor=request.auth)

@@ -332,13 +332,14 @@ def test_an_address_of_nothing_is_not_found(client: TestClient, bea: Actor, addr
         client.post(address, json={}, auth=bea)
 
 
-def test_calls_in_doubt_are_listed_apart_and_read_alike(client: TestClient, bea: Actor) -> None:
+def test_a_list_holds_all_kinds_or_the_one_asked_for(client: TestClient, bea: Actor) -> None:
     waiting, doubt = seeds.pending(), seeds.in_doubt(not_before=seeds.moment(5))
 
     def listed(query: str) -> list[str]:
         return [item["id"] for item in client.get(f"/approvals{query}", auth=bea).json()["items"]]
 
-    assert listed("") == listed("?kind=approval") == [str(waiting.id)]
+    assert listed("") == listed("?kind=any") == [str(waiting.id), str(doubt.id)]
+    assert listed("?kind=approval") == [str(waiting.id)]
     assert listed("?kind=in_doubt&status=pending") == [str(doubt.id)]
     found = client.get(f"/approvals/{doubt.id}", auth=bea).json()
     assert found["kind"] == "in_doubt"

@@ -220,7 +220,7 @@ def _body(row: Row, identity: str, places: dict[str, Any]) -> dict[str, Any]:
         case "put":
             return {"agent": "*", **given}
         case "settle":
-            return {"outcome": "give_up", **given}
+            return {"outcome": "give_up", "reason": "because"}
         case "happened":
             return {"result": '{"message_id": "1"}', **given}
         case "events":
@@ -233,6 +233,10 @@ def _body(row: Row, identity: str, places: dict[str, Any]) -> dict[str, Any]:
             return dict(places["parcel"])
         case "fork":
             return {"position": 1}
+        case "undo" | "resume" | "export" | "lift" if row.is_api:
+            return {}
+        case "pause" | "cancel" | "readmit" if row.is_api:
+            return {"reason": "because"}
         case "start":
             return {f"in.{name}": value for name, value in NEWCOMER.items()} | _hidden(places)
         case _:

@@ -125,7 +125,9 @@ def test_a_run_that_has_used_up_its_budget_goes_on_once_more_is_granted(office: 
     assert (uses[0]["limit"], uses[0]["allowed"]) in (("turns", "1"), ("turns", "10"))
 
     def asked() -> bool | None:
-        found = office.stack.ask("bea", "GET", f"/api/v1/approvals?run={run['id']}")[1]["items"]
+        found = office.stack.ask("bea", "GET", f"/api/v1/approvals?status=pending&run={run['id']}")[
+            1
+        ]["items"]
         return bool(found) or None
 
     until(asked, "the next gate of the run that goes on")

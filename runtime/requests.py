@@ -1,0 +1,97 @@
+"""What an operation of the API accepts: every field and parameter by name, and nothing besides.
+
+A field that is ignored would do something else than was asked: `{"verdict": "approve", "args": ...}` must not
+approve the arguments that were there before. Ninja validates what it knows; `strict` refuses the rest.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, TypeVar
+
+from django.http import HttpRequest
+from ninja import Schema
+from ninja.parser import Parser
+from pydantic import BaseModel, ConfigDict
+
+from runtime.ports import InvalidInput
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+_RAW = "reads_raw_body"
+
+
+class Body(Schema):
+    """The base of every body: a field it does not declare is refused by name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class StrictParser(Parser):
+    """Ninja's, but a name that an object has twice is refused: which of the two was meant is not known."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        """Raise InvalidInput naming what was given twice; ValueError for what is no JSON."""
+        return json.loads(request.body, object_pairs_hook=_once)
+
+
+def raw_body(view: View) -> View:
+    """Mark an operation that reads and checks the body itself."""
+    setattr(view, _RAW, True)
+    return view
+
+
+def strict(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse query parameters and, without a body of its own, body fields that the view does not take.
+
+    Runs after authentication and ninja's validation. Raises InvalidInput naming the parameter or field.
+    """
+    parameters = [p for p in signature(view).parameters.values() if p.name != "request"]
+    names = frozenset(p.name for p in parameters if not _is_body(p))
+    has_body = any(_is_body(p) for p in parameters) or hasattr(view, _RAW)
+
+    @wraps(view)
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        path = request.resolver_match.kwargs if request.resolver_match else {}
+        _check_query(request, names - set(path))
+        if not has_body:
+            _check_no_body(request)
+        return view(request, *args, **kwargs)
+
+    return checked
+
+
+def _is_body(parameter: Parameter) -> bool:
+    kind = parameter.annotation
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _check_query(request: HttpRequest, known: frozenset[str]) -> None:
+    for name, values in request.GET.lists():
+        if name not in known:
+            raise InvalidInput(name, "is not a parameter of this address")
+        if len(values) > 1:
+            raise InvalidInput(name, "may be given only once")
+
+
+def _check_no_body(request: HttpRequest) -> None:
+    if not request.body.strip():
+        return
+    try:
+        given = json.loads(request.body)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise InvalidInput("body", "must be empty or {}")
+    for name in given:
+        raise InvalidInput(name, "is not a field of this request")
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict[str, Any]()
+    for name, value in pairs:
+        if name in found:
+            raise InvalidInput(name, "may be given only once")
+        found[name] = value
+    return found

@@ -1,0 +1,192 @@
+"""The API refuses what it does not know, by name, on every operation of its OpenAPI document."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import transaction
+from django.test import Client
+
+from approvals.models import Request
+from config.api import api
+from tests.desk import test_authorisation as matrix
+from tests.desk.caller import Caller
+from tests.desk.office import Office
+from tests.desk.test_authorisation import ROWS, Row, places
+
+pytestmark = pytest.mark.django_db
+
+__all__ = ["places"]  # the fixture with everything that the paths name
+
+STRANGE: list[Any] = [True, 7, "text", ["text"], {"x": 1}]
+TYPES = {"string": str, "integer": int, "number": (int, float), "object": dict, "null": type(None)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation as documented, and the row of a person who may use it."""
+
+    row: Row
+    parameters: list[dict[str, Any]]
+    body: dict[str, Any] | None
+
+    @property
+    def who(self) -> str:
+        return next(who for who, cell in self.row.cells.items() if cell.startswith("2"))
+
+
+def _operations() -> Iterator[Operation]:
+    schema = json.loads(json.dumps(api.get_openapi_schema(), default=str))
+    for path, methods in schema["paths"].items():
+        for method, found in methods.items():
+            yield Operation(
+                row=_row(method.upper(), path),
+                parameters=[p for p in found.get("parameters", []) if p["in"] == "query"],
+                body=_body(found, schema),
+            )
+
+
+def _row(method: str, path: str) -> Row:
+    blank = re.sub(r"\{\w+\}", "X", path)
+    return next(
+        row for row in ROWS if (row.method, re.sub(r"\{\w+\}", "X", row.path)) == (method, blank)
+    )
+
+
+def _body(operation: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
+    if "requestBody" not in operation:
+        return None
+    found = operation["requestBody"]["content"]["application/json"]["schema"]
+    if "$ref" not in found:
+        return None  # read by the operation itself
+    named: dict[str, Any] = schema["components"]["schemas"][found["$ref"].rsplit("/", 1)[-1]]
+    return named
+
+
+def _ask(operation: Operation, places: dict[str, Any], *, query: str = "", body: Any = None) -> Any:
+    row = operation.row
+    with transaction.atomic():
+        if row.path.endswith("/undo"):
+            matrix._decide_as_bea(places)
+        client = matrix._client(row, operation.who)
+        path = row.path.format(**places) + query
+        if row.method == "GET":
+            answer = client.get(path)
+        else:
+            sent = matrix._body(row, operation.who, places) if body is None else body
+            answer = client.post(path, json.dumps(sent), content_type="application/json")
+        transaction.set_rollback(True)
+    return answer
+
+
+def _refused(answer: Any) -> tuple[int, str | None]:
+    return answer.status_code, answer.json().get("field")
+
+
+def test_unknown_query_parameters_are_refused(
+    places: dict[str, Any], subtests: pytest.Subtests
+) -> None:
+    for operation in _operations():
+        with subtests.test(f"{operation.row.method} {operation.row.path}"):
+            answer = _ask(operation, places, query="?surprise=1")
+            assert _refused(answer) == (422, "surprise")
+
+
+def test_wrong_query_values_are_refused(places: dict[str, Any], subtests: pytest.Subtests) -> None:
+    free = {("/runs", "business_key")}  # any text is one
+    for operation in _operations():
+        for name in (parameter["name"] for parameter in operation.parameters):
+            if (operation.row.path.removeprefix("/api/v1"), name) in free:
+                continue
+            with subtests.test(f"{operation.row.path} {name}"):
+                assert _refused(_ask(operation, places, query=f"?{name}=!")) == (422, name)
+
+
+def test_unknown_body_fields_are_refused(places: dict[str, Any], subtests: pytest.Subtests) -> None:
+    for operation in _operations():
+        if operation.row.method == "GET" or operation.row.path.endswith("/imports"):
+            continue  # a file of an export is signed: it is verified as it is
+        with subtests.test(f"{operation.row.method} {operation.row.path}"):
+            sent = matrix._body(operation.row, operation.who, places) | {"surprise": 1}
+            assert _refused(_ask(operation, places, body=sent)) == (422, "surprise")
+
+
+def test_body_fields_of_a_wrong_type_are_refused(
+    places: dict[str, Any], subtests: pytest.Subtests
+) -> None:
+    for operation in _operations():
+        fields = (operation.body or {}).get("properties", {})
+        for name, rule in fields.items():
+            for value in (value for value in STRANGE if not _fits(value, rule)):
+                with subtests.test(f"{operation.row.path} {name}={value!r}"):
+                    sent = matrix._body(operation.row, operation.who, places) | {name: value}
+                    status, field = _refused(_ask(operation, places, body=sent))
+                    assert status == 422
+                    assert (field or "").split(".")[0] == name
+
+
+def _fits(value: Any, rule: dict[str, Any]) -> bool:
+    """Whether the documented type allows this, or is none: then anything is allowed."""
+    rules = rule.get("anyOf", [rule])
+    kinds = [kind for one in rules for kind in _kinds(one)]
+    if not kinds:
+        return "enum" not in rule
+    return not isinstance(value, bool) and any(isinstance(value, TYPES[kind]) for kind in kinds)  # type: ignore[arg-type]
+
+
+def _kinds(rule: dict[str, Any]) -> list[str]:
+    kind = rule.get("type", [])
+    return [kind] if isinstance(kind, str) else list(kind)
+
+
+def test_arguments_beside_a_verdict_decide_nothing(
+    bea_api: Caller, office: Office, suspended: UUID
+) -> None:
+    request = office.request(suspended)
+    body = {"verdict": "approve", "digest": request.request_digest, "args": {"security_level": 1}}
+    answer = bea_api.post(f"/approvals/{request.id}/decision", body)
+    assert _refused(answer) == (422, "args")
+    request.refresh_from_db()
+    assert request.status == Request.Status.PENDING
+
+
+def test_runs_cannot_be_asked_for_by_an_unknown_filter(ada_api: Caller, suspended: UUID) -> None:
+    assert _refused(ada_api.get("/runs?status=failed")) == (422, "status")
+
+
+def test_a_parameter_given_twice_is_refused(ada_api: Caller) -> None:
+    assert _refused(ada_api.get("/runs?limit=1&limit=2")) == (422, "limit")
+
+
+def test_a_parameter_of_the_path_is_not_one_of_the_query(ada_api: Caller, suspended: UUID) -> None:
+    assert _refused(ada_api.get(f"/runs/{suspended}?run={suspended}")) == (422, "run")
+
+
+def test_a_field_given_twice_is_refused(bea_api: Caller, office: Office, suspended: UUID) -> None:
+    request = office.request(suspended)
+    digest = json.dumps(request.request_digest)
+    text = f'{{"digest": {digest}, "verdict": "deny", "reason": "no", "verdict": "approve"}}'
+    answer = bea_api.send(f"/approvals/{request.id}/decision", text)
+    assert _refused(answer) == (422, "verdict")
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "nonsense", '"text"'])
+def test_a_body_where_none_belongs_is_refused(ada_api: Caller, suspended: UUID, text: str) -> None:
+    assert _refused(ada_api.send(f"/runs/{suspended}/resume", text)) == (422, "body")
+
+
+def test_strangers_hear_nothing_of_parameters() -> None:
+    assert Client().get("/api/v1/runs?surprise=1").status_code == 401
+
+
+def test_kinds_and_states_of_approvals_are_documented() -> None:
+    schema = api.get_openapi_schema()
+    rules = {
+        p["name"]: p["schema"] for p in schema["paths"]["/api/v1/approvals"]["get"]["parameters"]
+    }
+    assert rules["kind"]["enum"] == ["any", "approval", "in_doubt", "hold", "limit", "version"]
+    assert rules["status"]["anyOf"][0]["enum"] == list(Request.Status.values)
