@@ -28,7 +28,7 @@ from approvals.errors import (
     TooLate,
 )
 from approvals.models import Request
-from runtime import engine
+from runtime import engine, ledger
 from runtime.core.decisions import HALTS, VERDICTS, Decision, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
 from runtime.errors import GateNotOpen, RunEnded
@@ -127,6 +127,8 @@ def undo(*, request: UUID, actor: Actor) -> queries.Approval:
         except (GateNotOpen, RunEnded) as exc:
             raise TooLate from exc
         _reopen(row, actor)
+        taken_back = ledger.undone(row.id, audit.undone(row))
+    ledger.note(taken_back)  # once it is committed, and before anybody is told
     return queries.plain(row, standing)
 
 

@@ -21,6 +21,7 @@ from approvals import audit, clock, endings, frozen, permissions, policy, statem
 from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.statements import Statement
+from runtime import ledger
 from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports import ActionPicture, Actor, ApprovalVoid, CallFacts, NotConfirmed
@@ -195,7 +196,7 @@ def _said(asked: _Asked) -> Statement:
         raise NotConfirmed("the first start may still have been under way")
     if said.effective_at is not None and said.effective_at > clock.now():
         raise NotConfirmed("the decision can still be taken back")
-    if said.undone != asked.undone:
+    if said.undone != asked.undone or ledger.holds(ledger.undone(request.id, said.undone + 1)):
         raise NotConfirmed("the decision was taken back")
     frozen.check_seal(request)
     return said

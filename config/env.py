@@ -52,6 +52,7 @@ class Environment:
     workers: int
     budget: Budget | None
     keys_dir: Path
+    ledger: Path | None
     worker_keys_dir: Path | None
     import_keys: tuple[Path, ...]
     secret_key: str = field(repr=False)
@@ -102,6 +103,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         undo_seconds=_seconds(variables, "ABEYANCE_UNDO_SECONDS", 0.0, 0, 300),
         budget=ceilings.read(variables),
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
+        ledger=_folder(variables, "ABEYANCE_LEDGER"),
         worker_keys_dir=_folder(variables, "WORKER_KEYS_DIR"),
         import_keys=_paths(variables, "ABEYANCE_IMPORT_KEYS"),
         secret_key=_secret_key(variables),

@@ -17,6 +17,7 @@ ALL, ADD, READ, NOTHING = "SELECT, INSERT, UPDATE, DELETE", "SELECT, INSERT", "S
 TABLES = {
     "approvals_auditentry": (ADD, ADD),
     "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
+    "runtime_spent": (ADD, ADD),
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),
     "auth_group": (ALL, READ),

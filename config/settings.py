@@ -90,6 +90,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = ENV.redis_url
 KEYS_DIR = ENV.keys_dir
+ABEYANCE_LEDGER = ENV.ledger
 ABEYANCE_WEB_ROLE = ENV.web_role
 ABEYANCE_WORKER_ROLE = ENV.worker_role
 WORKER_KEYS_DIR = ENV.worker_keys_dir

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from runtime import ledger
 from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import EffectClass
@@ -337,12 +338,20 @@ class Coordinator:
         while self._ready and self._held.has_budget():
             request = request_for(self._scribe.now, self._ready[0], self._scribe.content)
             self._ready.pop(0)
+            self._note_spent(request)
             if isinstance(request, ToolRequest) and request.effect is EffectClass.TRANSACTIONAL:
                 self._running[_place(request)] = nothing_to_end
                 self._bench.executor.launch_transactional(request, self._hand_in)
             else:
                 deliver = self._deliver(request)
                 self._running[_place(request)] = self._bench.executor.launch(request, deliver)
+
+    def _note_spent(self, request: ModelRequest | ToolRequest) -> None:
+        """After the intent is committed and before the call starts, so that every call that started is noted."""
+        if isinstance(request, ToolRequest):
+            gate = self._scribe.now.call(request.frame, request.call).gate
+            if gate is not None:
+                ledger.note(ledger.spent(request.run, (gate, request.attempt)))
 
     def _stop_asking(self) -> None:
         """End the model calls that are under way; what had come of their replies comes in as any outcome."""

@@ -44,6 +44,7 @@ from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.spending import fits, reached
 from runtime.judging import Judge
+from runtime.ledger import Spend
 from runtime.opening import Judged
 from runtime.ports import ActionPicture, EffectHandler
 from runtime.shortage import grant_of, limit_gate
@@ -104,6 +105,13 @@ class Draft:
         return tuple(
             (one.frame, str(one.call)) for one in ends if one.outcome in ("timed_out", "closed")
         )
+
+    @property
+    def spent(self) -> list[Spend]:
+        """The approvals under which this commit starts calls, each with the attempt."""
+        started = [one for one in self.events if isinstance(one, ToolStarted)]
+        found = [(self.now.call(one.frame, one.call).gate, one.attempt) for one in started]
+        return [(gate, attempt) for gate, attempt in found if gate is not None]
 
     @property
     def timed_out(self) -> bool:

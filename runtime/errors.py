@@ -118,6 +118,10 @@ class KeyMissing(RuntimeFault):
     """A stored document was signed with a key that is not in the ring."""
 
 
+class LedgerBroken(RuntimeFault):
+    """The ledger of this machine is not what was written: nothing that was approved starts here."""
+
+
 # The data's: the run is parked
 
 

@@ -146,6 +146,18 @@ class Gate(models.Model):
         indexes = [models.Index(fields=["kind", "state"], name="gate_open")]
 
 
+class Spent(models.Model):
+    """An attempt that an approval was used for. A trigger refuses to change or delete a row."""
+
+    pk = models.CompositePrimaryKey("gate", "attempt")
+    gate = models.UUIDField()
+    attempt = models.IntegerField()
+    run_id = models.UUIDField(
+        db_index=True
+    )  # no foreign key: the row outlives whatever becomes of the run's
+    at = models.DateTimeField(db_default=Now())
+
+
 class Signal(models.Model):
     """A durable message to a run; deleted by the step that takes it up."""
 

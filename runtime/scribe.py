@@ -26,6 +26,7 @@ from runtime import (
     journal,
     killpoints,
     leases,
+    ledger,
     signals,
     steps,
 )
@@ -124,7 +125,8 @@ class Scribe:
         self._held.mailbox = None
 
     def commit(self, draft: Draft, *, release: bool) -> None:
-        """Write the draft as one step. Raises MailboxRaised or LeaseLost, with nothing written."""
+        """Write the draft as one step. Raises MailboxRaised, LeaseLost or Tampered, with nothing written."""
+        ledger.require_unspent(self.now.run, draft.spent)
         step = self._step(draft, release)
         self.persist(functools.partial(self._write, draft, step, itertools.count()))
         self._committed(draft, step)
@@ -212,6 +214,7 @@ class Scribe:
             waits=tuple(draft.awaited),
             over=tuple(draft.over),
             first=draft.timed_out,
+            spent=tuple(draft.spent),
         )
 
     def _rewrites(self, now: Continuation, entry: journal.Sealed, release: bool) -> bool:

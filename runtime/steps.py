@@ -9,14 +9,17 @@ from datetime import datetime
 from functools import cache
 from uuid import UUID
 
-from runtime import contents, continuations, gates, killpoints, leases, signals, waits
+import psycopg
+
+from runtime import contents, continuations, gates, killpoints, leases, signals, spent, waits
 from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.events import WaitStarted
 from runtime.database import Connection
-from runtime.errors import LeaseLost, MailboxRaised
+from runtime.errors import LeaseLost, MailboxRaised, Tampered
 from runtime.journal import APPEND, Sealed, holds
 from runtime.leases import Claim
+from runtime.ledger import Spend
 
 # In the order in which they come in the statement; most steps need none of them, and do not pay for them.
 _PARTS = {
@@ -31,6 +34,7 @@ _PARTS = {
     "pinned": continuations.PIN,
     "awaited": waits.OPEN,
     "given_up": waits.CLOSE,
+    "spent": spent.SPEND,
 }
 
 
@@ -43,7 +47,7 @@ class Step:
     until `due`.
     `contents` are what its events refer to. `pins` makes its continuation the base of the run. `waits` are calls
     that begin to wait for an event, `over` places of calls that do so no longer; with `first` one of them has
-    run out of time, which counts only if no event came before.
+    run out of time, which counts only if no event came before. `spent` are the approvals under which it starts calls.
     """
 
     claim: Claim
@@ -70,16 +74,22 @@ class Step:
     waits: tuple[WaitStarted, ...] = ()
     over: tuple[tuple[str, str], ...] = ()
     first: bool = False
+    spent: tuple[Spend, ...] = ()
 
 
 def commit(connection: Connection, step: Step, *, prepare: bool) -> None:
-    """Write the step. Raises MailboxRaised or LeaseLost, with nothing written.
+    """Write the step. Raises MailboxRaised, LeaseLost, or Tampered if an approval was used before; nothing is written.
 
     Raises psycopg.OperationalError when the connection is cut; `written` then tells what became of it.
     """
     killpoints.pass_by("before", step.kind, step.depth)
     statement = _statement(_parts(step))
-    row = connection.execute(statement, _parameters(step), prepare=prepare).fetchone()
+    try:
+        row = connection.execute(statement, _parameters(step), prepare=prepare).fetchone()
+    except psycopg.errors.UniqueViolation as exc:
+        if exc.diag.constraint_name != spent.CONSTRAINT:
+            raise
+        raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
     if row == (1,) or written(connection, step):
         killpoints.pass_by("written", step.kind, step.depth)
         return
@@ -107,6 +117,7 @@ def _parts(step: Step) -> tuple[str, ...]:
         "pinned": step.pins,
         "awaited": bool(step.waits),
         "given_up": bool(step.over),
+        "spent": bool(step.spent),
     }
     return tuple(name for name in _PARTS if needed[name])
 
@@ -143,4 +154,6 @@ def _parameters(step: Step) -> dict[str, object]:
         parameters |= contents.parameters(step.contents)
     if step.waits or step.over:
         parameters |= waits.parameters(step.waits, step.over)
+    if step.spent:
+        parameters |= spent.parameters(step.spent)
     return parameters

@@ -12,8 +12,9 @@ from functools import partial
 import psycopg
 from django.db import close_old_connections
 
-from runtime import database, dispatch, journal, leases, retention
+from runtime import database, dispatch, journal, leases, retention, spent
 from runtime.calm import Calm
+from runtime.errors import KeyMissing, LedgerBroken
 from runtime.workers import FORGET, sweeper_name
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ def upkeep(connection: database.Connection, stop: threading.Event) -> bool:
     duties: tuple[Callable[[], object], ...] = (
         partial(journal.make_partitions, connection),
         partial(connection.execute, FORGET),
+        partial(_compare_ledger, connection),
         partial(retention.enforce, connection, stop),
     )
     done = [_is_done(duty) for duty in duties]
@@ -62,6 +64,17 @@ def _is_done(duty: Callable[[], object]) -> bool:
         log.exception("upkeep interrupted; again in %g s", AGAIN_SECONDS)
         return False
     return True
+
+
+def _compare_ledger(connection: database.Connection) -> None:
+    """Raise an alarm for every approval that was used here and of which the database knows nothing any more."""
+    try:
+        lost = spent.missing(connection)
+    except (LedgerBroken, KeyMissing, OSError) as problem:
+        log.critical("the ledger cannot be told: %s", problem)
+        return
+    for line in lost:
+        log.critical("the ledger says what the database does not know of: %s", line)
 
 
 def run(stop: threading.Event) -> None:

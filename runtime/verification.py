@@ -21,6 +21,7 @@ from runtime import (
     ports,
     pruning,
     signals,
+    spent,
     waits,
 )
 from runtime.core import portable
@@ -30,7 +31,7 @@ from runtime.core.errors import CoreError, NewerSchema
 from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Imported
 from runtime.core.replay import initial, step
 from runtime.database import Connection
-from runtime.errors import KeyMissing, NoSuchRun, Tampered
+from runtime.errors import KeyMissing, LedgerBroken, NoSuchRun, Tampered
 from runtime.signals import EventSignal
 
 UNREADABLE = (Tampered, KeyMissing, CoreError)
@@ -68,7 +69,7 @@ def verify(run: UUID) -> Verification:
         run=run,
         status=row.status,
         position=row.position,
-        findings=(*found, *_audit(run)),
+        findings=(*found, *_unspent(run), *_audit(run)),
     )
 
 
@@ -161,6 +162,17 @@ def _row(connection: Connection, run: UUID) -> _Row:
     if found is None:
         raise NoSuchRun
     return _Row(**dict(zip(_Row.__slots__, found, strict=True)))
+
+
+def _unspent(run: UUID) -> Iterator[Finding]:
+    try:
+        with database.pooled() as connection:
+            lost = spent.missing(connection, run)
+    except (KeyMissing, LedgerBroken, OSError) as exc:
+        yield Finding(subject="ledger", problem=str(exc))
+        return
+    for line in lost:
+        yield Finding(subject="ledger", problem=f"the database does not know of {line}")
 
 
 def _audit(run: UUID) -> Iterator[Finding]:

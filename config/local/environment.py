@@ -26,6 +26,7 @@ def of_application(
         "SCIM_TOKEN": scim_token(home, given),
         "EMAIL_URL": given.get("EMAIL_URL") or f"smtp://127.0.0.1:{mailbox_port}",
         "KEYS_DIR": str(home.folder / "keys"),
+        "ABEYANCE_LEDGER": given.get("ABEYANCE_LEDGER") or str(home.folder / "ledger" / "ledger"),
         "SECRET_KEY_FILE": str(home.secret_key),
         "STATIC_ROOT": str(home.folder / "static"),
         "PUBLIC_URL": url,

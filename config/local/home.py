@@ -1,7 +1,7 @@
 """The data folder of one machine: who holds it, what is in it, and who may open which part of it.
 
     lock  home.json  secrets.json  credentials.json  processes.json  logs/     the starter's own
-    keys/  worker-keys/  static/  directory/  mail/                            the application's
+    keys/  worker-keys/  ledger/  static/  directory/  mail/                   the application's
     servers/  (or a folder elsewhere that the servers' account can reach)      Postgres', the broker's
 
 Only what we made is ever given to another account, and no folder's mode is changed after it was made.
@@ -23,7 +23,7 @@ from runtime import keyring
 
 ELSEWHERE = Path("/var/lib/abeyance-clusters")  # for root whose data folder nobody else can reach
 
-APPLICATION_FOLDERS = ("keys", "worker-keys", "static", "directory", "mail")
+APPLICATION_FOLDERS = ("keys", "worker-keys", "ledger", "static", "directory", "mail")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

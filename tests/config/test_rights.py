@@ -48,6 +48,8 @@ def as_role(role: str, statement: str) -> None:
         "TRUNCATE approvals_auditentry",
         "ALTER TABLE approvals_auditentry DISABLE TRIGGER USER",
         "DROP TRIGGER approvals_auditentry_append_only ON approvals_auditentry",
+        "UPDATE runtime_spent SET attempt = 2",
+        "DELETE FROM runtime_spent",
         "UPDATE runtime_journalentry SET body = ''",
         "INSERT INTO runtime_journalentry_default VALUES (gen_random_uuid(), 1, '', '', '', gen_random_uuid())",
         "DELETE FROM runtime_journalentry_default",

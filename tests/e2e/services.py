@@ -139,6 +139,7 @@ class Services:
             socket=place,
             account=account,
             password=self.secret("postgres_password"),
+            superuser="abeyance",
         )
         (self.shims / "pg_isready").symlink_to(cluster.programs / "pg_isready")
         postgres.initialise(cluster)

@@ -1,0 +1,204 @@
+"""Rows of a run are put back together, by hands that write every table, the owner's included, but have no file."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.utils import timezone
+from psycopg import sql
+from pytest_django import Settings
+
+from approvals import actions, clock
+from approvals.models import AuditEntry
+from runtime import database, ledger, sweeper, verification
+from runtime.models import Run
+from tests.attacks.conftest import BEA, Target
+
+WINDOW = 60.0
+TABLES = {
+    "runtime_run": "id",
+    "runtime_journalentry": "run_id",
+    "runtime_continuation": "run_id",
+    "runtime_gate": "run_id",
+    "runtime_signal": "run_id",
+    "approvals_request": "run_id",
+}
+
+
+@pytest.fixture
+def kept(settings: Settings, tmp_path: Path) -> Path:
+    """A ledger of this test's own."""
+    settings.ABEYANCE_LEDGER = tmp_path / "ledger"
+    return tmp_path / "ledger"
+
+
+@contextmanager
+def unguarded() -> Iterator[database.Connection]:
+    """As a superuser, for whom no trigger and no foreign key counts."""
+    with database.own() as own, own.transaction():
+        own.execute("SET LOCAL session_replication_role = replica")
+        yield own
+
+
+def rows_of(run: UUID) -> dict[str, list[str]]:
+    """Everything of a run as JSON, a text for each row."""
+    with database.own() as own:
+        return {
+            table: [
+                row[0]
+                for row in own.execute(
+                    sql.SQL("SELECT row_to_json(t)::text FROM {} t WHERE {} = %s").format(
+                        sql.Identifier(table), sql.Identifier(key)
+                    ),
+                    [run],
+                ).fetchall()
+            ]
+            for table, key in TABLES.items()
+        }
+
+
+def put_back(run: UUID, rows: dict[str, list[str]]) -> None:
+    """All of it in one transaction, due at once and under an epoch of its own."""
+    with unguarded() as own:
+        for table, key in TABLES.items():
+            names = {"table": sql.Identifier(table), "key": sql.Identifier(key)}
+            own.execute(sql.SQL("DELETE FROM {table} WHERE {key} = %s").format(**names), [run])
+            for row in rows[table]:
+                own.execute(
+                    sql.SQL(
+                        "INSERT INTO {table} SELECT * FROM json_populate_record(NULL::{table}, %s)"
+                    ).format(**names),
+                    [row],
+                )
+        own.execute(
+            "UPDATE runtime_run SET due_at = now(), epoch = epoch + 100 WHERE id = %s", [run]
+        )
+
+
+def used(target: Target) -> tuple[UUID, dict[str, list[str]]]:
+    """A run whose approved call was made, and its rows from before that."""
+    run = target.start()
+    target.decide(run)
+    before = rows_of(run)
+    assert target.advance(run).status == "completed"
+    return run, before
+
+
+def forget_spent(run: UUID) -> None:
+    with unguarded() as own:
+        assert own.execute("DELETE FROM runtime_spent WHERE run_id = %s", [run]).rowcount > 0
+
+
+def test_one_approval_is_used_once_though_its_run_is_put_back(target: Target) -> None:
+    run, before = used(target)
+    put_back(run, before)
+    after = target.advance(run)
+    assert (after.status, target.started(run)) == ("quarantined", 1)
+    assert "used before" in str(after.reason)
+
+
+def test_nor_a_second_time_if_the_database_forgets_it(target: Target, kept: Path) -> None:
+    run, before = used(target)
+    put_back(run, before)
+    forget_spent(run)
+    after = target.advance(run)
+    assert (after.status, target.started(run)) == ("quarantined", 1)
+    assert "says the ledger" in str(after.reason)
+
+
+def test_without_a_ledger_nothing_is_left_that_knows(target: Target) -> None:
+    """The limit of the promise, as docs/guarantees.md states it."""
+    run, before = used(target)
+    put_back(run, before)
+    forget_spent(run)
+    assert target.advance(run).status == "completed"
+    assert target.started(run) == 2
+
+
+def test_what_the_database_forgot_is_found(
+    target: Target, kept: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, _ = used(target)
+    assert verification.verify(run).sound
+    forget_spent(run)
+    (finding,) = verification.verify(run).findings
+    assert finding.subject == "ledger"
+    with database.own() as own:
+        sweeper._compare_ledger(own)
+    assert "CRITICAL" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("spoil", "restarted"),
+    [
+        (lambda path: path.write_text(path.read_text().replace("spent", "spend", 1)), True),
+        (lambda path: path.write_text("".join(path.read_text().splitlines(True)[1:])), True),
+        (lambda path: path.write_bytes(b""), False),
+    ],
+    ids=["edited", "dropped", "emptied"],
+)
+def test_nothing_approved_starts_beside_a_ledger_that_was_changed(
+    target: Target, kept: Path, spoil: Callable[[Path], Any], restarted: bool
+) -> None:
+    used(target)
+    used(target)
+    spoil(kept)
+    if restarted:
+        ledger._open.clear()
+    run = target.start()
+    target.decide(run)
+    assert target.advance(run).status != "completed"
+    assert target.started(run) == 0
+
+
+def test_a_line_that_a_crash_cut_off_makes_room(kept: Path) -> None:
+    ledger.note("undone a 1")
+    with kept.open("a") as file:
+        file.write("undone b 1 2f")
+    ledger.note("undone c 1")
+    again = ledger.Ledger(kept)
+    assert again.facts() == {"undone a 1", "undone c 1"}
+
+
+def test_what_another_process_noted_is_known(kept: Path) -> None:
+    ledger.note("undone a 1")
+    ledger.Ledger(kept).add("undone b 1")
+    assert ledger.holds("undone b 1")
+    ledger.note("undone c 1")
+    assert ledger.Ledger(kept).facts() == {f"undone {name} 1" for name in "abc"}
+
+
+@pytest.mark.parametrize("with_ledger", [True, False])
+def test_a_decision_that_was_taken_back_stays_so(
+    target: Target,
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    with_ledger: bool,
+) -> None:
+    """Everything is put back, and the row that says it was taken back is deleted."""
+    settings.ABEYANCE_LEDGER = tmp_path / "ledger" if with_ledger else None
+    settings.ABEYANCE_UNDO_SECONDS = WINDOW
+    run = target.start()
+    request = target.decide(run)
+    before = rows_of(run)
+    actions.undo(request=request.id, actor=BEA)
+    with unguarded() as own:
+        own.execute("DELETE FROM approvals_auditentry WHERE run_id = %s AND act = 'undone'", [run])
+    assert not AuditEntry.objects.filter(run=run, act="undone").exists()
+    put_back(run, before)
+    later = timezone.now() + timedelta(seconds=WINDOW + 1)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    with unguarded() as own:
+        own.execute("UPDATE runtime_signal SET effective_at = now() WHERE run_id = %s", [run])
+    after = target.advance(run)
+    assert Run.objects.get(id=run).status == after.status
+    if with_ledger:
+        assert (after.status, target.started(run)) == ("quarantined", 0)
+        assert "taken back" in str(after.reason)
+    else:  # the limit of the promise
+        assert (after.status, target.started(run)) == ("completed", 1)
