@@ -242,8 +242,8 @@ LEASES = (
     _row(
         "a heartbeat renews the lease of whoever has the run",
         "leases",
-        "WHERE runtime_run.id = held.run AND runtime_run.owner = held.owner",
-        "WHERE runtime_run.id = held.run",
+        "runtime_run.owner = held.owner\n        FOR NO KEY UPDATE",
+        "true\n        FOR NO KEY UPDATE",
         KEEPERS + "test_a_heartbeat_renews_nothing_for_an_owner_who_was_replaced",
     ),
     _row(
@@ -529,8 +529,8 @@ JOURNAL = (
     _row(
         "dropping a month waits for whoever writes",
         "journal",
-        "SET LOCAL lock_timeout = '500ms'",
-        "SET LOCAL lock_timeout = '20s'",
+        "SET LOCAL lock_timeout = '500ms'\")\n            found",
+        "SET LOCAL lock_timeout = '20s'\")\n            found",
         "tests/runtime/test_partitions.py::test_dropping_waits_for_nobody",
     ),
 )
