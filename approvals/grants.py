@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from approvals.errors import Invalid
 from approvals.models import Request
@@ -41,12 +42,25 @@ def check(row: Request, verdict: Verdict, grant: object) -> object:
 
 
 def fields(shown: Approval, posted: Mapping[str, str]) -> tuple[GrantField, ...]:
-    """One per kind that was reached, as it was sent; none at a gate of another kind."""
+    """One per kind that was reached, as it was sent, before that as much again; none at a gate of another kind."""
     names = _names(shown.args) if shown.kind == GateKind.LIMIT else []
     return tuple(
-        GrantField(name=name, unit=unit_of(NAMES[name]), typed=posted.get(f"{FIELD}.{name}", ""))
+        GrantField(
+            name=name,
+            unit=unit_of(NAMES[name]),
+            typed=posted.get(f"{FIELD}.{name}", "" if posted else _allowed(shown.args, name)),
+        )
         for name in names
     )
+
+
+def problem(found: Invalid) -> str:
+    """What is wrong with a grant, and what to enter instead."""
+    name = found.field.removeprefix(FIELD).removeprefix(".")
+    if name not in NAMES:
+        return f"the grant {found.detail}. Enter a number, or unlimited."
+    unit = unit_of(NAMES[name])
+    return f"more {unit} {found.detail}. Enter a number of {unit}, or unlimited."
 
 
 def read(posted: Mapping[str, str]) -> dict[str, object]:
@@ -57,6 +71,12 @@ def read(posted: Mapping[str, str]) -> dict[str, object]:
 
 def _reached(args: str) -> list[str]:
     return _names(json.loads(args))
+
+
+def _allowed(args: Any, name: str) -> str:
+    """What was allowed of it, as the engine wrote it."""
+    found = (one.get("allowed") for one in args["limits"] if one.get("limit") == name)
+    return str(next(found, ""))
 
 
 def _names(args: object) -> list[str]:

@@ -120,6 +120,18 @@ def of_turn(approval: Approval, standing: permissions.Standing | None) -> tuple[
     return tuple(plain(row, standing) for row in rows.order_by("created_at", "id"))
 
 
+def open_doubt(approval: Approval) -> UUID | None:
+    """The pending request in which the outcome of the same call is to be settled."""
+    rows = Request.objects.filter(
+        run=approval.run,
+        frame=approval.frame,
+        call=approval.call,
+        kind=GateKind.IN_DOUBT,
+        status=Request.Status.PENDING,
+    )
+    return rows.values_list("id", flat=True).first()
+
+
 def settleable(run: UUID, gate: UUID, standing: permissions.Standing | None) -> Request:
     """The row of a gate of a run, for somebody of this standing. Raises NotFound."""
     readable = permissions.readable_requests(standing)

@@ -14,6 +14,27 @@ from runtime.core.limits import MAX_REPORTED, size_of
 from runtime.queries import masked
 
 
+def is_text(schema: Any) -> bool:
+    """Whether a result of this schema is text and nothing else."""
+    return isinstance(schema, dict) and schema.get("type") == "string"
+
+
+def read(text: str, schema: Any) -> Any:
+    """What a person typed into the form: text where the result is text, else JSON.
+
+    Where the tool does not say what it returns, text that does not begin like JSON is text. Raises Invalid.
+    """
+    if is_text(schema):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        if schema is None and not text.lstrip().startswith(("{", "[", '"')):
+            return text
+        where = f" (line {exc.lineno})" if isinstance(exc, json.JSONDecodeError) else ""
+        raise Invalid("result", f"is not JSON{where}") from exc
+
+
 def check(result: Any, schema: dict[str, Any] | None) -> None:
     """Raise Invalid, naming `result` or the place in it, unless this may be what the call returned."""
     try:

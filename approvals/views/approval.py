@@ -19,8 +19,8 @@ from runtime.ports import Actor
 PAGE_SECONDS = 1.0  # of one page's whole work; after that, words are not compared any more
 
 _SAID = {
-    Verdict.APPROVE: "Approved. The run goes on.",
-    Verdict.DENY: "Denied. The agent is told why.",
+    Verdict.APPROVE: ("Approved", "A worker starts it next."),
+    Verdict.DENY: ("Denied", "The agent is told why."),
 }
 
 

@@ -17,6 +17,7 @@ from approvals.errors import (
     NotFound,
     TooEarly,
 )
+from approvals.views import aftermath
 from approvals.views.picture import readable, too_late
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor, Forbidden
@@ -32,9 +33,11 @@ def carry_out(
     *,
     act: Callable[[Actor], object],
     page: Callable[[queries.Approval, Actor, Problem], HttpResponse],
-    said: str,
+    said: tuple[str, str],
 ) -> HttpResponse:
-    """`act` decides, `page` is the form again with what was wrong, `said` is what the page says afterwards."""
+    """`act` decides, `page` is the form again with what was wrong; `said` is what was decided
+    and what follows if nothing holds it up.
+    """
     actor = permissions.actor_of(request.user)
     try:
         act(actor)
@@ -44,5 +47,5 @@ def carry_out(
         return too_late(request, readable(approval, actor), verdict, exc)
     except (Forbidden, DigestMismatch, TooEarly, Invalid) as exc:
         return page(readable(approval, actor), actor, exc)
-    messages.success(request, said)
+    messages.success(request, aftermath.said(readable(approval, actor), *said))
     return redirect("approval", approval=approval)

@@ -1,6 +1,5 @@
 """The page of a call in doubt: what was started, and the three ways to settle what became of it."""
 
-import json
 from typing import Any
 from uuid import UUID
 
@@ -8,7 +7,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
-from approvals import actions, clock, permissions, queries
+from approvals import actions, clock, permissions, queries, results
 from approvals.errors import Invalid
 from approvals.views.deciding import Problem, carry_out
 from approvals.views.picture import answer, picture, readable, status_of, typed
@@ -47,6 +46,7 @@ def page(
         **picture(shown, permissions.standing_of(actor), problem),
         "ready": shown.not_before is None or shown.not_before <= clock.now(),
         "returns_nothing": _returns_nothing(shown.result_schema),
+        "returns_text": results.is_text(shown.result_schema),
         "outcome": outcome,
         "reason": typed(request, "reason"),
         "result": typed(request, "result"),
@@ -72,7 +72,7 @@ def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpRespo
         page=lambda again, actor, problem: page(
             request, again, actor, outcome=outcome, problem=problem
         ),
-        said="Settled. The run goes on.",
+        said=("Settled", "A worker continues the run next."),
     )
 
 
@@ -81,12 +81,8 @@ def _returns_nothing(schema: Any) -> bool:
 
 
 def _result(request: HttpRequest, shown: queries.Approval) -> Any:
-    """The result as JSON; what is no JSON is refused only for somebody who may settle at all."""
+    """The result as it is meant; one that cannot be read is refused only for somebody who may settle at all."""
     text = typed(request, "result")
     if shown.refusal is not None or shown.status != "pending" or not text.strip():
         return actions.ABSENT
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        where = f" (line {exc.lineno})" if isinstance(exc, json.JSONDecodeError) else ""
-        raise Invalid("result", f"is not JSON{where}") from exc
+    return results.read(text, shown.result_schema)

@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
 from approvals import actions, grants, permissions, queries
-from approvals.errors import DigestMismatch
+from approvals.errors import DigestMismatch, Invalid
 from approvals.views.deciding import Problem, carry_out
 from approvals.views.picture import answer, picture, readable, status_of, typed
 from runtime.core.decisions import HALTS, GateKind, Verdict
@@ -16,8 +16,8 @@ from runtime.ports import Actor
 from runtime.queries import Difference, differences
 
 _SAID = {
-    Verdict.CONTINUE: "The run goes on.",
-    Verdict.STOP: "Stopped. The run is ended.",
+    Verdict.CONTINUE: ("Recorded", "A worker continues the run next."),
+    Verdict.STOP: ("Recorded", "A worker ends the run next."),
 }
 
 
@@ -46,6 +46,7 @@ def page(
         "reason": typed(request, "reason"),
         "differences": _differences(shown),
         "grants": grants.fields(shown, request.POST),
+        "grant_problem": grants.problem(problem) if isinstance(problem, Invalid) else "",
     }
     return answer(request, "halt.html", context, status_of(problem))
 

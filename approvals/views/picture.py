@@ -12,6 +12,7 @@ from django.utils.cache import patch_vary_headers
 from approvals import clock, inbox, queries, statements
 from approvals.errors import AlreadyDecided, ApprovalError, Cancelled, Expired, NotFound
 from approvals.permissions import Standing
+from approvals.views.aftermath import aftermath
 from approvals.views.arguments import arguments
 from runtime import queries as runs
 from runtime.core.decisions import EffectClass, Verdict
@@ -58,19 +59,22 @@ def picture(
 ) -> dict[str, Any]:
     """The context of each page; `problem` is what was wrong with the decision just sent."""
     progress = runs.progress(shown.run)
-    before, after = inbox.neighbours(standing, shown)
+    before, next_ = inbox.neighbours(standing, shown)
+    status = _status(shown)
+    call = progress.call(shown.frame, shown.call)
     return {
         "before": before,
-        "after": after,
+        "next": next_,
         "why": _why(progress, shown),
         "place": "inbox",
         "approval": shown,
-        "status": _status(shown),
+        "status": status,
         "agent": _agent(shown),
         "arguments": arguments(shown.args, shown.schema),
         "effect": _EFFECTS.get(shown.effect, shown.effect),
         "outlook": runs.outlook(progress, frame=shown.frame, call=shown.call),
-        "call": progress.call(shown.frame, shown.call),
+        "call": call,
+        "after": aftermath(shown, status, call, progress),
         "progress": progress,
         "stopped": runs.quarantined(Q(id=shown.run)) > 0,
         "undo_until": _undo_until(shown, standing),

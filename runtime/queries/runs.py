@@ -106,6 +106,14 @@ class RunRow:
         """How long it took, or has taken until now."""
         return (self.ended_at or timezone.now()) - self.created_at
 
+    @property
+    def waited(self) -> timedelta | None:
+        """How long its oldest gate has waited for a person; None while it waits for none."""
+        opened = [gate.opened_at for gate in self.gates if gate.state == Gate.State.OPEN]
+        if self.status != RunStatus.SUSPENDED or not opened:
+            return None
+        return timezone.now() - min(opened)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLine(RunRow):

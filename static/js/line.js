@@ -14,7 +14,7 @@ function show(state) {
     const why = made("p", { id: "offline", className: "why", role: "status" });
     why.textContent = "Offline: decisions are not sent";
     (one(".decide") ?? main).append(why);
-    for (const button of all("form[method=post] button:enabled", main)) {
+    for (const button of all(":is(form[method=post] button, button[form]):enabled", main)) {
       button.disabled = true;
       button.setAttribute("aria-describedby", "offline");
     }

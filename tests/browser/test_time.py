@@ -69,7 +69,7 @@ def test_a_decision_is_confirmed_and_the_words_go_away(bea: Page) -> None:
     bea.get_by_role("link", name="Set the privileges").click()
     bea.get_by_role("button", name="Approve").click()
     toast = bea.locator(".toast")
-    expect(toast).to_have_text("Approved. The run goes on.")
+    expect(toast).to_have_text("Approved. A worker starts it next.")
     bea.wait_for_load_state()  # the words are there before the script that takes them away
     bea.clock.run_for(9000)
     expect(toast).to_have_count(0)

@@ -73,9 +73,12 @@ def test_what_is_granted_is_signed_audited_journaled_and_used(
     ("form", "problem"),
     [
         ({}, "the grant must grant some turns"),
-        ({"turns": "0"}, "the grant.turns must be between 1 and 1000000"),
-        ({"turns": "a few"}, "the grant.turns must be a number"),
-        ({"turns": "5", "calls": "5"}, "the grant.calls was not reached"),
+        (
+            {"turns": "0"},
+            "more turns must be between 1 and 1000000. Enter a number of turns, or unlimited.",
+        ),
+        ({"turns": "a few"}, "more turns must be a number. Enter a number of turns, or unlimited."),
+        ({"turns": "5", "calls": "5"}, "more tool calls was not reached"),
     ],
 )
 def test_what_cannot_be_granted_is_named_and_nothing_is_decided(

@@ -74,7 +74,7 @@ def test_offers_three_ways_and_shows_what_the_tool_returns(
 def test_a_tool_that_does_not_say_what_it_returns(bea: Client, office: Office) -> None:
     office.effects.result_schema = None
     page = _page(bea, office.doubt(office.in_doubt()))
-    assert "any JSON value will do" in page
+    assert "so text will do, and any JSON value" in page
 
 
 def test_a_tool_that_returns_nothing_needs_no_json(bea: Client, office: Office) -> None:
