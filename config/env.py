@@ -29,7 +29,9 @@ class Environment:
 
     database: dict[str, Any] = field(repr=False)
     web_role: str | None
+    web_password: str = field(repr=False)
     worker_role: str | None
+    worker_password: str = field(repr=False)
     redis_url: str = field(repr=False)
     scim_url: str
     scim_token: str = field(repr=False)
@@ -78,6 +80,8 @@ def read(variables: Mapping[str, str]) -> Environment:
     return Environment(
         database=_database(variables),
         web_role=_role(variables, "ABEYANCE_WEB_ROLE", beside="ABEYANCE_WORKER_ROLE"),
+        web_password=_role_password(variables, "ABEYANCE_WEB_PASSWORD_FILE"),
+        worker_password=_role_password(variables, "ABEYANCE_WORKER_PASSWORD_FILE"),
         worker_role=_role(variables, "ABEYANCE_WORKER_ROLE", beside="ABEYANCE_WEB_ROLE"),
         redis_url=_redis_url(variables),
         scim_url=_web_address(variables, "SCIM_URL"),
@@ -138,9 +142,14 @@ def _database(variables: Mapping[str, str]) -> dict[str, Any]:
 def _role(variables: Mapping[str, str], name: str, *, beside: str) -> str | None:
     """A role of Postgres, given together with the other one."""
     role = variables.get(name) or None
-    if bool(role) != bool(variables.get(beside)):
-        raise BadSetting(name, f"and {beside} are set together or not at all")
+    if role and not variables.get(beside):
+        raise BadSetting(name, f"is set without {beside}: set both, or neither")
     return role
+
+
+def _role_password(variables: Mapping[str, str], name: str) -> str:
+    """With which `prepare` has the role log in; empty where it leaves that alone."""
+    return _password(variables, name, "ABEYANCE_WEB_ROLE or ABEYANCE_WORKER_ROLE", None)
 
 
 def _redis_url(variables: Mapping[str, str]) -> str:

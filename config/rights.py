@@ -7,8 +7,7 @@ Partitions are made and dropped by functions that run with the owner's rights an
 
 from dataclasses import dataclass
 
-import psycopg
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from psycopg import sql
 
 ALL, ADD, READ, NOTHING = "SELECT, INSERT, UPDATE, DELETE", "SELECT, INSERT", "SELECT", ""
@@ -72,7 +71,31 @@ def grant(*, web: str, worker: str) -> None:
                 )
             for function in OWNERS_FUNCTIONS:
                 _lend(function, worker)
-    except psycopg.Error as problem:
+    except DatabaseError as problem:
+        raise NotGranted(" ".join(str(problem).split())) from problem
+
+
+def have_role(name: str, password: str) -> None:
+    """Make the role if there is none, and have it log in with this password. Raises NotGranted."""
+    role = {"role": name}
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", [name])
+            found = cursor.fetchone()
+            if found is None:
+                _execute("CREATE ROLE {role} NOSUPERUSER NOCREATEDB NOCREATEROLE", **role)
+            elif found[0]:
+                raise NotGranted(f"{name} is a superuser, who cannot be kept from anything")
+            # As Postgres keeps it, so that no log of statements ever holds the password itself.
+            sealed = connection.connection.pgconn.encrypt_password(
+                password.encode(), name.encode(), b"scram-sha-256"
+            )
+            cursor.execute(
+                sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(
+                    sql.Identifier(name), sql.Literal(sealed.decode())
+                )
+            )
+    except DatabaseError as problem:
         raise NotGranted(" ".join(str(problem).split())) from problem
 
 

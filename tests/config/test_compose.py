@@ -111,18 +111,28 @@ def test_secrets_are_files_and_no_value_of_one_is_written_down(services: dict[st
 
 
 def test_each_process_gets_the_secrets_it_needs_and_no_others(services: dict[str, Any]) -> None:
-    stores = {"postgres_password", "redis_password"}
+    web = {"postgres_web_password", "redis_password", "django_secret"}
+    sweeper = {"postgres_worker_password", "redis_password"}
+    worker = sweeper | {"openai_api_key", "anthropic_api_key", "scim_token", "email_password"}
     given = {name: {one["source"] for one in services[name]["secrets"]} for name in services}
     assert given == {
         "postgres": {"postgres_password"},
         "redis": {"redis_password"},
-        "prepare": stores,
-        "web": stores | {"django_secret"},
-        "sweeper": stores,
-        "isolated": stores
-        | {"openai_api_key", "anthropic_api_key", "scim_token", "email_password"},
-        "worker": stores | {"openai_api_key", "anthropic_api_key", "scim_token", "email_password"},
+        "prepare": {"redis_password"}
+        | {f"postgres_{whose}password" for whose in ("", "web_", "worker_")},
+        "web": web,
+        "sweeper": sweeper,
+        "isolated": worker,
+        "worker": worker,
     }
+
+
+def test_web_and_workers_log_in_as_roles_of_their_own(services: dict[str, Any]) -> None:
+    found = {name: services[name]["environment"]["DATABASE_URL"] for name in APPLICATION}
+    roles = {name: url.partition("//")[2].partition("@")[0] for name, url in found.items()}
+    assert roles.pop("prepare") == services["postgres"]["environment"]["POSTGRES_USER"]
+    assert roles.pop("web") == services["prepare"]["environment"]["ABEYANCE_WEB_ROLE"]
+    assert set(roles.values()) == {services["prepare"]["environment"]["ABEYANCE_WORKER_ROLE"]}
 
 
 def test_every_variable_is_one_that_the_application_reads(services: dict[str, Any]) -> None:

@@ -136,6 +136,23 @@ def test_a_role_that_cannot_be_limited_is_refused(db: None, role: str, why: str)
         rights.grant(web=role, worker=role)
 
 
+def test_a_role_is_made_with_its_password_and_gets_a_new_one(transactional_db: None) -> None:
+    where = database._parameters()
+    try:
+        for password in ("first", "second"):
+            rights.have_role(NOBODY, password)
+            with psycopg.connect(**{**where, "user": NOBODY, "password": password}) as own:
+                assert own.info.user == NOBODY
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP ROLE IF EXISTS {NOBODY}")
+
+
+def test_a_superuser_is_given_no_password(db: None) -> None:
+    with pytest.raises(rights.NotGranted, match="postgres is a superuser"):
+        rights.have_role("postgres", "new")
+
+
 def test_the_audit_still_takes_rows_of_the_web(granted: None) -> None:
     with database.own() as own:
         row = own.execute(

@@ -6,9 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import redis
 
+from config import env
 from config.env import ROOT
 from config.local.client import ask
 from tests.e2e.office import newcomer, until
@@ -111,6 +113,17 @@ def test_the_broker_asks_for_the_secrets_password_and_keeps_what_it_is_told_to_k
         "maxmemory-policy": "noeviction",
         "save": "",
     }
+
+
+def test_web_and_worker_change_no_row_of_the_audit(services: Services) -> None:
+    for name in ("web", "worker"):
+        where = env.read(services.environment(name)).database
+        with psycopg.connect(
+            host=where["HOST"], user=where["USER"], password=where["PASSWORD"], dbname=where["NAME"]
+        ) as own:
+            own.execute("SELECT FROM approvals_auditentry")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                own.execute("DELETE FROM approvals_auditentry")
 
 
 def test_a_backup_is_restored_by_the_commands_that_are_written_down(services: Services) -> None:

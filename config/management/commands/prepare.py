@@ -43,7 +43,14 @@ def _grant() -> None:
     """If web and workers log in as others than the owner of the tables."""
     if settings.ABEYANCE_WEB_ROLE is None or settings.ABEYANCE_WORKER_ROLE is None:
         return
+    passwords = {
+        settings.ABEYANCE_WEB_ROLE: settings.ABEYANCE_WEB_PASSWORD,
+        settings.ABEYANCE_WORKER_ROLE: settings.ABEYANCE_WORKER_PASSWORD,
+    }
     try:
+        for role, password in passwords.items():
+            if password:
+                rights.have_role(role, password)
         rights.grant(web=settings.ABEYANCE_WEB_ROLE, worker=settings.ABEYANCE_WORKER_ROLE)
     except rights.NotGranted as problem:
         raise CommandError(str(problem)) from problem
