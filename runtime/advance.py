@@ -34,7 +34,7 @@ from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered
 from runtime.heartbeat import Held
 from runtime.leases import Claim
 from runtime.ports import EffectHandler, UnknownAgent
-from runtime.scribe import OUT_OF_REACH, Sizes
+from runtime.scribe import DATABASE_ERRORS, Sizes
 from runtime.seats import Seat
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ def _give_up(claim: Claim, bench: Bench, exc: Exception) -> None:
         case NotJson() | psycopg.DataError() | DataError():
             # Trying again brings the same: it would pay for the same model call each time.
             _quarantine(claim, f"its next entry cannot be written: {exc}")
-        case _ if isinstance(exc, OUT_OF_REACH):
+        case _ if isinstance(exc, DATABASE_ERRORS) and database.is_passing(exc):
             log.warning("run %s: Postgres is out of reach, the lease will end: %s", run, exc)
         case _:
             # A fault of ours or of the installation: not at once again, and not without an alarm.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime import ledger
+from runtime import leases, ledger
 from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import EffectClass
@@ -88,6 +88,7 @@ class Coordinator:
     ) -> None:
         self._bench = bench
         self._skews = skews
+        self._unadopted = skews  # until a step says what became of them: each draft of it anew
         self._held = held
         self._seat = seat
         self._inbox = inbox
@@ -107,8 +108,6 @@ class Coordinator:
     def work(self) -> None:
         for event in recover(self._scribe.now, writes(self._skews or {})):
             self._draft.add(event)
-        if self._skews is not None:
-            self._draft.adopt(self._skews)
         try:
             while not self._advance():
                 self._bench.executor.pass_on()
@@ -130,6 +129,8 @@ class Coordinator:
         self._expire()
         given, contents = tuple(self._draft.events), tuple(self._draft.contents)
         while True:
+            if self._unadopted is not None:
+                self._draft.adopt(self._unadopted)
             for signal in scribe.read_signals():
                 scribe.persist(functools.partial(self._draft.take, signal))
             require_agents(self._draft.now, self._skews)
@@ -143,6 +144,7 @@ class Coordinator:
                     scribe.require_claim()
                     if release:
                         scribe.let_go()
+                self._unadopted = None
                 self._ready.extend(self._draft.work)
                 self._draft = self._new_draft()
                 return release
@@ -314,14 +316,25 @@ class Coordinator:
             self._running.clear()
 
     def _leave_ready(self) -> None:
-        """Leave to the next worker what was written down and not started before this one's tenure ended."""
-        if not self._tenure.ended(self._scribe.now):
-            return
-        for work in self._ready:
+        """Leave to the next worker what was written down and not started before this one's tenure ended.
+
+        Also what was written down so long ago that "run again" would be offered too early: it gets a new intent.
+        """
+        ended = self._tenure.ended(self._scribe.now)
+        leaving = [work for work in self._ready if ended or self._is_stale(work)]
+        for work in leaving:
             self._bench.executor.give_back(work)
             if isinstance(work, StartTool):
-                self._draft.add(left(work))
-        self._ready.clear()
+                self._draft.add(left(work) if ended else too_late(work))
+            self._ready.remove(work)
+
+    def _is_stale(self, work: Work) -> bool:
+        """Whether a call's intent is older than a lease: from then on nobody counts on its start any more."""
+        if not isinstance(work, StartTool):
+            return False
+        written = self._scribe.now.call(work.frame, work.call).started_at
+        assert written is not None  # by its intent
+        return self._scribe.clock() - written > timedelta(seconds=leases.lease_seconds())
 
     # What goes out
 
@@ -336,6 +349,9 @@ class Coordinator:
                 self._held.wake()  # to settle them instead
             return
         while self._ready and self._held.has_budget():
+            if self._is_stale(self._ready[0]):
+                self._held.wake()  # to leave it instead
+                return
             request = request_for(self._scribe.now, self._ready[0], self._scribe.content)
             self._ready.pop(0)
             self._note_spent(request)
@@ -399,7 +415,15 @@ def not_started(work: StartTool) -> ToolFailed:
 
 def left(work: StartTool) -> RetryScheduled:
     """What becomes of a call whose intent is written by a worker that must not start it any more."""
-    error = "the worker let go of it before it was started"
+    return _not_made(work, "the worker let go of it before it was started")
+
+
+def too_late(work: StartTool) -> RetryScheduled:
+    """What becomes of a call whose intent took so long to write that it does not count any more."""
+    return _not_made(work, "it could not be started in time, Postgres was out of reach")
+
+
+def _not_made(work: StartTool, error: str) -> RetryScheduled:
     return RetryScheduled(
         frame=work.frame, call=work.call, attempt=work.attempt, cause="lost", error=error
     )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 from django.db import connection as django_connection
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
@@ -22,6 +22,11 @@ POOL_SIZE = 8
 WAIT_SECONDS = 3.0
 # After which the pool gives up, and tries at once for whoever asks next: until then it pauses twice as long each time.
 RECONNECT_SECONDS = 1.0
+
+_DJANGOS = OperationalError | InterfaceError
+# Classes of SQLSTATE: connection, state of the transaction (read-only), prepared statement that is gone, login,
+# no such database, rollback, resources, object in use, operator intervention, error of the system.
+_PASSING = frozenset({"08", "25", "26", "28", "3D", "40", "53", "55", "57", "58"})
 
 _lock = threading.Lock()
 _pool: ConnectionPool[Connection] | None = None
@@ -49,6 +54,27 @@ def djangos() -> Connection:
     django_connection.ensure_connection()
     connection: Connection = django_connection.connection
     return connection
+
+
+def is_passing(exc: BaseException) -> bool:
+    """Whether it is the state Postgres is in, and no fault of the statement: the same may succeed a moment later.
+
+    Its SQLSTATE decides, not its class: a Postgres that has turned read-only raises no OperationalError. Without one
+    the connection is at fault.
+    """
+    found = exc if isinstance(exc, psycopg.Error) else exc.__cause__
+    state = found.sqlstate if isinstance(found, psycopg.Error) else None
+    if state is None:
+        return isinstance(
+            found or exc, psycopg.OperationalError | psycopg.InterfaceError | _DJANGOS
+        )
+    return state[:2] in _PASSING
+
+
+def terminate(backend: int) -> None:
+    """End another connection of ours; what its transaction did is rolled back. Raises psycopg.Error."""
+    with pooled() as connection:
+        connection.execute("SELECT pg_terminate_backend(%s)", (backend,))
 
 
 def has_ended(connection: Connection) -> bool:

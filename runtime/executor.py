@@ -164,12 +164,20 @@ class Executor:
     def launch_transactional(
         self, request: ToolRequest, deliver: Callable[[Handoff], None]
     ) -> None:
-        """Perform inside a transaction of that thread; the result is handed over before it commits."""
-        call = Call(tool=request.tool, key=request.key)
-        drop = self._alarm.after(
-            request.deadline + LATE, lambda: self._overruns.past_deadline(call)
-        )
-        self._pool.submit(self._transact, request, deliver, drop, call)
+        """Perform inside a transaction of that thread; the result is handed over before it commits.
+
+        What has not ended by its deadline is rolled back, and its thread is kept until it ends.
+        """
+        call, handoff = Call(tool=request.tool, key=request.key), Handoff(request)
+
+        def give_up() -> None:
+            self._overruns.past_deadline(call)
+            if handoff.take():  # what follows asks Postgres: the alarm has no time for it
+                end = threading.Thread(target=lambda: deliver(handoff.cut_off()), daemon=True)
+                end.start()
+
+        drop = self._alarm.after(request.deadline + LATE, give_up)
+        self._pool.submit(self._transact, handoff, deliver, drop, call)
 
     def is_busy(self) -> bool:
         """Whether an effect is under way."""
@@ -210,12 +218,11 @@ class Executor:
 
     def _transact(
         self,
-        request: ToolRequest,
+        handoff: Handoff,
         deliver: Callable[[Handoff], None],
         drop: Callable[[], None],
         call: Call,
     ) -> None:
-        handoff = Handoff(request)
         try:
             transact(functools.partial(perform, self._handler), handoff, deliver)
         finally:

@@ -309,6 +309,11 @@ def now(connection: Connection) -> datetime:
     return at
 
 
+def lock(connection: Connection, run: UUID) -> None:
+    """Hold the run's row to the end of the transaction, after all who have it."""
+    connection.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE", (run,))
+
+
 def read(connection: Connection, run: UUID) -> Row:
     row = connection.execute(
         "SELECT epoch, owner, position, mailbox FROM runtime_run WHERE id = %s", (run,)

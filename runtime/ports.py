@@ -180,7 +180,8 @@ class ModelRequest:
     `{"role": "model", "reply": <opaque>, "text": str, "calls": ["c1.0", …]}` and
     `{"role": "results", "results": [{"call", "tool", "outcome", "content"}, …]}` in proposal order,
     where outcome is `returned`, `failed`, `denied` or `refused`; a result that a person reported
-    has `reported_by` as well. `{"role": "summary", "content": str, "of": int}` stands for that many messages
+    has `reported_by` as well, one of a call whose approval expired or that a person gave up has `verdict`,
+    `expire` or `give_up`. `{"role": "summary", "content": str, "of": int}` stands for that many messages
     that were before it, `{"role": "message", "by": str, "content": str}` is what a person wrote to the run;
     the last `unheard` messages are such ones, and new to the model. `model` is the one to ask, empty for the
     first of the agent's; `ticket` is what Braked said, 0 for nothing.

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import psycopg
-from django.db import InterfaceError, OperationalError, close_old_connections, transaction
+from django.db import DatabaseError, InterfaceError, close_old_connections, transaction
 
 from runtime import (
     clock,
@@ -47,12 +47,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-OUT_OF_REACH = (
-    psycopg.OperationalError,
-    psycopg.InterfaceError,
-    OperationalError,
-    InterfaceError,
-)
+# Of these, those are tried again that say what state Postgres is in (`database.is_passing`).
+DATABASE_ERRORS = (psycopg.Error, DatabaseError, InterfaceError)
 RETRY_SECONDS = 0.5
 
 
@@ -97,7 +93,9 @@ class Scribe:
         while True:
             try:
                 return act()
-            except OUT_OF_REACH as exc:
+            except DATABASE_ERRORS as exc:
+                if not database.is_passing(exc):
+                    raise
                 log.warning("run %s: Postgres is out of reach: %s", self.now.run, exc)
                 with self._seat.left():
                     self._held.lost.wait(RETRY_SECONDS)
@@ -230,7 +228,7 @@ class Scribe:
                 steps.commit(connection, step, prepare=True)
             return
         with transaction.atomic():
-            if next(tries) and steps.written(database.djangos(), step):
+            if next(tries) and steps.settled(database.djangos(), step):
                 return  # by the try before, whose COMMIT was cut off
             if draft.pictures:
                 self._gatekeeper.open(draft.pictures)
@@ -284,5 +282,5 @@ def _others_wait() -> bool:
 
 
 def _written(step: steps.Step) -> bool:
-    with database.pooled() as connection:
-        return steps.written(connection, step)
+    with database.pooled() as connection, connection.transaction():
+        return steps.settled(connection, step)

@@ -104,6 +104,15 @@ def written(connection: Connection, step: Step) -> bool:
     return holds(connection, step.entry)
 
 
+def settled(connection: Connection, step: Step) -> bool:
+    """As `written`, once a COMMIT that was cut off while it was under way has come to its end.
+
+    It holds the run's row until then. To be called in a transaction.
+    """
+    leases.lock(connection, step.claim.run)
+    return written(connection, step)
+
+
 def _parts(step: Step) -> tuple[str, ...]:
     needed = {
         "continued": step.continuation is not None,

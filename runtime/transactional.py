@@ -15,6 +15,7 @@ import psycopg
 from django.db import Error, close_old_connections, connection, transaction
 
 from runtime import database, steps
+from runtime.core.decisions import Blame
 from runtime.errors import RuntimeFault
 from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
 
@@ -29,6 +30,38 @@ class Handoff:
         self.outcome: Outcome = Unknown(error="it did not end")
         self._step: queue.SimpleQueue[steps.Step | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._taken = threading.Lock()
+        self._backend: int | None = None
+        self._backend_kept = threading.Lock()
+
+    def take(self) -> bool:
+        """Whether the caller is the first, and so the one who says what came of it: the tool or its deadline."""
+        return self._taken.acquire(blocking=False)
+
+    def begin(self) -> None:
+        """Tool's thread: its transaction has begun."""
+        self._backend = database.djangos().info.backend_pid
+
+    def end(self) -> None:
+        """Tool's thread: it closes its connection now."""
+        with self._backend_kept:
+            self._backend = None
+
+    def cut_off(self) -> "Handoff":
+        """End the transaction of a tool that hangs, with all its locks. Returns the outcome, to be delivered instead.
+
+        Nothing of it can be committed in any case: its step is never handed out.
+        """
+        try:
+            with self._backend_kept:
+                if self._backend is not None:
+                    database.terminate(self._backend)
+        except psycopg.Error as exc:
+            log.warning("the transaction of %s is still open: %s", self.request.key, exc)
+        late = Handoff(self.request)
+        error = f"it did not end within {self.request.deadline:g} s, and was rolled back"
+        late.outcome = ToolFault(error=error, again=True, blame=Blame.TIME)
+        return late
 
     @property
     def waits_for_step(self) -> bool:
@@ -66,8 +99,9 @@ def transact(
     try:
         close_old_connections()
         with transaction.atomic(), _cut_off(handoff.request.deadline):
+            handoff.begin()
             handoff.outcome = rolled_back(perform(handoff.request))
-            if not handoff.waits_for_step:
+            if not handoff.waits_for_step or not handoff.take():
                 raise _RollBack
             handed = True
             deliver(handoff)
@@ -83,13 +117,17 @@ def transact(
         log.exception("a transactional call ended badly: %s", handoff.request.key)
         problem = exc
     finally:
+        handoff.end()
         connection.close()
     if handed:
         handoff.finish(problem)
         return
     if problem is not None:
         handoff.outcome = ToolFault(error=f"{type(problem).__name__}: {problem}", again=True)
-    deliver(handoff)
+    if handoff.take():
+        deliver(handoff)
+    else:
+        log.warning("%s ended long after its deadline, and was rolled back", handoff.request.key)
 
 
 def rolled_back(outcome: Outcome) -> Outcome:

@@ -32,7 +32,13 @@ from runtime.core.events import Proposal
 from runtime.ports import ModelAnswer
 
 DENIED = "A person denied this call, it was not made. The reason given: "
+EXPIRED = "This call was not made, because its approval expired. "
+GIVEN_UP = (
+    "This call was started, and it is not known whether it took effect. A person looked into it and gave it up."
+    " The reason given: "
+)
 REFUSED = "This call could not be made: "
+REASONED = (DENIED, EXPIRED, GIVEN_UP, REFUSED)  # what comes before a reason
 SUM_UP = (
     "Do not go on yet, and call no tool. Sum up what has happened so far, for yourself: what you were asked,"
     " what you found out, what you did, and what is left to do. You will go on from this summary alone, so"
@@ -182,7 +188,7 @@ def _result(agent: AgentSpec, reply: ModelResponse, result: dict[str, Any]) -> T
     tool = agent.tool(result["tool"])
     kept = result["content"]
     content = kept if tool is None else secrets.open_result(tool, kept)
-    outcome, told = _told(result["outcome"], content)
+    outcome, told = _told(result["outcome"], content, result.get("verdict"))
     return ToolReturnPart(
         tool_name=result["tool"],
         content=told,
@@ -191,15 +197,20 @@ def _result(agent: AgentSpec, reply: ModelResponse, result: dict[str, Any]) -> T
     )
 
 
-def _told(outcome: str, content: Any) -> tuple[Outcome, Any]:
-    match outcome:
-        case "returned":
+def _told(outcome: str, content: Any, verdict: str | None) -> tuple[Outcome, Any]:
+    """What became of a call, in words that are true of it alone."""
+    match outcome, verdict:
+        case "returned", _:
             return "success", content
-        case "failed":
+        case "failed", "give_up":
+            return "failed", f"{GIVEN_UP}{content}"
+        case "failed", _:
             return "failed", content
-        case "denied":
+        case "denied", "expire":
+            return "denied", f"{EXPIRED}{content}"
+        case "denied", _:
             return "denied", f"{DENIED}{content}"
-        case "refused":
+        case "refused", _:
             return "failed", f"{REFUSED}{content}"
         case _:
             raise ValueError(f"a result has no outcome {outcome}")

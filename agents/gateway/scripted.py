@@ -27,7 +27,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo
 
-from agents.gateway.messages import DENIED, MESSAGE, REFUSED, SUM_UP, SUMMARY
+from agents.gateway.messages import MESSAGE, REASONED, SUM_UP, SUMMARY
 
 Reply = ModelResponse
 Script = Callable[[list[ModelMessage], AgentInfo], Reply]
@@ -52,7 +52,8 @@ class Result:
     @property
     def why(self) -> str:
         """The reason of a denial or the error of a failure, as it was given."""
-        return str(self.content).removeprefix(DENIED).removeprefix(REFUSED)
+        text = str(self.content)
+        return next((text.removeprefix(one) for one in REASONED if text.startswith(one)), text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

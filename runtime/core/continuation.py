@@ -8,7 +8,7 @@ new tuple copies it twice.
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 from uuid import UUID
 
 from runtime.core.budgets import NOTHING, Budget, Rates, Short, Spent
@@ -97,6 +97,7 @@ class Call:
 
     `failures` counts attempts that ended in an error, not those whose worker died. `reported_by` names
     the person whose word the result is. `stored` is in the place of a result that is stored by its hash.
+    `verdict` is kept where the state alone would tell the model something else than what happened.
     """
 
     id: str
@@ -113,6 +114,7 @@ class Call:
     result: Any = None
     stored: Stored | None = None
     reported_by: str | None = None
+    verdict: Literal["expire", "give_up"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

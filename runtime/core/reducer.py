@@ -303,8 +303,12 @@ def _decided(call: Call, event: GateDecided) -> Call:
     match event.verdict:
         case Verdict.HAPPENED:
             return replace(call, result=event.result, stored=event.stored, reported_by=event.by)
-        case Verdict.DENY | Verdict.EXPIRE | Verdict.GIVE_UP:
+        case Verdict.DENY:
             return replace(call, result=event.reason)
+        case Verdict.EXPIRE:
+            return replace(call, result=event.reason, verdict="expire")
+        case Verdict.GIVE_UP:
+            return replace(call, result=event.reason, verdict="give_up")
         case Verdict.APPROVE | Verdict.RUN_AGAIN | Verdict.CONTINUE | Verdict.STOP:
             return call  # the last two are of halts: no call has such a transition
         case _ as never:
@@ -404,4 +408,6 @@ def _result(call: Call) -> dict[str, Any]:
     }
     if call.stored is not None:
         result["stored"] = {"digest": call.stored.digest, "size": call.stored.size}
+    if call.verdict is not None:
+        result["verdict"] = call.verdict
     return result if call.reported_by is None else {**result, "reported_by": call.reported_by}

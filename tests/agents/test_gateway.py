@@ -170,6 +170,29 @@ def test_a_denial_tells_the_model_that_a_person_said_no_and_why_word_by_word() -
     assert str(part.content).endswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "outcome", "words"),
+    [
+        ("expire", ("denied", "Nobody decided."), "not made, because its approval expired. Nobody"),
+        ("give_up", ("failed", "No trace."), "not known whether it took effect"),
+    ],
+)
+def test_the_model_is_told_what_became_of_a_call(
+    verdict: str, outcome: tuple[str, str], words: str
+) -> None:
+    frame = _frame(lambda *_: call("look_up", word="a"))
+    frame.ask()
+    frame.settle(outcome)
+    frame.messages[-1]["results"][0]["verdict"] = verdict
+    *_, results = to_provider(frame.handler.registry.get("asker"), tuple(frame.messages))
+    (part,) = results.parts
+    assert isinstance(part, ToolReturnPart)
+    assert part.outcome == outcome[0]
+    assert words in str(part.content)
+    assert "A person denied" not in str(part.content)
+    assert str(part.content).endswith(outcome[1])
+
+
 def test_a_refused_call_tells_the_model_the_error() -> None:
     frame = _frame(lambda *_: call("look_up"))
     frame.ask()

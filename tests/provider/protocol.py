@@ -16,7 +16,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from agents.gateway.messages import DENIED, REFUSED
+from agents.gateway.messages import DENIED, EXPIRED, REFUSED
 
 
 class BadRequest(Exception):
@@ -100,7 +100,7 @@ def _result_of(message: dict[str, Any], waiting: dict[str, str]) -> ToolReturnPa
         raise BadRequest(f"no call has the id {call}")
     content = _parsed(text)
     failed = isinstance(content, dict) and set(content) == {"error"}
-    denied = text.startswith(DENIED)
+    denied = text.startswith((DENIED, EXPIRED))
     content = content["error"] if failed else content
     tool = waiting.pop(call)
     if failed and str(content).startswith(REFUSED):

@@ -172,13 +172,13 @@ def test_a_tool_that_says_no_is_told_to_the_model(rig: MakeBench) -> None:
     assert (result["outcome"], result["content"]) == ("failed", "username taken")
 
 
-def test_a_result_that_is_not_json_fails_the_call_with_the_place(rig: MakeBench) -> None:
+def test_a_result_that_is_not_json_is_lost_by_its_place(rig: MakeBench) -> None:
     desk = rig(
         {"a": turns(ask(("t", {})), say("ok"))},
         t=FakeTool(body=lambda request: ToolResult(value={"when": {1, 2}})),
     )
     desk.advance(desk.start("a"))
-    assert "result.when" in desk.effects.models[-1].messages[-1]["results"][0]["content"]
+    assert "result.when" in desk.effects.models[-1].messages[-1]["results"][0]["content"]["problem"]
 
 
 def crashed(rig: MakeBench, effect: EffectClass) -> tuple[Rig, UUID]:

@@ -147,6 +147,7 @@ def test_a_gate_that_nobody_decides_in_time_denies_its_call(rig: MakeBench) -> N
     assert desk.effects.calls == []
     result = desk.effects.models[-1].messages[-1]["results"][0]
     assert (result["outcome"], result["content"]) == ("denied", "nobody decided in time")
+    assert result["verdict"] == "expire"
     with pytest.raises((GateNotOpen, RunEnded)):
         desk.decide(gate.id, Verdict.APPROVE)
 
@@ -268,6 +269,7 @@ def test_give_up_fails_the_call_with_the_reason(doubtful: tuple[Rig, UUID, UUID]
     assert desk.advance(run).status == "completed"
     result = desk.effects.models[-1].messages[-1]["results"][0]
     assert (result["outcome"], result["content"]) == ("failed", "the server's log has nothing")
+    assert result["verdict"] == "give_up"
 
 
 # Genuine decisions
@@ -418,6 +420,32 @@ def test_a_transactional_tool_that_overruns_and_commits_late_leaves_one_row(rig:
     slow.bench.executor.close()
     assert _rows() == [2]
     assert [event["result"] for event in events(run) if event["type"] == "ToolReturned"] == ["kept"]
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_transactional_tool_that_hangs_frees_its_run(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.executor.LATE", 0.0)
+    go_on = threading.Event()
+
+    def body(request: ToolRequest) -> Outcome:
+        _insert(request)
+        go_on.wait(60)
+        return ToolResult(value="too late")
+
+    once = RetryPolicy(attempts=1, base=0.0, ceiling=0.0)
+    tool = FakeTool(effect=EffectClass.TRANSACTIONAL, deadline=1.0, body=body, retry=once)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    run = desk.advance(desk.start("a"))
+    assert not go_on.is_set()
+    assert (run.status, _rows()) == ("completed", [])
+    (told,) = desk.effects.models[-1].messages[-1]["results"]
+    assert told["content"] == "it did not end within 1 s, and was rolled back"
+    go_on.set()
+    desk.bench.executor.close()
+    assert _rows() == []
+    assert "ToolReturned" not in types(run.id)
 
 
 @pytest.mark.usefixtures("ledger")

@@ -1,0 +1,125 @@
+"""What a worker knows or has asked is kept: until Postgres takes it, and when a signal has it draft anew."""
+
+import threading
+from datetime import datetime, timedelta
+
+import psycopg
+import pytest
+from django.db import DatabaseError, InternalError, connection
+
+from runtime import database, steps, verification
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.events import Change
+from runtime.database import Connection
+from runtime.models import Gate
+from runtime.ports import Skew
+from runtime.scribe import Scribe
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench
+from tests.runtime.test_advance import types
+
+OLD, NEW = "sha256:a", "sha256:a2"
+COMMIT = steps.commit
+
+
+def test_a_signal_while_a_version_gate_opens_loses_nothing(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig(
+        {"a": turns(ask(("t", {"x": 1}), ("t", {"x": 2})), say("done"))}, t=FakeTool(gated=True)
+    )
+    run = desk.advance(desk.start("a")).id
+    first, second = desk.open_gates(run)
+    desk.effects.released["a"] = NEW
+    change = Change(part="instructions", before="x", after="y", asks=True)
+    desk.effects.skews["a", OLD] = Skew(agent=desk.effects.agent("a"), changes=(change,))
+    desk.decide(first.id, Verdict.APPROVE)
+
+    def decide() -> None:
+        desk.decide(second.id, Verdict.APPROVE)
+        connection.close()
+
+    waiting = [threading.Thread(target=decide)]
+
+    def commit(scribe: Scribe, *args: object, **kwargs: object) -> object:
+        while waiting:
+            one = waiting.pop()
+            one.start()
+            one.join()
+        return real(scribe, *args, **kwargs)  # type: ignore[arg-type]
+
+    real = Scribe.commit
+    monkeypatch.setattr(Scribe, "commit", commit)
+    desk.advance(run)
+    gate = Gate.objects.get(run=run, state="open", kind="version")
+    assert gate.id in [picture.gate for picture in desk.gatekeeper.pictures]
+    assert verification.verify(run).sound
+
+
+@pytest.mark.parametrize("sqlstate", ["25006", "53100", "57P03", "40001", "55P03"])
+def test_an_outcome_waits_for_postgres(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, sqlstate: str
+) -> None:
+    refused: list[str] = []
+
+    def commit(connection: Connection, step: steps.Step, *, prepare: bool) -> None:
+        if step.kind == "ToolReturned" and not refused:
+            refused.append(sqlstate)
+            raise psycopg.errors.lookup(sqlstate)
+        COMMIT(connection, step, prepare=prepare)
+
+    monkeypatch.setattr(steps, "commit", commit)
+    monkeypatch.setattr("runtime.scribe.RETRY_SECONDS", 0.0)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
+    run = desk.advance(desk.start("a"))
+    assert (run.status, refused, len(desk.effects.calls)) == ("completed", [sqlstate], 1)
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "passing"),
+    [("25006", True), ("53300", True), ("08006", True), ("22001", False), ("23505", False)],
+)
+def test_the_sqlstate_says_what_may_pass(sqlstate: str, passing: bool) -> None:
+    error = psycopg.errors.lookup(sqlstate)()
+    assert database.is_passing(error) is passing
+    for wrapping in (InternalError(), DatabaseError()):
+        wrapping.__cause__ = error
+        assert database.is_passing(wrapping) is passing
+
+
+def test_errors_without_a_sqlstate_are_the_connections() -> None:
+    assert database.is_passing(psycopg.OperationalError("gone"))
+    assert not database.is_passing(psycopg.DataError("NUL"))
+
+
+def test_run_again_waits_for_the_end_of_a_late_start(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The intent's COMMIT takes longer than a deadline and a lease, and the call starts after it."""
+    late: list[timedelta] = [timedelta(hours=1)]
+
+    def write(scribe: Scribe, draft: object, step: steps.Step, tries: object) -> None:
+        real(scribe, draft, step, tries)  # type: ignore[arg-type]
+        if step.kind == "ToolStarted" and late:
+            scribe._started -= late.pop().total_seconds()
+
+    real = Scribe._write
+    monkeypatch.setattr(Scribe, "_write", write)
+    started: list[datetime] = []
+
+    def body(request: object) -> object:
+        (held,) = desk.heartbeat._held.values()
+        started.append(held.claim.at + timedelta(hours=1))
+        raise ValueError("nobody knows")
+
+    desk = rig(
+        {"a": turns(ask(("t", {})), say("done"))},
+        t=FakeTool(effect=EffectClass.WRITE, deadline=3.0, body=body),  # type: ignore[arg-type]
+    )
+    run = desk.advance(desk.start("a"))
+    (doubt,) = [one for one in desk.gatekeeper.pictures if one.kind == "in_doubt"]
+    assert doubt.not_before is not None
+    assert doubt.not_before > started[0] + timedelta(seconds=3)
+    kinds = ["ToolStarted", "RetryScheduled", "ToolStarted", "OutcomeUnknown", "GateOpened"]
+    assert types(run.id)[-5:] == kinds
+    assert len(desk.effects.calls) == 1

@@ -1,0 +1,120 @@
+"""A COMMIT whose answer was cut off: the worker finds out what became of it, also while it is still under way."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from django.db import OperationalError, connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from runtime import database
+from runtime.core.decisions import EffectClass
+from runtime.models import Gate
+from runtime.ports import Outcome, ToolRequest, ToolResult
+from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.runtime.conftest import MakeBench
+from tests.runtime.test_advance import types
+
+BLOCKED = """
+    SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))
+"""
+
+
+class Cut:
+    """Cuts off the answer to the next COMMIT of the thread that arms it; `late` has it end once it is waited for."""
+
+    def __init__(self, late: bool) -> None:
+        self.late = late
+        self.done = threading.Event()
+        self._armed: int | None = None
+
+    def arm(self) -> None:
+        if not self.done.is_set():
+            self._armed = threading.get_ident()
+
+    def commit(self, wrapper: BaseDatabaseWrapper, real: Callable[[Any], None]) -> None:
+        if threading.get_ident() != self._armed or self.done.is_set():
+            real(wrapper)
+            return
+        self.done.set()
+        aside: psycopg.Connection[Any] = wrapper.connection
+        if self.late:
+            wrapper.connection = None
+            threading.Thread(target=_commit_when_waited_for, args=(aside,)).start()
+        else:
+            aside.commit()
+            aside.close()
+        raise OperationalError("the connection was lost")
+
+
+def _commit_when_waited_for(aside: psycopg.Connection[Any]) -> None:
+    with database.own() as own:
+        while own.execute(BLOCKED, (aside.info.backend_pid,)).fetchone() == (0,):
+            pass
+    aside.commit()
+    aside.close()
+
+
+@pytest.fixture(params=[False, True], ids=["committed", "under way"])
+def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cut:
+    found, real = Cut(request.param), BaseDatabaseWrapper._commit  # type: ignore[attr-defined]
+    monkeypatch.setattr(BaseDatabaseWrapper, "_commit", lambda self: found.commit(self, real))
+    return found
+
+
+@pytest.fixture
+def ledger(transactional_db: None) -> Iterator[None]:
+    with database.own() as own:
+        own.execute("CREATE TABLE unknown_commit (key text)")
+    yield
+    with database.own() as own:
+        own.execute("DROP TABLE unknown_commit")
+
+
+def test_an_unknown_commit_opens_its_gate_once(
+    rig: MakeBench, cut: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run, real = desk.start("a"), desk.gatekeeper.open
+
+    def opened(pictures: Any) -> None:
+        real(pictures)
+        cut.arm()
+
+    monkeypatch.setattr(desk.gatekeeper, "open", opened)
+    assert desk.advance(run).status == "suspended"
+    assert cut.done.is_set()
+    assert [picture.gate for picture in desk.gatekeeper.pictures] == _gates(run)
+    assert types(run)[-2:] == ["ModelReplied", "GateOpened"]
+    assert len(desk.effects.models) == 1
+
+
+@pytest.mark.usefixtures("ledger")
+def test_an_unknown_commit_keeps_its_tools_writes_once(rig: MakeBench, cut: Cut) -> None:
+    def body(request: ToolRequest) -> Outcome:
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO unknown_commit VALUES (%s)", [request.key])
+        cut.arm()
+        return ToolResult(value="kept")
+
+    tool = FakeTool(effect=EffectClass.TRANSACTIONAL, body=body)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    run = desk.advance(desk.start("a"))
+    assert cut.done.is_set()
+    assert run.status == "completed"
+    assert (_rows(), len(desk.effects.calls)) == (1, 1)
+    assert types(run.id)[-4:] == ["ToolStarted", "ToolReturned", "ModelReplied", "Completed"]
+
+
+def _gates(run: UUID) -> list[UUID]:
+    return list(Gate.objects.filter(run=run).values_list("id", flat=True))
+
+
+def _rows() -> int:
+    with database.own() as own:
+        row = own.execute("SELECT count(*) FROM unknown_commit").fetchone()
+    assert row is not None
+    return int(row[0])
