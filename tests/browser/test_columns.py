@@ -1,31 +1,135 @@
-"""Columns of text are wide enough to be read."""
+"""Every page at three widths: no column of text is too narrow to read, and no page higher than its content warrants."""
+
+from pathlib import Path
+from typing import Any
 
 import pytest
+from django.test import override_settings
 
+from agents.models import PublishedAgent
+from runtime.core.budgets import Budget
+from runtime.core.decisions import EffectClass
+from runtime.models import ContentUse, Run
+from runtime.ports import ToolResult
 from tests.browser.conftest import Desk
+from tests.cast import Cast
 from tests.desk.office import Office
+from tests.fakes.ports import FakeTool
 
 pytestmark = pytest.mark.browser
 
+WIDTHS = (390, 1440, 1920)
+CHARACTERS = 12
+MATRIX = Path(__file__).parents[1] / "desk" / "matrix.txt"
+NO_PAGES = ("/healthz", "/readyz", "/api/", "/contents/")  # the last is a result as plain text
+BIG = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value="x" * 70_000))
 
-@pytest.mark.parametrize("width", [1440, 1920])
-def test_two_runs_side_by_side_have_room(desk: Desk, office: Office, width: int) -> None:
-    left, right = office.start(), office.start(args={"username": "another", "security_level": 2})
-    desk.page.set_viewport_size({"width": width, "height": 900})
-    desk.log_in("bea")
-    desk.open(f"/runs/{left}/compare/{right}/")
-    place = desk.page.locator("section[aria-labelledby=differences] li").first
-    assert place.locator("div").first.evaluate("it => it.clientWidth") > 600
+# Texts that wrap in less than that many characters of their own font, and the height beside what is warranted:
+# a window, a line for each block, and the texts themselves on less than half of the width.
+MEASURED = """
+(characters) => {
+  const main = document.querySelector("main");
+  const pen = document.createElement("canvas").getContext("2d");
+  const narrow = [];
+  let area = 0;
+  const walker = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.data.trim();
+    const element = walker.currentNode.parentElement;
+    if (!text || element.closest(".vh, svg, script, option, textarea") || !element.checkVisibility()) continue;
+    let block = element;
+    while (["inline", "contents"].includes(getComputedStyle(block).display)) block = block.parentElement;
+    const style = getComputedStyle(block);
+    pen.font = getComputedStyle(element).font;
+    const height = parseFloat(style.lineHeight) || 1.5 * parseFloat(style.fontSize);
+    area += pen.measureText(text).width * height + (text.match(/\\n/g) ?? []).length * height * main.clientWidth * 0.45;
+    if (text.length < characters) continue;
+    const range = document.createRange();
+    range.selectNodeContents(walker.currentNode);
+    const lines = new Set([...range.getClientRects()].map((it) => Math.round(it.top))).size;
+    const room = block.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    if (lines > 2 && room < characters * pen.measureText("0").width) {
+      const where = `${block.tagName.toLowerCase()}.${block.className}`;
+      narrow.push(`${Math.round(room)} px in ${where}: ${text.slice(0, 60)}`);
+    }
+  }
+  const blocks = main.querySelectorAll("li, p, dt, dd, tr, h1, h2, h3, header, section, form, label, details").length;
+  const warranted = innerHeight + 32 * blocks + area / (0.45 * main.clientWidth);
+  return { narrow, height: document.documentElement.scrollHeight, warranted: Math.round(warranted) };
+}
+"""
 
 
-@pytest.mark.parametrize("width", [1440, 1920])
-def test_what_an_entry_changed_has_room_and_stands_first(
-    desk: Desk, office: Office, width: int
+@pytest.fixture
+def pages(office: Office, cast: Cast) -> dict[str, list[str]]:
+    """Every page there is by who opens it, and those of requests in every state."""
+    office.effects.tools["create_account"] = BIG
+    waiting, done = office.start(key="a-key"), office.start()
+    office.approve(done)
+    undoable = office.start(args={"username": "another", "security_level": 2, "note": "n " * 200})
+    with override_settings(ABEYANCE_UNDO_SECONDS=600):
+        office.approve(undoable)
+    denied, doubt = office.start(), office.in_doubt()
+    office.deny(denied, "Not now.")
+    parked = office.start()
+    Run.objects.filter(id=parked).update(status="quarantined", reason="entry 3 is not its own")
+    halt, short = office.held(), office.short(Budget(turns=1))
+    PublishedAgent.objects.create(
+        name="hr_onboarding",
+        description="Brings a newcomer on board.",
+        fingerprint="sha256:f",
+        input_schema={"type": "object", "properties": {"username": {"type": "string"}}},
+        tools=[],
+        subagents=["account_agent"],
+        steps=["Create the account"],
+    )
+    named = {
+        "run": done,
+        "approval": office.request(waiting).id,
+        "doubtrun": doubt,
+        "parked": parked,
+        "content": ContentUse.objects.filter(run=done).values_list("content_id", flat=True)[0],
+    }
+    requests = [halt, short, office.doubt(doubt), *map(office.request, (done, undoable, denied))]
+    ours = [
+        *(f"/a/{request.id}/" for request in requests),
+        *(f"/runs/{run}/" for run in (waiting, doubt, parked, halt.run_id, short.run_id)),
+        f"/runs/{done}/?tab=transcript",
+        "/inbox/?view=others",
+        "/inbox/?view=decided",
+        "/nowhere/",
+    ]
+    every = [path.format(**named) for path in _written()]
+    return {"bea": ours, "admin": [*every, f"/runs/{done}/at/6/", f"/runs/{done}/?tab=state"]}
+
+
+def _written() -> list[str]:
+    """The pages for which the matrix says who may read them: a page that is added is measured here."""
+    lines = [line.split() for line in MATRIX.read_text(encoding="utf-8").splitlines()]
+    paths = [line[1] for line in lines if line and line[0] == "GET"]
+    return [path for path in paths if not path.startswith(NO_PAGES)]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_columns_are_wide_enough_and_pages_no_higher_than_their_content(
+    desk: Desk, pages: dict[str, list[str]], width: int
 ) -> None:
-    run = office.start()
     desk.page.set_viewport_size({"width": width, "height": 900})
-    desk.log_in("admin")
-    desk.open(f"/runs/{run}/at/6/")
-    moves = desk.page.locator("section[aria-labelledby=moves] li")
-    assert moves.first.locator("div").first.evaluate("it => it.clientWidth") > 600
-    assert desk.page.evaluate("document.documentElement.scrollHeight") < 4000
+    wrong = {}
+    assert _measured(desk, "/login/")["narrow"] == []
+    for name, paths in pages.items():
+        desk.page.context.clear_cookies()
+        desk.log_in(name)
+        for path in paths:
+            found = _measured(desk, path)
+            if found["narrow"] or found["height"] > found["warranted"]:
+                wrong[path] = found
+    assert wrong == {}
+
+
+def _measured(desk: Desk, path: str) -> dict[str, Any]:
+    answer = desk.page.goto(desk.url + path)
+    assert answer is not None
+    assert answer.status == (404 if path == "/nowhere/" else 200), path
+    found: dict[str, Any] = desk.page.evaluate(MEASURED, CHARACTERS)
+    return found
