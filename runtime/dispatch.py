@@ -24,6 +24,8 @@ ADVANCE = "runtime.advance"
 NEW, RESUMED, ISOLATED = "runs", "resumed", "isolated"  # the queues
 QUEUE_SIZE = 1000
 CHANNEL = "abeyance:doorbell"
+ROOM = 10_000  # hints in the broker; more would be sent again before a worker has taken them
+FLUSH_SECONDS = 5.0
 GATHER_SECONDS = 0.2  # rings of the same moment travel together
 
 S = TypeVar("S", "Publisher", "Ringer")
@@ -46,6 +48,12 @@ class Publisher:
     def flush(self) -> None:
         """Wait until everything put so far was sent or given up."""
         self._queue.join()
+
+    def is_flushed(self, within: float) -> bool:
+        """Whether everything was sent or given up, once it is; no later than `within` seconds."""
+        done = self._queue.all_tasks_done
+        with done:
+            return done.wait_for(lambda: not self._queue.unfinished_tasks, within)
 
     def _run(self) -> None:
         while True:
@@ -121,6 +129,20 @@ def hint(run: UUID, queue_name: str = RESUMED) -> None:
     with _lock:
         _publisher = _own(_publisher, Publisher)
     _publisher.put(run, queue_name)
+
+
+def has_room() -> bool:
+    """Whether the broker can use more hints: all are sent, and it has fewer than 10,000. May wait a few seconds."""
+    if _publisher is not None and not _publisher.is_flushed(FLUSH_SECONDS):
+        return False
+    try:
+        with redis.Redis.from_url(
+            settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=1
+        ) as broker:
+            lengths = [int(broker.llen(name)) for name in (NEW, RESUMED)]
+    except (redis.RedisError, OSError):
+        return False
+    return sum(lengths) < ROOM
 
 
 def ring(run: UUID, *, inbox: bool) -> None:

@@ -24,6 +24,7 @@ HINT_SECONDS = 1.0
 RESEND_SECONDS = 5.0
 BACK_OFF_SECONDS = 30.0
 SWEEP_LIMIT = 200
+WINDOW = 2_000  # due runs that one sweep looks at, be they stopped or not
 
 # As part of a statement that is a transaction by itself: its COMMIT does not wait for the disk. For who has a run,
 # until when: should Postgres crash, nobody is robbed before one lease is over, an owner's token is never given
@@ -130,6 +131,14 @@ class Due:
     run: UUID
     new: bool
     isolated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in the line of due runs."""
+
+    due_at: datetime
+    run: UUID
 
 
 def lease_seconds() -> float:
@@ -324,7 +333,28 @@ def read(connection: Connection, run: UUID) -> Row:
     return Row(epoch=epoch, owner=owner, position=position, mailbox=mailbox)
 
 
-def due(connection: Connection, *, robs: bool = True) -> list[Due]:
+def window(connection: Connection, after: Place | None = None) -> Place | None:
+    """Where the next 2,000 due runs after a place end; None if there are fewer.
+
+    However many runs are stopped, a sweep is short and those behind them have their turn.
+    """
+    row = connection.execute(
+        f"""
+        SELECT due_at, id FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN}
+        ORDER BY due_at, id OFFSET %(window)s LIMIT 1
+        """,
+        {**_bounds(after, None), "window": WINDOW - 1},
+    ).fetchone()
+    return None if row is None else Place(due_at=row[0], run=row[1])
+
+
+def due(
+    connection: Connection,
+    *,
+    robs: bool = True,
+    after: Place | None = None,
+    until: Place | None = None,
+) -> list[Due]:
     """Runs that are due and not stopped, oldest first, pushed back so that no other sweeper takes them at once.
 
     Without `robs`, and for one lease after a start of Postgres, none whose lease ran out: nobody could claim it then,
@@ -336,12 +366,13 @@ def due(connection: Connection, *, robs: bool = True) -> list[Due]:
         UPDATE runtime_run SET pushed = true,
             due_at = clock_timestamp() + %(pause)s * interval '1 second'
         WHERE id IN (
-            SELECT id FROM runtime_run WHERE due_at <= {_ONCE} AND NOT ({stops.OF_RUN})
+            SELECT id FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN} AND NOT ({stops.OF_RUN})
                 AND (owner IS NULL OR (%(robs)s AND {_MAY_ROB}))
             ORDER BY due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
         RETURNING id, status = 'queued', isolated, {UNHURRIED}
         """,
         {
+            **_bounds(after, until),
             "pause": RESEND_SECONDS,
             "limit": SWEEP_LIMIT,
             "robs": robs,
@@ -352,17 +383,36 @@ def due(connection: Connection, *, robs: bool = True) -> list[Due]:
 
 
 def others_wait(connection: Connection) -> bool:
-    """Whether a run that could go on has no worker."""
+    """Whether a run that could go on has no worker, as far as the first 2,000 that are due can tell."""
     row = connection.execute(
         f"""
-        SELECT EXISTS (SELECT FROM runtime_run
+        SELECT EXISTS (SELECT FROM (
+            SELECT id, agent FROM runtime_run
             WHERE due_at <= {_ONCE} + %s * interval '1 second' AND owner IS NULL
-                AND NOT isolated AND status <> 'quarantined' AND NOT ({stops.OF_RUN}))
+                AND NOT isolated AND status <> 'quarantined'
+            ORDER BY due_at LIMIT %s) AS runtime_run
+        WHERE NOT ({stops.OF_RUN}))
         """,
-        (RESEND_SECONDS,),
+        (RESEND_SECONDS, WINDOW),
         prepare=True,
     ).fetchone()
     return row == (True,)
+
+
+# The due runs after one place and up to another. The first comparison alone finds its way in the index.
+_BETWEEN = """
+    (%(after)s::timestamptz IS NULL OR (due_at >= %(after)s AND (due_at, id) > (%(after)s, %(after_run)s::uuid)))
+    AND (%(until)s::timestamptz IS NULL OR (due_at <= %(until)s AND (due_at, id) <= (%(until)s, %(until_run)s::uuid)))
+"""
+
+
+def _bounds(after: Place | None, until: Place | None) -> dict[str, object]:
+    return {
+        "after": after and after.due_at,
+        "after_run": after and after.run,
+        "until": until and until.due_at,
+        "until_run": until and until.run,
+    }
 
 
 def _let_go(

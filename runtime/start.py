@@ -14,7 +14,7 @@ import psycopg
 import redis
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, NotSupportedError, connection
+from django.db import DatabaseError, NotSupportedError, OperationalError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
 from runtime import durability, keyring
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE = 10.0  # seconds for a server that does not answer
+LOOK = "2s"  # for the keys of live runs; a worker must be able to start, however many there are
 PAUSE = 0.2  # seconds between two attempts
 
 # What runs that live go on from: the key of each document, and whose it is.
@@ -93,9 +94,13 @@ def require_keys(*, signing: bool) -> None:
 
 
 def require_keys_of_live_runs() -> None:
-    """End the process if a run that lives was signed with a key it lacks: it could only leave it alone."""
+    """End the process if a run that lives was signed with a key it lacks: it could only leave it alone.
+
+    Where there are too many runs to look at within two seconds, a run that needs such a key is found when it is due:
+    it is left untouched, with an alarm.
+    """
     for purpose in _LIVE:
-        found = with_database(partial(_lacking, purpose))
+        found = with_database(partial(_lacking_soon, purpose))
         if found:
             key, run = found
             raise _end(
@@ -147,6 +152,19 @@ def _patiently(what: str, look: Callable[[], T], may_come: Callable[[Exception],
                 log.warning("waiting for %s: %s", what, _one_line(problem))
                 said = True
         time.sleep(PAUSE)
+
+
+def _lacking_soon(purpose: str) -> tuple[str, str] | None:
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [LOOK])
+            return _lacking(purpose)
+    except OperationalError as problem:
+        if not isinstance(problem.__cause__, psycopg.errors.QueryCanceled):
+            raise
+        log.warning("not every live run was looked at for keys of %s: there are too many", purpose)
+        return None
 
 
 def _lacking(purpose: str) -> tuple[str, str] | None:

@@ -20,16 +20,23 @@ from runtime.workers import FORGET, sweeper_name
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 1.0
+BREATH_SECONDS = 0.01  # between two sweeps of one pass, most of whose runs are stopped
 UPKEEP_SECONDS = 3600.0
 AGAIN_SECONDS = 60.0  # to the next upkeep after one that failed
 
 
-def sweep(connection: database.Connection, *, robs: bool = True) -> int:
-    """Hint at every run that is due, at most 200 at a time; without `robs` at none that somebody has.
+def sweep(
+    connection: database.Connection,
+    *,
+    robs: bool = True,
+    after: leases.Place | None = None,
+    until: leases.Place | None = None,
+) -> int:
+    """Hint at every run that is due between two places in the line, at most 200 at a time.
 
-    Returns how many.
+    Without `robs` at none that somebody has. Returns how many.
     """
-    runs = leases.due(connection, robs=robs)
+    runs = leases.due(connection, robs=robs, after=after, until=until)
     for one in runs:
         dispatch.hint(one.run, _queue(one))
     return len(runs)
@@ -101,11 +108,18 @@ def _sweep(stop: threading.Event) -> None:
 
 
 def _sweep_with(connection: database.Connection, stop: threading.Event, calm: Calm) -> None:
-    """Until `stop`; nobody is robbed until it is calm."""
+    """Until `stop`, pass over the due runs again and again; nobody is robbed until it is calm."""
+    after: leases.Place | None = None
     while not stop.is_set():
         calm.look(leases.now(connection))
-        sweep(connection, robs=calm.over)
-        stop.wait(SWEEP_SECONDS)
+        until = leases.window(connection, after)
+        count = sweep(connection, robs=calm.over, after=after, until=until)
+        if count >= leases.SWEEP_LIMIT:
+            # There are more, which wait for nothing but room in the broker.
+            stop.wait(0 if dispatch.has_room() else SWEEP_SECONDS)
+            continue
+        after = until
+        stop.wait(SWEEP_SECONDS if until is None else BREATH_SECONDS)
 
 
 def _keep_up(stop: threading.Event) -> None:

@@ -44,3 +44,15 @@ def test_a_run_that_is_over_needs_no_key(rig: MakeBench, monkeypatch: pytest.Mon
     assert desk.advance(desk.start("a")).status == "completed"
     monkeypatch.setattr(keyring, "ids", lambda purpose: ("another",))
     start.require_keys_of_live_runs()
+
+
+def test_a_worker_starts_although_there_are_too_many_live_runs_to_look_at(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = rig({"a": turns(say("done"))})
+    desk.start("a")
+    monkeypatch.setattr(start, "LOOK", "1ms")
+    slow = "SELECT key_id, run_id AS run FROM runtime_journalentry, pg_sleep(60)"
+    monkeypatch.setattr(start, "_LIVE", {keyring.JOURNAL: slow})
+    start.require_keys_of_live_runs()
+    assert "not every live run was looked at for keys of journal" in caplog.text
