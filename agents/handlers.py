@@ -94,6 +94,10 @@ class Handler:
             writes=writes(theirs.facts, spec.facts),
         )
 
+    def receive(self, agent: str, value: Any) -> Any:
+        """What the agent's model of its input makes of it, as JSON. Raise InvalidInput or UnknownAgent."""
+        return inputs.read(self.registry.get(agent).input, value)
+
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
         """Raise CallRejected, with a text for the model, if the call cannot be made, or KeyMissing."""
         caller = self.registry.get(agent)
@@ -200,8 +204,9 @@ def _delegation_facts(caller: AgentSpec, child: AgentSpec, args: Any) -> CallFac
     _require_object(args)
     try:
         inputs.check(child.input_schema, args, where="arguments")
+        inputs.read(child.input, args, where="arguments")
     except InvalidInput as exc:
-        raise CallRejected(f"{exc.field}: {exc.detail}") from exc
+        raise CallRejected(plain(exc.all_of_it)) from exc
     return CallFacts(
         tool=child.name,
         effect=EffectClass.IDEMPOTENT,

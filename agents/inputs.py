@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
+from pydantic import BaseModel
+from pydantic import ValidationError as PydanticError
 
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
@@ -19,8 +21,37 @@ def check(schema: dict[str, Any], value: Any, *, where: str = "input") -> None:
 
     `where` is the first word of the dotted path that names the field.
     """
-    for problem in problems(schema, value, where=where):
-        raise problem
+    raise_all(problems(schema, value, where=where))
+
+
+def raise_all(found: Sequence[InvalidInput]) -> None:
+    """Raise the first of these problems with the others, if there is one."""
+    if found:
+        first, *others = found
+        raise InvalidInput(first.field, first.detail, others)
+
+
+def read(model: type[BaseModel], value: Any, *, where: str = "input") -> Any:
+    """What the agent's own model makes of JSON, as JSON: with its defaults, after its validators.
+
+    Raises InvalidInput with everything that is wrong.
+    """
+    try:
+        read = model.model_validate_json(json.dumps(value))
+        found = read.model_dump(mode="json", by_alias=True)
+        require_json(found, where)
+    except PydanticError as exc:
+        raise_all([InvalidInput(_place(where, one["loc"]), one["msg"]) for one in exc.errors()])
+    except NotJson as exc:
+        raise InvalidInput(exc.where, exc.why) from exc
+    except Exception as exc:  # of a validator
+        why = f"its model {model.__name__} failed: {type(exc).__name__}: {exc}"
+        raise InvalidInput(where, why) from exc
+    return found
+
+
+def _place(where: str, location: Sequence[int | str]) -> str:
+    return ".".join([where, *map(str, location)])
 
 
 def problems(schema: dict[str, Any], value: Any, *, where: str = "input") -> list[InvalidInput]:

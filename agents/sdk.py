@@ -142,7 +142,8 @@ def agent(
 ) -> AgentSpec:
     """Define an agent; assign it to a name of the module, or the registry does not find it.
 
-    `input` is what starts it; its JSON Schema is what is checked, so say limits as types, not as validators.
+    `input` is what starts it: its JSON Schema is checked where the input comes in, the model itself by the worker that
+    begins, which gives the agent what the model makes of it.
     To a model a sub-agent is one more tool, named like the agent, whose arguments are the agent's input.
     `steps` tell reviewers what the agent means to do. `approvals` says which calls wait for a person:
     `by_tool`, `every_call`, or a risk for all calls from that risk up; a tool that asks for a person gets
@@ -163,6 +164,7 @@ def agent(
         description=_description(description, where),
         instructions=inspect.cleandoc(instructions),
         model=_script(model, where),
+        input=input,
         input_schema={**schema, "additionalProperties": False},
         tools=tools,
         subagents=subagents,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from string import Formatter
 from typing import Any, Literal, assert_never
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from runtime.core.budgets import Budget
 from runtime.core.decisions import EffectClass, Risk
@@ -116,7 +116,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AgentSpec:
-    """One agent. `input_schema` is the JSON Schema of what starts it.
+    """One agent. `input` is the model of what starts it, `input_schema` its JSON Schema.
 
     `model` is the script that plays the model: a function of the messages, in the gateway's types.
     `steps` are the short phrases the agent declares as its plan, None if it declares none. `approvals`
@@ -130,6 +130,7 @@ class AgentSpec:
     description: str
     instructions: str
     model: Callable[..., Any]
+    input: type[BaseModel]
     input_schema: dict[str, Any]
     tools: tuple[ToolSpec, ...]
     subagents: tuple["AgentSpec", ...]

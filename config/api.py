@@ -108,7 +108,7 @@ def missing(request: HttpRequest) -> HttpResponse:
     return error(404, "not_found", "There is no such address.")
 
 
-def error(status: int, code: str, detail: str, /, **extra: str | None) -> HttpResponse:
+def error(status: int, code: str, detail: str, /, **extra: object) -> HttpResponse:
     """The one shape. `extra` is what the code is about: `field` of what is wrong, `decided_by` of a winner."""
     return JsonResponse({"code": code, "detail": detail, **extra}, status=status)
 
@@ -155,7 +155,9 @@ def _unknown_agent(request: HttpRequest, exc: UnknownAgent) -> HttpResponse:
 
 @api.exception_handler(InvalidInput)
 def _invalid_input(request: HttpRequest, exc: InvalidInput) -> HttpResponse:
-    return error(422, "invalid", exc.detail, field=exc.field)
+    others = [{"field": one.field, "detail": one.detail} for one in exc.others]
+    more = {"others": others} if others else {}
+    return error(422, "invalid", exc.detail, field=exc.field, **more)
 
 
 @api.exception_handler(NotJson)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import assert_never
+from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core.contents import Content, set_aside
@@ -21,6 +21,7 @@ from runtime.core.effects import (
     StartWait,
 )
 from runtime.core.events import (
+    CallRefused,
     Cancelled,
     Cancelling,
     Completed,
@@ -40,13 +41,14 @@ from runtime.core.events import (
 )
 from runtime.core.halts import halted
 from runtime.core.ids import ROOT
+from runtime.core.limits import plain
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.spending import fits, reached
 from runtime.judging import Judge
 from runtime.ledger import Spend
 from runtime.opening import Judged
-from runtime.ports import ActionPicture, EffectHandler
+from runtime.ports import ActionPicture, EffectHandler, InvalidInput
 from runtime.shortage import grant_of, limit_gate
 from runtime.signals import (
     CancelSignal,
@@ -233,7 +235,7 @@ class Draft:
     def _follow(self, effect: Effect) -> None:
         match effect:
             case OpenFrame():
-                self.add(self._frame(effect))
+                self._open_frame(effect)
             case JudgeCall():
                 self._record(self._judge.judge(self.now, effect.frame, effect.call))
             case StartTool():
@@ -253,7 +255,20 @@ class Draft:
             case _ as never:
                 assert_never(never)
 
-    def _frame(self, effect: OpenFrame) -> FrameOpened:
+    def _open_frame(self, effect: OpenFrame) -> None:
+        """Begin a frame with what its agent makes of the input, or end what cannot begin."""
+        try:
+            given = self._handler.receive(effect.agent, effect.input)
+        except InvalidInput as exc:
+            why = plain(f"{effect.agent} does not take its input: {exc.all_of_it}")
+            if effect.parent is None or effect.call is None:
+                self.cancel(by="", reason=why)
+            else:
+                self.add(CallRefused(frame=effect.parent, call=effect.call, reason=why))
+        else:
+            self.add(self._frame(effect, given))
+
+    def _frame(self, effect: OpenFrame, given: Any) -> FrameOpened:
         facts = self._handler.agent(effect.agent)
         return FrameOpened(
             frame=effect.frame,
@@ -261,7 +276,7 @@ class Draft:
             fingerprint=facts.fingerprint,
             prompt=facts.prompt,
             plan=facts.plan,
-            input=effect.input,
+            input=given,
             parent=effect.parent,
             call=effect.call,
             model=facts.model,

@@ -145,12 +145,18 @@ class CallRejected(Exception):
 
 
 class InvalidInput(Exception):
-    """A run's input breaks the agent's input schema; `field` is a dotted path."""
+    """A run's input breaks the agent's input schema; `field` is a dotted path. `others` are wrong besides."""
 
-    def __init__(self, field: str, detail: str) -> None:
+    def __init__(self, field: str, detail: str, others: Sequence["InvalidInput"] = ()) -> None:
         super().__init__(detail)
         self.field = field
         self.detail = detail
+        self.others = tuple(others)
+
+    @property
+    def all_of_it(self) -> str:
+        """Everything that is wrong, each with its place, in one line."""
+        return "; ".join(f"{one.field}: {one.detail}" for one in (self, *self.others))
 
 
 class AgentCatalogue(Protocol):
@@ -305,6 +311,9 @@ class EffectHandler(Protocol):
 
         Raises UnknownAgent.
         """
+
+    def receive(self, agent: str, value: Any) -> Any:
+        """What an agent is given, as JSON: checked and completed by its own code. Raises InvalidInput."""
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
         """Pure and quick. Raise CallRejected if the call cannot be made."""

@@ -1,16 +1,52 @@
 """What may start an agent: the field and the limit are named, the value never."""
 
-from typing import Any
+import json
+from datetime import datetime
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError, model_validator
+from pydantic_ai.messages import ModelResponse
 
 from agents import inputs
+from agents.gateway.scripted import Turn, call, say, script
 from agents.registry import Registry
+from agents.sdk import agent
+from agents.testing import drive
 from agents.tools.person import EmailAddress, FullName, Username
 from runtime.ports import InvalidInput
+
+
+class Trip(BaseModel):
+    place: str = "Bern"
+    begins: datetime
+    ends: datetime
+    people: list[Annotated[str, AfterValidator(str.strip)]] = []
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Trip":
+        if self.ends < self.begins:
+            raise ValueError("it ends before it begins")
+        return self
+
+
+@script
+def plan_trip(turn: Turn) -> ModelResponse:
+    return say(json.dumps(turn.input, sort_keys=True))
+
+
+trips = agent(name="trips", description="A.", instructions="Do.", input=Trip, model=plan_trip)
+office = agent(
+    name="office",
+    description="A.",
+    instructions="Do.",
+    input=Trip,
+    model=plan_trip,
+    subagents=[trips],
+)
+JANUARY = {"begins": "2030-01-01T00:00:00+00:00", "ends": "2030-01-02T00:00:00Z"}
 
 NEWCOMER: dict[str, Any] = {
     "full_name": "New Hire",
@@ -101,3 +137,53 @@ def test_web_and_tool_agree_on_what_a_text_may_be(kind: tuple[Any, str], text: s
         assert allowed
     except InvalidInput:
         assert not allowed
+
+
+def test_the_agent_is_given_what_its_model_makes_of_the_input() -> None:
+    run = drive(trips, {**JANUARY, "people": [" Ada "]})
+    assert json.loads(run.output or "") == {
+        "place": "Bern",
+        "begins": "2030-01-01T00:00:00Z",
+        "ends": "2030-01-02T00:00:00Z",
+        "people": ["Ada"],
+    }
+
+
+def test_input_that_the_model_refuses_ends_the_run() -> None:
+    run = drive(trips, {"begins": "soon", "ends": "later"})
+    assert run.status == "failed"
+    assert run.reason is not None
+    assert run.reason.startswith("trips does not take its input: input.begins: Input should be")
+    assert "; input.ends: Input should be" in run.reason
+    backwards = drive(trips, {"begins": JANUARY["ends"], "ends": JANUARY["begins"]})
+    assert "input: Value error, it ends before it begins" in str(backwards.reason)
+
+
+def test_a_validator_that_breaks_ends_the_run_too() -> None:
+    class Broken(BaseModel):
+        name: Annotated[str, AfterValidator(lambda name: {}[name])]
+
+    desk = agent(name="desk", description="A.", instructions="Do.", input=Broken, model=plan_trip)
+    run = drive(desk, {"name": "x"})
+    assert (run.status, run.reason) == (
+        "failed",
+        "desk does not take its input: input: its model Broken failed: KeyError: 'x'",
+    )
+
+
+def test_a_sub_agent_that_refuses_its_input_is_told_to_the_model() -> None:
+    wrong = {"begins": JANUARY["ends"], "ends": JANUARY["begins"]}
+    run = drive(office, JANUARY, model=[call("trips", **wrong), say("Then not.")])
+    assert run.output == "Then not."
+    assert "arguments: Value error, it ends before it begins" in str(run)
+
+
+def test_everything_that_is_wrong_is_said_at_once(schema: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        inputs.check(schema, {"username": "x y", "security_level": 100})
+    assert {one.field for one in (caught.value, *caught.value.others)} == {
+        "input.full_name",
+        "input.email",
+        "input.username",
+        "input.security_level",
+    }

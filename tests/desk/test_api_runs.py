@@ -73,6 +73,15 @@ def test_what_is_wrong_is_named(
 ) -> None:
     answer = ada_api.post("/runs", {**BODY, **change})
     assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
+def test_all_that_is_wrong_with_an_input_is_named(
+    ada_api: Caller, office: Office, published: None
+) -> None:
+    said = ada_api.post("/runs", {**BODY, "input": {"username": 3}}).json()
+    found = {said["field"], *(other["field"] for other in said["others"])}
+    assert {"input.full_name", "input.username"} <= found
+    assert all(other["detail"] for other in said["others"])
     assert not Run.objects.exists()
 
 

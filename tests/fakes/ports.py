@@ -111,6 +111,9 @@ class FakeEffects:
             return None
         return self.skews.get((name, fingerprint), Skew(agent=facts, changes=()))
 
+    def receive(self, agent: str, value: Any) -> Any:
+        return value
+
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
         if tool in self.agents:
             return self._facts(tool, FakeTool(effect=EffectClass.IDEMPOTENT), delegate=tool)
