@@ -14,8 +14,8 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import connection
-from django.utils import timezone
 
+from approvals import clock
 from approvals.errors import BrokenChain
 from approvals.models import AuditEntry, Request
 from runtime import keyring
@@ -71,7 +71,7 @@ def append(
         entry = AuditEntry(
             run_id=run,
             seq=seq + 1,
-            at=at or timezone.now(),
+            at=at or clock.now(),
             actor=None if actor is None else actor.person,
             token=None if actor is None else actor.token,
             act=act,

@@ -7,8 +7,6 @@ from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
-from django.utils import timezone
-
 from approvals import policy
 from approvals.models import Request
 from runtime import keyring
@@ -21,8 +19,8 @@ from runtime.ports import ActionPicture, NotConfirmed
 RECENT = 32  # actions whose digests a process remembers
 
 
-def row(picture: ActionPicture) -> Request:
-    """A pending request, not yet written."""
+def row(picture: ActionPicture, at: datetime) -> Request:
+    """A pending request that was asked at `at`, not yet written."""
     request = Request(
         id=uuid4(),
         run_id=picture.run,
@@ -42,7 +40,7 @@ def row(picture: ActionPicture) -> Request:
         nonce=secrets.token_hex(16),
         policy_version=policy.POLICY_VERSION,
         requester=picture.requester,
-        created_at=timezone.now(),  # one by one, so that a turn's requests keep the order of its calls
+        created_at=at,
         expires_at=picture.expires_at,
         not_before=picture.not_before,
     )

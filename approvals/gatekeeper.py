@@ -10,7 +10,7 @@ statement names it, so that all of it holds together or not at all.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -38,7 +38,12 @@ class Gatekeeper:
         """Write one pending request per picture, inside the caller's transaction on Django's connection."""
         with transaction.atomic(savepoint=False):  # what fails here fails with all of it
             audit.hold(*{picture.run for picture in pictures})
-            requests = Request.objects.bulk_create([frozen.row(picture) for picture in pictures])
+            at = clock.now()
+            # A microsecond apart, so that the requests of a turn keep the order of its calls.
+            requests = Request.objects.bulk_create(
+                frozen.row(picture, at + n * timedelta.resolution)
+                for n, picture in enumerate(pictures)
+            )
             for request in requests:
                 audit.append(
                     run=request.run_id,
@@ -46,6 +51,7 @@ class Gatekeeper:
                     act="requested",
                     subject=f"request {request.id}",
                     detail={"digest": request.request_digest, "requester": request.requester},
+                    at=request.created_at,
                 )
 
     def vouch(self, *, gate: UUID, decision: Decision) -> None:

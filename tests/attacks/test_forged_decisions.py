@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -177,9 +176,8 @@ def test_the_signature_of_another_approval_is_no_approval(target: Target) -> Non
 def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target) -> None:
     """Nobody had seen it as the engine asked; what the web then signs is all in order."""
     run = target.start()
-    past = timezone.now() - timedelta(hours=1)
     request = target.request(run)
-    request.expires_at = past
+    request.sentence = "Give nobody anything"
     request.request_digest = frozen.request_digest(request)
     decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="")
     request.status, request.decided_by, request.reason = "approved", "bea", ""

@@ -2,12 +2,14 @@
 
 from uuid import UUID
 
+from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 
 from approvals.models import AuditEntry
 from runtime.core.continuation import RunStatus
 from tests.cast import Cast
+from tests.desk.caller import Caller
 from tests.desk.office import Office
 
 
@@ -126,3 +128,20 @@ def _heard(office: Office, call: str) -> str:
     last = [request for request in office.effects.models if request.agent == "account_agent"][-1]
     told = [m["results"] for m in last.messages if m["role"] == "results"]
     return next(str(r["content"]) for results in told for r in results if r["call"] == call)
+
+
+def test_a_decision_is_flushed_before_its_answer(
+    bea_api: Caller, office: Office, suspended: UUID
+) -> None:
+    """Whatever crashes after the 200: the server of the tests flushes nothing unless a session asks for it."""
+    office.heartbeat.stop()  # which writes all the time
+    request = office.request(suspended)
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = on")
+        answer = bea_api.post(
+            f"/approvals/{request.id}/decision",
+            {"verdict": "approve", "digest": request.request_digest, "reason": ""},
+        )
+        cursor.execute("SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()")
+        assert (answer.status_code, cursor.fetchone()) == (200, (True,))
+        cursor.execute("RESET synchronous_commit")

@@ -14,7 +14,7 @@ from tests.faults.records import Records
 from tests.faults.scores import Score
 from tests.stack import Stack
 
-SLOW = 15.0  # seconds until a decision is taken up: more is looked into
+SLOW = 15.0  # seconds until a decision is taken up: the goal for 99 in 100, and more is looked into
 
 
 class Crew:

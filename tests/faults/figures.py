@@ -51,14 +51,19 @@ def summary(
 
 def resumed(since: str, seconds: Sequence[float]) -> None:
     """How long it took `since` that to the entry that took a decision up."""
-    times = sorted(seconds)
-    if not times:
+    if not seconds:
         return
-    p50, p99 = (times[min(len(times) - 1, int(len(times) * share))] for share in (0.5, 0.99))
+    p50, p99, longest = (percentile(seconds, share) for share in (0.5, 0.99, 1))
     say(
-        f"FIGURES resume since {since}: {len(times)} decisions,"
-        f" p50 {p50:.1f} s, p99 {p99:.1f} s, longest {times[-1]:.1f} s"
+        f"FIGURES resume since {since}: {len(seconds)} decisions,"
+        f" p50 {p50:.1f} s, p99 {p99:.1f} s, longest {longest:.1f} s"
     )
+
+
+def percentile(seconds: Sequence[float], share: float) -> float:
+    """The time within which that share of them was through. There must be at least one."""
+    times = sorted(seconds)
+    return times[min(len(times) - 1, int(len(times) * share))]
 
 
 def say(text: str) -> None:

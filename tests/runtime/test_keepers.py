@@ -312,7 +312,9 @@ def test_a_heartbeat_renews_nothing_for_an_owner_who_was_replaced(
         (found,) = own.execute(heartbeat.STATEMENT, {**given, "owners": [owner]}).fetchall()
         return found[1:3]
 
+    until = Run.objects.get(id=run).lease_until
     assert beat(uuid4()) == (None, None)
+    assert Run.objects.get(id=run).lease_until == until
     assert beat(claim.owner) == (claim.owner, 0)
 
 

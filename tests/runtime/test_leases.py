@@ -13,7 +13,7 @@ from runtime.advance import advance
 from runtime.models import Run, Worker
 from runtime.ports import ModelRequest, Outcome
 from tests.fakes.ports import say, turns
-from tests.runtime.conftest import MakeBench, Rig
+from tests.runtime.conftest import LONG, MakeBench, Rig
 
 
 @pytest.fixture
@@ -68,6 +68,29 @@ def test_a_replaced_worker_writes_nothing(rig: MakeBench) -> None:
     advance(run, desk.bench)
     after = Run.objects.get(id=run)
     assert (after.status, after.position, after.output) == ("running", 2, None)
+
+
+def test_a_worker_that_was_replaced_is_told_in_mid_call(rig: MakeBench) -> None:
+    """By its heartbeat: it has no step to write, and would wait for the call for as long as that takes."""
+    told, begun = threading.Event(), threading.Event()
+
+    def endless(request: ModelRequest) -> Outcome:
+        begun.set()
+        told.wait()
+        return say("too late")
+
+    desk = rig({"a": endless})
+    run = desk.start("a")
+    worker = threading.Thread(target=advance, args=(run, desk.bench))
+    worker.start()
+    assert begun.wait(LONG)
+    with database.own() as own:
+        own.execute("UPDATE runtime_run SET epoch = epoch + 1, owner = %s", (uuid4(),))
+    worker.join(LONG)
+    left = not worker.is_alive()
+    told.set()
+    worker.join()
+    assert left
 
 
 def test_the_heartbeat_renews_leases_and_says_that_the_worker_is_alive(rig: MakeBench) -> None:
