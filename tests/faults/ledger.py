@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from django.contrib.auth.models import Group
+from runtime.models import OutsideEvent
 
 PATH = "ABEYANCE_FAULTS_LEDGER"
 STAY = "ABEYANCE_FAULTS_STAY"
+ROW = "the effect of a transactional tool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +40,12 @@ def note(key: str, attempt: int) -> None:
 
 
 def note_row(key: str, attempt: int) -> None:
-    """Have the effect of a transactional tool: a row of any table will do, and every start adds one of its own."""
-    Group.objects.create(name=f"{key} {attempt} {uuid4().hex[:8]}")
+    """Have the effect of a transactional tool: a row of any table will do that workers write to.
+
+    Every start adds one of its own.
+    """
+    row = f"{key} {attempt} {uuid4().hex[:8]}"
+    OutsideEvent.objects.create(id=row, name=ROW, digest="", waits=0, sent_by="")
 
 
 def first_time(token: str) -> bool:
@@ -81,6 +86,7 @@ def by_run(path: Path) -> Mapping[str, list[Effect]]:
 
 def effects_of(lines: Iterable[Effect], run: UUID) -> list[Effect]:
     """Everything that a run did to the outside: its lines, and the rows of transactional tools."""
-    names = Group.objects.filter(name__startswith=f"{run}/").values_list("name", flat=True)
+    found = OutsideEvent.objects.filter(name=ROW, id__startswith=f"{run}/")
+    names = found.values_list("id", flat=True)
     rows = (name.split() for name in names)
     return [*lines, *(Effect(key=key, attempt=int(n), process=0) for key, n, _ in rows)]
