@@ -32,9 +32,9 @@ def inbox(request: HttpRequest) -> HttpResponse:
     counts = lists.counts(standing)
     context: dict[str, Any] = {"view": view, "q": q, "counts": counts}
     context |= _list(request, standing, view, q, counts)
-    if live:
+    if live and view != View.DECIDED:  # there, every row is closed and none has gone
         context["closed"] = lists.closed(standing, _known(request))
-    else:
+    elif not live:
         is_admin = standing is not None and standing.has(Scope.ADMIN)
         context |= {
             "place": "inbox",

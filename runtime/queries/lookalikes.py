@@ -227,4 +227,5 @@ def _plain(char: str) -> str:
 
 
 def _name(char: str) -> str:
-    return unicodedata.name(char, "a letter").lower()
+    words = unicodedata.name(char, "a letter").split()
+    return " ".join(word.title() if word.title() in _ALPHABETS else word.lower() for word in words)

@@ -259,3 +259,14 @@ def test_letters_that_pass_for_others_are_named_in_the_row(bea: Client, office: 
     assert page.count('class="odd"') == 2
     assert "mixes Latin and Cyrillic letters" in page
     assert "the digit 1, which looks like the letter l" in page
+
+
+def test_what_was_decided_today_is_not_said_to_have_gone(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    office.approve(suspended)
+    known = f"known={office.request(suspended).id}"
+    page = bea.get(f"/inbox/?view=decided&{known}", headers={"HX-Request": "true"})
+    assert "data-closed" not in page.content.decode()
+    page = bea.get(f"/inbox/?{known}", headers={"HX-Request": "true"})
+    assert "data-closed" in page.content.decode()
