@@ -334,6 +334,8 @@ def _context(request: ToolRequest) -> ToolContext:
         attempt=request.attempt,
         key=request.key,
         deadline=request.deadline,
+        requester=request.requester,
+        input=request.input,
     )
 
 

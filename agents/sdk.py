@@ -54,6 +54,7 @@ class ToolContext:
 
     `key` is the idempotency key: the same for every attempt at this call, and for no other call.
     Hand it to the system you write to. `deadline` is in seconds from the start of this attempt.
+    `requester` is the name of the person who started the run, `input` what the calling agent was given, as JSON.
     """
 
     run: UUID
@@ -62,6 +63,8 @@ class ToolContext:
     attempt: int
     key: str
     deadline: float
+    requester: str = ""
+    input: Any = None
     began: float = field(default_factory=time.monotonic)
 
     def remaining(self) -> float:

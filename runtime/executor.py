@@ -289,6 +289,8 @@ def request_for(
         key=idempotency_key(now.run, frame.id, call.id),
         deadline=call.terms.deadline,
         effect=call.terms.effect,
+        requester=now.requester,
+        input=frame.messages[0]["content"] if frame.messages else None,
     )
 
 

@@ -210,7 +210,8 @@ class ModelRequest:
 class ToolRequest:
     """One attempt at one tool call; `key` is the idempotency key, the same for every attempt.
 
-    `effect` is the class frozen when the call was judged.
+    `effect` is the class frozen when the call was judged. `requester` started the run; `input` is what the agent that
+    calls was given.
     """
 
     run: UUID
@@ -223,6 +224,8 @@ class ToolRequest:
     key: str
     deadline: float
     effect: EffectClass = EffectClass.WRITE
+    requester: str = ""
+    input: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

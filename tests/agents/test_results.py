@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
 from agents.gateway.scripted import call, say, script
-from agents.sdk import agent, tool
+from agents.sdk import ToolContext, agent, tool
 from agents.spec import ToolSpec
 from agents.testing import drive
 from runtime.ports import ToolFault, ToolResult, Unknown
@@ -152,3 +152,12 @@ def test_a_transactional_tool_is_not_async() -> None:
 
     with pytest.raises(DefinitionError, match="what is transactional is not async"):
         tool(effect="transactional")(act)
+
+
+def test_a_tool_knows_who_asked_and_with_what_input() -> None:
+    @tool(effect="read")
+    def look(context: ToolContext) -> list[Any]:
+        """Looks."""
+        return [context.requester, context.input]
+
+    assert outcome_of(look) == ToolResult(value=["ada", {"name": "x"}])
