@@ -58,7 +58,7 @@ def decide(
     The values come just as they came through the door. `grant` is how much more of what a limit gate
     names, `{"turns": 10}`, where null takes a limit away.
 
-    Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `not_eligible`);
+    Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`);
     AlreadyDecided with the winner, Cancelled or Expired; DigestMismatch; Invalid naming `digest`,
     `verdict`, `reason` or `grant`. Nothing is written when it raises, but that time was faster.
     """
@@ -187,7 +187,7 @@ def _decide(
 
 
 def _check_right(row: Request, standing: permissions.Standing | None) -> None:
-    refusal = permissions.refusal(standing, requester=row.requester, risk=row.risk)
+    refusal = permissions.refusal(standing, row)
     if refusal is not None:
         raise refusal
 

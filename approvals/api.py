@@ -33,6 +33,7 @@ class ApprovalOut(Schema):
 
     `digest` is what a decision must name; `args` are complete. A call in doubt cannot be run again
     before `not_before`, and a reported result must fit `result_schema`. `removed_at` is when retention took `args`.
+    `origin` are the people the run comes from, the requester among them: none of them decides.
     """
 
     id: UUID
@@ -50,6 +51,7 @@ class ApprovalOut(Schema):
     status: str
     digest: str
     requester: str
+    origin: list[str]
     created_at: datetime
     expires_at: datetime | None
     not_before: datetime | None

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -19,8 +20,8 @@ from runtime.ports import ActionPicture, NotConfirmed
 RECENT = 32  # actions whose digests a process remembers
 
 
-def row(picture: ActionPicture, at: datetime) -> Request:
-    """A pending request that was asked at `at`, not yet written."""
+def row(picture: ActionPicture, at: datetime, origin: Sequence[str] = ()) -> Request:
+    """A pending request that was asked at `at`, not yet written. `origin` are the people its run comes from."""
     request = Request(
         id=uuid4(),
         run_id=picture.run,
@@ -40,6 +41,8 @@ def row(picture: ActionPicture, at: datetime) -> Request:
         nonce=secrets.token_hex(16),
         policy_version=policy.POLICY_VERSION,
         requester=picture.requester,
+        origin=list(origin),
+        excluded=list(origin),
         created_at=at,
         expires_at=picture.expires_at,
         not_before=picture.not_before,
@@ -93,6 +96,8 @@ def request_digest(request: Request) -> str:
             "sentence": request.sentence,
             "policy": request.policy_version,
             "requester": request.requester,
+            # Absent from the digests of before, when nobody but the requester was kept from deciding.
+            **({"origin": request.origin} if request.origin else {}),
             "deadline": _moment(request.expires_at),
             "not_before": _moment(request.not_before),
             "result_schema": request.result_schema,

@@ -8,13 +8,14 @@ statement names it, so that all of it holds together or not at all.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import F, Q, Value
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Concat
 
 from approvals import audit, clock, endings, frozen, permissions, policy, statements
@@ -23,7 +24,9 @@ from approvals.models import Request
 from approvals.statements import Statement
 from runtime import ledger
 from runtime.core.decisions import Decision, GateKind, Verdict
+from runtime.core.origin import merged
 from runtime.errors import GateNotOpen, RunEnded
+from runtime.models import Run
 from runtime.ports import ActionPicture, Actor, ApprovalVoid, CallFacts, NotConfirmed
 
 
@@ -37,11 +40,17 @@ class Gatekeeper:
     def open(self, pictures: Sequence[ActionPicture]) -> None:
         """Write one pending request per picture, inside the caller's transaction on Django's connection."""
         with transaction.atomic(savepoint=False):  # what fails here fails with all of it
-            audit.hold(*{picture.run for picture in pictures})
+            runs = {picture.run for picture in pictures}
+            audit.hold(*runs)
+            known = dict(Run.objects.filter(pk__in=runs).values_list("pk", "origin"))
             at = clock.now()
             # A microsecond apart, so that the requests of a turn keep the order of its calls.
             requests = Request.objects.bulk_create(
-                frozen.row(picture, at + n * timedelta.resolution)
+                frozen.row(
+                    picture,
+                    at + n * timedelta.resolution,
+                    merged(picture.origin, known[picture.run]),
+                )
                 for n, picture in enumerate(pictures)
             )
             for request in requests:
@@ -62,6 +71,8 @@ class Gatekeeper:
             _check_expired(asked.request, decision)
             return
         said = _said(asked)
+        if said.by in (asked.request.requester, *asked.request.origin):
+            raise NotConfirmed(f"the run comes from {said.by}, who decided")
         if (said.verdict, said.by, said.reason, said.result) != (
             decision.verdict,
             decision.by,
@@ -70,11 +81,12 @@ class Gatekeeper:
         ):
             raise NotConfirmed("the decision to take up is not the one that was signed")
 
-    def confirm(self, *, gate: UUID, action_digest: str) -> None:
+    def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
         """Raise unless somebody who still may approved exactly this action at this gate.
 
-        Raises NotConfirmed for what was never approved or is not what it was, ApprovalVoid if the
-        right to approve was taken away since, KeyMissing.
+        `origin` are the people the run comes from by its journal, whatever the rows say. Raises NotConfirmed
+        for what was never approved or is not what it was, ApprovalVoid if the right to approve was taken away
+        since or the decider has steered the run since, KeyMissing.
         """
         asked = _asked(gate)
         request = asked.request
@@ -84,7 +96,7 @@ class Gatekeeper:
         said = _said(asked)
         if action_digest != request.action_digest:
             raise NotConfirmed("the action to start is not the one that was approved")
-        _check_rights(request, said)
+        _check_rights(request, said, origin)
 
     def expire(self, gate: UUID) -> None:
         """Deny by time, in a transaction of its own. Nothing happens before its time or after anybody."""
@@ -118,6 +130,12 @@ class Gatekeeper:
                 detail={"reason": reason},
                 at=at,
             )
+
+    def join(self, *, run: UUID, person: str) -> None:
+        """Let somebody who steers the run decide nothing in it any more. The caller holds the run's row."""
+        rows = Request.objects.filter(~Q(excluded__contains=[person]), run=run)
+        # At what was decided too: a decision can be taken back, and one of theirs does not count any more.
+        rows.update(excluded=RawSQL("excluded || to_jsonb(%s::text)", [person]))
 
     def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
         """Write the audit row of what somebody did to a run, inside the caller's transaction."""
@@ -187,7 +205,8 @@ def _asked(gate: UUID) -> _Asked:
     request = Request()
     for name, value in zip(names[1:], row[1:], strict=True):
         setattr(request, name, value)
-    request.path = json.loads(request.path)
+    for name in ("path", "origin", "excluded"):
+        setattr(request, name, json.loads(getattr(request, name)))
     return _Asked(request=request, undone=row[0])
 
 
@@ -208,9 +227,9 @@ def _said(asked: _Asked) -> Statement:
     return said
 
 
-def _check_rights(request: Request, said: Statement) -> None:
+def _check_rights(request: Request, said: Statement, origin: Collection[str]) -> None:
     standing = permissions.standing_of(Actor(person=said.by))
-    refusal = permissions.refusal(standing, requester=request.requester, risk=request.risk)
+    refusal = permissions.refusal(standing, request, origin)
     if refusal is not None:
         raise ApprovalVoid(f"{said.by} approved it, but may not any more: {refusal.detail}")
 

@@ -1,6 +1,7 @@
 """The tables of this room: columns and constraints. People and groups are Django's own."""
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
 from runtime.core.decisions import GateKind
@@ -41,6 +42,8 @@ class Request(models.Model):
     nonce = models.TextField(unique=True)
     policy_version = models.TextField()
     requester = models.TextField()
+    origin = models.JSONField(db_default=[])  # who the run came from when people were asked; sealed
+    excluded = models.JSONField(db_default=[])  # those, and whoever has steered the run since
     request_digest = models.TextField()
     seal = models.TextField()  # the engine's MAC over the digest, made when it asked
     seal_key_id = models.TextField()
@@ -107,6 +110,12 @@ class Request(models.Model):
                 condition=models.Q(decided_at__isnull=False),
             ),
             models.Index(fields=["requester"], name="request_requester"),
+            GinIndex(
+                fields=["excluded"],
+                name="request_excluded",
+                opclasses=["jsonb_path_ops"],
+                condition=models.Q(status="pending"),
+            ),
             models.Index(
                 fields=["created_at", "id"],
                 name="request_doubt",

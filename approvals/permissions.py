@@ -5,7 +5,7 @@ its approvals are read by the requester, by those who may decide one of its requ
 admins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -154,7 +154,8 @@ def decidable_requests(standing: Standing | None) -> Q:
     if standing is None or Scope.APPROVALS_DECIDE not in standing.scopes:
         return Q(pk__in=[])
     risks = policy.risks_decided_by(standing.groups)
-    return Q(risk__in=risks) & ~Q(requester=standing.person)
+    own = Q(requester=standing.person) | Q(excluded__contains=[standing.person])
+    return Q(risk__in=risks) & ~own
 
 
 def undecidable_requests(standing: Standing | None) -> Q:
@@ -164,28 +165,45 @@ def undecidable_requests(standing: Standing | None) -> Q:
     """
     if standing is None or Scope.APPROVALS_DECIDE not in standing.scopes:
         return Q()
-    own = Q(requester=standing.person)
+    own = Q(requester=standing.person) | Q(excluded__contains=[standing.person])
     if not standing.has(Scope.ADMIN):
         return own
     return own | ~Q(risk__in=policy.risks_decided_by(standing.groups))
 
 
-def refusal(standing: Standing | None, *, requester: str, risk: str) -> Forbidden | None:
-    """Why a reader of a request may not decide it, None if they may."""
+def refusal(
+    standing: Standing | None, row: Request, origin: Collection[str] = ()
+) -> Forbidden | None:
+    """Why a reader of a request may not decide it, None if they may.
+
+    `origin` are people whom the row may not know of yet: see Gatekeeper.confirm.
+    """
     if standing is None:
         return Forbidden("not_eligible", "This person may not act.")
     if Scope.APPROVALS_DECIDE not in standing.scopes:
         return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
     code = policy.may_decide(
-        requester=requester, person=standing.person, groups=standing.groups, risk=risk
+        requester=row.requester,
+        origin={*row.origin, *row.excluded, *origin},
+        person=standing.person,
+        groups=standing.groups,
+        risk=row.risk,
     )
     match code:
         case None:
             return None
         case "requester":
             return Forbidden(code, "Nobody decides on a run that they started themselves.")
+        case "origin":
+            return Forbidden(
+                code,
+                f"This run also comes from {standing.person}, who started what it goes on from, or"
+                " wrote or sent to it: nobody decides on a run that they had a part in.",
+            )
         case "not_eligible":
-            return Forbidden(code, f"{standing.person} may not decide on actions of {risk} risk.")
+            return Forbidden(
+                code, f"{standing.person} may not decide on actions of {row.risk} risk."
+            )
 
 
 def _owns(standing: Standing | None, scope: str, requester: str) -> bool:

@@ -30,11 +30,21 @@ def gates(*, gated: bool, risk: Risk) -> bool:
 
 
 def may_decide(
-    *, requester: str, person: str, groups: Collection[str], risk: str
-) -> Literal["requester", "not_eligible"] | None:
-    """None if `person` may decide, else why not. No group stands above four eyes."""
+    *,
+    requester: str,
+    person: str,
+    groups: Collection[str],
+    risk: str,
+    origin: Collection[str] = (),
+) -> Literal["requester", "origin", "not_eligible"] | None:
+    """None if `person` may decide, else why not. No group stands above four eyes.
+
+    `origin` are the people the run comes from: nobody decides on what they started, or have steered.
+    """
     if person == requester:
         return "requester"
+    if person in origin:
+        return "origin"
     if risk not in risks_decided_by(groups):
         return "not_eligible"
     return None

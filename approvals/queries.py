@@ -15,6 +15,7 @@ from approvals.errors import Invalid, NotFound
 from approvals.models import Request
 from runtime.core.decisions import GateKind
 from runtime.core.ids import turn_of
+from runtime.core.origin import merged
 from runtime.ports import Actor, Forbidden
 from runtime.queries import masked
 
@@ -32,8 +33,9 @@ class Approval:
     `args` and the schemas are JSON values; `result_schema` is None if the tool does not say what it
     returns. `expires_at` is when time itself decides; `not_before` is when a call in doubt may run
     again. `digest` is the request digest, which a decision must
-    name; `refusal` says why this actor may not decide it (`scope`, `requester` or
-    `not_eligible`), whatever its status, and is None if they may.
+    name; `refusal` says why this actor may not decide it (`scope`, `requester`, `origin` or
+    `not_eligible`), whatever its status, and is None if they may. `origin` are the people the run
+    comes from, the requester among them: none of them decides it.
     `removed_at` is when retention took the arguments and the sentence.
     """
 
@@ -54,6 +56,7 @@ class Approval:
     status: str
     digest: str
     requester: str
+    origin: tuple[str, ...]
     created_at: datetime
     expires_at: datetime | None
     not_before: datetime | None
@@ -169,6 +172,7 @@ def plain(row: Request, standing: permissions.Standing | None) -> Approval:
         status=row.status,
         digest=row.request_digest,
         requester=row.requester,
+        origin=merged([row.requester], row.origin, row.excluded),
         created_at=row.created_at,
         expires_at=row.expires_at,
         not_before=row.not_before,
@@ -177,7 +181,7 @@ def plain(row: Request, standing: permissions.Standing | None) -> Approval:
         effective_at=row.effective_at,
         reason=row.reason,
         removed_at=row.removed_at,
-        refusal=permissions.refusal(standing, requester=row.requester, risk=row.risk),
+        refusal=permissions.refusal(standing, row),
     )
 
 

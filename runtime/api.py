@@ -102,6 +102,8 @@ class RunOut(Schema):
 
     `status_text` and `next_try_at` are of a run that waits for a provider of models: its last answer, and when it is
     asked again. `unheard` is how many messages of people its agent has not heard yet.
+    `origin` are the people it comes from, who decide nothing in it: the requester, those of the run it was
+    forked or imported from, and whoever sent it a message or an event.
     `removed_at` is when retention took input, output, reason and journal.
     """
 
@@ -115,6 +117,7 @@ class RunOut(Schema):
     reason: str | None
     business_key: str | None
     requester: str
+    origin: list[str]
     created_at: datetime
     ended_at: datetime | None
     removed_at: datetime | None

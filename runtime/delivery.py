@@ -48,7 +48,7 @@ def deliver(
     live = [run for run in dict.fromkeys(wait.run for wait in found) if _rings(connection, run)]
     ended = [wait for wait in found if wait.run in live and waits.take(connection, wait)]
     for wait in ended:
-        _signal(connection, wait, {"event": name, "id": id, "data": data})
+        _signal(connection, wait, {"event": name, "id": id, "data": data}, actor)
     outside_events.count(connection, id, len(ended))
     runs = tuple(dict.fromkeys(wait.run for wait in ended))
     return Delivered(event=outside_events.read(connection, id), new=True, runs=runs)
@@ -63,5 +63,6 @@ def _rings(connection: Connection, run: UUID) -> bool:
     return True
 
 
-def _signal(connection: Connection, wait: Waiting, result: dict[str, Any]) -> None:
-    signals.send_event(connection, run=wait.run, frame=wait.frame, call=wait.call, result=result)
+def _signal(connection: Connection, wait: Waiting, result: dict[str, Any], actor: Actor) -> None:
+    place = {"frame": wait.frame, "call": wait.call}
+    signals.send_event(connection, run=wait.run, result=result, by=actor.person, **place)

@@ -340,7 +340,11 @@ class Draft:
         if self.now.phase is Phase.STARTED and _waits(self.now, signal.frame, signal.call):
             self.add(
                 WaitEnded(
-                    frame=signal.frame, call=signal.call, outcome="arrived", result=signal.result
+                    frame=signal.frame,
+                    call=signal.call,
+                    outcome="arrived",
+                    result=signal.result,
+                    by=signal.by,
                 )
             )
 

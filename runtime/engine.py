@@ -217,17 +217,26 @@ def write(*, run: UUID, actor: Actor, text: str) -> None:
         raise TooManyUnheard
     rows.ring(connection, run)
     signals.send_message(connection, run=run, by=actor.person, text=text)
+    _join(connection, run, actor)
     ports.gatekeeper().note(run=run, actor=actor, act="wrote", detail={"digest": digest_of(text)})
     transaction.on_commit(lambda: _tell(run))
 
 
 def send(*, id: str, name: str, data: dict[str, Any], actor: Actor) -> delivery.Delivered:
     """Tell of an event from outside: the calls that wait for it return it. Raises EventConflict, TooManyMatched."""
-    done = delivery.deliver(_transaction(), id=id, name=name, data=data, actor=actor)
+    connection = _transaction()
+    done = delivery.deliver(connection, id=id, name=name, data=data, actor=actor)
     for run in done.runs:
+        _join(connection, run, actor)
         ports.gatekeeper().note(run=run, actor=actor, act="sent", detail={"event": name, "id": id})
         transaction.on_commit(functools.partial(_tell, run))
     return done
+
+
+def _join(connection: Connection, run: UUID, actor: Actor) -> None:
+    """Whoever steers a run decides nothing in it, from before a worker has taken it up."""
+    if rows.join(connection, run, actor.person):
+        ports.gatekeeper().join(run=run, person=actor.person)
 
 
 def _is_paused(connection: Connection, run: UUID) -> bool:

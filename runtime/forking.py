@@ -10,6 +10,7 @@ from runtime.core.contents import referred
 from runtime.core.continuation import status_of
 from runtime.core.events import Forked, RunStarted
 from runtime.core.forks import forked, quiescent, released
+from runtime.core.origin import joined, merged
 from runtime.core.replay import Entry
 from runtime.database import Connection
 from runtime.errors import NotQuiescent
@@ -32,6 +33,7 @@ def write(connection: Connection, fork: Fork, *, actor: Actor, at: datetime) -> 
     """
     rows.keep(connection, fork.of)
     now = journal.state_at(connection, fork.of, fork.position)
+    now = joined(now, *rows.origin(connection, fork.of))
     if not quiescent(now):
         raise NotQuiescent
     events = (
@@ -45,6 +47,7 @@ def write(connection: Connection, fork: Fork, *, actor: Actor, at: datetime) -> 
             "id": fork.run,
             "agent": now.agent,
             "requester": actor.person,
+            "origin": merged(now.origin, [actor.person]),
             "token": actor.token,
             "business_key": None,
             "input": json.dumps(now.input),

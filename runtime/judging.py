@@ -132,7 +132,7 @@ class Judge:
             terms = _terms(now, frame, found, facts)
         except (CallRejected, NotJson) as exc:
             return Judged(event=CallRefused(frame=frame, call=call, reason=plain(str(exc))))
-        if terms.digest != found.terms.digest or not self._confirmed(found):
+        if terms.digest != found.terms.digest or not self._confirmed(now, found):
             return self._gated(now, frame, found, facts, terms)
         return None
 
@@ -180,11 +180,12 @@ class Judge:
                 deadline=call.terms.deadline,
             )
 
-    def _confirmed(self, call: Call) -> bool:
+    def _confirmed(self, now: Continuation, call: Call) -> bool:
         if call.gate is None or call.terms is None:
             return True
         try:
-            self.gatekeeper.confirm(gate=call.gate, action_digest=call.terms.digest)
+            digest = call.terms.digest
+            self.gatekeeper.confirm(gate=call.gate, action_digest=digest, origin=now.origin)
         except ApprovalVoid:
             return False
         except NotConfirmed as exc:

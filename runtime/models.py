@@ -12,6 +12,9 @@ class Run(models.Model):
     id = models.UUIDField(primary_key=True)
     agent = models.TextField()
     requester = models.TextField()
+    origin = models.JSONField(
+        db_default=[]
+    )  # a copy of who it comes from, with what is not taken up
     token = models.TextField(null=True)
     business_key = models.TextField(null=True)
     input = models.TextField()  # JSON text, as given

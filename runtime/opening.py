@@ -63,6 +63,7 @@ def halt(
         sentence=why,
         action_digest=digest,
         requester=now.requester,
+        origin=now.origin,
     )
     return Judged(event=event, picture=shown)
 
@@ -97,6 +98,7 @@ def picture(now: Continuation, event: GateOpened, call: Call, facts: CallFacts) 
         sentence=facts.sentence,
         action_digest=event.terms.digest,
         requester=now.requester,
+        origin=now.origin,
         expires_at=event.expires_at,
         result_schema=facts.result_schema,
     )

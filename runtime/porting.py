@@ -111,6 +111,7 @@ def _write(
         "id": now.run,
         "agent": now.agent,
         "requester": now.requester,
+        "origin": now.origin,
         "token": actor.token,
         "business_key": None,
         "input": json.dumps(now.input),

@@ -344,6 +344,7 @@ class ActionPicture:
     `path` goes from the root agent over sub-agents to the tool; `action_digest` binds it all.
     `expires_at` is when time itself decides. `not_before` is when a call in doubt may run again:
     after its intent, its deadline and a lease, nothing of the first start can be under way.
+    `origin` are the people the run comes from, who decide nothing in it.
 
     Of a halt (a hold, a limit, a changed version) `call` and `tool` are empty, `path` ends at the agent,
     `sentence` says why it stopped and `args` what people need to know to decide.
@@ -363,6 +364,7 @@ class ActionPicture:
     sentence: str
     action_digest: str
     requester: str
+    origin: tuple[str, ...] = ()
     expires_at: datetime | None = None
     not_before: datetime | None = None
     result_schema: dict[str, Any] | None = None
@@ -373,7 +375,10 @@ class NotConfirmed(Exception):
 
 
 class ApprovalVoid(Exception):
-    """The approval is genuine, but does not hold any more (rights were taken away): people are asked again."""
+    """The approval is genuine, but does not hold any more: people are asked again.
+
+    The decider lost the right, or has steered the run since.
+    """
 
 
 class Gatekeeper(Protocol):
@@ -391,9 +396,10 @@ class Gatekeeper(Protocol):
         A decision by time itself (`expire`) has no signature. Raises KeyMissing.
         """
 
-    def confirm(self, *, gate: UUID, action_digest: str) -> None:
+    def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
         """Just before an approved call starts: return if exactly this action was approved, and still is.
 
+        `origin` are the people the run comes from by its journal, none of whom can have approved it.
         Raises NotConfirmed, ApprovalVoid, or KeyMissing.
         """
 
@@ -405,6 +411,9 @@ class Gatekeeper(Protocol):
 
         `actor` cancels the run and is audited, also if it waits at no gate; None is the engine itself.
         """
+
+    def join(self, *, run: UUID, person: str) -> None:
+        """Let a person who steers the run decide nothing in it any more, inside the caller's transaction."""
 
     def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
         """Write the audit row of what somebody did to a run, inside the caller's transaction."""

@@ -4,11 +4,13 @@ Whoever has a run writes its row through a claim (`leases`). What is here is par
 `ring`, `lock` and `standing` hold the row until that ends: so a signal comes before a step or after it.
 """
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from runtime.core.origin import merged
 from runtime.database import Connection
 from runtime.errors import NoSuchRun, RunEnded
 from runtime.leases import HINTED
@@ -41,17 +43,25 @@ class Standing:
 def insert(connection: Connection, row: dict[str, Any]) -> bool:
     """Write a run that is due, with a hint of the caller's. False if its business key is taken.
 
-    `row` may leave out `status`, `position` and `unheard`, as a run has them that nothing has happened to.
+    `row` may leave out `status`, `position` and `unheard`, as a run has them that nothing has happened to, and
+    `origin` if it comes from its requester alone.
     """
     done = connection.execute(
         f"""
         INSERT INTO runtime_run
-            (id, agent, requester, token, business_key, input, status, position, head, unheard, due_at)
+            (id, agent, requester, token, business_key, input, status, position, head, unheard, origin,
+            due_at)
         VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(input)s,
-            %(status)s, %(position)s, %(head)s, %(unheard)s, {HINTED})
+            %(status)s, %(position)s, %(head)s, %(unheard)s, %(origin)s::jsonb, {HINTED})
         ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING
         """,
-        {"status": "queued", "position": 1, "unheard": 0, **row},
+        {
+            "status": "queued",
+            "position": 1,
+            "unheard": 0,
+            **row,
+            "origin": json.dumps(row.get("origin", [row["requester"]])),
+        },
     )
     return done.rowcount == 1
 
@@ -114,6 +124,32 @@ def unheard(connection: Connection, run: UUID) -> int:
     assert row is not None  # the caller holds it
     found: int = row[0]
     return found
+
+
+def origin(connection: Connection, run: UUID) -> tuple[str, ...]:
+    """The people the run comes from, those included whose messages no worker has taken up."""
+    row = connection.execute(
+        """
+        SELECT requester, ARRAY(SELECT jsonb_array_elements_text(origin))
+        FROM runtime_run WHERE id = %s
+        """,
+        (run,),
+    ).fetchone()
+    if row is None:
+        raise NoSuchRun
+    return merged([row[0]], row[1])
+
+
+def join(connection: Connection, run: UUID, person: str) -> bool:
+    """Add a person to those the run comes from. False if they are among them. The caller holds its row."""
+    done = connection.execute(
+        """
+        UPDATE runtime_run SET origin = origin || to_jsonb(%(person)s::text)
+        WHERE id = %(run)s AND NOT origin @> to_jsonb(%(person)s::text)
+        """,
+        {"run": run, "person": person},
+    )
+    return done.rowcount == 1
 
 
 def ring(connection: Connection, run: UUID, at: datetime | None = None) -> None:

@@ -74,12 +74,13 @@ class MessageSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSignal:
-    """An event has come that a call waited for. `result` is what the call returns."""
+    """An event has come that a call waited for. `result` is what the call returns, `by` is who sent it."""
 
     id: int
     frame: str
     call: str
     result: dict[str, Any]
+    by: str = ""
 
 
 Signal = GateDecidedSignal | CancelSignal | PauseSignal | ResumeSignal | MessageSignal | EventSignal
@@ -146,10 +147,10 @@ def send_message(connection: Connection, *, run: UUID, by: str, text: str) -> No
 
 
 def send_event(
-    connection: Connection, *, run: UUID, frame: str, call: str, result: dict[str, Any]
+    connection: Connection, *, run: UUID, frame: str, call: str, result: dict[str, Any], by: str
 ) -> None:
     """Write the signal; the caller has raised the mailbox, and taken the wait away, in the same transaction."""
-    _send(connection, run, EVENT, {"frame": frame, "call": call, "result": result})
+    _send(connection, run, EVENT, {"frame": frame, "call": call, "result": result, "by": by})
 
 
 def number_of(connection: Connection, run: UUID, kind: str) -> int:
@@ -238,7 +239,8 @@ def _decode(number: int, kind: str, body: str) -> Signal:
             return MessageSignal(id=number, by=document["by"], text=document["text"])
         if kind == EVENT:
             frame, call, result = document["frame"], document["call"], document["result"]
-            return EventSignal(id=number, frame=frame, call=call, result=dict(result))
+            by = document.get("by", "")  # those of the version before did not say
+            return EventSignal(id=number, frame=frame, call=call, result=dict(result), by=by)
         return GateDecidedSignal(
             id=number,
             gate=UUID(document["gate"]),

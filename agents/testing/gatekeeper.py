@@ -1,6 +1,6 @@
 """The engine's port for gates, in memory: who waits for a person, what they are shown, what they said."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -25,7 +25,7 @@ class Gatekeeper:
         if self.said.get(gate) != decision:
             raise NotConfirmed("nobody said that")
 
-    def confirm(self, *, gate: UUID, action_digest: str) -> None:
+    def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
         said = self.said.get(gate)
         allowed = said is not None and said.verdict in (Verdict.APPROVE, Verdict.RUN_AGAIN)
         if not allowed or self.shown[gate].action_digest != action_digest:
@@ -36,6 +36,9 @@ class Gatekeeper:
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """A closed gate leaves the continuation, which is what tests look at."""
+
+    def join(self, *, run: UUID, person: str) -> None:
+        """Whoever steers the run may decide here: a test plays every person."""
 
     def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
         """Nobody audits here."""

@@ -242,7 +242,8 @@ class Continuation:
     """A run at `position`: the fold of its journal up to the entry whose MAC is `head`.
 
     `short` is what the last limit gate is about. `worked` are seconds at work up to `ticking`, which is
-    None while the clock stands still; both are kept only where somebody limits them.
+    None while the clock stands still; both are kept only where somebody limits them. `origin` are the people
+    it comes from (see runtime.core.origin).
     """
 
     run: UUID
@@ -267,6 +268,7 @@ class Continuation:
     worked: float = 0.0
     ticking: datetime | None = None
     unheard: tuple[Unheard, ...] = ()
+    origin: tuple[str, ...] = ()
 
     def frame(self, frame: str) -> Frame:
         try:

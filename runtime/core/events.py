@@ -277,12 +277,14 @@ class WaitEnded:
 
     Or a call that waited is over, with `result` or, where there was nothing to wait for (`refused`), an error:
     its event has come (`arrived`), its time has (`timed_out`), or its run was ended first (`closed`).
+    `by` is who sent the event.
     """
 
     frame: str
     call: str | None
     outcome: Literal["again", "arrived", "timed_out", "refused", "closed"] = "again"
     result: Any = None
+    by: str = ""
     type: Literal["WaitEnded"] = "WaitEnded"
 
 

@@ -13,6 +13,7 @@ from runtime.core.continuation import Call, CallState, Continuation, Frame, Phas
 from runtime.core.decisions import EffectClass
 from runtime.core.errors import IllegalTransition, Unreadable
 from runtime.core.events import Exported, Forked, Imported, TravelEvent
+from runtime.core.origin import joined, merged
 from runtime.core.replacing import replace
 
 _PERMITTED = frozenset({CallState.ADMITTED, CallState.GATED, CallState.RETRYING, CallState.WAITING})
@@ -64,21 +65,23 @@ def travelled(now: Continuation, event: TravelEvent, phase: Phase) -> Continuati
         case Exported():
             return replace(now, phase=phase, pending=())
         case Imported():
-            return replace(released(now), phase=phase, requester=event.by)
+            return joined(replace(released(now), phase=phase, requester=event.by), event.by)
         case _ as never:
             assert_never(never)
 
 
 def _adopted(now: Continuation, event: Forked) -> Continuation:
-    """The copied state as that of the run `now`, which keeps its id, its place and its requester."""
+    """The copied state as that of the run `now`, which keeps its id, its place, its requester and its people."""
     if now.frames:
         raise IllegalTransition("Run", "under way", event.type, str(now.run))
+    state = state_of(event)
     return replace(
-        state_of(event),
+        state,
         run=now.run,
         position=now.position,
         head=now.head,
         requester=now.requester,
+        origin=merged([state.requester], state.origin, now.origin, [event.by]),
     )
 
 

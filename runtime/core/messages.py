@@ -11,6 +11,7 @@ from runtime.core.continuation import Continuation, Frame, FrameState, Unheard
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import MessageReceived
 from runtime.core.ids import ROOT
+from runtime.core.origin import joined
 from runtime.core.replacing import replace
 from runtime.core.transitions import FRAMES, RUNS, next_state
 
@@ -21,7 +22,7 @@ def receive(now: Continuation, event: MessageReceived) -> Continuation:
     """Keep the message; a root that has answered is asked once more. Raises IllegalTransition."""
     phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
     unheard = (*now.unheard, Unheard(by=event.by, text=event.text))
-    now = replace(now, phase=phase, unheard=unheard)
+    now = joined(replace(now, phase=phase, unheard=unheard), event.by)
     root = now.root
     if root is None or root.state is not FrameState.ANSWERED:
         return now

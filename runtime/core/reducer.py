@@ -52,6 +52,7 @@ from runtime.core.forks import travelled
 from runtime.core.halts import evolve_halt, is_halt
 from runtime.core.ids import ROOT, call_id, child_frame
 from runtime.core.messages import hear, receive, unheard_of
+from runtime.core.origin import joined, merged
 from runtime.core.replacing import replace
 from runtime.core.spending import exceed, grant, settle
 from runtime.core.transitions import CALLS, FRAMES, PACES, RUNS, next_state
@@ -124,9 +125,10 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             | ToolFailed()
             | OutcomeUnknown()
             | WaitStarted()
-            | WaitEnded()
         ):
             return _change_call(now, event)
+        case WaitEnded():
+            return joined(_change_call(now, event), event.by)
         case _ as never:
             assert_never(never)
 
@@ -141,6 +143,7 @@ def _start_run(now: Continuation, event: RunStarted) -> Continuation:
         agent=event.agent,
         input=event.input,
         requester=event.requester,
+        origin=merged([event.requester]),
         budget=event.budget,
     )
 

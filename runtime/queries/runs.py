@@ -16,6 +16,7 @@ from runtime import ports
 from runtime.core import codec
 from runtime.core.continuation import RunStatus
 from runtime.core.errors import CoreError, Unreadable
+from runtime.core.origin import merged
 from runtime.core.replay import step
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.queries.entries import read
@@ -127,7 +128,8 @@ class RunDetail(RunRow):
     """A whole run; `reason` says why it failed, was quarantined or cancelled.
 
     `removed_at` is when retention took all three, and its journal. `unheard` messages of people are still to be
-    heard by its agent, those included that no worker has taken up. `waits` are the events its calls wait for.
+    heard by its agent, those included that no worker has taken up. `waits` are the events its calls wait for,
+    `origin` the people it comes from, who decide nothing in it.
     """
 
     input: Any
@@ -136,6 +138,7 @@ class RunDetail(RunRow):
     removed_at: datetime | None
     unheard: int
     waits: tuple[WaitView, ...]
+    origin: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,6 +328,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         waits=tuple(_wait(found) for found in getattr(run, "awaited", ())),
         position=run.position,
         awaits=run.awaits,
+        origin=merged([run.requester], run.origin),
     )
 
 

@@ -38,6 +38,7 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
         "status": "pending",
         "digest": request.request_digest,
         "requester": "ada",
+        "origin": ["ada"],
         "expires_at": None,
         "not_before": None,
         "result_schema": None,

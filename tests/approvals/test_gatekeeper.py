@@ -98,7 +98,8 @@ def test_requests_of_one_turn_keep_the_order_of_its_calls() -> None:
 
 def test_requests_are_written_at_once(django_assert_num_queries: DjangoAssertNumQueries) -> None:
     of = seeds.run()
-    with transaction.atomic(), django_assert_num_queries(3 + 2 * 3):  # lock, clock, insert, audit
+    # lock, origin, clock, insert, audit
+    with transaction.atomic(), django_assert_num_queries(4 + 2 * 3):
         keeper.open([seeds.picture(of) for _ in range(3)])
 
 

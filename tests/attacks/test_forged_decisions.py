@@ -27,6 +27,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "risk": ("low", "the stored request"),
     "sentence": ("Do nothing", "the stored request"),
     "requester": ("cyril", "the stored request"),
+    "origin": ([], "the stored request"),
     "frame": ("0", "the stored request"),
     "call": ("c9.0", "the stored request"),
     "nonce": ("0" * 32, "the stored request"),
@@ -47,7 +48,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "signature": ("00" * 64, "the statement is not the one that was signed"),
 }
 # Columns that say nothing of what was decided, or whose change leaves the run alone instead of parking it.
-ELSEWHERE = {"id", "run", "created_at", "key_id", "seal_key_id", "removed_at"}
+ELSEWHERE = {"id", "run", "created_at", "key_id", "seal_key_id", "removed_at", "excluded"}
 
 # What the signal says was decided; a worker takes it up only as it was signed.
 MESSAGES: dict[str, Any] = {
@@ -237,9 +238,9 @@ def _between(target: Target, act: Callable[[Any], None]) -> None:
     """Do it once, in the moment between taking the decision up and the last look at the approval."""
     confirm = target.bench.gatekeeper.confirm
 
-    def first_act(*, gate: UUID, action_digest: str) -> None:
+    def first_act(**asked: Any) -> None:
         act(None)
-        confirm(gate=gate, action_digest=action_digest)
+        confirm(**asked)
 
     target.bench.gatekeeper.confirm = first_act  # type: ignore[method-assign]
 

@@ -185,7 +185,12 @@ def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
     now = fold(fork, [RunStarted(agent="a", input={}, requester="eve"), event])
     assert (now.run, now.requester, now.position) == (fork.run, "eve", 0)
     assert now == replace(
-        released(original), run=fork.run, requester="eve", position=0, head=fork.head
+        released(original),
+        run=fork.run,
+        requester="eve",
+        origin=("ada", "eve"),
+        position=0,
+        head=fork.head,
     )
 
 

@@ -8,8 +8,10 @@ from django.utils import timezone
 
 from approvals.audit import verify
 from approvals.models import AuditEntry, Request
+from runtime.actions import fork
 from runtime.core.decisions import EffectClass
 from runtime.models import Run
+from runtime.ports import Actor
 from tests.desk.caller import Caller
 from tests.desk.office import Office
 from tests.fakes.ports import FakeTool, ask, say, turns
@@ -151,3 +153,13 @@ def test_the_api_refuses_an_entry_that_nothing_can_go_on_from(
     Run.objects.filter(id=suspended).update(position=last + 1)
     answer = ada_api.post(f"/runs/{suspended}/fork", {"position": last + 1})
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_the_page_of_a_fork_names_who_decides_nothing(bea: Client, office: Office) -> None:
+    run = office.start()
+    new = fork(run=run, position=Run.objects.get(id=run).position, actor=Actor(person="admin"))
+    office.advance(new)
+    for address in (f"/a/{office.request(new).id}/", f"/runs/{new}/"):
+        text = page(bea, address).partition("Decide nothing here")[2].partition("</dd>")[0]
+        assert "<bdi>ada</bdi>" in text
+        assert "<bdi>admin</bdi>" in text

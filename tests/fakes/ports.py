@@ -1,7 +1,7 @@
 """Fakes behind the engine's ports: an effect handler driven by a script per agent, and a plain gatekeeper."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -173,6 +173,7 @@ class FakeGatekeeper:
         self.closed: list[UUID] = []
         self.notes: list[tuple[UUID, Actor, str, dict[str, str | None]]] = []
         self.forgotten: list[UUID] = []
+        self.joined: list[tuple[UUID, str]] = []
         self.forged = False
         self.void = False
 
@@ -182,7 +183,7 @@ class FakeGatekeeper:
     def open(self, pictures: Sequence[ActionPicture]) -> None:
         self.pictures += pictures
 
-    def confirm(self, *, gate: UUID, action_digest: str) -> None:
+    def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
         shown = [picture for picture in self.pictures if picture.gate == gate]
         if self.forged or [picture.action_digest for picture in shown] != [action_digest]:
             raise NotConfirmed("it is not what was approved")
@@ -200,6 +201,9 @@ class FakeGatekeeper:
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         self.closed += gates
+
+    def join(self, *, run: UUID, person: str) -> None:
+        self.joined.append((run, person))
 
     def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
         self.notes.append((run, actor, act, detail))

@@ -377,8 +377,8 @@ LEASES = (
     _row(
         "the sweeper leaves no time to the hint of a start",
         "rows",
-        "%(unheard)s, {HINTED})",
-        "%(unheard)s, clock_timestamp())",
+        "%(origin)s::jsonb, {HINTED})",
+        "%(origin)s::jsonb, clock_timestamp())",
         HINTED,
     ),
     _row(

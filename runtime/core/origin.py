@@ -1,0 +1,37 @@
+"""The people a run comes from: whoever started it, and everybody who steered it since. None of them decides in it.
+
+That is the person who started it, whoever started the run it was forked or imported from, whoever forked or
+imported it, and whoever sent a message or an event that it took up. It is folded from the journal, so it is
+signed as the journal is.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from runtime.core.continuation import Continuation
+from runtime.core.replacing import replace
+
+
+def merged(*groups: Iterable[str]) -> tuple[str, ...]:
+    """Everybody of these groups once, in the order in which they came."""
+    return tuple(dict.fromkeys(person for group in groups for person in group if person))
+
+
+def joined(now: Continuation, *people: str) -> Continuation:
+    """With these people among those the run comes from."""
+    origin = merged(now.origin, people)
+    return now if origin == now.origin else replace(now, origin=origin)
+
+
+def of_document(document: dict[str, Any]) -> list[str]:
+    """The people of a continuation stored before it named them: whoever started it or wrote to it."""
+    frames = document.get("frames")
+    root = frames.get("0") if isinstance(frames, dict) else None
+    messages = root.get("messages") if isinstance(root, dict) else None
+    spoken = [*_dicts(messages), *_dicts(document.get("unheard"))]
+    found = [document.get("requester"), *(one.get("by") for one in spoken)]
+    return list(merged(person for person in found if isinstance(person, str)))
+
+
+def _dicts(found: Any) -> list[dict[str, Any]]:
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

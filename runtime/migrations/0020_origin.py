@@ -1,0 +1,15 @@
+"""A run keeps the people it comes from."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("runtime", "0019_spent")]
+
+    operations = [
+        migrations.AddField(
+            model_name="run",
+            name="origin",
+            field=models.JSONField(db_default=[]),
+        ),
+    ]
