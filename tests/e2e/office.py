@@ -92,13 +92,16 @@ class Office:
         letters = [email.message_from_bytes(path.read_bytes()) for path in folder.glob("*.eml")]
         return sum(letter["To"] == f"{name}@example.org" for letter in letters)
 
-    def execute(self, code: str) -> str:
-        """Run Python inside the application, as its web process would; what it printed."""
+    def execute(self, code: str, **other: str) -> str:
+        """Run Python inside the application, as its web process would; what it printed.
+
+        `other` are variables that are not as the web has them.
+        """
         web = self.stack.named("config.web")[0]
         done = subprocess.run(
             [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
             cwd=ROOT,
-            env=web.environ(),
+            env=web.environ() | other,
             capture_output=True,
             text=True,
             check=True,
