@@ -19,14 +19,17 @@ GROUPS: Mapping[Group, str] = {
     Group.ADMINS: "look after people and tokens, start runs, and read every run with its journal,"
     " but decide nothing",
 }
-SCOPES: Mapping[Scope, str] = {
+_WORDS: Mapping[Scope, str] = {
     Scope.RUNS_START: "start runs",
     Scope.RUNS_READ: "read runs",
     Scope.RUNS_CANCEL: "cancel runs",
+    Scope.RUNS_CONTROL: "pause and resume runs, and write to them",
+    Scope.EVENTS_SEND: "tell of events that calls wait for",
     Scope.APPROVALS_READ: "read approvals",
     Scope.APPROVALS_DECIDE: "approve and deny",
     Scope.ADMIN: "read everything, journals and continuations too",
 }
+SCOPES: Mapping[Scope, str] = {scope: _WORDS[scope] for scope in Scope}  # every one there is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

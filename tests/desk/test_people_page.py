@@ -11,7 +11,7 @@ from pytest_django import DjangoAssertNumQueries
 from approvals import roster, tokens
 from approvals.models import Token
 from approvals.people import create_person
-from approvals.permissions import ALL_SCOPES
+from approvals.permissions import ALL_SCOPES, Scope
 from approvals.policy import Group
 from tests.cast import PASSWORD, Cast
 
@@ -241,3 +241,8 @@ def test_more_people_take_no_more_queries(
 
 def _card(page: str, name: str) -> str:
     return page.split(f'person" id="{name}"')[1].split('class="card person"', maxsplit=1)[0]
+
+
+def test_every_scope_can_be_chosen(admin: Client) -> None:
+    page = admin.get("/people/?open=bea").content.decode()
+    assert [scope for scope in Scope if f'name="scope" value="{scope}"' not in page] == []
