@@ -28,6 +28,7 @@ from runtime.errors import (
     NoSuchEntry,
     NoSuchRun,
     NotAtRest,
+    NotFailed,
     NotImportable,
     NotQuarantined,
     NotQuiescent,
@@ -218,6 +219,11 @@ def _not_at_rest(request: HttpRequest, exc: NotAtRest) -> HttpResponse:
 @api.exception_handler(NotQuarantined)
 def _not_quarantined(request: HttpRequest, exc: NotQuarantined) -> HttpResponse:
     return error(409, "not_quarantined", str(exc))
+
+
+@api.exception_handler(NotFailed)
+def _not_failed(request: HttpRequest, exc: NotFailed) -> HttpResponse:
+    return error(409, "not_failed", str(exc), status=exc.status)
 
 
 @api.exception_handler(RunKnown)

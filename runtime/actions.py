@@ -98,6 +98,21 @@ def readmit(*, run: UUID, reason: object, actor: Actor) -> queries.RunDetail:
     return readable(run, actor)
 
 
+def retry(*, run: UUID, reason: object, actor: Actor) -> queries.RunDetail:
+    """Have a failed run go on from where it failed; what happened and what was used up stays as it is.
+
+    Raises, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotFailed with
+    the run's status; Tampered, KeyMissing or NewerSchema.
+    """
+    _require_control(run, actor, "retry")
+    why = _text(reason, "reason", MAX_REASON)
+    if not why.strip():
+        raise InvalidInput("reason", "is required to try a run again")
+    with transaction.atomic():
+        engine.retry(run=run, actor=actor, reason=why)
+    return readable(run, actor)
+
+
 def fork(*, run: UUID, position: object, actor: Actor) -> UUID:
     """Start a new run from a copy of this one as it was after entry `position`. Returns its id.
 

@@ -67,6 +67,12 @@ class PauseIn(Body):
     reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
 
 
+class RetryIn(Body):
+    """Why the run is tried again. Any value gets in: who may not read the run hears 404, not 422."""
+
+    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
+
+
 class MessageIn(Body):
     """What the agent is to hear."""
 
@@ -235,6 +241,13 @@ def resume_run(request: Authenticated, run: UUID) -> queries.RunDetail:
     """Let a run go on that is held up."""
     ports.access().require(request.auth, "runs:control")
     return actions.resume(run=run, actor=request.auth)
+
+
+@router.post("/runs/{uuid:run}/retry", response=RunOut)
+def retry_run(request: Authenticated, run: UUID, body: RetryIn) -> queries.RunDetail:
+    """Have a failed run go on from where it failed: what it did and was allowed stays, and no write is repeated."""
+    ports.access().require(request.auth, "runs:control")
+    return actions.retry(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/messages", response={202: RunOut})

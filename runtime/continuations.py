@@ -61,6 +61,21 @@ def overdue(size: int, tail: int) -> bool:
     return tail > LONG and tail >= size
 
 
+def put(connection: Connection, continuation: Continuation) -> None:
+    """Write the live one of a run that no worker has. The caller holds its row, and sets its base."""
+    connection.execute(
+        """
+        INSERT INTO runtime_continuation (run_id, position, body, mac, key_id)
+        VALUES (%(run)s, %(position)s, %(c_body)s, %(c_mac)s, %(c_key_id)s)
+        """,
+        {
+            "run": continuation.run,
+            "position": continuation.position,
+            **parameters(continuation),
+        },
+    )
+
+
 def load(connection: Connection, run: UUID, base: int) -> tuple[Continuation, int]:
     """The verified continuation at position `base` and its size in bytes, or the initial one at 0.
 

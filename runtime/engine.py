@@ -19,6 +19,7 @@ from runtime import (
     porting,
     ports,
     readmission,
+    retrying,
     rows,
     signals,
 )
@@ -203,6 +204,17 @@ def readmit(*, run: UUID, actor: Actor, reason: str) -> None:
     ports.gatekeeper().note(run=run, actor=actor, act="readmitted", detail={"reason": reason})
     queue = dispatch.ISOLATED if alone else dispatch.RESUMED
     transaction.on_commit(lambda: _tell(run, inbox=True, queue=queue))
+
+
+def retry(*, run: UUID, actor: Actor, reason: str) -> None:
+    """Have a failed run go on from where it failed, with what it has done and been allowed so far.
+
+    Raises NoSuchRun, NotFailed, Tampered, KeyMissing, or NewerSchema.
+    """
+    connection = _transaction()
+    retrying.retry(connection, run, by=actor.person, reason=reason, at=_now(connection))
+    ports.gatekeeper().note(run=run, actor=actor, act="retried", detail={"reason": reason})
+    transaction.on_commit(lambda: _tell(run, inbox=True))
 
 
 def write(*, run: UUID, actor: Actor, text: str) -> None:

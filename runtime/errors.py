@@ -37,6 +37,16 @@ class NotQuarantined(RuntimeFault):
     """The run is not in quarantine."""
 
 
+class NotFailed(RuntimeFault):
+    """Only a run that failed, and that is kept, can be tried again."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(
+            f"The run is {status}: only one that failed, and is kept, can be tried again."
+        )
+        self.status = status
+
+
 class NotImportable(RuntimeFault):
     """The file is not a run that may be taken over."""
 

@@ -28,7 +28,7 @@ class End:
 class Standing:
     """How a run stands; `owner` is None when no worker has it, `base` is the position of its continuation.
 
-    `isolated` says that it is tried alone in its process.
+    `isolated` says that it is tried alone in its process, `removed` that retention took its payloads.
     """
 
     status: str
@@ -38,6 +38,7 @@ class Standing:
     owner: UUID | None
     ended: bool
     isolated: bool
+    removed: bool
 
 
 def insert(connection: Connection, row: dict[str, Any]) -> bool:
@@ -79,14 +80,15 @@ def standing(connection: Connection, run: UUID) -> Standing:
     """The run as it stands, and stays until the caller's transaction ends. Raises NoSuchRun."""
     row = connection.execute(
         """
-        SELECT status, position, head, base, owner, ended_at IS NOT NULL, isolated
+        SELECT status, position, head, base, owner, ended_at IS NOT NULL, isolated,
+            removed_at IS NOT NULL
         FROM runtime_run WHERE id = %s FOR UPDATE
         """,
         (run,),
     ).fetchone()
     if row is None:
         raise NoSuchRun
-    status, position, head, base, owner, ended, isolated = row
+    status, position, head, base, owner, ended, isolated, removed = row
     return Standing(
         status=status,
         position=position,
@@ -95,6 +97,7 @@ def standing(connection: Connection, run: UUID) -> Standing:
         owner=owner,
         ended=ended,
         isolated=isolated,
+        removed=removed,
     )
 
 
@@ -179,6 +182,19 @@ def end(connection: Connection, run: UUID, *, status: str, head: str) -> None:
         """
         UPDATE runtime_run SET status = %s, head = %s, position = position + 1, epoch = epoch + 1,
             mailbox = mailbox + 1, ended_at = clock_timestamp(), due_at = NULL
+        WHERE id = %s
+        """,
+        (status, head, run),
+    )
+
+
+def reopen(connection: Connection, run: UUID, *, status: str, head: str) -> None:
+    """Make a failed run due whose row the caller has locked, with one more entry, from its continuation there."""
+    connection.execute(
+        f"""
+        UPDATE runtime_run SET status = %s, head = %s, position = position + 1, base = position + 1,
+            epoch = epoch + 1, mailbox = mailbox + 1, ended_at = NULL, reason = NULL, losses = 0,
+            due_at = {HINTED}
         WHERE id = %s
         """,
         (status, head, run),

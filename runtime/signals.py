@@ -204,6 +204,11 @@ def waiting(connection: Connection, run: UUID) -> tuple[Signal, ...]:
     return tuple(_decode(number, kind, body) for number, kind, body in rows.fetchall())
 
 
+def forget_cancels(connection: Connection, run: UUID) -> None:
+    """Take away what came too late to end a run that failed. The caller holds its row."""
+    connection.execute("DELETE FROM runtime_signal WHERE run_id = %s AND kind = %s", (run, CANCEL))
+
+
 def forget(connection: Connection, run: UUID) -> None:
     """Delete those of a run that is over: it takes none up any more."""
     connection.execute("DELETE FROM runtime_signal WHERE run_id = %s", (run,))

@@ -10,6 +10,7 @@ from runtime.views.fork import fork, newest
 from runtime.views.message import message
 from runtime.views.pace import pause, resume
 from runtime.views.readmit import readmit
+from runtime.views.retry import retry
 from runtime.views.run import at, run
 from runtime.views.runs import runs
 from runtime.views.stops import lift, stop, stops
@@ -28,6 +29,7 @@ urlpatterns = [
     path("stops/put/", stop, name="put_stop"),
     path("stops/<int:stop>/lift/", lift, name="lift_stop"),
     path("runs/<uuid:run>/readmit/", readmit, name="readmit"),
+    path("runs/<uuid:run>/retry/", retry, name="retry"),
     path("runs/<uuid:run>/pause/", pause, name="pause"),
     path("runs/<uuid:run>/resume/", resume, name="resume"),
     path("healthz", healthz, name="healthz"),

@@ -17,11 +17,12 @@ from runtime.core.events import Event, TaggedEvent
 from runtime.core.replay import Entry
 from runtime.core.upgrades import upgraded
 
-SCHEMA = 3
+SCHEMA = 4
 HISTORY = {
     1: "frames, calls and approval gates",
     2: "gates that hold a whole frame",
     3: "messages of people, and calls that wait for a time or an event",
+    4: "failed runs that are tried again",
 }
 
 

@@ -243,11 +243,11 @@ class Continuation:
 
     `short` is what the last limit gate is about. `worked` are seconds at work up to `ticking`, which is
     None while the clock stands still; both are kept only where somebody limits them. `origin` are the people
-    it comes from (see runtime.core.origin).
+    it comes from (see runtime.core.origin). `left` are the frames that a failed run ended with: it may be tried again.
     """
 
     run: UUID
-    schema: int = 3
+    schema: int = 4
     position: int = 0
     head: str = ""
     phase: Phase = Phase.NEW
@@ -256,6 +256,7 @@ class Continuation:
     requester: str = ""
     agents: dict[str, str] = field(default_factory=dict)
     frames: dict[str, Frame] = field(default_factory=dict)
+    left: dict[str, Frame] = field(default_factory=dict)
     pending: tuple[Pending, ...] = ()
     usage: dict[str, int] = field(default_factory=dict)
     refusals: int = 0

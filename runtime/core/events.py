@@ -337,6 +337,15 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """A person had the failed run try again, from where it failed."""
+
+    by: str
+    reason: str
+    type: Literal["Retried"] = "Retried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelling:
     """Somebody asked for the end of the run, or it must end: nothing new starts from here on."""
 
@@ -461,6 +470,7 @@ RunEvent = (
     RunStarted
     | Completed
     | Failed
+    | Retried
     | Cancelling
     | Cancelled
     | PaceEvent

@@ -40,6 +40,7 @@ from runtime.core.events import (
     OutcomeUnknown,
     Paused,
     Resumed,
+    Retried,
     RetryScheduled,
     RunStarted,
     ToolFailed,
@@ -54,6 +55,7 @@ from runtime.core.ids import ROOT, call_id, child_frame
 from runtime.core.messages import hear, receive, unheard_of
 from runtime.core.origin import joined, merged
 from runtime.core.replacing import replace
+from runtime.core.retrying import retried
 from runtime.core.spending import exceed, grant, settle
 from runtime.core.transitions import CALLS, FRAMES, PACES, RUNS, next_state
 from runtime.core.versions import change_agent
@@ -79,6 +81,9 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
         case Forked() | Exported() | Imported():
             phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
             return travelled(now, event, phase)
+        case Retried():
+            phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+            return retried(now, event, phase)
         case Paused():
             _change_pace(now, event)
             return replace(now, paused=Pause(by=event.by, reason=event.reason))
@@ -152,7 +157,8 @@ def _end_run(now: Continuation, event: Completed | Failed | Cancelled) -> Contin
     phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
     if now.phase is not Phase.CANCELLING:
         _move_frame(now.frame(ROOT), event.type)
-    return replace(now, phase=phase, frames={}, pending=(), outcome=_outcome(event))
+    left = now.frames if phase is Phase.FAILED else {}  # it may be tried again
+    return replace(now, phase=phase, frames={}, left=left, pending=(), outcome=_outcome(event))
 
 
 def _change_pace(now: Continuation, event: Paused | Resumed) -> None:

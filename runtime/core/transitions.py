@@ -17,6 +17,7 @@ RUNS: dict[tuple[Phase, str], Phase] = {
     (Phase.NEW, "RunStarted"): Phase.STARTED,
     (Phase.STARTED, "Completed"): Phase.COMPLETED,
     (Phase.STARTED, "Failed"): Phase.FAILED,
+    (Phase.FAILED, "Retried"): Phase.STARTED,
     (Phase.STARTED, "Cancelling"): Phase.CANCELLING,
     (Phase.STARTED, "Forked"): Phase.STARTED,
     (Phase.STARTED, "Exported"): Phase.EXPORTED,
@@ -48,6 +49,7 @@ FRAMES: dict[tuple[FrameState, str], FrameState] = {
     (FrameState.FAILED, "FrameClosed:failed"): FrameState.CLOSED,
     (FrameState.ANSWERED, "Completed"): FrameState.CLOSED,
     (FrameState.FAILED, "Failed"): FrameState.CLOSED,
+    (FrameState.FAILED, "Retried"): FrameState.ASKING,
 }
 
 # A gate of the frame itself leaves its state alone, whatever the frame waits for beside it.
@@ -98,6 +100,9 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.UNKNOWN, "GateDecided:run_again"): CallState.ADMITTED,
     (CallState.UNKNOWN, "GateDecided:give_up"): CallState.FAILED,
     (CallState.UNKNOWN, "GateClosed"): CallState.CLOSED,
+    # The failed run is tried again: judged anew, or in doubt again if an attempt may have had its effect.
+    (CallState.CLOSED, "Retried"): CallState.PROPOSED,
+    (CallState.CLOSED, "Retried:in_doubt"): CallState.UNKNOWN,
     (CallState.DELEGATED, "FrameClosed:answered"): CallState.RETURNED,
     (CallState.DELEGATED, "FrameClosed:failed"): CallState.FAILED,
 }

@@ -11,6 +11,7 @@ from runtime.queries.calls import CallTrack
 from runtime.queries.marks import GateFacts, Mark
 from runtime.queries.rows import RowKind, Tone
 
+_WITH_RUN = "ended with the run"
 _BRAKED = "held back, its provider wants fewer requests; its turn comes at"
 _OUT_OF_BRAKE = "held back, its provider wanted fewer requests"
 
@@ -40,6 +41,15 @@ class FrameTrack:
     def reopen(self) -> None:
         """It goes on after all: the run left one installation and came to another."""
         self.own[0].end, self.own[0].words, self.own[0].tone = None, "at work", Tone.OPEN
+
+    def retried(self, at: datetime) -> None:
+        """It goes on after all: its failed run is tried again, and its model is asked again if that was it."""
+        if self.parent is not None and self.own[0].words != _WITH_RUN:
+            return
+        self.reopen()
+        last = self.items[-1] if self.items else None
+        if isinstance(last, Mark) and last.kind is RowKind.MODEL and not self.answered:
+            self.ask(at)
 
     def ask(self, at: datetime) -> None:
         self.answered = False
@@ -163,9 +173,9 @@ class FrameTrack:
         self.own[0].finish(at, words, tone)
         for item in self.items:
             if isinstance(item, CallTrack):
-                item.end(at, "ended with the run")
+                item.end(at, _WITH_RUN)
             else:
-                item.finish(at, "ended with the run", Tone.OVER)
+                item.finish(at, _WITH_RUN, Tone.OVER)
 
     def marks(self, frames: Mapping[str, "FrameTrack"], seen: set[str]) -> list[Mark]:
         """Everything in the order of the tree. A damaged journal may go in circles; this does not."""

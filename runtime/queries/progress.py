@@ -105,6 +105,8 @@ class _Fold:
                 self._root_ended("answered")
             case e.Failed():
                 self._root_ended("failed")
+            case e.Retried():
+                self._run_retried(event)
             case e.Cancelling():
                 self._cancelling(event)
             case e.Cancelled():
@@ -327,6 +329,17 @@ class _Fold:
     def _retried(self, frame: FrameSketch, what: str, event: e.RetryScheduled) -> None:
         self._say(frame, "retry", what, event.error, until=event.until)
 
+    def _run_retried(self, event: e.Retried) -> None:
+        """What ended with the run is to come once more."""
+        self.ending = None
+        for frame in self.frames.values():
+            if frame.parent is None:
+                frame.outcome = None
+            for call in frame.calls.values():
+                if call.state is CallState.CLOSED:
+                    call.state, call.note = _reopened(call), ""
+        self._decide_on_run(event.by, f"Had the failed run try again{_because(event.reason)}")
+
     def _cancelling(self, event: e.Cancelling) -> None:
         self.ending = Ending(by=event.by, reason=masked(event.reason), at=self.at)
         self._decide_on_run(event.by or "the engine", f"Ended the run: {event.reason}")
@@ -383,6 +396,12 @@ class _Fold:
         if call is None or frame.id != child_frame(call.frame, call.id):
             return None
         return call if depth_of(frame.id) <= MAX_DEPTH else None
+
+
+def _reopened(call: CallSketch) -> CallState:
+    if call.child is not None:
+        return CallState.DELEGATED
+    return CallState.UNKNOWN if call.lost else CallState.PROPOSED
 
 
 def _because(reason: str) -> str:

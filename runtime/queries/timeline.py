@@ -127,6 +127,10 @@ class _Fold:
             case e.Imported():
                 for left in self.frames.values():
                     left.reopen()
+            case e.Retried():
+                self._ending = False
+                for failed in self.frames.values():
+                    failed.retried(self.at)
             case e.Cancelling():
                 self._ending = True
             case e.Paused():

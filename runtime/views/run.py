@@ -46,6 +46,8 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "source": request.get_full_path(),
         "cancel_asked": told.cancel and not found.ended,
         "may_fork": access.may_fork(actor, found.requester),
+        "may_retry": found.status == RunStatus.FAILED
+        and access.may_control(actor, found.requester),
         "may_cancel": not found.ended and access.may_cancel(actor, found.requester),
         **_pace(found, actor, told, history.progress),
         **_shown(request, tab, history),

@@ -18,6 +18,7 @@ from runtime.core.events import (
     OutcomeUnknown,
     Paused,
     Resumed,
+    Retried,
     ToolStarted,
 )
 from runtime.core.planning import plan
@@ -117,8 +118,9 @@ def no_answer_is_the_last_before_everything_was_heard(walk: Walk) -> int:
 
 
 def elsewhere(walk: Walk, event: Event) -> bool:
-    """Whether an exported run goes on with it, in another installation."""
-    return walk.now.phase is Phase.EXPORTED and isinstance(event, Imported)
+    """Whether an exported run goes on with it, in another installation, or a failed one when it is tried again."""
+    travels = walk.now.phase is Phase.EXPORTED and isinstance(event, Imported)
+    return travels or (walk.now.phase is Phase.FAILED and isinstance(event, Retried))
 
 
 def _call_states(now: Continuation) -> set[CallState]:

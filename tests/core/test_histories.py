@@ -39,7 +39,7 @@ def _watched(table: Any, state: Any, trigger: str, *, subject: str) -> Any:
 def every() -> list[Walk]:
     """Made by whichever test asks first, so that collecting the tests takes no time."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("reducer", "versions", "halts", "compaction", "messages"):
+        for module in ("reducer", "versions", "halts", "compaction", "messages", "retrying"):
             patch.setattr(f"runtime.core.{module}.next_state", _watched)
         return [Walk(seed) for seed in range(int(os.environ.get("ABEYANCE_WALKS", "2000")))]
 

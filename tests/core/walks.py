@@ -49,6 +49,7 @@ from runtime.core.events import (
     Paused,
     Proposal,
     Resumed,
+    Retried,
     RunStarted,
     ToolFailed,
     ToolReturned,
@@ -84,6 +85,7 @@ class Walk:
         self.travels = random.Random(f"travels of {seed}")
         self.paces = random.Random(f"paces of {seed}")
         self.letters = random.Random(f"letters of {seed}")
+        self.retries = random.Random(f"retries of {seed}")
         if seed % 10 == 3:
             self._add(self._fork_of(Walk(10 * seed + 4)))
         while len(self.history) < MAX_EVENTS and (options := self._travels() or self._next()):
@@ -94,11 +96,18 @@ class Walk:
         return Forked(of=other.now.run, position=now.position, by="eve", state=forked(now))
 
     def _travels(self) -> list[Event]:
-        """Now and then a run leaves, and most of those that leave arrive somewhere."""
+        """Now and then a run leaves, and most of those that leave arrive somewhere. A failed one is tried again."""
         if self.now.phase is Phase.STARTED and quiescent(self.now):
             return [Exported(by="eve")] if self.travels.random() < 0.004 else []
         if self.now.phase is Phase.EXPORTED and self.travels.random() < 0.7:
             return [Imported(by="eve", manifest="{}", key="k", signature="00")]
+        if self.now.phase is Phase.CANCELLING and not self.now.cancelled_by and self.now.pending:
+            return [
+                GateClosed(gate=one.gate, frame=one.frame, call=one.call, reason="over")
+                for one in self.now.pending
+            ]
+        if self.now.phase is Phase.FAILED and self.retries.random() < 0.8:
+            return [Retried(by="ada", reason="mended")]
         return []
 
     def _add(self, event: Event) -> None:
@@ -164,7 +173,8 @@ class Walk:
                 for one in self.now.pending
             ]
         elif self.now.phase is Phase.STARTED and self.random.random() < self._impatience():
-            options = [Cancelling(by="ada", reason="enough")]
+            by = "ada" if self.retries.random() < 0.4 else ""  # by itself, it fails
+            options = [Cancelling(by=by, reason="enough")]
         return self._pace() or self._letter() or options
 
     def _ends_of_waits(self) -> list[Event]:

@@ -1,0 +1,46 @@
+"""A failed run that is tried again: it goes on from where it failed, and nothing that happened is undone or repeated.
+
+What was recorded stays: results, messages, used approvals, and what was spent. A frame whose model failed asks it
+again. A call that the end of the run closed is judged again, so people are asked again, unless an attempt at it may
+have had its effect: that one is in doubt again.
+"""
+
+from runtime.core.continuation import Call, CallState, Continuation, Frame, FrameState, Phase
+from runtime.core.events import Retried
+from runtime.core.replacing import replace
+from runtime.core.transitions import CALLS, FRAMES, next_state
+
+
+def retried(now: Continuation, event: Retried, phase: Phase) -> Continuation:
+    """The failed run as it goes on, in `phase`."""
+    frames = {name: _frame(frame, event) for name, frame in now.left.items()}
+    return replace(
+        now, phase=phase, frames=frames, left={}, outcome=None, refusals=0, cancelled_by=""
+    )
+
+
+def _frame(frame: Frame, event: Retried) -> Frame:
+    calls = tuple(
+        _call(call, event) if call.state is CallState.CLOSED else call for call in frame.calls
+    )
+    frame = replace(frame, calls=calls)
+    if frame.state is not FrameState.FAILED:
+        return frame
+    return replace(
+        frame,
+        state=next_state(FRAMES, frame.state, event.type, subject=frame.id),
+        attempt=frame.attempt + 1,
+        failures=0,
+        model="",
+        ticket=0,
+        outage=None,
+        outcome=None,
+    )
+
+
+def _call(call: Call, event: Retried) -> Call:
+    """Each attempt that did not end as a failure may have had its effect."""
+    in_doubt = call.attempt > call.failures
+    trigger = f"{event.type}:in_doubt" if in_doubt else event.type
+    state = next_state(CALLS, call.state, trigger, subject=call.id)
+    return replace(call, state=state, gate=None, until=None, result=None)

@@ -1,0 +1,96 @@
+"""Trying a failed run again, over the API, on its page and by command."""
+
+from io import StringIO
+from uuid import UUID, uuid4
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from approvals import audit
+from approvals.models import AuditEntry
+from runtime.models import Run
+from runtime.ports import ModelFault
+from tests.desk.caller import Caller
+from tests.desk.office import NEWCOMER, Office
+from tests.fakes.ports import ask, say, turns
+
+WHY = {"reason": "The model is mended."}
+
+
+@pytest.fixture
+def failed(office: Office) -> UUID:
+    """A run of Ada's that failed after Bea had approved a call of it, and whose model is mended."""
+    delegation = ask(("account_agent", NEWCOMER))
+    office.effects.agents["hr_onboarding"] = turns(delegation, ModelFault(error="<no>"))
+    run = office.start()
+    assert office.approve(run).status == "failed"
+    office.effects.agents["hr_onboarding"] = turns(delegation, say("done"))
+    return run
+
+
+def test_a_failed_run_is_tried_again_over_the_api(
+    ada_api: Caller, office: Office, failed: UUID
+) -> None:
+    calls = len(office.effects.calls)
+    answer = ada_api.post(f"/runs/{failed}/retry", WHY)
+    assert (answer.status_code, answer.json()["ended_at"]) == (200, None)
+    assert office.advance(failed).status == "completed"
+    assert len(office.effects.calls) == calls
+    rows = AuditEntry.objects.filter(run=failed, subject=f"run {failed}")
+    assert [(row.act, row.actor) for row in rows] == [("retried", "ada")]
+    audit.verify(failed)
+    answer = ada_api.post(f"/runs/{failed}/retry", WHY)
+    assert (answer.status_code, answer.json()["code"]) == (409, "not_failed")
+    assert "completed: only one that failed" in answer.json()["detail"]
+
+
+def test_it_is_refused_as_pausing_is(
+    ada_api: Caller,
+    bea_api: Caller,
+    cyril_api: Caller,
+    narrow_api: Caller,
+    failed: UUID,
+) -> None:
+    assert cyril_api.post(f"/runs/{failed}/retry", WHY).status_code == 404
+    assert ada_api.post(f"/runs/{uuid4()}/retry", WHY).status_code == 404
+    for caller, code in ((bea_api, "not_eligible"), (narrow_api, "scope")):
+        answer = caller.post(f"/runs/{failed}/retry", WHY)
+        assert (answer.status_code, answer.json()["code"]) == (403, code)
+    for reason in ("", " ", 7, "x" * 10_001):
+        assert ada_api.post(f"/runs/{failed}/retry", {"reason": reason}).status_code == 422
+    assert Run.objects.get(id=failed).status == "failed"
+
+
+def test_the_page_asks_for_a_confirmation(ada: Client, office: Office, failed: UUID) -> None:
+    page = ada.get(f"/runs/{failed}/").content.decode()
+    assert f'href="/runs/{failed}/retry/"' in page
+    form = ada.get(f"/runs/{failed}/retry/").content.decode()
+    assert "&lt;no&gt;" in form
+    assert "set_privileges" in form
+    assert Run.objects.get(id=failed).status == "failed"
+    assert ada.post(f"/runs/{failed}/retry/", {"reason": ""}).status_code == 422
+    assert ada.post(f"/runs/{failed}/retry/", WHY).status_code == 302
+    page = ada.get(f"/runs/{failed}/").content.decode()
+    assert f'href="/runs/{failed}/retry/"' not in page
+    assert office.advance(failed).status == "completed"
+    late = ada.post(f"/runs/{failed}/retry/", WHY)
+    assert late.status_code == 409
+    assert "This run cannot be tried again" in late.content.decode()
+
+
+def test_who_may_not_control_a_run_sees_no_button(bea: Client, failed: UUID) -> None:
+    assert "/retry/" not in bea.get(f"/runs/{failed}/").content.decode()
+    assert "You may not try this run again" in bea.get(f"/runs/{failed}/retry/").content.decode()
+
+
+def test_the_command_tries_it_again(office: Office, failed: UUID) -> None:
+    said = StringIO()
+    given = {"name": "ada", "reason": "mended"}
+    call_command("retry_run", failed, stdout=said, **given)
+    assert f"Run {failed} is tried again." in said.getvalue()
+    assert office.advance(failed).status == "completed"
+    with pytest.raises(CommandError, match="only one that failed"):
+        call_command("retry_run", failed, **given)
+    with pytest.raises(CommandError, match="may not retry"):
+        call_command("retry_run", failed, name="bea", reason="mended")

@@ -1,0 +1,150 @@
+"""A failed run that is tried again: the same run, from where it failed, with nothing undone or repeated."""
+
+from uuid import UUID
+
+import pytest
+from django.db import transaction
+from django.db.models import Q
+
+from runtime import engine, queries
+from runtime.core.continuation import MAX_REFUSALS
+from runtime.core.decisions import EffectClass, Verdict
+from runtime.errors import NotFailed
+from runtime.models import Gate, Run, Signal
+from runtime.ports import Actor, ModelFault, Unknown
+from runtime.verification import verify
+from tests.fakes.ports import FakeTool, Script, ask, say, turns
+from tests.runtime.conftest import ADA, MakeBench, Rig
+from tests.runtime.test_advance import events
+
+BAD = ModelFault(error="openai:a rejected the request (status 400)")
+GATED = FakeTool(gated=True)
+
+
+def failing(faults: list[ModelFault], replies: Script) -> Script:
+    """A model that gives the first of these faults, while there are any, from its second turn on."""
+    return lambda request: (
+        faults.pop(0) if faults and len(request.messages) > 1 else replies(request)
+    )
+
+
+def retry(run: UUID, actor: Actor = ADA) -> None:
+    with transaction.atomic():
+        engine.retry(run=run, actor=actor, reason="the model is mended")
+
+
+def failed(desk: Rig) -> Run:
+    """A run that failed after its approved call was made."""
+    run = desk.advance(desk.start("a"))
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+    run = desk.advance(run.id)
+    assert (run.status, run.reason) == ("failed", BAD.error)
+    return run
+
+
+def test_a_failed_run_goes_on_from_its_last_good_step(rig: MakeBench) -> None:
+    desk = rig({"a": failing([BAD], turns(ask(("t", {})), say("done")))}, t=GATED)
+    run = failed(desk)
+    retry(run.id)
+    again = Run.objects.get(id=run.id)
+    assert (again.status, again.ended_at, again.reason) == ("queued", None, None)
+    assert verify(run.id).findings == ()
+    again = desk.advance(run.id)
+    assert (again.status, again.output) == ("completed", '"done"')
+    assert len(desk.effects.calls) == 1
+    assert Gate.objects.filter(run=run.id).count() == 1
+    (entry,) = [event for event in events(run.id) if event["type"] == "Retried"]
+    assert (entry["by"], entry["reason"]) == ("ada", "the model is mended")
+    assert desk.gatekeeper.notes[-1][2:] == ("retried", {"reason": "the model is mended"})
+    assert verify(run.id).findings == ()
+
+
+def test_a_run_may_fail_and_be_tried_again_more_than_once(rig: MakeBench) -> None:
+    desk = rig({"a": failing([BAD, BAD], turns(ask(("t", {})), say("done")))}, t=GATED)
+    run = failed(desk)
+    retry(run.id)
+    assert desk.advance(run.id).status == "failed"
+    retry(run.id)
+    assert desk.advance(run.id).status == "completed"
+    assert len(desk.effects.calls) == 1
+
+
+@pytest.mark.parametrize("end", ["completed", "cancelled", "exported", "suspended", "removed"])
+def test_only_a_failed_run_that_is_kept_is_tried_again(rig: MakeBench, end: str) -> None:
+    faults = [BAD] if end == "removed" else []
+    desk = rig({"a": failing(faults, turns(ask(("t", {})), say("done")))}, t=GATED)
+    run = desk.advance(desk.start("a"))
+    if end in ("completed", "removed"):
+        desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+    with transaction.atomic():
+        if end == "cancelled":
+            engine.cancel(run=run.id, actor=ADA, reason="enough")
+        if end == "exported":
+            engine.export(run=run.id, actor=ADA)
+    desk.advance(run.id)
+    if end == "removed":
+        Run.objects.filter(id=run.id).update(removed_at="2026-01-01T00:00:00Z")
+    position = Run.objects.get(id=run.id).position
+    with pytest.raises(NotFailed) as raised:
+        retry(run.id)
+    assert raised.value.status == end
+    assert Run.objects.get(id=run.id).position == position
+
+
+def test_what_waited_for_a_person_is_asked_again(rig: MakeBench) -> None:
+    """Too many calls that cannot be made fail a run while other calls of it wait at gates."""
+    nonsense = [("nothing", {"n": n}) for n in range(MAX_REFUSALS)]
+    desk = rig({"a": turns(ask(("t", {}), *nonsense), say("done"))}, t=GATED)
+    run = desk.advance(desk.start("a"))
+    assert run.status == "failed"
+    assert desk.effects.calls == []
+    retry(run.id)
+    again = desk.advance(run.id)
+    assert (again.status, desk.effects.calls) == ("suspended", [])
+    (gate,) = desk.open_gates(run.id)
+    assert gate.kind == "approval"
+    desk.decide(gate.id, Verdict.APPROVE)
+    assert desk.advance(run.id).status == "completed"
+    assert len(desk.effects.calls) == 1
+
+
+def test_a_call_in_doubt_is_not_repeated(rig: MakeBench) -> None:
+    nonsense = [("nothing", {"n": n}) for n in range(MAX_REFUSALS)]
+    lost = FakeTool(body=lambda request: Unknown(error="the line was cut"))
+    desk = rig({"a": turns(ask(("t", {}), *nonsense), say("done"))}, t=lost)
+    run = desk.advance(desk.start("a"))
+    assert run.status == "failed"
+    retry(run.id)
+    run = desk.advance(run.id)
+    gates = [gate.kind for gate in desk.open_gates(run.id)]
+    assert (run.status, gates, len(desk.effects.calls)) == ("suspended", ["in_doubt"], 1)
+
+
+def test_a_cancel_that_came_too_late_does_not_end_the_second_try(rig: MakeBench) -> None:
+    desk = rig({"a": failing([BAD], turns(ask(("t", {})), say("done")))}, t=GATED)
+    run = failed(desk)
+    Signal.objects.create(run=run, kind="cancel", body='{"by": "ada", "reason": "late"}')
+    retry(run.id)
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_pages_show_a_run_that_was_tried_again_as_at_work(rig: MakeBench) -> None:
+    desk = rig({"a": failing([BAD], turns(ask(("t", {})), say("done")))}, t=GATED)
+    run = failed(desk)
+    retry(run.id)
+    (root,) = queries.progress(run.id).roots
+    assert root.outcome is None
+    assert root.messages[-1].value == "Had the failed run try again: the model is mended"
+    found = queries.run_detail(Q(), run.id)
+    assert found is not None
+    rows = queries.history(found).timeline.rows
+    assert [row.words for row in rows if row.end is None] == ["at work", "asked, no reply yet"]
+
+
+def test_an_approval_that_was_used_allows_nothing_more(rig: MakeBench) -> None:
+    tool = FakeTool(gated=True, effect=EffectClass.IDEMPOTENT)
+    desk = rig({"a": failing([BAD], turns(ask(("t", {})), ask(("t", {})), say("done")))}, t=tool)
+    run = failed(desk)
+    retry(run.id)
+    assert desk.advance(run.id).status == "suspended"
+    assert len(desk.effects.calls) == 1
