@@ -16,7 +16,17 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from approvals import audit, clock, endings, grants, permissions, queries, results, statements
+from approvals import (
+    audit,
+    clock,
+    endings,
+    grants,
+    permissions,
+    queries,
+    results,
+    statements,
+    tampering,
+)
 from approvals.errors import (
     AlreadyDecided,
     Cancelled,
@@ -24,6 +34,7 @@ from approvals.errors import (
     Expired,
     Invalid,
     NotDecided,
+    TamperedWith,
     TooEarly,
     TooLate,
 )
@@ -59,7 +70,7 @@ def decide(
     names, `{"turns": 10}`, where null takes a limit away.
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`);
-    AlreadyDecided with the winner, Cancelled or Expired; DigestMismatch; Invalid naming `digest`,
+    AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; Invalid naming `digest`,
     `verdict`, `reason` or `grant`. Nothing is written when it raises, but that time was faster.
     """
 
@@ -91,7 +102,7 @@ def settle(
 
     `result` is a JSON value, given exactly if the call happened; it must fit the schema of what the
     tool returns. Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired;
-    TooEarly with the time from which it can run again; Invalid naming `outcome`, `reason`, `result`
+    TamperedWith; TooEarly with the time from which it can run again; Invalid naming `outcome`, `reason`, `result`
     or the place in it. Nothing is written when it raises.
     """
 
@@ -170,6 +181,7 @@ def _decide(
         row = find(standing)
         _check_right(row, standing)
         _check_still_open(row)
+        _check_untouched(row)
         at = clock.now()
         due = row.expires_at if endings.is_due(row, at) else None
         if due is None:
@@ -199,6 +211,13 @@ def _check_still_open(row: Request) -> None:
         raise Expired(row.expires_at)
     if row.status != Request.Status.PENDING:
         raise AlreadyDecided(row.decided_by)
+
+
+def _check_untouched(row: Request) -> None:
+    """The key that signs decisions signs none about a request that is not the one asked."""
+    why = tampering.fault(row)
+    if why is not None:
+        raise TamperedWith(why)
 
 
 def _check_digest(row: Request, digest: object) -> None:

@@ -34,6 +34,7 @@ class ApprovalOut(Schema):
     `digest` is what a decision must name; `args` are complete. A call in doubt cannot be run again
     before `not_before`, and a reported result must fit `result_schema`. `removed_at` is when retention took `args`.
     `origin` are the people the run comes from, the requester among them: none of them decides.
+    `tampered` says what does not verify of a stored request that is not the one asked: it cannot be decided.
     """
 
     id: UUID
@@ -60,6 +61,7 @@ class ApprovalOut(Schema):
     effective_at: datetime | None
     reason: str | None
     removed_at: datetime | None
+    tampered: str | None
 
 
 class ApprovalPage(Schema):

@@ -114,6 +114,16 @@ class DigestMismatch(ApprovalError):
         super().__init__("The request is not the one you saw. Read it again before deciding.")
 
 
+class TamperedWith(ApprovalError):
+    """The stored request is not the one that was asked: its digests or its seal do not verify."""
+
+    status = 409
+    code = "unverified"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"This request was tampered with and cannot be decided: {why}.")
+
+
 class Invalid(ApprovalError):
     """A value cannot be accepted; `field` names it."""
 

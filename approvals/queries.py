@@ -10,14 +10,14 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from approvals import permissions
-from approvals.errors import Invalid, NotFound
+from approvals import permissions, tampering
+from approvals.errors import Invalid, NotFound, TamperedWith
 from approvals.models import Request
+from runtime import sealing
 from runtime.core.decisions import GateKind
 from runtime.core.ids import turn_of
 from runtime.core.origin import merged
 from runtime.ports import Actor, Forbidden
-from runtime.queries import masked
 
 ANY = "any"  # of every kind
 STATUSES = tuple(Request.Status.values)
@@ -37,6 +37,8 @@ class Approval:
     `not_eligible`), whatever its status, and is None if they may. `origin` are the people the run
     comes from, the requester among them: none of them decides it.
     `removed_at` is when retention took the arguments and the sentence.
+    `tampered` says what of the row does not verify, None if it does; such a row is shown as it is stored,
+    nobody may decide it, and `args` may be text.
     """
 
     id: UUID
@@ -66,6 +68,7 @@ class Approval:
     reason: str | None
     removed_at: datetime | None
     refusal: Forbidden | None
+    tampered: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +156,8 @@ def readable(request: UUID, standing: permissions.Standing | None) -> Request:
 
 
 def plain(row: Request, standing: permissions.Standing | None) -> Approval:
-    """A row as plain data, with what its reader may do about it."""
+    """A row as plain data, verified, with what its reader may do about it."""
+    tampered = tampering.fault(row)
     return Approval(
         id=row.id,
         run=row.run_id,
@@ -162,13 +166,13 @@ def plain(row: Request, standing: permissions.Standing | None) -> Approval:
         frame=row.frame,
         call=row.call,
         tool=row.tool,
-        args=masked(json.loads(row.args)),
-        schema=json.loads(row.schema),
-        result_schema=None if row.result_schema is None else json.loads(row.result_schema),
-        path=tuple(row.path),
+        args=sealing.masked_args(row.tool, _value(row.args)),
+        schema=_value(row.schema),
+        result_schema=None if row.result_schema is None else _value(row.result_schema),
+        path=tuple(row.path) if isinstance(row.path, list) else (str(row.path),),
         effect=row.effect,
         risk=row.risk,
-        sentence=row.sentence,
+        sentence=f"Tampered with: {row.sentence}" if tampered else row.sentence,
         status=row.status,
         digest=row.request_digest,
         requester=row.requester,
@@ -180,9 +184,26 @@ def plain(row: Request, standing: permissions.Standing | None) -> Approval:
         decided_at=row.decided_at,
         effective_at=row.effective_at,
         reason=row.reason,
-        removed_at=row.removed_at,
-        refusal=permissions.refusal(standing, row),
+        removed_at=row.removed_at if tampering.is_removed(row) else None,
+        refusal=_refusal(row, standing, tampered),
+        tampered=tampered,
     )
+
+
+def _refusal(
+    row: Request, standing: permissions.Standing | None, tampered: str | None
+) -> Forbidden | None:
+    if tampered:
+        return Forbidden("tampered", TamperedWith(tampered).detail)
+    return permissions.refusal(standing, row)
+
+
+def _value(text: str) -> Any:
+    """JSON as a value; what was tampered with may be none and is then the text it is."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _page(

@@ -8,10 +8,10 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from approvals.errors import Invalid
+from runtime import sealing
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_REPORTED, size_of
-from runtime.queries import masked
 
 
 def is_text(schema: Any) -> bool:
@@ -44,7 +44,7 @@ def check(result: Any, schema: dict[str, Any] | None) -> None:
     size = size_of(result)
     if size > MAX_REPORTED:
         raise Invalid("result", f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
-    if masked(result) != result:
+    if sealing.looks_sealed(result):
         raise Invalid("result", "must not hold a sealed secret: only what tools return is sealed")
     if schema is None:
         return

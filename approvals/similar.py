@@ -4,22 +4,24 @@ Only what the reader may read counts. The comparison is of the stored values; se
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from time import monotonic
 from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
 
-from approvals import permissions
+from approvals import permissions, tampering
 from approvals.models import Request
 from approvals.permissions import Standing
 from approvals.queries import Approval
 from approvals.words import blocks, words
+from runtime import sealing
 from runtime.core.decisions import GateKind
-from runtime.queries import has_secret, masked
 
 MAX_COMPARED = 4_000  # characters; longer texts are shown whole, without their words being compared
 
@@ -97,27 +99,48 @@ def similar(
     row = rows.order_by("-decided_at").first()
     if row is None or row.decided_by is None or row.decided_at is None:
         return None
+    if approval.tampered or tampering.fault(row):
+        return None  # beside what was never approved, a change would look like none
     args = Request.objects.values_list("args", flat=True).get(pk=approval.id)
     return Similar(
         id=row.id,
         run=row.run_id,
         decided_by=row.decided_by,
         decided_at=row.decided_at,
-        changes=tuple(compared(json.loads(row.args), json.loads(args), until=until)),
+        changes=tuple(
+            compared(json.loads(row.args), json.loads(args), until=until, secret=_secrets(row.tool))
+        ),
     )
 
 
-def compared(was: Any, now: Any, *, until: float | None = None) -> list[Change]:
-    """Every argument of either, in the order of now. Arguments that are no object are one."""
+def compared(
+    was: Any,
+    now: Any,
+    *,
+    until: float | None = None,
+    secret: Callable[[Any], frozenset[str]] = lambda args: frozenset(),
+) -> list[Change]:
+    """Every argument of either, in the order of now. Arguments that are no object are one.
+
+    `secret` names those of them that were sealed for their place.
+    """
+    hidden = secret(was) | secret(now)
     if not isinstance(was, dict) or not isinstance(now, dict):
         was, now = {"arguments": was}, {"arguments": now}
     names = [*now, *(name for name in was if name not in now)]
-    return [_compared(name, was, now, until) for name in names]
+    return [
+        Change(name=name, difference=Difference.HIDDEN, was=(), now=())
+        if name in hidden
+        else _compared(name, was, now, until)
+        for name in names
+    ]
+
+
+def _secrets(tool: str) -> Callable[[Any], frozenset[str]]:
+    return partial(sealing.secret_args, tool)
 
 
 def _compared(name: str, was: dict[str, Any], now: dict[str, Any], until: float | None) -> Change:
-    if has_secret(was.get(name)) or has_secret(now.get(name)):
-        return Change(name=name, difference=Difference.HIDDEN, was=(), now=())
     if name not in was:
         added = _whole(_text(now[name]))
         return Change(name=name, difference=Difference.ADDED, was=(), now=added)
@@ -164,8 +187,7 @@ def _whole(text: str) -> tuple[Part, ...]:
 
 
 def _text(value: Any) -> str:
-    shown = masked(value)
-    return shown if isinstance(shown, str) else _json(shown)
+    return value if isinstance(value, str) else _json(value)
 
 
 def _json(value: Any) -> str:

@@ -15,6 +15,7 @@ from approvals.errors import (
     Expired,
     Invalid,
     NotFound,
+    TamperedWith,
     TooEarly,
 )
 from approvals.views import aftermath
@@ -23,7 +24,7 @@ from runtime.core.decisions import Verdict
 from runtime.ports import Actor, Forbidden
 
 # What the person who decides can mend, or has to know.
-Problem = Forbidden | DigestMismatch | TooEarly | Invalid
+Problem = Forbidden | TamperedWith | DigestMismatch | TooEarly | Invalid
 
 
 def carry_out(
@@ -45,7 +46,7 @@ def carry_out(
         raise Http404 from exc
     except (AlreadyDecided, Cancelled, Expired) as exc:
         return too_late(request, readable(approval, actor), verdict, exc)
-    except (Forbidden, DigestMismatch, TooEarly, Invalid) as exc:
+    except (Forbidden, TamperedWith, DigestMismatch, TooEarly, Invalid) as exc:
         return page(readable(approval, actor), actor, exc)
     messages.success(request, aftermath.said(readable(approval, actor), *said))
     return redirect("approval", approval=approval)

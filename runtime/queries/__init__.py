@@ -29,7 +29,7 @@ from runtime.queries.runs import (
     run_details,
     runs_page,
 )
-from runtime.queries.secrets import PLACEHOLDER, has_secret, masked
+from runtime.queries.secrets import masked
 from runtime.queries.spending import Use, spending
 from runtime.queries.timeline import Timeline
 from runtime.queries.tree import CallView, Ending, FrameView, Message, Progress, Retry
@@ -38,7 +38,6 @@ from runtime.queries.workers import has_month, live_versions, sweeper_sweeps, un
 
 __all__ = [
     "LONGEST_SEARCH",
-    "PLACEHOLDER",
     "TABS",
     "Asked",
     "CallView",
@@ -77,7 +76,6 @@ __all__ = [
     "differences",
     "fork_view",
     "has_month",
-    "has_secret",
     "history",
     "journal_page",
     "last_quiescent",

@@ -1,8 +1,9 @@
 """Secret values as people may see them: a placeholder, whoever asks and through whichever door.
 
-A secret is stored as `{"$secret": "<key id>:<token>"}`. The token is of no use without its key, but
-what nobody can read here nobody can carry off either. A model or an error may have repeated one inside
-a text, so texts are searched too.
+A token is of no use without its key, but what nobody can read here nobody can carry off either. An error may
+have repeated one inside a text, so texts are searched too. Only the form of our tokens is hidden, and no more
+than the token: anything else that calls itself a secret is shown in full. The arguments that people decide on
+go through `runtime.sealing.masked_args`, which opens what it hides.
 """
 
 import re
@@ -10,16 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from runtime.core.events import Stored
+from runtime.sealing import MARK, PLACEHOLDER, is_sealed, may_be_token, may_start_token
 
-PLACEHOLDER = "••••"
-
-_MARK = "$secret"
 # In a text, as JSON or as Python writes it; `quote` has a backslash for each text it is nested in.
 _WRITTEN = re.compile(
-    r"""\{\s*(?P<quote>\\*["'])\$secret(?P=quote)\s*:\s*(?P=quote)[^"'\\]*(?P=quote)\s*\}"""
+    r"""\{\s*(?P<quote>\\*["'])\$secret(?P=quote)\s*:\s*(?P=quote)(?P<token>[^"'\\]*)(?P=quote)\s*\}"""
 )
 # A text that was cut off inside the token.
-_CUT_OFF = re.compile(r"""(?P<start>\$secret\\*["']\s*:\s*\\*["'])[^"'\\]+""")
+_CUT_OFF = re.compile(r"""(?P<start>\$secret\\*["']\s*:\s*\\*["'])(?P<token>[^"'\\…]+)(?=…?$)""")
 
 
 def masked(value: Any) -> Any:
@@ -31,7 +30,7 @@ def masked(value: Any) -> Any:
             return [masked(item) for item in value]
         case Stored():
             return replace(value, preview=_without(value.preview))
-        case dict() if _MARK in value:
+        case dict() if is_sealed(value) and may_be_token(value[MARK]):
             return PLACEHOLDER
         case dict():
             return {_without(str(key)): masked(item) for key, item in value.items()}
@@ -39,13 +38,16 @@ def masked(value: Any) -> Any:
             return value
 
 
-def has_secret(value: Any) -> bool:
-    """Whether any part of a JSON value is a secret, or a text that repeats one."""
-    return bool(masked(value) != value)
-
-
 def _without(text: str) -> str:
-    if _MARK not in text:
+    if MARK not in text:
         return text
-    text = _WRITTEN.sub(rf"\g<quote>{PLACEHOLDER}\g<quote>", text)
-    return _CUT_OFF.sub(rf"\g<start>{PLACEHOLDER}", text)
+    return _CUT_OFF.sub(_hide_start, _WRITTEN.sub(_hide, text))
+
+
+def _hide(found: re.Match[str]) -> str:
+    quote = found["quote"]
+    return f"{quote}{PLACEHOLDER}{quote}" if may_be_token(found["token"]) else found[0]
+
+
+def _hide_start(found: re.Match[str]) -> str:
+    return found["start"] + PLACEHOLDER if may_start_token(found["token"]) else found[0]

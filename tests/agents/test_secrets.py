@@ -23,7 +23,7 @@ from agents.gateway.scripted import Reply, Turn, call, say, script, together
 from agents.handlers import Handler
 from agents.registry import Registry
 from agents.sdk import ToolError, agent, tool
-from runtime import dispatch, keyring
+from runtime import dispatch, keyring, sealing
 from runtime.core.decisions import Verdict
 from runtime.core.digest import require_json
 from runtime.errors import KeyMissing
@@ -149,7 +149,7 @@ def test_a_new_key_seals_and_the_old_one_still_opens(keys: Path) -> None:
 @pytest.mark.parametrize("args", ['{"door": "front", "password": "x', [CANARY], CANARY, None])
 def test_what_is_no_object_is_sealed_whole(keys: Path, args: Any) -> None:
     sealed = secrets.seal_args(lock, args)
-    assert secrets.is_sealed(sealed)
+    assert sealing.is_sealed(sealed)
     assert secrets.open_args(lock, sealed) == args
 
 
@@ -196,7 +196,7 @@ def test_a_result_is_sealed_and_an_error_is_without_the_secret(
 ) -> None:
     done = _perform(_sealed())
     assert isinstance(done, ToolResult)
-    assert secrets.is_sealed(done.value)
+    assert sealing.is_sealed(done.value)
     assert secrets.open_result(lock, done.value) == {"code": ANSWER}
     assert heard[-1] == CANARY
     assert _perform(_sealed(how="told")) == ToolFault(error="the door does not take ••••")

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from django.db import transaction
 
-from approvals import inbox, permissions
+from approvals import inbox, permissions, tampering
 from approvals.actions import decide, settle, undo
+from approvals.errors import TamperedWith
 from approvals.frozen import request_digest
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
@@ -98,10 +99,15 @@ def test_the_journal_counts_whatever_the_rows_say(bea: Actor) -> None:
         )
 
 
-def test_a_decision_of_the_sealed_origin_is_not_taken_up(ada: Actor) -> None:
-    """Somebody who writes rows can make the web sign it, but not change what was sealed."""
+def test_a_decision_of_the_sealed_origin_is_not_taken_up(
+    ada: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes rows cannot make the web sign it, and a web that forgot to look convinces no worker."""
     request = asked()
     Request.objects.filter(pk=request.pk).update(origin=[], excluded=[])
+    with pytest.raises(TamperedWith):
+        approve(request, ada)
+    monkeypatch.setattr(tampering, "fault", lambda row: None)
     approve(request, ada)
     Request.objects.filter(pk=request.pk).update(origin=request.origin, excluded=request.excluded)
     decision = Decision(verdict=Verdict.APPROVE, by="ada", reason="ok")

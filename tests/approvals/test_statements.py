@@ -14,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
 from approvals import actions, frozen, statements
+from approvals.errors import TamperedWith
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from approvals.policy import Group
@@ -259,14 +260,16 @@ def test_a_request_that_was_changed_before_anybody_saw_it_starts_nothing(
         setattr(request, name, value)
     request.request_digest = frozen.request_digest(request)  # which anybody can work out
     request.save()
-    actions.decide(
-        request=request.id,
-        verdict="approve",
-        digest=request.request_digest,
-        reason="",
-        actor=bea,
-    )
-    assert "sealed" in refused(request)
+    with pytest.raises(TamperedWith):
+        actions.decide(
+            request=request.id,
+            verdict="approve",
+            digest=request.request_digest,
+            reason="",
+            actor=bea,
+        )
+    sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
+    assert "sealed" in refused(request, Decision(verdict=Verdict.APPROVE, by="bea"))
     with pytest.raises(NotConfirmed, match="sealed"):
         keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 

@@ -1,6 +1,7 @@
 """axe-core on every page in every state, at a desk in the light and on a phone in the dark: no violations."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,7 +18,7 @@ from runtime.core.budgets import Budget
 from runtime.models import Run
 from tests.browser.conftest import Desk
 from tests.cast import Cast
-from tests.desk.office import NEWCOMER, Office
+from tests.desk.office import NEWCOMER, Office, reseal
 from tests.fakes.ports import say, turns
 
 pytestmark = pytest.mark.browser
@@ -220,7 +221,7 @@ def _decided_with_time_to_undo(office: Office) -> UUID:
 
 
 def _overdue(office: Office, run: UUID) -> UUID:
-    Request.objects.filter(run=run).update(expires_at="2020-01-01T00:00:00Z")
+    reseal(Request.objects.filter(run=run), expires_at=datetime(2020, 1, 1, tzinfo=UTC))
     return run
 
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from approvals.models import Request
 from tests.browser.conftest import Desk
-from tests.desk.office import Office
+from tests.desk.office import Office, reseal
 
 pytestmark = pytest.mark.browser
 
@@ -76,7 +76,7 @@ def test_a_held_down_decides_nothing(bea: Page) -> None:
 def test_at_high_risk_a_goes_to_the_button_and_no_further(
     desk: Desk, bea: Page, two: list[UUID], office: Office
 ) -> None:
-    Request.objects.update(risk="high")
+    reseal(Request.objects.all(), risk="high")
     desk.open(f"/a/{office.request(two[0]).id}/")
     _seen(bea)
     bea.keyboard.press("a")

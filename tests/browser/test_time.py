@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from approvals.models import Request
 from tests.browser.conftest import Desk
-from tests.desk.office import Office
+from tests.desk.office import Office, reseal
 
 pytestmark = pytest.mark.browser
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 def bea(desk: Desk, office: Office, suspended: UUID) -> Page:
     """Her inbox with something that expires in a little more than five minutes."""
     at = timezone.now() + timedelta(minutes=5, seconds=30)
-    Request.objects.update(expires_at=at)
+    reseal(Request.objects.all(), expires_at=at)
     desk.log_in("bea")
     desk.page.clock.install()
     desk.open("/inbox/")
@@ -42,7 +42,7 @@ def test_deadlines_run_down_and_two_marks_are_said_once(bea: Page) -> None:
 def test_a_clock_that_is_wrong_does_not_change_the_deadline(
     desk: Desk, office: Office, suspended: UUID
 ) -> None:
-    Request.objects.update(expires_at=timezone.now() + timedelta(minutes=5, seconds=30))
+    reseal(Request.objects.all(), expires_at=timezone.now() + timedelta(minutes=5, seconds=30))
     desk.log_in("bea")
     desk.page.clock.install(time=timezone.now() - timedelta(days=2))
     desk.open("/inbox/")

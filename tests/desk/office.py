@@ -1,15 +1,17 @@
 """Scripted onboarding agents on a bench of one, and the doors of the engine to start and continue runs."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
+from approvals import frozen
 from approvals.actions import decide
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
-from runtime import actions, engine
+from runtime import actions, engine, keyring
 from runtime.advance import advance
 from runtime.coordinator import Bench
 from runtime.core.budgets import Budget
@@ -31,6 +33,17 @@ SCHEMA: dict[str, Any] = {
     },
     "required": ["username", "security_level"],
 }
+
+
+def reseal(requests: Iterable[Request], **changes: Any) -> None:
+    """Change requests as if the engine had asked so in the first place."""
+    for request in requests:
+        for name, value in changes.items():
+            setattr(request, name, value)
+        request.request_digest = frozen.request_digest(request)
+        seal = keyring.seal(keyring.REQUESTS, request.request_digest)
+        request.seal, request.seal_key_id = seal.mac, seal.key_id
+        request.save()
 
 
 def onboarding(args: Any) -> dict[str, Script]:

@@ -18,14 +18,13 @@ from pytest_django import Settings
 
 from agents.models import PublishedAgent
 from approvals import actions, tokens
-from approvals.models import Request
 from approvals.permissions import ALL_SCOPES
 from runtime import engine
 from runtime.core.decisions import EffectClass
 from runtime.models import ContentUse, Run, Stop
 from runtime.ports import Actor, ModelFault, ToolResult
 from tests.cast import PASSWORD, Cast
-from tests.desk.office import NEWCOMER, Office
+from tests.desk.office import NEWCOMER, Office, reseal
 from tests.fakes.parcels import Sender
 from tests.fakes.ports import FakeTool, ask, turns
 
@@ -78,7 +77,7 @@ def places(
     office.effects.tools["create_account"] = BIG
     run, doubtful = office.start(), office.in_doubt()
     doubt = office.doubt(doubtful)
-    Request.objects.filter(pk=doubt.pk).update(not_before=None)  # long past
+    reseal([doubt], not_before=None)  # long past
     halt = office.held()
     token, _ = tokens.create(cast.ada, ALL_SCOPES)
     approval = office.request(run)

@@ -12,11 +12,10 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from approvals.models import Request
 from runtime.core.limits import MAX_BODY, MAX_INPUT, MAX_REASON, MAX_REPORTED
 from tests.cast import Cast
 from tests.desk.caller import Caller
-from tests.desk.office import NEWCOMER, Office
+from tests.desk.office import NEWCOMER, Office, reseal
 from tests.desk.test_authorisation import ROWS, Row
 
 NESTED = 100_000
@@ -67,7 +66,7 @@ def asked(office: Office, cast: Cast, published: None) -> dict[str, Any]:
     """A run that waits for a decision and one whose call is in doubt."""
     run, doubtful = office.start(), office.in_doubt()
     doubt, approval = office.doubt(doubtful), office.request(run)
-    Request.objects.filter(pk=doubt.pk).update(not_before=None)
+    reseal([doubt], not_before=None)
     return {
         "run": run,
         "approval": approval.id,
