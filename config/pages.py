@@ -1,11 +1,11 @@
-"""Pages where Django would answer with none: a form sent after the session ended, a method that is not taken."""
+"""Pages where Django would answer with none: a form sent too late, a method that is not taken, a NUL in a path."""
 
 from collections.abc import Callable
 from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.urls import Resolver404, resolve
 
@@ -13,9 +13,11 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 def pages(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """The middleware. The API is left alone."""
+    """The middleware. The answers of the API are left alone."""
 
     def door(request: HttpRequest) -> HttpResponse:
+        if "\x00" in request.path_info:  # Postgres takes no such text, so nothing is named so
+            raise Http404
         response = answer(request)
         if request.path.startswith("/api/"):
             return response

@@ -40,6 +40,20 @@ def test_no_post_is_where_the_login_leads(path: str, cast: Cast) -> None:
         assert "You were logged out before this was sent" in page.content.decode()
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "path",
+    ["agents", "agents/%s/start", "contents", "account/tokens/%s/revoke", "people/%s/groups"],
+)
+def test_a_nul_in_a_path_is_not_found(path: str, cast: Cast) -> None:
+    client = Client()
+    client.force_login(cast.admin)
+    place = "/" + (path if "%s" in path else path + "/%s") % "%00" + "/"
+    for answer in (client.get(place), client.post(place)):
+        assert answer.status_code == 404
+        assert "There is no such page" in answer.content.decode()
+
+
 def test_the_login_leads_to_the_page_of_the_form(office: Office, suspended: UUID) -> None:
     request = office.request(suspended)
     places = {
