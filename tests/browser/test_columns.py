@@ -88,6 +88,7 @@ def pages(office: Office, cast: Cast) -> dict[str, list[str]]:
         "approval": office.request(waiting).id,
         "doubtrun": doubt,
         "parked": parked,
+        "failed": office.failed(),
         "content": ContentUse.objects.filter(run=done).values_list("content_id", flat=True)[0],
     }
     requests = [halt, short, office.doubt(doubt), *map(office.request, (done, undoable, denied))]

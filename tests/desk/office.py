@@ -20,7 +20,7 @@ from runtime.core.digest import sha256_of
 from runtime.executor import Executor
 from runtime.heartbeat import Heartbeat
 from runtime.models import Run
-from runtime.ports import Actor, AgentFacts, CallFacts, Unknown
+from runtime.ports import Actor, AgentFacts, CallFacts, ModelFault, Unknown
 from tests.fakes.ports import FakeEffects, FakeTool, Script, ask, say, turns
 
 NEWCOMER = {"full_name": "New Hire", "username": "newhire", "security_level": 3}
@@ -153,6 +153,15 @@ class Office:
     def in_doubt(self) -> UUID:
         """A run of Ada's whose approved privileges are set, and whose mail is lost on the way."""
         self.effects.tools["send_welcome_mail"] = LOST
+        run = self.start()
+        self.approve(run)
+        return run
+
+    def failed(self) -> UUID:
+        """A run of Ada's whose model could not answer after Bea had approved a call of it."""
+        self.effects.agents["hr_onboarding"] = turns(
+            ask(("account_agent", NEWCOMER)), ModelFault(error="no")
+        )
         run = self.start()
         self.approve(run)
         return run

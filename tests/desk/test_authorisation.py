@@ -22,11 +22,11 @@ from approvals.permissions import ALL_SCOPES
 from runtime import engine
 from runtime.core.decisions import EffectClass
 from runtime.models import ContentUse, Run, Stop
-from runtime.ports import Actor, ModelFault, ToolResult
+from runtime.ports import Actor, ToolResult
 from tests.cast import PASSWORD, Cast
 from tests.desk.office import NEWCOMER, Office, reseal
 from tests.fakes.parcels import Sender
-from tests.fakes.ports import FakeTool, ask, turns
+from tests.fakes.ports import FakeTool
 
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
 CELL = re.compile(r"in|up|[1-5]\d\d")
@@ -88,7 +88,7 @@ def places(
         "approval": approval.id,
         "digest": approval.request_digest,
         "parked": _parked(office),
-        "failed": _failed(office),
+        "failed": office.failed(),
         "halt": halt.id,
         "haltdigest": halt.request_digest,
         "doubt": doubt.id,
@@ -104,16 +104,6 @@ def _parked(office: Office) -> UUID:
     """A run in quarantine whose journal is whole."""
     run = office.start()
     Run.objects.filter(id=run).update(status="quarantined", due_at=None)
-    return run
-
-
-def _failed(office: Office) -> UUID:
-    """A run whose model could not answer."""
-    office.effects.agents["hr_onboarding"] = turns(
-        ask(("account_agent", NEWCOMER)), ModelFault(error="no")
-    )
-    run = office.start()
-    office.approve(run)
     return run
 
 
