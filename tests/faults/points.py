@@ -21,8 +21,11 @@ _NO_FRAME = "is about the whole run, which counts as depth 0"
 IMPOSSIBLE: dict[tuple[str, int | None], str] = {
     ("RunStarted", None): "written by whoever starts the run, in their transaction",
     **{
-        (kind, None): "written by whoever forks, exports or imports, in their transaction"
-        for kind in ("Forked", "Exported", "Imported")
+        (
+            kind,
+            None,
+        ): "written by whoever forks, exports, imports or tries again, in their transaction"
+        for kind in ("Forked", "Exported", "Imported", "Retried")
     },
     ("ModelReplied", None): f"{_SAME_ENTRY}, unless a cancelled run waits for something else",
     ("ModelFailed", None): f"{_SAME_ENTRY}, unless a cancelled run waits for something else",
