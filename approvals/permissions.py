@@ -184,7 +184,7 @@ def refusal(
         return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
     code = policy.may_decide(
         requester=row.requester,
-        origin={*row.origin, *row.excluded, *origin},
+        origin={*texts(row.origin), *texts(row.excluded), *origin},
         person=standing.person,
         groups=standing.groups,
         risk=row.risk,
@@ -204,6 +204,11 @@ def refusal(
             return Forbidden(
                 code, f"{standing.person} may not decide on actions of {row.risk} risk."
             )
+
+
+def texts(stored: object) -> list[str]:
+    """The texts of a stored list. A column that was tampered with may hold anything else."""
+    return [one for one in stored if isinstance(one, str)] if isinstance(stored, list) else []
 
 
 def _owns(standing: Standing | None, scope: str, requester: str) -> bool:

@@ -116,6 +116,8 @@ def approval(request: UUID, *, actor: Actor) -> Approval:
 
 def of_turn(approval: Approval, standing: permissions.Standing | None) -> tuple[Approval, ...]:
     """The other approvals of the same turn that somebody of this standing may read, in its order."""
+    if approval.tampered:
+        return ()  # its call may be none
     rows = Request.objects.filter(
         permissions.readable_requests(standing),
         run=approval.run,
@@ -169,14 +171,16 @@ def plain(row: Request, standing: permissions.Standing | None) -> Approval:
         args=sealing.masked_args(row.tool, _value(row.args)),
         schema=_value(row.schema),
         result_schema=None if row.result_schema is None else _value(row.result_schema),
-        path=tuple(row.path) if isinstance(row.path, list) else (str(row.path),),
+        path=tuple(permissions.texts(row.path)),
         effect=row.effect,
         risk=row.risk,
         sentence=f"Tampered with: {row.sentence}" if tampered else row.sentence,
         status=row.status,
         digest=row.request_digest,
         requester=row.requester,
-        origin=merged([row.requester], row.origin, row.excluded),
+        origin=merged(
+            [row.requester], permissions.texts(row.origin), permissions.texts(row.excluded)
+        ),
         created_at=row.created_at,
         expires_at=row.expires_at,
         not_before=row.not_before,

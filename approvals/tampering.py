@@ -20,7 +20,9 @@ def fault(request: Request) -> str | None:
         frozen.check_seal(request)
         if request.status in _SIGNED:
             statements.read(request)
-    except (NotConfirmed, KeyMissing, ValueError) as exc:  # ValueError: a kind that there is not
+    except (NotConfirmed, KeyMissing) as exc:
+        return str(exc)
+    except (ValueError, TypeError) as exc:  # a column holds something of another kind
         return str(exc)
     return None
 

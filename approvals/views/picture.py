@@ -142,7 +142,7 @@ def _agent(shown: queries.Approval) -> str:
 
 def _why(progress: runs.Progress, shown: queries.Approval) -> list[Any]:
     """What the agent wrote in the reply that asked for this call."""
-    if not shown.call:
+    if not shown.call or shown.tampered:
         return []
     turn = turn_of(shown.call)
     frame = next((frame for frame in progress.frames() if frame.id == shown.frame), None)

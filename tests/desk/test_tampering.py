@@ -26,6 +26,15 @@ FORGERIES: dict[str, dict[str, Any]] = {
     "arguments that are removed": {"args": "{}", "removed_at": timezone.now()},
     "path": {"path": {"a": 1}},
     "digest": {"request_digest": "sha256:0"},
+    "origin that is no list": {"origin": 5},
+    "origin of other things": {"origin": [5, {"a": 1}]},
+    "kind": {"kind": "nothing"},
+    "effect": {"effect": "nothing"},
+    "schema of a wrong type": {"schema": "5", "args": "5"},
+    "call": {"call": "nothing"},
+    "frame": {"frame": "nothing"},
+    "path without an end": {"path": []},
+    "path of numbers": {"path": [1, 2]},
 }
 
 
@@ -124,3 +133,9 @@ def test_doubts_and_halts_are_verified_alike(bea: Client, office: Office) -> Non
         page = bea.get(f"/a/{request.id}/").content.decode()
         assert WORDS in page
         assert f'action="/a/{request.id}/' not in page
+
+
+def test_a_list_of_people_that_is_none_takes_no_page_down(bea: Client, request_: Request) -> None:
+    Request.objects.filter(pk=request_.pk).update(excluded=5)
+    for path in ("/inbox/", f"/a/{request_.id}/"):
+        assert f"/a/{request_.id}/" in bea.get(path).content.decode()
