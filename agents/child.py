@@ -13,7 +13,9 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any
 
-MARGIN = 5.0  # seconds after the deadline at which the kernel ends a call that nobody ended
+MARGIN = (
+    5.0  # seconds after the deadline at which the kernel ends a call that the worker did not end
+)
 
 
 def main() -> None:

@@ -139,7 +139,7 @@ def undo(*, request: UUID, actor: Actor) -> queries.Approval:
             raise TooLate from exc
         _reopen(row, actor)
         taken_back = ledger.undone(row.id, audit.undone(row))
-    ledger.note(taken_back)  # once it is committed, and before anybody is told
+    ledger.note(taken_back)  # once it is committed, and before any person is told
     return queries.plain(row, standing)
 
 

@@ -96,7 +96,7 @@ def request_digest(request: Request) -> str:
             "sentence": request.sentence,
             "policy": request.policy_version,
             "requester": request.requester,
-            # Absent from the digests of before, when nobody but the requester was kept from deciding.
+            # Absent from the digests of before, when only the requester was kept from deciding.
             **({"origin": request.origin} if request.origin else {}),
             "deadline": _moment(request.expires_at),
             "not_before": _moment(request.not_before),

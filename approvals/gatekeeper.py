@@ -132,7 +132,7 @@ class Gatekeeper:
             )
 
     def join(self, *, run: UUID, person: str) -> None:
-        """Let somebody who steers the run decide nothing in it any more. The caller holds the run's row."""
+        """Keep a person who steers the run from deciding in it. The caller holds the run's row."""
         rows = Request.objects.filter(~Q(excluded__contains=[person]), run=run)
         # At what was decided too: a decision can be taken back, and one of theirs does not count any more.
         rows.update(excluded=RawSQL("excluded || to_jsonb(%s::text)", [person]))

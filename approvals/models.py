@@ -43,7 +43,7 @@ class Request(models.Model):
     policy_version = models.TextField()
     requester = models.TextField()
     origin = models.JSONField(db_default=[])  # who the run came from when people were asked; sealed
-    excluded = models.JSONField(db_default=[])  # those, and whoever has steered the run since
+    excluded = models.JSONField(db_default=[])  # those, and the people who steered the run since
     request_digest = models.TextField()
     seal = models.TextField()  # the engine's MAC over the digest, made when it asked
     seal_key_id = models.TextField()

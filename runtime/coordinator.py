@@ -329,7 +329,7 @@ class Coordinator:
             self._ready.remove(work)
 
     def _is_stale(self, work: Work) -> bool:
-        """Whether a call's intent is older than a lease: from then on nobody counts on its start any more."""
+        """Whether a call's intent is older than a lease: from then on its start no longer counts."""
         if not isinstance(work, StartTool):
             return False
         written = self._scribe.now.call(work.frame, work.call).started_at

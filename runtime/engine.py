@@ -246,7 +246,7 @@ def send(*, id: str, name: str, data: dict[str, Any], actor: Actor) -> delivery.
 
 
 def _join(connection: Connection, run: UUID, actor: Actor) -> None:
-    """Whoever steers a run decides nothing in it, from before a worker has taken it up."""
+    """A person who steers a run decides nothing in it, from before a worker has taken it up."""
     if rows.join(connection, run, actor.person):
         ports.gatekeeper().join(run=run, person=actor.person)
 

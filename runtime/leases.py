@@ -64,7 +64,7 @@ ADVANCE = f"""
 """
 
 # The part of the heartbeat statement that renews every lease of a process. It waits for no row: a lease whose row is
-# locked is renewed by a later beat, and until its row is free nobody else can take the run either.
+# locked is renewed by a later beat, and until its row is free no other worker can take the run either.
 RENEW = f"""
     held AS (SELECT run, owner FROM unnest(%(runs)s::uuid[], %(owners)s::uuid[]) AS h(run, owner)),
     ours AS (
@@ -203,7 +203,7 @@ def claim(
     """Take the run if something is due and nobody holds it, else None. `worker` is this process.
 
     A lease that ran out is noted with the process that had it. `isolated` takes runs that are, and no others.
-    Without `robs` no run is taken that somebody has.
+    Without `robs` no run is taken that a worker has.
     """
     owner = uuid4()
     row = connection.execute(

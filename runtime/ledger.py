@@ -1,6 +1,6 @@
 """The ledger: a file that says which approvals were used up and which decisions were taken back.
 
-It is outside the database, so whoever puts rows back does not put it back. Each line has a MAC that covers it and
+It is outside the database, so a person who puts rows back does not put it back. Each line has a MAC that covers it and
 the MAC of the line before, under a key that Postgres has not. Lines are only added, under a lock of the file, and are
 on the disk when `note` returns. A line that a crash cut off was never relied on, and makes room for the next.
 

@@ -1,7 +1,7 @@
 """Whatever is due gets another hint, and the journal's partitions are made ahead.
 
 Any number of sweepers may run. For one lease after its own reconnect, and after Postgres' clock has jumped, a sweeper
-hints at no run that somebody has: the workers met the same trouble and need that time to renew what they hold.
+hints at no run that a worker has: the workers met the same trouble and need that time to renew what they hold.
 """
 
 import logging
@@ -34,7 +34,7 @@ def sweep(
 ) -> int:
     """Hint at every run that is due between two places in the line, at most 200 at a time.
 
-    Without `robs` at none that somebody has. Returns how many.
+    Without `robs` at none that a worker has. Returns how many.
     """
     runs = leases.due(connection, robs=robs, after=after, until=until)
     for one in runs:
@@ -108,7 +108,7 @@ def _sweep(stop: threading.Event) -> None:
 
 
 def _sweep_with(connection: database.Connection, stop: threading.Event, calm: Calm) -> None:
-    """Until `stop`, pass over the due runs again and again; nobody is robbed until it is calm."""
+    """Until `stop`, pass over the due runs again and again; no lease is taken over until it is calm."""
     after: leases.Place | None = None
     while not stop.is_set():
         calm.look(leases.now(connection))

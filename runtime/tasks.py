@@ -56,7 +56,7 @@ def is_hung() -> bool:
 
 
 def _retire() -> None:
-    """End this process as if it were told to stop: whoever started it starts another one."""
+    """End this process as if it were told to stop: its supervisor starts another one."""
     bench().heartbeat.retire(settings.ABEYANCE_DRAIN_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,7 +1,7 @@
 """What is stored of a run, held against its journal: every MAC, the fold, and all that is copied from it.
 
 The journal is the truth; the run's row, its continuation, its gates and its mailbox repeat parts of it
-so that nobody has to fold. Everything is read in one snapshot, so a run may be at work meanwhile. The audit is
+so that no reader has to fold. Everything is read in one snapshot, so a run may be at work meanwhile. The audit is
 verified by whoever keeps it, and rows that come meanwhile do not disturb that.
 """
 

@@ -38,7 +38,7 @@ class Gatekeeper:
         """A closed gate leaves the continuation, which is what tests look at."""
 
     def join(self, *, run: UUID, person: str) -> None:
-        """Whoever steers the run may decide here: a test plays every person."""
+        """The person who steers the run may decide here: a test plays every person."""
 
     def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
         """Nobody audits here."""

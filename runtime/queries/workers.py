@@ -1,4 +1,4 @@
-"""Whether anybody is there to advance runs, to wake them, and to keep the journal's partitions."""
+"""Whether a process is there to advance runs, to wake them, and to keep the journal's partitions."""
 
 from datetime import timedelta
 

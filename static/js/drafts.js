@@ -1,4 +1,4 @@
-// Drafts: what was typed is kept while somebody logs in again, and put back into its form.
+// Drafts: what was typed is kept while a person logs in again, and put back into its form.
 "use strict";
 
 const DRAFT = "draft";

@@ -1,4 +1,4 @@
-// Live pages: parts that are fetched again, and swapped without losing what somebody does there.
+// Live pages: parts that are fetched again, and swapped without losing what a person does there.
 "use strict";
 
 const regions = all("[data-live]");
