@@ -13,9 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any
 
-MARGIN = (
-    5.0  # seconds after the deadline at which the kernel ends a call that the worker did not end
-)
+MARGIN = 5.0  # seconds past the deadline until the kernel ends a call that the worker did not
 
 
 def main() -> None:
