@@ -20,7 +20,7 @@ from approvals.errors import Invalid, UnknownToken
 from approvals.models import Token
 from approvals.permissions import ALL_SCOPES
 from approvals.record import note
-from runtime.ports import Actor
+from runtime.ports import Actor, Forbidden
 
 _FORMAT = re.compile(r"aby_([0-9a-f]{16})_([0-9a-f]{64})")
 _NO_HASH = "0" * 64
@@ -28,10 +28,14 @@ _USE_GRAIN = timedelta(minutes=1)  # a busy client would otherwise write a row w
 
 
 def create(owner: User, scopes: Collection[str], *, actor: str | None = None) -> tuple[Token, str]:
-    """A new token and its plain text, shown this once. Raises Invalid for an unknown scope and a disabled owner.
+    """Make a token of the owner's own; the second value is its plain text, shown this once.
 
-    A scope beyond the owner's rights lies idle until their groups give them that right.
+    A scope beyond the owner's rights lies idle until their groups give them that right. `actor` None is the
+    command line of the installation. Raises Forbidden (`not_owner`) for another person, admins too: a token acts
+    as its owner. Raises Invalid for an unknown scope and a disabled owner.
     """
+    if actor not in (None, owner.get_username()):
+        raise Forbidden("not_owner", f"Only {owner.get_username()} can make a token of their own.")
     if not owner.is_active:
         raise Invalid("owner", "is disabled")
     unknown = set(scopes) - ALL_SCOPES

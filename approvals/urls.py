@@ -4,6 +4,7 @@ from django.urls import path
 
 from approvals.views.account import (
     account,
+    add_own_token,
     change_password,
     log_out_everywhere,
     revoke_own_token,
@@ -14,7 +15,6 @@ from approvals.views.halt import go_on, stop
 from approvals.views.inbox import inbox
 from approvals.views.people import (
     add_person,
-    add_token,
     disable,
     enable,
     people,
@@ -32,6 +32,7 @@ urlpatterns = [
     path("account/", account, name="account"),
     path("account/password/", change_password, name="change_password"),
     path("account/log-out-everywhere/", log_out_everywhere, name="log_out_everywhere"),
+    path("account/tokens/add/", add_own_token, name="add_own_token"),
     path("account/tokens/<str:token>/revoke/", revoke_own_token, name="revoke_own_token"),
     path("people/", people, name="people"),
     path("people/add/", add_person, name="add_person"),
@@ -39,7 +40,6 @@ urlpatterns = [
     path("people/<str:person>/disable/", disable, name="disable"),
     path("people/<str:person>/enable/", enable, name="enable"),
     path("people/<str:person>/password/", set_password, name="set_password"),
-    path("people/<str:person>/tokens/add/", add_token, name="add_token"),
     path("people/<str:person>/tokens/<str:token>/revoke/", revoke_token, name="revoke_token"),
     path("inbox/", inbox, name="inbox"),
     path("a/<uuid:approval>/", approval, name="approval"),

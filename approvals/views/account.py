@@ -6,6 +6,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import people, roster, throttle, tokens
@@ -43,6 +44,24 @@ def change_password(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+@never_cache
+@login_required
+def add_own_token(request: HttpRequest) -> HttpResponse:
+    """The answer is the only page that ever shows the token."""
+    owner = User.objects.get(username=request.user.get_username())
+    scopes = request.POST.getlist("scope")
+    try:
+        if not scopes:
+            raise Invalid("scope", "is missing: choose at least one.")
+        token, plain = tokens.create(owner, scopes, actor=owner.get_username())
+    except Invalid as refused:
+        problem = Invalid("scope", f"The {refused.field} {refused.detail}")
+        return _page(request, problem, refused.status)
+    context = {"place": "account", "token": token, "plain": plain}
+    return render(request, "token.html", context)
+
+
+@require_POST
 @login_required
 def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
     me = request.user.get_username()
@@ -70,6 +89,8 @@ def _page(request: HttpRequest, problem: Invalid | None = None, status: int = 20
         "rights": [
             (name, words) for name, words in roster.GROUPS.items() if mine and name in mine.groups
         ],
+        "scopes": roster.SCOPES.items(),
+        "chosen": request.POST.getlist("scope"),
         "problem": problem,
         "again_at": throttle.refused_until(request),
     }

@@ -8,11 +8,9 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import people as actions
@@ -128,26 +126,6 @@ def set_password(request: HttpRequest, person: str) -> HttpResponse:
 
 
 @require_POST
-@never_cache
-@login_required
-@admins_only
-def add_token(request: HttpRequest, person: str) -> HttpResponse:
-    """The answer is the only page that ever shows the token."""
-    owner = User.objects.filter(username=person).first()
-    if owner is None:
-        raise UnknownPerson(person)
-    scopes = request.POST.getlist("scope")
-    try:
-        if not scopes:
-            raise Invalid("scope", "is missing: choose at least one.")
-        token, plain = tokens.create(owner, scopes, actor=_admin(request))
-    except Invalid as refused:
-        return _refuse(request, refused, person=person, act="token")
-    context = {"place": "people", "person": person, "token": token, "plain": plain}
-    return render(request, "token.html", context)
-
-
-@require_POST
 @login_required
 @admins_only
 def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
@@ -165,9 +143,8 @@ def _page(request: HttpRequest, problem: Problem | None = None, status: int = 20
         "unfolded": unfolded,
         "problem": problem,
         "typed": request.POST,
-        "chosen": {*request.POST.getlist("group"), *request.POST.getlist("scope")},
+        "chosen": request.POST.getlist("group"),
         "groups": roster.GROUPS.items(),
-        "scopes": roster.SCOPES.items(),
         "max_username": actions.MAX_USERNAME,
         "me": request.user.get_username(),
     }

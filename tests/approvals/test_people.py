@@ -238,7 +238,7 @@ def test_every_act_is_a_line_of_the_log(
     with django_capture_on_commit_callbacks(execute=True):
         create_person(username="newhire", password=PASSWORD, groups=[Group.REVIEWERS])
         people.set_groups("newhire", [], actor="admin")
-        token, plain = tokens.create(cast.bea, ALL_SCOPES, actor="admin")
+        token, plain = tokens.create(cast.bea, ALL_SCOPES, actor="bea")
         tokens.revoke(token.public_id, actor="admin")
         people.set_password("bea", "another horse battery", actor="admin")
         people.disable("bea", actor="admin")
@@ -246,7 +246,7 @@ def test_every_act_is_a_line_of_the_log(
     assert [record.getMessage() for record in caplog.records] == [
         "the command line added newhire to reviewers",
         "admin put newhire into no group",
-        f"admin made the token {token.public_id} of bea",
+        f"bea made the token {token.public_id} of bea",
         f"admin revoked the token {token.public_id} of bea",
         "admin set a new password for bea",
         "admin disabled bea",

@@ -1,5 +1,6 @@
 """One's own account: what it says, changing the password, tokens, and logging out everywhere."""
 
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from django.contrib.auth.signals import user_logged_out
 from django.test import Client
 
 from approvals import tokens
-from approvals.permissions import ALL_SCOPES
+from approvals.models import Token
+from approvals.permissions import ALL_SCOPES, Scope
 from tests.cast import PASSWORD, Cast
 
 NEW = "another horse battery"
@@ -91,6 +93,34 @@ def test_the_password_of_now_is_guessed_no_faster_than_at_the_login(
 def test_the_right_password_is_not_counted(bea: Client) -> None:
     _change(bea, again="other")
     assert not AccessAttempt.objects.exists()
+
+
+def test_a_token_is_shown_once_and_kept_nowhere(bea: Client) -> None:
+    answer = bea.post("/account/tokens/add/", {"scope": ["runs:read", "approvals:read"]})
+    assert "no-store" in answer["Cache-Control"]
+    found = re.search(r"aby_[0-9a-f]{16}_[0-9a-f]{64}", answer.content.decode())
+    assert found is not None
+    actor = tokens.authenticate(found[0])
+    assert actor is not None
+    assert actor.person == "bea"
+    assert Token.objects.get().scopes == ["approvals:read", "runs:read"]
+    after = bea.get("/account/").content.decode()
+    assert found[0] not in after
+    assert str(actor.token) in after
+    assert found[0].rpartition("_")[2] not in str(bea.session.items())
+
+
+def test_a_token_without_a_scope_or_with_an_unknown_one_is_refused(bea: Client) -> None:
+    for scopes, said in ((["root"], "unknown: root"), ([], "choose at least one")):
+        answer = bea.post("/account/tokens/add/", {"scope": scopes})
+        assert answer.status_code == 422
+        assert said in answer.content.decode()
+    assert not Token.objects.exists()
+
+
+def test_every_scope_can_be_chosen(bea: Client) -> None:
+    page = bea.get("/account/").content.decode()
+    assert [scope for scope in Scope if f'name="scope" value="{scope}"' not in page] == []
 
 
 def test_ones_own_tokens_are_listed_and_revoked_and_nobody_elses(bea: Client, cast: Cast) -> None:
