@@ -129,14 +129,16 @@ def _row(agent: AgentSpec) -> PublishedAgent:
 
 
 def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
-    """`approval` is what holds for this agent, which may ask for more than the tool."""
+    """`approval` is what holds for this agent; `waived` is there where the tool itself asks for a person."""
+    gated = agent.gates(tool.risk, asked=tool.approval)
     return {
         "name": tool.name,
         "description": tool.description,
         "schema": tool.schema,
         "effect": tool.effect,
         "risk": tool.risk,
-        "approval": agent.gates(tool.risk, asked=tool.approval),
+        "approval": gated,
+        **({"waived": True} if tool.waived and not gated else {}),
         "sentence": tool.sentence,
         "deadline": tool.deadline,
         "secret_args": sorted(tool.secret_args),

@@ -13,7 +13,7 @@ from django.db import close_old_connections, connection, transaction
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from agents import catalogue, inputs, secrets
+from agents import catalogue, inputs, outputs, secrets
 from agents.children import Children
 from agents.errors import NotDone, NotSealed, ToolError
 from agents.gateway import prices
@@ -22,7 +22,7 @@ from agents.gateway.messages import REPEATED
 from agents.gateway.request import KEY_WAIT, ask
 from agents.registry import Registry
 from agents.sdk import ToolContext
-from agents.spec import DEFAULT_DEADLINE, AgentSpec, ToolSpec
+from agents.spec import DEFAULT_DEADLINE, FINAL_ANSWER, AgentSpec, ToolSpec
 from agents.versions import Version, changes, nothing_known, writes
 from agents.wording import describe_exception, sentence_of
 from runtime.core.budgets import Rates
@@ -105,6 +105,8 @@ class Handler:
             return _tool_facts(caller, spec, args)
         if (child := caller.subagent(tool)) is not None:
             return _delegation_facts(caller, child, args)
+        if tool == FINAL_ANSWER and caller.output is not None:
+            raise CallRejected(plain(outputs.problem(caller, args)))
         known = ", ".join([*(t.name for t in caller.tools), *(a.name for a in caller.subagents)])
         raise CallRejected(plain(f"there is no tool named {tool}; there are: {known or 'none'}"))
 
@@ -335,6 +337,7 @@ def _context(request: ToolRequest) -> ToolContext:
         key=request.key,
         deadline=request.deadline,
         requester=request.requester,
+        business_key=request.business_key,
         input=request.input,
     )
 

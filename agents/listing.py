@@ -8,6 +8,7 @@ from agents.spec import AgentSpec, ToolSpec
 from runtime.core.decisions import Risk
 
 ASKED = "a person approves each call"
+WAIVED = "no person is asked, although the tool asks for one"
 
 
 def lines(sources: tuple[Source, ...]) -> Iterator[str]:
@@ -40,6 +41,12 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
         yield f"waits for {'a time' if tool.waits == 'time' else 'an event'}"
     if agent.gates(tool.risk, asked=tool.approval):
         yield ASKED
+    elif tool.waived:
+        yield WAIVED
+    if tool.settings.deadline is not None:
+        yield f"deadline {tool.deadline:g} s"
+    if tool.settings.expires_in is not None:
+        yield f"{tool.settings.expires_in:g} s to decide"
 
 
 def _gates(agent: AgentSpec) -> Iterator[str]:

@@ -81,6 +81,10 @@ class Reading:
 class Unusable:
     """Stands in a module for a tool or an agent that cannot work and was noted."""
 
+    def with_settings(self, **settings: object) -> "Unusable":
+        """It stays what it is."""
+        return self
+
 
 _reading: ContextVar[Reading | None] = ContextVar("reading", default=None)
 

@@ -46,6 +46,7 @@ class ToolView:
     effect_words: str
     risk: str
     approval: bool
+    waived: bool
     sentence: str
     deadline: float
     secret_args: tuple[str, ...]
@@ -146,6 +147,7 @@ def _tool(tool: dict[str, Any]) -> ToolView:
         effect_words=words,
         risk=tool["risk"],
         approval=tool["approval"],
+        waived=tool.get("waived", False),
         sentence=tool["sentence"],
         deadline=tool["deadline"],
         secret_args=tuple(tool["secret_args"]),

@@ -16,6 +16,7 @@ from agents.errors import DefinitionError, NotDone, ToolError
 from agents.signature import Signature, json_schema_of, read_signature
 from agents.spec import (
     DEFAULT_DEADLINE,
+    FINAL_ANSWER,
     PROVIDERS,
     AgentSpec,
     Approvals,
@@ -23,6 +24,7 @@ from agents.spec import (
     Holds,
     ToolSpec,
     placeholders,
+    positive,
 )
 from runtime.core.decisions import Blame, EffectClass, Risk
 from runtime.core.terms import MODEL_DEADLINE, MODEL_RETRIES, TOOL_RETRIES, RetryPolicy
@@ -54,7 +56,8 @@ class ToolContext:
 
     `key` is the idempotency key: the same for every attempt at this call, and for no other call.
     Hand it to the system you write to. `deadline` is in seconds from the start of this attempt.
-    `requester` is the name of the person who started the run, `input` what the calling agent was given, as JSON.
+    `requester` is the name of the person who started the run, `business_key` what they named it by, if they did;
+    `input` is what the calling agent was given, as JSON.
     """
 
     run: UUID
@@ -64,6 +67,7 @@ class ToolContext:
     key: str
     deadline: float
     requester: str = ""
+    business_key: str | None = None
     input: Any = None
     began: float = field(default_factory=time.monotonic)
 
@@ -112,10 +116,10 @@ def tool(
             risk=_member(Risk, risk, where),
             approval=approval,
             sentence=_sentence(sentence, function.__name__, signature, where),
-            deadline=_positive(deadline, "deadline", where),
+            deadline=positive(deadline, "deadline", where),
             wants_context=signature.wants_context,
             retry=_retry(retry, where),
-            expires_in=None if expires_in is None else _positive(expires_in, "expires_in", where),
+            expires_in=None if expires_in is None else positive(expires_in, "expires_in", where),
             secret_args=_secret_args(secret_args, signature, where),
             secret_result=secret_result,
             isolate=_isolate(function, effect, where) if isolate else False,
@@ -142,6 +146,7 @@ def agent(
     holds: Holds | None = None,
     compaction: Compaction | None = None,
     budget: Budget | None = None,
+    output: type[BaseModel] | None = None,
 ) -> AgentSpec:
     """Define an agent; assign it to a name of the module, or the registry does not find it.
 
@@ -154,13 +159,15 @@ def agent(
     at the one before are used up, unless it plays scripts; `retry` says how often each, `deadline` how many
     seconds one attempt may take. `holds` says when the agent stops before its next model call until a person
     lets it go on, `compaction` when earlier messages give way to a summary. `budget` limits each activation
-    of the agent, with all below it: where it is used up, people are asked. Raises DefinitionError when that
-    cannot work.
+    of the agent, with all below it: where it is used up, people are asked. `output` is the Pydantic model of its
+    result, which is checked before the agent is done; without it the agent answers with text. Raises DefinitionError
+    when that cannot work.
     """
     where = f"agent {name}"
     tools = _each(ToolSpec, tools, f"{where}: tools", "a function with @tool")
     subagents = _each(AgentSpec, subagents, f"{where}: subagents", "made by agent(…)")
-    _refuse_duplicates([*(tool.name for tool in tools), *(one.name for one in subagents)], where)
+    names = [*(tool.name for tool in tools), *(one.name for one in subagents)]
+    _refuse_duplicates(names, where)
     schema = json_schema_of(TypeAdapter(input), f"{where}: its input")
     return AgentSpec(
         name=_name(name, where),
@@ -175,11 +182,24 @@ def agent(
         approvals=_approvals(approvals, where),
         models=_models(models, where),
         retry=_retry(retry, where),
-        deadline=_positive(deadline, "deadline", where),
+        deadline=positive(deadline, "deadline", where),
         holds=_holds(holds or Holds(), where),
         compaction=_compaction(compaction, where),
         budget=None if budget is None else budget.read(where),
+        output=output,
+        output_schema=None if output is None else _output(output, names, where),
     )
+
+
+def _output(output: Any, names: Sequence[str], where: str) -> dict[str, Any]:
+    """The JSON Schema of its result, as its model is shown it."""
+    if not (isinstance(output, type) and issubclass(output, BaseModel)):
+        raise DefinitionError(f"{where}: output must be a Pydantic model, not {output!r}")
+    if FINAL_ANSWER in names:
+        raise DefinitionError(
+            f"{where}: its model gives the output by a tool named {FINAL_ANSWER}: give yours another name"
+        )
+    return json_schema_of(TypeAdapter(output), f"{where}: its output")
 
 
 def _effect(value: Any, function: Callable[..., Any], where: str) -> EffectClass:
@@ -254,14 +274,8 @@ def _holds(holds: Holds, where: str) -> Holds:
     if holds.every is not None and holds.every < 1:
         raise DefinitionError(f"{where}: holds.every must be a number of replies, at least 1")
     if holds.after is not None:
-        _positive(holds.after, "holds.after", where)
+        positive(holds.after, "holds.after", where)
     return holds
-
-
-def _positive(seconds: float, name: str, where: str) -> float:
-    if not 0 < seconds < float("inf"):
-        raise DefinitionError(f"{where}: {name} must be a number of seconds, more than 0")
-    return seconds
 
 
 def _retry(policy: RetryPolicy, where: str) -> RetryPolicy:

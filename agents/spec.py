@@ -1,7 +1,7 @@
 """What an agent and a tool are, as plain data; made by the sdk, read by everything else in this room."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from string import Formatter
@@ -9,12 +9,15 @@ from typing import Any, Literal, assert_never
 
 from pydantic import BaseModel, TypeAdapter
 
+from agents import mistakes
+from agents.errors import DefinitionError
 from runtime.core.budgets import Budget
 from runtime.core.decisions import EffectClass, Risk
 from runtime.core.digest import sha256_of
 from runtime.core.terms import MODEL_DEADLINE, MODEL_RETRIES, CompactionTerms, RetryPolicy
 
 DEFAULT_DEADLINE = 30.0
+FINAL_ANSWER = "final_answer"  # the tool by which a model gives a typed result
 PROVIDERS = ("openai", "anthropic")  # of models; a model is named provider:model
 
 
@@ -52,6 +55,15 @@ class Holds:
         return said or ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSettings:
+    """What one agent sets of a tool instead of what its `@tool` says; None where it sets nothing."""
+
+    deadline: float | None = None
+    expires_in: float | None = None
+    approval: bool | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ToolSpec:
     """One tool: a function and everything a model, a reviewer and the engine must know about it.
@@ -63,7 +75,8 @@ class ToolSpec:
     many seconds people have to decide. `secret_args` are the names of arguments that nobody but the model
     and the function may see; `secret_result` says the same of what the function returns. `waits` says that the
     engine waits in place of the function, for a `time` or an `event`. `isolate` says that it runs in a process of
-    its own, which is killed at the deadline.
+    its own, which is killed at the deadline. `settings` are those of the agent that lists it, and `waived` says that
+    this agent asks nobody although the tool itself does.
     """
 
     name: str
@@ -86,10 +99,38 @@ class ToolSpec:
     secret_result: bool
     waits: Literal["", "time", "event"] = ""
     isolate: bool = False
+    settings: ToolSettings = ToolSettings()
+    waived: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as its author wrote it."""
         return self.function(*args, **kwargs)
+
+    @mistakes.noting
+    def with_settings(
+        self,
+        *,
+        deadline: float | None = None,
+        expires_in: float | None = None,
+        approval: bool | None = None,
+    ) -> "ToolSpec":
+        """The tool as one agent lists it: with a deadline, a time to decide (both in seconds) or approval of its own.
+
+        What is None stays as it is. `approval=False` asks nobody where the tool asks for a person, which `make agents`
+        and the agent's page say. Raises DefinitionError for a time that is not more than 0.
+        """
+        where = f"tool {self.name}: with_settings"
+        given = {
+            "deadline": None if deadline is None else positive(deadline, "deadline", where),
+            "expires_in": None if expires_in is None else positive(expires_in, "expires_in", where),
+            "approval": approval,
+        }
+        found: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
+        if not isinstance(found.get("approval", False), bool):
+            raise DefinitionError(f"{where}: approval must be True or False, not {approval!r}")
+        asks = self.approval or self.waived
+        settings = replace(self.settings, **found)
+        return replace(self, **found, settings=settings, waived=asks and settings.approval is False)
 
     @property
     def schema_digest(self) -> str:
@@ -116,7 +157,8 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AgentSpec:
-    """One agent. `input` is the model of what starts it, `input_schema` its JSON Schema.
+    """One agent. `input` is the model of what starts it, `input_schema` its JSON Schema; `output` and
+    `output_schema` are those of its result, None for an agent that answers with text.
 
     `model` is the script that plays the model: a function of the messages, in the gateway's types.
     `steps` are the short phrases the agent declares as its plan, None if it declares none. `approvals`
@@ -142,6 +184,8 @@ class AgentSpec:
     holds: Holds = Holds()
     compaction: Compaction | None = None
     budget: Budget | None = None
+    output: type[BaseModel] | None = None
+    output_schema: dict[str, Any] | None = None
 
     def gates(self, risk: Risk, *, asked: bool) -> bool:
         """Whether a call of that risk waits for a person; `asked` is what its tool says."""
@@ -178,7 +222,7 @@ class AgentSpec:
     @property
     def facts(self) -> dict[str, Any]:
         """Everything whose change may change what the agent does, as JSON."""
-        return {
+        facts: dict[str, Any] = {
             "name": self.name,
             "instructions": self.instructions,
             "model": [self.model_name, *self.models] if self.models else self.model_name,
@@ -186,11 +230,19 @@ class AgentSpec:
             "tools": [_tool_facts(self, tool) for tool in self.tools],
             "subagents": [_hand_over_facts(self, agent) for agent in self.subagents],
         }
+        return facts if self.output_schema is None else {**facts, "output": self.output_schema}
 
     @property
     def fingerprint(self) -> str:
         """The digest of the facts."""
         return sha256_of(self.facts)
+
+
+def positive(seconds: float, name: str, where: str) -> float:
+    """The same number of seconds. Raises DefinitionError unless it is more than 0 and has an end."""
+    if not 0 < seconds < float("inf"):
+        raise DefinitionError(f"{where}: {name} must be a number of seconds, more than 0")
+    return seconds
 
 
 def placeholders(sentence: str) -> set[str]:
@@ -206,8 +258,8 @@ def placeholders(sentence: str) -> set[str]:
 
 
 def _tool_facts(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
-    """`approval` is what holds for this agent, which may ask for more than the tool."""
-    facts = {
+    """`approval` is what holds for this agent, whatever the tool asks for."""
+    facts: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
         "schema": tool.schema,
@@ -216,7 +268,10 @@ def _tool_facts(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "approval": agent.gates(tool.risk, asked=tool.approval),
         "secret": [*sorted(tool.secret_args), *(["its result"] if tool.secret_result else [])],
     }
-    return {**facts, "waits": tool.waits} if tool.waits else facts
+    if tool.waits:
+        facts["waits"] = tool.waits
+    times = {"deadline": tool.settings.deadline, "expires_in": tool.settings.expires_in}
+    return facts | {name: seconds for name, seconds in times.items() if seconds is not None}
 
 
 def _hand_over_facts(agent: AgentSpec, child: AgentSpec) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from runtime.core.decisions import Risk
 from runtime.core.events import Change
 
 _LISTS = {"tools": "tool", "subagents": "sub-agent"}
-_HARMLESS = frozenset({"name", "approvals", "description"})  # `approvals` shows in each tool
+# `approvals` shows in each tool.
+_HARMLESS = frozenset({"name", "approvals", "description", "deadline", "expires_in"})
 _RISKS = tuple(Risk)  # from the least to the greatest
 
 

@@ -324,7 +324,7 @@ class Draft:
         return FrameClosed(
             frame=frame.id,
             outcome="answered" if answered else "failed",
-            content=frame.outcome or "",
+            content="" if frame.outcome is None else frame.outcome,
         )
 
     def _end(self) -> Completed | Failed | Cancelled:
@@ -333,7 +333,7 @@ class Draft:
             return Cancelled(reason=reason) if self.now.cancelled_by else Failed(error=reason)
         root = self.now.frame(ROOT)
         if root.state is FrameState.ANSWERED:
-            return Completed(output=root.outcome or "")
+            return Completed(output="" if root.outcome is None else root.outcome)
         return Failed(error=root.outcome or "")
 
     def _take_event(self, signal: EventSignal) -> None:

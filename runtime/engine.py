@@ -60,7 +60,11 @@ def start(
     connection = _transaction()
     run, at = _new_id(connection)
     event = RunStarted(
-        agent=agent, input=input, requester=requester.person, budget=budget or NO_LIMITS
+        agent=agent,
+        input=input,
+        requester=requester.person,
+        budget=budget or NO_LIMITS,
+        business_key=business_key,
     )
     first = journal.seal(run, 1, "", Entry(at=at, events=(event,)))
     row = {

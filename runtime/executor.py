@@ -290,6 +290,7 @@ def request_for(
         deadline=call.terms.deadline,
         effect=call.terms.effect,
         requester=now.requester,
+        business_key=now.business_key,
         input=frame.messages[0]["content"] if frame.messages else None,
     )
 
@@ -321,6 +322,7 @@ def _model_event(
                 reply=outcome.reply,
                 text=outcome.text,
                 calls=outcome.calls,
+                output=outcome.output,
                 usage=outcome.usage,
                 model=outcome.model,
                 cost=outcome.cost,

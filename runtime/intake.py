@@ -49,6 +49,7 @@ def _check_answer(answer: ModelAnswer) -> None:
         "reply": answer.reply,
         "text": answer.text,
         "usage": answer.usage,
+        "output": answer.output,
     }
     for name, fact in facts.items():
         _require(fact, name, MAX_REPLY)

@@ -210,8 +210,8 @@ class ModelRequest:
 class ToolRequest:
     """One attempt at one tool call; `key` is the idempotency key, the same for every attempt.
 
-    `effect` is the class frozen when the call was judged. `requester` started the run; `input` is what the agent that
-    calls was given.
+    `effect` is the class frozen when the call was judged. `requester` started the run, with `business_key` if it has
+    one; `input` is what the agent that calls was given.
     """
 
     run: UUID
@@ -225,6 +225,7 @@ class ToolRequest:
     deadline: float
     effect: EffectClass = EffectClass.WRITE
     requester: str = ""
+    business_key: str | None = None
     input: Any = None
 
 
@@ -233,12 +234,13 @@ class ModelAnswer:
     """`reply` is the provider's message as JSON, stored and handed back untouched; usage counts tokens.
 
     `model` is the one that answered, as it is configured. `cost` is in micro-units of US dollars, None
-    if nobody knows the price.
+    if nobody knows the price. `output` is the result of an agent whose result is typed: then there are no calls.
     """
 
     reply: Any
     text: str
     calls: tuple[Proposal, ...] = ()
+    output: dict[str, Any] | None = None
     usage: dict[str, int] = field(default_factory=dict)
     model: str = ""
     cost: int | None = None

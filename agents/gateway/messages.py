@@ -16,6 +16,7 @@ from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    TextPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -23,9 +24,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
-from agents import secrets
+from agents import outputs, secrets
 from agents.gateway.prices import cost_of
-from agents.spec import AgentSpec
+from agents.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
@@ -38,6 +39,7 @@ GIVEN_UP = (
     " The reason given: "
 )
 REFUSED = "This call could not be made: "
+NOT_TAKEN = "This answer could not be taken: "
 REASONED = (DENIED, EXPIRED, GIVEN_UP, REFUSED)  # what comes before a reason
 SUM_UP = (
     "Do not go on yet, and call no tool. Sum up what has happened so far, for yourself: what you were asked,"
@@ -71,7 +73,7 @@ def to_provider(
                 text = json.dumps(message["content"], ensure_ascii=False)
                 conversation.append(_request(agent, [UserPromptPart(content=text)]))
             case "model":
-                reply = _reply(agent, message["reply"])
+                reply = _reply(agent, message)
                 conversation.append(reply)
             case "results":
                 parts = [_result(agent, reply, result) for result in message["results"]]
@@ -93,8 +95,11 @@ def sum_up(agent: AgentSpec) -> ModelMessage:
 
 
 @lru_cache(256)
-def tools_of(agent: AgentSpec) -> ModelRequestParameters:
-    """What the model may call: the agent's tools, and each sub-agent as one more."""
+def tools_of(agent: AgentSpec, *, summary: bool = False) -> ModelRequestParameters:
+    """What the model may call: the agent's tools, each sub-agent as one more, and what gives a typed result.
+
+    It must call one where the result is typed, unless it is asked for a `summary`.
+    """
     tools = [
         ToolDefinition(
             name=tool.name, description=tool.description, parameters_json_schema=tool.schema
@@ -109,12 +114,33 @@ def tools_of(agent: AgentSpec) -> ModelRequestParameters:
         )
         for child in agent.subagents
     ]
-    return ModelRequestParameters(function_tools=[*tools, *delegations], allow_text_output=True)
+    function_tools = [*tools, *delegations]
+    if agent.output_schema is None:
+        return ModelRequestParameters(function_tools=function_tools, allow_text_output=True)
+    final = ToolDefinition(
+        name=FINAL_ANSWER,
+        description=outputs.DESCRIPTION,
+        parameters_json_schema=agent.output_schema,
+        kind="output",
+    )
+    return ModelRequestParameters(
+        function_tools=function_tools,
+        output_mode="tool",
+        output_tools=[final],
+        allow_text_output=summary,
+    )
 
 
-def from_provider(agent: AgentSpec, response: ModelResponse) -> ModelAnswer:
-    """The reply as JSON and the facts the core needs of it. Raises NotJson for what cannot be journaled."""
-    proposals = _proposals(agent, response)
+def from_provider(
+    agent: AgentSpec, response: ModelResponse, *, summary: bool = False
+) -> ModelAnswer:
+    """The reply as JSON and the facts the core needs of it. Raises NotJson for what cannot be journaled.
+
+    A `summary` is text, whatever the agent's result is.
+    """
+    output, proposals = None, _proposals(agent, response)
+    if not summary:
+        output, proposals = outputs.read(agent, proposals, response.text or "")
     kept = replace(response, parts=[_sealed(agent, part) for part in response.parts])
     reply = ModelMessagesTypeAdapter.dump_python([kept], mode="json")[0]
     require_json(reply, "the model's reply")
@@ -122,6 +148,7 @@ def from_provider(agent: AgentSpec, response: ModelResponse) -> ModelAnswer:
         reply=reply,
         text=response.text or "",
         calls=proposals,
+        output=output,
         usage={
             "input_tokens": response.usage.input_tokens,
             "output_tokens": response.usage.output_tokens,
@@ -158,13 +185,21 @@ def _sealed(agent: AgentSpec, part: Any) -> Any:
     return replace(part, args=secrets.seal_reply(tool, part.args))
 
 
-def _reply(agent: AgentSpec, opaque: Any) -> ModelResponse:
+def _reply(agent: AgentSpec, kept: dict[str, Any]) -> ModelResponse:
     """As the provider gave it, but so that any provider takes it back. Raises as secrets.open_reply."""
-    (message,) = ModelMessagesTypeAdapter.validate_python([opaque])
+    (message,) = ModelMessagesTypeAdapter.validate_python([kept["reply"]])
     if not isinstance(message, ModelResponse):
         raise TypeError("a stored reply is not a model's")
     taken: set[str] = set()
-    return replace(message, parts=[_given_back(agent, part, taken) for part in message.parts])
+    given = message.parts if kept["calls"] else [_as_text(part) for part in message.parts]
+    return replace(message, parts=[_given_back(agent, part, taken) for part in given])
+
+
+def _as_text(part: Any) -> Any:
+    """A result was given by a call that no result answers, which providers do not take back as one."""
+    if not isinstance(part, ToolCallPart):
+        return part
+    return TextPart(content=part.args if isinstance(part.args, str) else json.dumps(part.args))
 
 
 def _given_back(agent: AgentSpec, part: Any, taken: set[str]) -> Any:
@@ -183,8 +218,13 @@ def _given_back(agent: AgentSpec, part: Any, taken: set[str]) -> Any:
     return part if call_id == part.tool_call_id else replace(part, tool_call_id=call_id)
 
 
-def _result(agent: AgentSpec, reply: ModelResponse, result: dict[str, Any]) -> ToolReturnPart:
+def _result(
+    agent: AgentSpec, reply: ModelResponse, result: dict[str, Any]
+) -> ToolReturnPart | UserPromptPart:
     index = int(result["call"].rsplit(".", 1)[1])
+    calls = _calls(reply)
+    if index >= len(calls):  # an answer as text, where the result is typed
+        return UserPromptPart(content=f"{NOT_TAKEN}{result['content']}")
     tool = agent.tool(result["tool"])
     kept = result["content"]
     content = kept if tool is None else secrets.open_result(tool, kept)
@@ -192,7 +232,7 @@ def _result(agent: AgentSpec, reply: ModelResponse, result: dict[str, Any]) -> T
     return ToolReturnPart(
         tool_name=result["tool"],
         content=told,
-        tool_call_id=_calls(reply)[index].tool_call_id,
+        tool_call_id=calls[index].tool_call_id,
         outcome=outcome,
     )
 

@@ -34,7 +34,7 @@ def _told(agent: AgentSpec) -> AgentInfo:
     return AgentInfo(
         function_tools=tools.function_tools,
         allow_text_output=tools.allow_text_output,
-        output_tools=[],
+        output_tools=tools.output_tools,
         model_settings=None,
         model_request_parameters=tools,
         instructions=agent.instructions,

@@ -124,7 +124,8 @@ class _Call:
         deliver(outcome)
 
     def _answer(self, reply: ModelResponse) -> ModelAnswer | ModelFault:
-        return replace(from_provider(self._agent, reply), model=self.model)
+        answer = from_provider(self._agent, reply, summary=self._request.summary)
+        return replace(answer, model=self.model)
 
     async def _tell(self, outcome: ModelAnswer | ModelFault) -> None:
         """What the provider's answer means to everybody else who would ask it."""
@@ -157,7 +158,7 @@ class _Call:
         async with model_request_stream(
             model,
             conversation,
-            model_request_parameters=tools_of(self._agent),
+            model_request_parameters=tools_of(self._agent, summary=self._request.summary),
             model_settings=ModelSettings(timeout=self._request.deadline),
         ) as stream:
             self._stream = stream

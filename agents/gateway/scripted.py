@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -28,6 +29,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo
 
 from agents.gateway.messages import MESSAGE, REASONED, SUM_UP, SUMMARY
+from agents.spec import FINAL_ANSWER
 
 Reply = ModelResponse
 Script = Callable[[list[ModelMessage], AgentInfo], Reply]
@@ -88,6 +90,14 @@ def script(play: Callable[[Turn], Reply]) -> Script:
 def say(text: str) -> Reply:
     """Answer, and be done."""
     return ModelResponse(parts=[TextPart(content=text)])
+
+
+def answer(output: BaseModel | dict[str, Any]) -> Reply:
+    """Give the result of an agent whose result is typed, and be done."""
+    args = (
+        output.model_dump(mode="json", by_alias=True) if isinstance(output, BaseModel) else output
+    )
+    return call(FINAL_ANSWER, **args)
 
 
 def call(tool: str, **args: Any) -> Reply:

@@ -13,7 +13,16 @@ from agents.testing import surroundings
 
 surroundings.configure()
 
-from agents.gateway.scripted import Reply, Result, Turn, call, say, script, together  # noqa: E402
+from agents.gateway.scripted import (  # noqa: E402
+    Reply,
+    Result,
+    Turn,
+    answer,
+    call,
+    say,
+    script,
+    together,
+)
 from agents.testing.flow import Flow, drive  # noqa: E402
 from agents.testing.models import replies  # noqa: E402
 from agents.testing.worker import Made  # noqa: E402
@@ -24,6 +33,7 @@ __all__ = [
     "Reply",
     "Result",
     "Turn",
+    "answer",
     "call",
     "drive",
     "replies",

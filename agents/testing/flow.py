@@ -26,6 +26,7 @@ def drive(
     *,
     model: Model | None = None,
     models: Mapping[str, Model] | None = None,
+    business_key: str | None = None,
     crash_before: Sequence[str] = (),
     crash_after: Sequence[str] = (),
 ) -> "Flow":
@@ -40,7 +41,15 @@ def drive(
     ready = with_models(agent, chosen)
     inputs.check(ready.input_schema, input)
     worker = Worker(ready, crash_before, crash_after)
-    worker.advance(RunStarted(agent=ready.name, input=input, requester=REQUESTER, budget=NO_LIMITS))
+    worker.advance(
+        RunStarted(
+            agent=ready.name,
+            input=input,
+            requester=REQUESTER,
+            budget=NO_LIMITS,
+            business_key=business_key,
+        )
+    )
     worker.go_on()
     return Flow(worker, chosen)
 
@@ -64,8 +73,8 @@ class Flow:
         return status_of(self._worker.now, held=False)
 
     @property
-    def output(self) -> str | None:
-        """What the agent answered, None as long as it did not."""
+    def output(self) -> Any:
+        """What the agent answered, None as long as it did not: a text, or JSON where its result is typed."""
         now = self._worker.now
         return now.outcome if now.phase is Phase.COMPLETED else None
 

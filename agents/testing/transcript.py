@@ -46,7 +46,8 @@ def _lines(event: e.Event) -> list[str]:
         case e.ToolFailed() | e.OutcomeUnknown() | e.RetryScheduled():
             return [f"{event.call or 'model'} {event.type}: {event.error}"]
         case e.Completed():
-            return [f"completed: {event.output}"]
+            text = event.output if isinstance(event.output, str) else _json(event.output)
+            return [f"completed: {text}"]
         case e.Failed():
             return [f"failed: {event.error}"]
         case e.Cancelled():

@@ -162,7 +162,7 @@ class Frame:
     until: datetime | None = None
     messages: tuple[dict[str, Any], ...] = ()
     calls: tuple[Call, ...] = ()
-    outcome: str | None = None
+    outcome: Any = None
     opened_at: datetime | None = None
     cleared: int = -1
     cleared_at: datetime | None = None
@@ -261,7 +261,7 @@ class Continuation:
     usage: dict[str, int] = field(default_factory=dict)
     refusals: int = 0
     cancelled_by: str = ""
-    outcome: str | None = None
+    outcome: Any = None
     paused: Pause | None = None
     budget: Budget | None = None
     spent: Spent = NOTHING
@@ -270,6 +270,7 @@ class Continuation:
     ticking: datetime | None = None
     unheard: tuple[Unheard, ...] = ()
     origin: tuple[str, ...] = ()
+    business_key: str | None = None
 
     def frame(self, frame: str) -> Frame:
         try:

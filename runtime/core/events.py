@@ -34,12 +34,16 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """`budget` is None only in a run of before there were budgets, which keeps no accounts."""
+    """`budget` is None only in a run of before there were budgets, which keeps no accounts.
+
+    `business_key` is None in a run without one, and in entries of before it was kept there.
+    """
 
     agent: str
     input: Any
     requester: str
     budget: Budget | None = None
+    business_key: str | None = None
     type: Literal["RunStarted"] = "RunStarted"
 
 
@@ -72,7 +76,7 @@ class ModelReplied:
 
     `model` is the one of the agent's models that answered, as it is configured. `cost` is in micro-units of
     US dollars at the price of that day, None if nobody knows it. `heard` is how many messages of people it
-    was given that no model had heard before.
+    was given that no model had heard before. `output` is the result it gave, of an agent whose result is typed.
     """
 
     frame: str
@@ -83,6 +87,7 @@ class ModelReplied:
     model: str = ""
     cost: int | None = None
     heard: int = 0
+    output: dict[str, Any] | None = None
     type: Literal["ModelReplied"] = "ModelReplied"
 
 
@@ -316,17 +321,22 @@ class BudgetGranted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameClosed:
-    """The frame's agent is done; what it leaves becomes the outcome of its parent's call."""
+    """The frame's agent is done; what it leaves becomes the outcome of its parent's call.
+
+    `content` is a text, or an object where the agent's result is typed.
+    """
 
     frame: str
     outcome: Literal["answered", "failed"]
-    content: str
+    content: Any
     type: Literal["FrameClosed"] = "FrameClosed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    output: str
+    """`output` is a text, or an object where the root agent's result is typed."""
+
+    output: Any
     type: Literal["Completed"] = "Completed"
 
 

@@ -71,7 +71,8 @@ def travelled(now: Continuation, event: TravelEvent, phase: Phase) -> Continuati
 
 
 def _adopted(now: Continuation, event: Forked) -> Continuation:
-    """The copied state as that of the run `now`, which keeps its id, its place, its requester and its people."""
+    """The copied state as that of the run `now`, which keeps its id, its place, its requester,
+    its business key and its people."""
     if now.frames:
         raise IllegalTransition("Run", "under way", event.type, str(now.run))
     state = state_of(event)
@@ -82,6 +83,7 @@ def _adopted(now: Continuation, event: Forked) -> Continuation:
         head=now.head,
         requester=now.requester,
         origin=merged([state.requester], state.origin, now.origin, [event.by]),
+        business_key=now.business_key,
     )
 
 

@@ -30,6 +30,7 @@ from runtime.core.effects import (
 )
 from runtime.core.halts import halted
 from runtime.core.ids import ROOT, child_frame
+from runtime.core.limits import plain
 
 
 def plan(now: Continuation) -> tuple[Effect, ...]:
@@ -43,7 +44,7 @@ def plan(now: Continuation) -> tuple[Effect, ...]:
     if now.phase is not Phase.STARTED or now.rests:
         return ()
     if now.refusals >= MAX_REFUSALS:
-        return (CancelRun(reason=f"{now.refusals} calls that could not be made"),)
+        return (CancelRun(reason=_too_many_refusals(now)),)
     if not now.frames:
         return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
     return tuple(
@@ -91,6 +92,14 @@ def _plan_call(frame: Frame, call: Call) -> Effect | None:
             return OpenDoubt(frame=frame.id, call=call.id)
         case _:
             return None
+
+
+def _too_many_refusals(now: Continuation) -> str:
+    """With the last one that is still known, which says what the model got wrong."""
+    calls = (call for frame in now.frames.values() for call in frame.calls)
+    refused = [call for call in calls if call.state is CallState.REFUSED]
+    among = f", among them {refused[-1].tool}: {refused[-1].result}" if refused else ""
+    return plain(f"{now.refusals} calls that could not be made{among}")
 
 
 def _under_way(now: Continuation) -> bool:

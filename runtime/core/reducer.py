@@ -150,6 +150,7 @@ def _start_run(now: Continuation, event: RunStarted) -> Continuation:
         requester=event.requester,
         origin=merged([event.requester]),
         budget=event.budget,
+        business_key=event.business_key,
     )
 
 
@@ -166,7 +167,7 @@ def _change_pace(now: Continuation, event: Paused | Resumed) -> None:
     next_state(PACES, now.pace, event.type, subject=str(now.run))
 
 
-def _outcome(event: Completed | Failed | Cancelled) -> str:
+def _outcome(event: Completed | Failed | Cancelled) -> Any:
     match event:
         case Completed():
             return event.output
@@ -235,12 +236,16 @@ def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
         outage=None,
         messages=frame.messages + message,
         calls=frame.calls + calls,
-        outcome=event.text if answers else None,
+        outcome=_answer(event) if answers else None,
     )
     usage = dict(now.usage)
     for kind, count in event.usage.items():
         usage[kind] = usage.get(kind, 0) + count
     return replace(now.with_frame(frame), usage=usage)
+
+
+def _answer(event: ModelReplied) -> Any:
+    return event.text if event.output is None else event.output
 
 
 def _reply(event: ModelReplied, answers: bool) -> str:

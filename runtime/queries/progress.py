@@ -220,8 +220,9 @@ class _Fold:
         frame.hear(event.heard)
         frame.turn += 1
         frame.retry = None
-        if event.text:
-            self._say(frame, "text", frame.agent, event.text)
+        said = event.text if event.output is None else event.output
+        if said != "":
+            self._say(frame, "text", frame.agent, said)
         for index, proposal in enumerate(event.calls):
             call = CallSketch(
                 id=call_id(frame.turn, index),

@@ -33,6 +33,9 @@ def act() -> str:
 desk = agent(name="desk", description="A desk.", instructions="Do.", input=Input, model=play,
              tools=[look, act], approvals="high", holds=Holds(every=5), budget=Budget(turns=9))
 """
+LAXER = AGENT.replace('@tool(risk="high")', "@tool(approval=True)").replace(
+    'act], approvals="high"', "act.with_settings(approval=False, deadline=5, expires_in=60)]"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +65,14 @@ def test_it_lists_tools_classes_and_gates(folder: Path, settings: Settings) -> N
         "1 agent, no mistakes",
     ]
     assert check("--brief") == []
+
+
+def test_it_lists_what_an_agent_sets_of_a_tool(folder: Path, settings: Settings) -> None:
+    (folder / "laxer_desk.py").write_text(LAXER)
+    settings.ABEYANCE_AGENTS = ("laxer_desk",)
+    waived = "no person is asked, although the tool asks for one"
+    said = f"    tool act: write, risk low, {waived}, deadline 5 s, 60 s to decide"
+    assert said in check()
 
 
 def test_a_mistake_ends_it_with_one(

@@ -45,13 +45,13 @@ def silent(_: Any) -> Any:
     return say("")
 
 
-def outcome_of(spec: ToolSpec) -> Any:
+def outcome_of(spec: ToolSpec, business_key: str | None = None) -> Any:
     """What comes of one call of the tool, as the engine is told it."""
     desk = agent(
         name="desk", description="A.", instructions="Do.", input=Input, model=silent, tools=[spec]
     )
-    run = drive(desk, {}, model=[call(spec.name), say("Done.")])
-    return run.calls[0].outcome
+    replies = [call(spec.name), say("Done.")]
+    return drive(desk, {}, model=replies, business_key=business_key).calls[0].outcome
 
 
 def test_models_moments_and_the_like_become_json() -> None:
@@ -158,6 +158,6 @@ def test_a_tool_knows_who_asked_and_with_what_input() -> None:
     @tool(effect="read")
     def look(context: ToolContext) -> list[Any]:
         """Looks."""
-        return [context.requester, context.input]
+        return [context.requester, context.business_key, context.input]
 
-    assert outcome_of(look) == ToolResult(value=["ada", {"name": "x"}])
+    assert outcome_of(look, business_key="k-1") == ToolResult(value=["ada", "k-1", {"name": "x"}])

@@ -1,6 +1,7 @@
 """What authors may write, and what they are told at once when it cannot work."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -282,6 +283,33 @@ def test_a_tool_says_how_often_it_is_tried_and_how_long_people_have() -> None:
 def test_times_that_cannot_be_kept_are_refused(option: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="tool greet: "):
         tool(**option)(greet.function)
+
+
+def test_an_agent_sets_times_and_approval_of_a_tool_for_itself() -> None:
+    ours = greet.with_settings(deadline=5).with_settings(expires_in=60, approval=True)
+    assert (ours.deadline, ours.expires_in, ours.approval) == (5, 60, True)
+    assert (greet.deadline, greet.expires_in) == (30, None)
+    plain = agent(
+        name="a", description="A.", instructions="Do.", input=Input, model=silent, tools=[ours]
+    )
+    assert plain.tools == (ours,)
+    assert "deadline" not in str(replace(plain, tools=(greet,)).facts)
+
+
+def test_a_tool_that_asks_for_nobody_any_more_says_so() -> None:
+    asking = _greet_with()
+    assert asking.with_settings(approval=False).waived
+    assert asking.with_settings(approval=False).with_settings(deadline=5).waived
+    assert not asking.with_settings(approval=False).with_settings(approval=True).waived
+    assert not _greet_with(approval=False).with_settings(approval=False).waived
+
+
+@pytest.mark.parametrize(
+    "setting", [{"deadline": 0}, {"expires_in": float("inf")}, {"approval": "no"}]
+)
+def test_settings_that_cannot_be_kept_are_refused(setting: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError, match="tool greet: with_settings: "):
+        greet.with_settings(**setting)
 
 
 @pytest.mark.parametrize("effect", list(EffectClass))

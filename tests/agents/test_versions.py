@@ -64,6 +64,7 @@ OTHER_SCHEMA = {**greet.schema, "required": []}
         (greeting(description="Greet anybody."), "tool greet: description"),
         (greeting(risk="high"), "tool greet: risk"),
         (greeting(approval=True), "tool greet: approval"),
+        (version(tools=[greet.with_settings(deadline=5)]), "tool greet: deadline"),
         (greeting(secret_args=frozenset({"name"})), "tool greet: secret"),
     ],
 )

@@ -74,7 +74,7 @@ def after(*events: Event) -> Continuation:
     return fold(
         initial(uuid4()),
         [
-            RunStarted(agent="a", input={}, requester="ada"),
+            RunStarted(agent="a", input={}, requester="ada", business_key="k"),
             FrameOpened(
                 frame="0", agent="a", fingerprint="sha256:f", prompt="p", plan=None, input={}
             ),
@@ -188,6 +188,7 @@ def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
         released(original),
         run=fork.run,
         requester="eve",
+        business_key=None,
         origin=("ada", "eve"),
         position=0,
         head=fork.head,

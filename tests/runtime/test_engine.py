@@ -52,6 +52,8 @@ def test_the_same_business_key_and_input_find_the_same_run(hints: list[UUID]) ->
     first, second = start({"x": 1}, "k"), start({"x": 1}, "k")
     assert (first.run, first.created, second.created) == (second.run, True, False)
     assert hints == [first.run]
+    entry = json.loads(JournalEntry.objects.get(run_id=first.run).body)
+    assert entry["events"][0]["business_key"] == "k"
     with pytest.raises(BusinessKeyConflict):
         start({"x": 2}, "k")
     assert start({"x": 1}, "k", Actor(person="bea")).created
