@@ -74,6 +74,10 @@ def fail(how: str) -> Any:
             raise KeyError(how)
 
 
+def _nothing() -> None:
+    """In place of closing Django's connections: a database test before may have left one open, which is not ours."""
+
+
 @pytest.fixture(scope="module")
 def handler() -> Handler:
     helper = agent(
@@ -89,7 +93,7 @@ def handler() -> Handler:
         subagents=[helper],
         steps=["Look", "Leap"],
     )
-    return Handler(Registry(agents={"chief": chief, "helper": helper}))
+    return Handler(Registry(agents={"chief": chief, "helper": helper}), tidy=_nothing)
 
 
 def _perform(handler: Handler, name: str, args: dict[str, Any], agent: str = "chief") -> Any:
@@ -333,7 +337,7 @@ def test_how_long_the_other_side_asks_to_wait_is_passed_on(after: float, told: A
         model=silent,
         tools=[knock],
     )
-    handler = Handler(Registry(agents={"knocker": knocker}))
+    handler = Handler(Registry(agents={"knocker": knocker}), tidy=_nothing)
     outcome = _perform(handler, "knock", {}, "knocker")
     assert outcome == ToolFault(error="not now", again=True, after=told)
 
