@@ -28,6 +28,33 @@ class GrantField:
         return f"grant-{self.name}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A limit that was reached: whose it is, how much was used and how much is allowed, as text."""
+
+    of: str
+    unit: str
+    used: str
+    allowed: str
+
+
+def reached(shown: Approval) -> tuple[Reached, ...]:
+    """The limits of a limit gate, in the engine's order; none at another gate, or where they cannot be read."""
+    limits = shown.args.get("limits") if isinstance(shown.args, dict) else None
+    if shown.kind != GateKind.LIMIT or not isinstance(limits, list):
+        return ()
+    return tuple(
+        Reached(
+            of=str(one.get("of", "")),
+            unit=unit_of(NAMES[one["limit"]]),
+            used=str(one.get("used", "")),
+            allowed=str(one.get("allowed", "")),
+        )
+        for one in limits
+        if isinstance(one, dict) and one.get("limit") in NAMES
+    )
+
+
 def check(row: Request, verdict: Verdict, grant: object) -> object:
     """The grant as it was given, None where there is nothing to grant. Raises Invalid naming it."""
     if row.kind != GateKind.LIMIT or verdict is not Verdict.CONTINUE:

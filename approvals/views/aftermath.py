@@ -9,6 +9,7 @@ from approvals import clock, queries
 from runtime import queries as runs
 from runtime import stopping
 from runtime.core.continuation import CallState
+from runtime.core.decisions import GateKind
 from runtime.queries import CallView, Progress
 from runtime.templatetags.reading import ahead
 
@@ -45,39 +46,60 @@ def aftermath(
     """None for a request that is open, or about no call."""
     if status == "pending" or call is None:
         return None
-    started = call.state not in _NOT_STARTED
-    words = call.words if started else _not_started(shown, status, call, progress)
+    lost = call.state is CallState.UNKNOWN
+    doubt = queries.open_doubt(shown) if lost else None
     return Aftermath(
         tone=_TONES.get(call.state, "ok") if status in ("approved", "answered") else "danger",
-        words=words,
+        words=_words(shown, status, call, progress, told=doubt is None),
         moment=call.moment,
-        may_start=status == "approved" and not started,
+        may_start=status == "approved" and call.state in _NOT_STARTED,
         error=call.note if call.state in _TONES and call.state is not CallState.CLOSED else "",
         has_result=call.state is CallState.RETURNED,
         result=call.result,
-        doubt=queries.open_doubt(shown) if call.state is CallState.UNKNOWN else None,
+        doubt=doubt,
     )
 
 
 def said(shown: queries.Approval, decided: str, then: str) -> str:
     """What a page says right after a decision: when it takes effect, or what it waits for."""
-    if shown.effective_at is not None and shown.effective_at > clock.now():
-        return (
-            f"{decided}. It takes effect {ahead(shown.effective_at)}; until then you can undo it."
-        )
     held = _held(shown, runs.progress(shown.run))
+    if _can_be_undone(shown):
+        after = f" Then it waits until {held} resumed." if held else ""
+        return f"{decided}. It takes effect {_ahead(shown)}; until then you can undo it.{after}"
     return f"{decided}. It takes effect when {held} resumed." if held else f"{decided}. {then}"
 
 
-def _not_started(shown: queries.Approval, status: str, call: CallView, progress: Progress) -> str:
+def _words(
+    shown: queries.Approval, status: str, call: CallView, progress: Progress, *, told: bool
+) -> str:
+    """`told` says that no doubt about the call waits for a person any more."""
+    if shown.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:
+        when = _when(shown, progress, held="is taken up", free="the run takes it up next")
+        return f"recorded, {when}"
+    if call.state not in _NOT_STARTED:
+        return call.words
     if status != "approved":
         return "not started; the decision is recorded"
-    if shown.effective_at is not None and shown.effective_at > clock.now():
-        return f"approved, takes effect {ahead(shown.effective_at)}"
-    held = _held(shown, progress)
-    if held:
-        return f"approved, starts when {held} resumed"
-    return "approved, a worker starts it next" if call.state is CallState.GATED else call.words
+    if call.state is not CallState.GATED and not _held(shown, progress):
+        return call.words
+    return f"approved, {_when(shown, progress, held='starts', free='a worker starts it next')}"
+
+
+def _when(shown: queries.Approval, progress: Progress, *, held: str, free: str) -> str:
+    """When a decision is carried out: after the time to undo it, after what holds it up, or next."""
+    stopped = _held(shown, progress)
+    if not _can_be_undone(shown):
+        return f"{held} when {stopped} resumed" if stopped else free
+    after = f", then waits until {stopped} resumed" if stopped else ""
+    return f"takes effect {_ahead(shown)}{after}"
+
+
+def _can_be_undone(shown: queries.Approval) -> bool:
+    return shown.effective_at is not None and shown.effective_at > clock.now()
+
+
+def _ahead(shown: queries.Approval) -> str:
+    return "" if shown.effective_at is None else ahead(shown.effective_at)
 
 
 def _held(shown: queries.Approval, progress: Progress) -> str:

@@ -45,6 +45,7 @@ def page(
         "stale": isinstance(problem, DigestMismatch),
         "reason": typed(request, "reason"),
         "differences": _differences(shown),
+        "reached": grants.reached(shown),
         "grants": grants.fields(shown, request.POST),
         "grant_problem": grants.problem(problem) if isinstance(problem, Invalid) else "",
     }

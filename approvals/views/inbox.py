@@ -20,6 +20,7 @@ from approvals.queries import Approval
 from runtime import queries as runs
 
 MAX_KNOWN = 2 * lists.LIMIT
+_LET_START = ("approved", "answered")
 
 
 @require_safe
@@ -67,6 +68,7 @@ def _list(
     return {
         "groups": [] if view == View.DECIDED else lists.groups(piece.items),
         "items": piece.items,
+        "decided": _with_outcomes(piece.items) if view == View.DECIDED else [],
         "next": piece.next,
         "doubts": doubts,
         "problem": problem,
@@ -75,6 +77,17 @@ def _list(
         "keep": _query(view, q),
         "source": f"{request.path}?{_query(view, q)}{_query_of(cursor)}",
     }
+
+
+def _with_outcomes(items: tuple[Approval, ...]) -> list[tuple[Approval, runs.Outcome | None]]:
+    """Each with what became of its call, None where it did not start or nothing is kept of it."""
+    places = {
+        item.id: runs.Place(run=item.run, frame=item.frame, call=item.call)
+        for item in items
+        if item.call and item.status in _LET_START and not item.tampered
+    }
+    found = runs.outcomes(places.values())
+    return [(item, found.get(places[item.id]) if item.id in places else None) for item in items]
 
 
 def _view(request: HttpRequest) -> View:

@@ -8,6 +8,7 @@ from runtime.queries.history import History, StepView, history
 from runtime.queries.lookalikes import noted
 from runtime.queries.lost import LossView, losses
 from runtime.queries.moves import Move
+from runtime.queries.outcomes import Outcome, Place, outcomes
 from runtime.queries.outlook import Outlook, Plan, Step, outlook
 from runtime.queries.past import Past, past
 from runtime.queries.progress import progress
@@ -52,9 +53,11 @@ __all__ = [
     "LossView",
     "Message",
     "Move",
+    "Outcome",
     "Outlook",
     "Page",
     "Past",
+    "Place",
     "Plan",
     "Progress",
     "Retry",
@@ -84,6 +87,7 @@ __all__ = [
     "masked",
     "narrowed",
     "noted",
+    "outcomes",
     "outlook",
     "past",
     "progress",

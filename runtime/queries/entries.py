@@ -27,12 +27,13 @@ def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Line, 
     if until is not None:
         rows = rows.filter(position__lte=until)
     return tuple(
-        Line(position=position, entry=_entry(body), mac=mac)
+        Line(position=position, entry=decoded(body), mac=mac)
         for position, body, mac in rows.values_list("position", "body", "mac")
     )
 
 
-def _entry(body: str) -> Entry | None:
+def decoded(body: str) -> Entry | None:
+    """None if it cannot be read."""
     try:
         return decode_entry(body)
     except (CoreError, RecursionError):

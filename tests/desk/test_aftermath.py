@@ -14,7 +14,7 @@ from approvals.models import Request
 from runtime import actions, stopping
 from runtime.core.budgets import Budget
 from runtime.models import Gate, Run
-from runtime.ports import Actor, ToolFault
+from runtime.ports import Actor, ToolFault, ToolResult, Unknown
 from tests.desk.office import LOST, Office
 from tests.fakes.ports import FakeTool
 
@@ -81,6 +81,8 @@ def test_while_it_can_be_undone_nothing_is_said_to_start(
     page = _text(bea, request)
     assert re.search(r"Approved\. It takes effect in \d+ min; until then you can undo it\.", page)
     assert "approved, takes effect in" in page
+    stopping.stop(agent="", reason="because", actor=None)
+    assert "then waits until every agent is resumed" in _box(_text(bea, request))
 
 
 def test_a_call_that_ran_may_not_start_and_shows_its_result(
@@ -106,6 +108,42 @@ def test_a_call_that_failed_is_not_in_a_green_box(bea: Client, office: Office) -
     assert 'class="note danger"' in box
     assert "Where it stands now: failed" in box
     assert "permission denied for the directory" in box
+
+
+def test_decided_today_says_what_became_of_each_call(bea: Client, office: Office) -> None:
+    said_of: dict[str, ToolFault | Unknown] = {
+        "a": ToolFault(error="no such <person>"),
+        "b": Unknown(error="cut off"),
+    }
+    office.effects.tools["set_privileges"] = FakeTool(
+        gated=True, body=lambda asked: said_of.get(asked.args["username"], ToolResult(value="set"))
+    )
+    for name in ("a", "b", "c"):
+        run = office.start(args={"username": name, "security_level": 1})
+        _send(bea, office.request(run), "approve")
+        if name != "c":
+            office.advance(run)
+    done = office.start(args={"username": "d", "security_level": 1})
+    office.approve(done)
+    rows = bea.get("/inbox/?view=decided").content.decode().split('<li class="row"')[1:]
+    said = [re.findall(r'class="badge ?(\w*)">(?:<svg.*?</svg>)?([A-Z][^<]*)', row) for row in rows]
+    assert said == [
+        [("", "Approved"), ("ok", "Done")],
+        [("ok", "Approved")],
+        [("", "Approved"), ("warn", "In doubt")],
+        [("", "Approved"), ("danger", "Failed")],
+    ]
+    assert "set" in rows[0]
+    assert "cut off" in rows[2]
+    assert "no such &lt;person&gt;" in rows[3]
+
+
+def test_a_report_is_recorded_until_the_run_takes_it_up(bea: Client, office: Office) -> None:
+    request = office.doubt(office.in_doubt())
+    _send(bea, request, "settle/happened", result='{"message_id": "m-1"}')
+    box = _box(_text(bea, request))
+    assert "Where it stands now: recorded, the run takes it up next" in box
+    assert "in doubt" not in box
 
 
 def test_a_call_in_doubt_leads_to_where_it_is_settled(bea: Client, office: Office) -> None:

@@ -48,6 +48,10 @@ def test_the_page_says_what_is_used_up_and_asks_how_much_more(bea: Client, short
     page = _page(bea, f"/a/{short.id}/")
     assert "Used up: 1 of 1 turns of the run" in page
     assert "Nothing new starts in this run" in page
+    assert "<dt>Turns of <bdi>the run</bdi></dt>" in page
+    assert "<dd>1 used, 1 allowed</dd>" in page
+    assert "not in the schema" not in page
+    assert "limit&quot;:" not in page
     assert "More turns" in page
     assert "More tool calls" not in page
     assert "Used up: 1 of 1 turns of the run" in _page(bea, "/inbox/")

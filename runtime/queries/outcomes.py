@@ -1,0 +1,120 @@
+"""What became of calls, for lists: the last that the journal says of each, without folding a whole run."""
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, get_args
+from uuid import UUID
+
+from runtime.core import events as e
+from runtime.core.decisions import Verdict
+from runtime.core.ids import child_frame
+from runtime.models import JournalEntry
+from runtime.queries.entries import decoded
+from runtime.queries.secrets import masked
+
+MOST_ENTRIES = 1_000  # of one list; calls beyond that are listed without what became of them
+MOST_NOTE = 200  # characters of a result or an error
+
+# What can end a call, or start it again.
+_Telling = (
+    e.ToolStarted
+    | e.ToolReturned
+    | e.ToolFailed
+    | e.CallRefused
+    | e.OutcomeUnknown
+    | e.WaitEnded
+    | e.GateDecided
+    | e.FrameClosed
+)
+_PATTERN = f'"({"|".join(kind.__name__ for kind in get_args(_Telling))})"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which call."""
+
+    run: UUID
+    frame: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """`words` in a word or two, `tone` is their colour, `note` the error or the result as text, cut."""
+
+    words: str
+    tone: str
+    note: str = ""
+
+
+def outcomes(places: Collection[Place]) -> dict[Place, Outcome]:
+    """What became of each call; one that has not started, or of which nothing is kept, is left out.
+
+    The caller has checked that the runs may be read.
+    """
+    wanted = set(places)
+    # A call that a sub-agent works on ends with the frame of that agent.
+    children = {(one.run, child_frame(one.frame, one.call)): one for one in places}
+    found: dict[Place, Outcome] = {}
+    for run, event in _telling({one.run for one in places}):
+        if isinstance(event, e.FrameClosed):
+            place = children.get((run, event.frame))
+        else:
+            place = Place(run=run, frame=event.frame, call=event.call or "")
+        outcome = _outcome(event) if place in wanted else None
+        if place and outcome:
+            found[place] = outcome
+    return found
+
+
+def _telling(runs: Collection[UUID]) -> Iterator[tuple[UUID, _Telling]]:
+    rows = JournalEntry.objects.filter(run_id__in=runs, body__regex=_PATTERN)
+    newest = rows.order_by("-run_id", "-position").values_list("run_id", "body")[:MOST_ENTRIES]
+    for run, body in reversed(newest):
+        entry = decoded(body)
+        for event in entry.events if entry else ():
+            if isinstance(event, _Telling):
+                yield run, event
+
+
+def _outcome(event: _Telling) -> Outcome | None:
+    match event:
+        case e.ToolStarted():
+            return Outcome(words="Started", tone="info")
+        case e.ToolReturned():
+            return _done(event.stored or event.result)
+        case e.WaitEnded(outcome="arrived" | "timed_out"):
+            return _done(event.result)
+        case e.ToolFailed():
+            return _failed(event.error)
+        case e.CallRefused():
+            return _failed(event.reason)
+        case e.WaitEnded(outcome="refused"):
+            return _failed(str(event.result))
+        case e.OutcomeUnknown():
+            return Outcome(words="In doubt", tone="warn", note=_cut(event.error))
+        case e.GateDecided(verdict=Verdict.HAPPENED):
+            return _done(event.stored or event.result)
+        case e.GateDecided(verdict=Verdict.GIVE_UP):
+            return _failed(event.reason)
+        case e.FrameClosed():
+            return _done(event.content) if event.outcome == "answered" else _failed(event.content)
+        case _:
+            return None
+
+
+def _done(result: Any) -> Outcome:
+    return Outcome(words="Done", tone="ok", note=_cut(result))
+
+
+def _failed(error: Any) -> Outcome:
+    return Outcome(words="Failed", tone="danger", note=_cut(error))
+
+
+def _cut(value: Any) -> str:
+    shown = masked(value)
+    text = shown.preview if isinstance(shown, e.Stored) else shown
+    if not isinstance(text, str):
+        text = json.dumps(text, ensure_ascii=False)
+    return text if len(text) <= MOST_NOTE else f"{text[:MOST_NOTE]}…"
