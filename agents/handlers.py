@@ -98,6 +98,16 @@ class Handler:
         """What the agent's model of its input makes of it, as JSON. Raise InvalidInput or UnknownAgent."""
         return inputs.read(self.registry.get(agent).input, value)
 
+    def instruct(self, agent: str, given: Any) -> str:
+        """What the agent's function makes of its input; empty for an agent whose instructions are a text.
+
+        Raise InvalidInput if it fails, or UnknownAgent.
+        """
+        spec = self.registry.get(agent)
+        return (
+            "" if spec.instruct is None else inputs.instructions(spec.instruct, spec.input, given)
+        )
+
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
         """Raise CallRejected, with a text for the model, if the call cannot be made, or KeyMissing."""
         caller = self.registry.get(agent)

@@ -1,8 +1,9 @@
 """Checks a value against a published JSON Schema, and names the field and the limit it breaks."""
 
+import inspect
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
@@ -12,7 +13,7 @@ from pydantic import ValidationError as PydanticError
 
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_INPUT, size_of
+from runtime.core.limits import MAX_INPUT, MAX_INSTRUCTIONS, size_of
 from runtime.ports import InvalidInput
 
 
@@ -48,6 +49,22 @@ def read(model: type[BaseModel], value: Any, *, where: str = "input") -> Any:
         why = f"its model {model.__name__} failed: {type(exc).__name__}: {exc}"
         raise InvalidInput(where, why) from exc
     return found
+
+
+def instructions(make: Callable[[Any], str], model: type[BaseModel], given: Any) -> str:
+    """The text that an agent's function makes of its input, which `read` made. Raises InvalidInput."""
+    try:
+        text = make(model.model_validate_json(json.dumps(given)))
+        require_json(text, "instructions")
+    except NotJson as exc:
+        raise InvalidInput("instructions", exc.why) from exc
+    except Exception as exc:  # of the function
+        why = f"their function {make.__name__} failed: {type(exc).__name__}: {exc}"
+        raise InvalidInput("instructions", why) from exc
+    if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_INSTRUCTIONS:
+        what = f"a text of 1 to {MAX_INSTRUCTIONS} characters"
+        raise InvalidInput("instructions", f"their function {make.__name__} must return {what}")
+    return inspect.cleandoc(text)
 
 
 def _place(where: str, location: Sequence[int | str]) -> str:

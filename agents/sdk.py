@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -133,7 +134,7 @@ def agent(
     *,
     name: str,
     description: str,
-    instructions: str,
+    instructions: str | Callable[[Any], str],
     input: type[BaseModel],
     model: Callable[..., Any],
     tools: Sequence[ToolSpec] = (),
@@ -151,7 +152,8 @@ def agent(
     """Define an agent; assign it to a name of the module, or the registry does not find it.
 
     `input` is what starts it: its JSON Schema is checked where the input comes in, the model itself by the worker that
-    begins, which gives the agent what the model makes of it.
+    begins, which gives the agent what the model makes of it. `instructions` are a text, or a function of the input's
+    model that returns one, asked once when the agent begins.
     To a model a sub-agent is one more tool, named like the agent, whose arguments are the agent's input.
     `steps` tell reviewers what the agent means to do. `approvals` says which calls wait for a person:
     `by_tool`, `every_call`, or a risk for all calls from that risk up; a tool that asks for a person gets
@@ -172,7 +174,8 @@ def agent(
     return AgentSpec(
         name=_name(name, where),
         description=_description(description, where),
-        instructions=inspect.cleandoc(instructions),
+        instructions=_instructions(instructions, where),
+        instruct=None if isinstance(instructions, str) else instructions,
         model=_script(model, where),
         input=input,
         input_schema={**schema, "additionalProperties": False},
@@ -189,6 +192,25 @@ def agent(
         output=output,
         output_schema=None if output is None else _output(output, names, where),
     )
+
+
+def _instructions(given: Any, where: str) -> str:
+    """The text, or the source of the function: when that changes, so does the agent's version."""
+    if isinstance(given, str):
+        return inspect.cleandoc(given)
+    if (
+        not inspect.isfunction(given)
+        or inspect.iscoroutinefunction(given)
+        or given.__name__ == "<lambda>"
+        or len(inspect.signature(given).parameters) != 1
+    ):
+        raise DefinitionError(f"{where}: instructions are a text, or a def with the input alone")
+    try:
+        return textwrap.dedent(inspect.getsource(given)).strip()
+    except OSError as exc:
+        raise DefinitionError(
+            f"{where}: the source of its instructions cannot be read, which is part of its version"
+        ) from exc
 
 
 def _output(output: Any, names: Sequence[str], where: str) -> dict[str, Any]:

@@ -157,7 +157,8 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AgentSpec:
-    """One agent. `input` is the model of what starts it, `input_schema` its JSON Schema; `output` and
+    """One agent. `instructions` are what its model is told, or the source of the function that makes that of the input:
+    `instruct`. `input` is the model of what starts it, `input_schema` its JSON Schema; `output` and
     `output_schema` are those of its result, None for an agent that answers with text.
 
     `model` is the script that plays the model: a function of the messages, in the gateway's types.
@@ -184,6 +185,7 @@ class AgentSpec:
     holds: Holds = Holds()
     compaction: Compaction | None = None
     budget: Budget | None = None
+    instruct: Callable[[Any], str] | None = None
     output: type[BaseModel] | None = None
     output_schema: dict[str, Any] | None = None
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from runtime.core.contents import Content, set_aside
 from runtime.core.continuation import CallState, Continuation, FrameState, Pending, Phase
 from runtime.core.decisions import Verdict
+from runtime.core.digest import sha256_of
 from runtime.core.effects import (
     AskModel,
     CancelRun,
@@ -48,7 +49,7 @@ from runtime.core.spending import fits, reached
 from runtime.judging import Judge
 from runtime.ledger import Spend
 from runtime.opening import Judged
-from runtime.ports import ActionPicture, EffectHandler, InvalidInput
+from runtime.ports import ActionPicture, EffectHandler, InvalidInput, Skew
 from runtime.shortage import grant_of, limit_gate
 from runtime.signals import (
     CancelSignal,
@@ -138,7 +139,8 @@ class Draft:
         halted_frames = {gate.frame for gate in asked(self.now)}
         for frame, skew in skews.items():
             if not skew.asks:
-                self.add(agent_changed(self.now, frame, skew))
+                if not self._change_agent(frame, skew):
+                    return
             elif frame not in halted_frames:
                 self._record(ask(self.now, frame, skew, self._clock()))
 
@@ -259,22 +261,23 @@ class Draft:
         """Begin a frame with what its agent makes of the input, or end what cannot begin."""
         try:
             given = self._handler.receive(effect.agent, effect.input)
+            instructions = self._handler.instruct(effect.agent, given)
         except InvalidInput as exc:
-            why = plain(f"{effect.agent} does not take its input: {exc.all_of_it}")
+            why = _not_taken(effect.agent, exc)
             if effect.parent is None or effect.call is None:
                 self.cancel(by="", reason=why)
             else:
                 self.add(CallRefused(frame=effect.parent, call=effect.call, reason=why))
         else:
-            self.add(self._frame(effect, given))
+            self.add(self._frame(effect, given, instructions))
 
-    def _frame(self, effect: OpenFrame, given: Any) -> FrameOpened:
+    def _frame(self, effect: OpenFrame, given: Any, instructions: str) -> FrameOpened:
         facts = self._handler.agent(effect.agent)
         return FrameOpened(
             frame=effect.frame,
             agent=effect.agent,
             fingerprint=facts.fingerprint,
-            prompt=facts.prompt,
+            prompt=sha256_of(instructions) if instructions else facts.prompt,
             plan=facts.plan,
             input=given,
             parent=effect.parent,
@@ -284,7 +287,17 @@ class Draft:
             compaction=facts.compaction,
             budget=facts.budget,
             rates=facts.rates,
+            instructions=instructions,
         )
+
+    def _change_agent(self, frame: str, skew: Skew) -> bool:
+        """Have a frame go on under this process's version; end a run whose input it cannot be told of."""
+        try:
+            self.add(agent_changed(self.now, frame, skew, self._handler))
+        except InvalidInput as exc:
+            self.cancel(by="", reason=_not_taken(self.now.frame(frame).agent, exc))
+            return False
+        return True
 
     def _record(self, judged: Judged) -> None:
         self.add(judged.event)
@@ -353,11 +366,11 @@ class Draft:
             if pending.gate == signal.gate:
                 self._judge.vouch(signal)
                 goes_on = signal.decision.verdict is Verdict.CONTINUE
-                changed = agreed(self.now, pending, self._handler) if goes_on else None
+                skew = agreed(self.now, pending, self._handler) if goes_on else None
                 self.taken.append(signal.gate)
                 self.add(_decided(pending, signal))
-                if changed is not None:
-                    self.add(changed)
+                if skew is not None:
+                    self._change_agent(pending.frame, skew)
                 granted = grant_of(self.now, pending, signal.decision)
                 if granted is not None:
                     self.add(granted)
@@ -370,6 +383,10 @@ def _waits(now: Continuation, frame: str, call: str) -> bool:
     return found is not None and any(
         one.id == call and one.state is CallState.WAITING for one in found.of_turn()
     )
+
+
+def _not_taken(agent: str, problem: InvalidInput) -> str:
+    return plain(f"{agent} does not take its input: {problem.all_of_it}")
 
 
 def _is_asked(effect: Effect, asked: set[str]) -> bool:

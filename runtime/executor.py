@@ -275,6 +275,7 @@ def request_for(
             ticket=frame.ticket,
             summary=work.summary,
             unheard=len(unheard),
+            instructions=frame.instructions,
         )
     call = frame.find(work.call)
     assert call.terms is not None  # a call is judged before it is started

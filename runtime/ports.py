@@ -193,6 +193,7 @@ class ModelRequest:
     first of the agent's; `ticket` is what Braked said, 0 for nothing.
 
     `summary` asks for a summary of these messages, from the second on: an answer whose text it is.
+    `instructions` are those that were made of the frame's input; empty for the agent's own.
     """
 
     run: UUID
@@ -204,6 +205,7 @@ class ModelRequest:
     ticket: int = 0
     summary: bool = False
     unheard: int = 0
+    instructions: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +321,12 @@ class EffectHandler(Protocol):
 
     def receive(self, agent: str, value: Any) -> Any:
         """What an agent is given, as JSON: checked and completed by its own code. Raises InvalidInput."""
+
+    def instruct(self, agent: str, given: Any) -> str:
+        """What the agent's model is told for this input; empty if it is the same for every input.
+
+        Raises InvalidInput if the author's function fails.
+        """
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
         """Pure and quick. Raise CallRejected if the call cannot be made."""

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from runtime.core.continuation import Continuation, Pending, Phase
 from runtime.core.decisions import GateKind
+from runtime.core.digest import sha256_of
 from runtime.core.events import AgentChanged
 from runtime.errors import Outdated
 from runtime.opening import Judged, halt
@@ -95,27 +96,35 @@ def writes(skews: Skews) -> dict[str, tuple[str, ...]]:
     return {frame: skew.writes for frame, skew in skews.items()}
 
 
-def agent_changed(now: Continuation, frame: str, skew: Skew) -> AgentChanged:
-    """What is journaled when the frame goes on under this process's version."""
+def agent_changed(
+    now: Continuation, frame: str, skew: Skew, handler: EffectHandler
+) -> AgentChanged:
+    """What is journaled when the frame goes on under this process's version.
+
+    Raises InvalidInput if this version's instructions cannot be made of the frame's input.
+    """
+    here = now.frame(frame)
+    instructions = handler.instruct(here.agent, here.messages[0]["content"])
     return AgentChanged(
         frame=frame,
-        before=now.frame(frame).fingerprint,
+        before=here.fingerprint,
         fingerprint=skew.agent.fingerprint,
-        prompt=skew.agent.prompt,
+        prompt=sha256_of(instructions) if instructions else skew.agent.prompt,
+        instructions=instructions,
         changes=skew.changes,
         writes=skew.writes,
     )
 
 
-def agreed(now: Continuation, gate: Pending, handler: EffectHandler) -> AgentChanged | None:
-    """What follows from letting a frame go on from a version gate; None from any other gate."""
+def agreed(now: Continuation, gate: Pending, handler: EffectHandler) -> Skew | None:
+    """To which version a frame goes on from a version gate; None from any other gate."""
     if gate.kind is not GateKind.VERSION:
         return None
     frame = now.frame(gate.frame)
     skew = handler.skew(frame.agent, frame.fingerprint)
     if skew is None or skew.agent.fingerprint != gate.version:
         return None
-    return agent_changed(now, frame.id, skew)
+    return skew
 
 
 @dataclass(slots=True, kw_only=True)

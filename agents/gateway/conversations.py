@@ -32,14 +32,19 @@ _known: "OrderedDict[tuple[UUID, str], _Begun]" = OrderedDict()
 
 
 def conversation_of(
-    agent: AgentSpec, run: UUID, frame: str, messages: tuple[dict[str, Any], ...]
+    agent: AgentSpec,
+    run: UUID,
+    frame: str,
+    messages: tuple[dict[str, Any], ...],
+    instructions: str = "",
 ) -> list[ModelMessage]:
-    """What `to_provider` makes of the messages of a frame."""
+    """What `to_provider` makes of the messages of a frame; its instructions change with its agent alone."""
     place = (run, frame)
     with _lock:
         known = _known.get(place)
     goes_on = known is not None and known.agent is agent and _begins(messages, known.messages)
-    conversation = to_provider(agent, messages, known.conversation if known and goes_on else ())
+    begun_before = known.conversation if known and goes_on else ()
+    conversation = to_provider(agent, messages, begun_before, instructions)
     if len(messages) >= LONG and not agent.keeps_secrets:
         begun = _Begun(agent=agent, messages=messages, conversation=tuple(conversation))
         with _lock:

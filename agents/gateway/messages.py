@@ -58,12 +58,16 @@ Outcome = Literal["success", "failed", "denied"]
 
 
 def to_provider(
-    agent: AgentSpec, messages: tuple[dict[str, Any], ...], begun: Sequence[ModelMessage] = ()
+    agent: AgentSpec,
+    messages: tuple[dict[str, Any], ...],
+    begun: Sequence[ModelMessage] = (),
+    instructions: str = "",
 ) -> list[ModelMessage]:
     """The conversation of one frame; the instructions go with every request, as pydantic-ai wants them.
 
-    One message becomes one. `begun` is what this made of the first of them.
+    One message becomes one. `begun` is what this made of the first of them. Empty `instructions` are the agent's own.
     """
+    told = instructions or agent.instructions
     conversation = list(begun)
     replies = (one for one in reversed(conversation) if isinstance(one, ModelResponse))
     reply = next(replies, ModelResponse(parts=[]))
@@ -71,27 +75,27 @@ def to_provider(
         match message["role"]:
             case "input":
                 text = json.dumps(message["content"], ensure_ascii=False)
-                conversation.append(_request(agent, [UserPromptPart(content=text)]))
+                conversation.append(_request(told, [UserPromptPart(content=text)]))
             case "model":
                 reply = _reply(agent, message)
                 conversation.append(reply)
             case "results":
                 parts = [_result(agent, reply, result) for result in message["results"]]
-                conversation.append(_request(agent, parts))
+                conversation.append(_request(told, parts))
             case "summary":
                 part = UserPromptPart(content=f"{SUMMARY}{message['content']}")
-                conversation.append(_request(agent, [part]))
+                conversation.append(_request(told, [part]))
             case "message":
                 part = UserPromptPart(content=f"{MESSAGE}{message['by']}: {message['content']}")
-                conversation.append(_request(agent, [part]))
+                conversation.append(_request(told, [part]))
             case role:
                 raise ValueError(f"a frame has no messages of role {role}")
     return conversation
 
 
-def sum_up(agent: AgentSpec) -> ModelMessage:
+def sum_up(agent: AgentSpec, instructions: str = "") -> ModelMessage:
     """What asks the model for a summary instead of its next step."""
-    return _request(agent, [UserPromptPart(content=SUM_UP)])
+    return _request(instructions or agent.instructions, [UserPromptPart(content=SUM_UP)])
 
 
 @lru_cache(256)
@@ -173,8 +177,8 @@ def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...
     return tuple(proposals)
 
 
-def _request(agent: AgentSpec, parts: list[Any]) -> ModelRequest:
-    return ModelRequest(parts=parts, instructions=agent.instructions)
+def _request(instructions: str, parts: list[Any]) -> ModelRequest:
+    return ModelRequest(parts=parts, instructions=instructions)
 
 
 def _sealed(agent: AgentSpec, part: Any) -> Any:

@@ -15,9 +15,14 @@ CHARACTERS = 4  # of a token, about
 GIVEN = 50  # tokens of what goes along with every conversation, about
 
 
-def play(agent: AgentSpec, conversation: list[ModelMessage]) -> ModelResponse:
+def play(
+    agent: AgentSpec, conversation: list[ModelMessage], instructions: str = ""
+) -> ModelResponse:
     """The script's reply, under the name of its model, with about as many tokens as a provider would count."""
-    reply = agent.model(conversation, _told(agent))
+    info = _told(agent)
+    reply = agent.model(
+        conversation, replace(info, instructions=instructions) if instructions else info
+    )
     if not isinstance(reply, ModelResponse):
         raise TypeError(f"the script replied with a {type(reply).__name__}")
     usage = reply.usage

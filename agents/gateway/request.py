@@ -50,9 +50,11 @@ def ask(
         if request.summary and agent.compaction and agent.compaction.summarise:
             deliver(ModelAnswer(reply=None, text=agent.compaction.summarise(request.messages)))
             return _over
-        conversation = conversation_of(agent, request.run, request.frame, request.messages)
+        conversation = conversation_of(
+            agent, request.run, request.frame, request.messages, request.instructions
+        )
         if request.summary:
-            conversation.append(sum_up(agent))
+            conversation.append(sum_up(agent, request.instructions))
         if provider.is_scripted():
             deliver(call.play(conversation))
             return _over
@@ -103,7 +105,7 @@ class _Call:
     def play(self, conversation: list[ModelMessage]) -> ModelAnswer | ModelFault:
         """The reply of the agent's script."""
         try:
-            return self._answer(play(self._agent, conversation))
+            return self._answer(play(self._agent, conversation, self._request.instructions))
         except Exception as exc:
             return self.fault(exc)
 

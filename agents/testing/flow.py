@@ -14,7 +14,8 @@ from runtime.core.budgets import NO_LIMITS
 from runtime.core.codec import decode_entry
 from runtime.core.continuation import Phase, status_of
 from runtime.core.decisions import VERDICTS, Decision, GateKind, Verdict
-from runtime.core.events import Event, RunStarted, WaitStarted
+from runtime.core.events import AgentChanged, Event, FrameOpened, RunStarted, WaitStarted
+from runtime.core.ids import ROOT
 from runtime.ports import ActionPicture
 
 REQUESTER, DECIDER = "ada", "bea"
@@ -83,6 +84,16 @@ class Flow:
         """Why the run failed or was cancelled."""
         now = self._worker.now
         return now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None
+
+    @property
+    def instructions(self) -> str | None:
+        """What the root agent's model is told, where a function makes it of the input; else None."""
+        told = [
+            event.instructions
+            for event in self.events
+            if isinstance(event, FrameOpened | AgentChanged) and event.frame == ROOT
+        ]
+        return (told or [""])[-1] or None
 
     @property
     def calls(self) -> tuple[Made, ...]:

@@ -140,7 +140,8 @@ class Frame:
     for a braked provider, 0 for none. `outage` is there while its model brings no reply.
     `cleared` is the turn at which somebody last let it go on from a hold that opened at `cleared_at`.
     `spent` is what it and everything below it used, `context` the tokens of its last model call, and
-    `since` how long the run had been at work when it opened, in seconds.
+    `since` how long the run had been at work when it opened, in seconds. `instructions` were made of its input, empty
+    where the agent has the same for every input.
     """
 
     id: str
@@ -171,6 +172,7 @@ class Frame:
     spent: Spent = NOTHING
     context: int = 0
     since: float = 0.0
+    instructions: str = ""
 
     def of_turn(self) -> tuple[Call, ...]:
         """The calls of the current turn, in the order the model proposed them."""

@@ -51,7 +51,9 @@ class RunStarted:
 class FrameOpened:
     """`plan` is the agent's declared steps, None if it declares none; `call` is None for the root.
 
-    `budget` is the agent's own, `rates` what its model charges, None if nobody knows.
+    `budget` is the agent's own, `rates` what its model charges, None if nobody knows. `instructions` are what a
+    function of the agent's made of the input, empty where they are the same for every input; `prompt` is the digest of
+    what its model is told.
     """
 
     frame: str
@@ -67,6 +69,7 @@ class FrameOpened:
     compaction: CompactionTerms | None = None
     budget: Budget | None = None
     rates: Rates | None = None
+    instructions: str = ""
     type: Literal["FrameOpened"] = "FrameOpened"
 
 
@@ -389,7 +392,7 @@ class AgentChanged:
     """From here on the frame is played by another version of its agent.
 
     `before` and `fingerprint` are the digests of the two. `writes` are tools that have become writes:
-    calls of theirs that are under way count as such.
+    calls of theirs that are under way count as such. `instructions` are as those of FrameOpened.
     """
 
     frame: str
@@ -398,6 +401,7 @@ class AgentChanged:
     prompt: str
     changes: tuple[Change, ...]
     writes: tuple[str, ...] = ()
+    instructions: str = ""
     type: Literal["AgentChanged"] = "AgentChanged"
 
 

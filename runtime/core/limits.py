@@ -18,6 +18,7 @@ KEPT_INLINE = 64 * 1024  # of a result in an event; beyond that the event refers
 PREVIEW = 400  # characters of a result that is stored elsewhere
 MAX_REPORTED = 64 * 1024  # the result that a person reports
 MAX_REPLY = 1024 * 1024  # one reply of a model, with all its calls
+MAX_INSTRUCTIONS = 64 * 1024  # characters that a function makes of an agent's input
 MAX_SUMMARY = 64 * 1024  # characters of what stands for earlier messages
 MAX_CALLS = 128  # in one reply
 MAX_TOOL = 200  # characters of a tool's name as a model writes it

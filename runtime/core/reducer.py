@@ -204,6 +204,7 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
         opened_at=event.at,
         budget=event.budget,
         rates=event.rates,
+        instructions=event.instructions,
         since=now.worked if event.at is None else worked_at(now, event.at),
     )
     return replace(now.with_frame(frame), agents={**now.agents, event.agent: event.fingerprint})

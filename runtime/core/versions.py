@@ -24,6 +24,7 @@ def change_agent(now: Continuation, event: AgentChanged) -> Continuation:
         frame,
         fingerprint=event.fingerprint,
         prompt=event.prompt,
+        instructions=event.instructions,
         calls=tuple(_stricter(call, event.writes) for call in frame.calls),
     )
     now = now.with_frame(changed)

@@ -92,6 +92,8 @@ def _sketch(frame: Frame, call: Call) -> CallSketch:
 
 def _said(frame: Frame, giver: str) -> Iterator[Said]:
     turn = frame.turn - sum(message["role"] == "model" for message in frame.messages)
+    if frame.instructions:
+        yield Said(turn=turn, kind="instructions", by=frame.agent, value=frame.instructions)
     for message in frame.messages:
         match message["role"]:
             case "input":

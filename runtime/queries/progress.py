@@ -164,6 +164,8 @@ class _Fold:
             call=event.call,
         )
         self.frames[frame.id] = frame
+        if event.instructions:
+            self._say(frame, "instructions", frame.agent, event.instructions)
         self._say(frame, "input", parent.agent if parent else self.requester, event.input)
         if parent is None:
             early, self.early = self.early, []
@@ -188,6 +190,8 @@ class _Fold:
             case e.AgentChanged():
                 frame.fingerprint = event.fingerprint
                 self._say(frame, "release", frame.agent, differences(event.changes))
+                if event.instructions:
+                    self._say(frame, "instructions", frame.agent, event.instructions)
             case e.FrameClosed():
                 frame.outcome = event.outcome
                 self._close_call(frame, event)

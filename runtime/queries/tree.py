@@ -20,6 +20,7 @@ Kind = Literal[
     "release",
     "halt",
     "summary",
+    "instructions",
     "message",
 ]
 
@@ -32,6 +33,7 @@ _TITLES: dict[Kind, str] = {
     "fault": "error of",
     "retry": "no result from",
     "summary": "earlier messages summed up by",
+    "instructions": "instructions, made of the input, for",
     "release": "another version of",
     "halt": "stopped:",
     "message": "message from",

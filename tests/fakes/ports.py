@@ -114,6 +114,9 @@ class FakeEffects:
     def receive(self, agent: str, value: Any) -> Any:
         return value
 
+    def instruct(self, agent: str, given: Any) -> str:
+        return ""
+
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
         if tool in self.agents:
             return self._facts(tool, FakeTool(effect=EffectClass.IDEMPOTENT), delegate=tool)
