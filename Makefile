@@ -11,8 +11,8 @@ RUN := $(VENV)/bin/python
 help: ## show what can be done
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
 
-up: environment ## run everything on this machine (PORT=8000 HOME_DIR=~/.local/share/abeyance DEMO=0: nobody yet)
-	@exec $(RUN) -m config.local up --port "$(PORT)" --home "$(HOME_DIR)" --demo "$(DEMO)"
+up: environment ## run everything on this machine (PORT=8000 HOME_DIR=~/.local/share/abeyance DEMO=0: nobody yet, RELOAD=1: new workers when a file of AGENTS_DIR changes, AGENTS_REQUIREMENTS=requirements.txt: packages of your agents)
+	@exec $(RUN) -m config.local up --port "$(PORT)" --home "$(HOME_DIR)" --demo "$(DEMO)" --reload "$(RELOAD)"
 
 agents: environment ## list the agents of ABEYANCE_AGENTS with all mistakes in them (AGENTS_DIR=~/my-agents ABEYANCE_AGENTS=shop)
 	@exec $(RUN) manage.py agents check
@@ -54,8 +54,8 @@ clean: ## remove the environment and everything that can be made again
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache staticfiles
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Makes the environment if need be; of the interpreter named by PYTHON=, if one is named.
-ENVIRONMENT = $(PYTHON) requirements/environment.py $(if $(filter file default undefined,$(origin PYTHON)),,--this-python) $(VENV)
+# Makes the environment if need be; of the interpreter named by PYTHON=, if one is named, and with an author's packages.
+ENVIRONMENT = $(PYTHON) requirements/environment.py $(if $(filter file default undefined,$(origin PYTHON)),,--this-python) $(if $(AGENTS_REQUIREMENTS),--also "$(AGENTS_REQUIREMENTS)") $(VENV)
 
 .PHONY: environment developer-environment
 environment:

@@ -17,6 +17,10 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOM = 50 * 1000 * 1000  # bytes; an environment with nothing but pip takes as many
 
+OFFLINE = (
+    r"connection broken by|Connection to \S+ timed out|Temporary failure in name resolution"
+    r"|Max retries exceeded|ProxyError|Could not fetch URL|Read timed out"
+)
 # What venv and pip say when they fail, and what it means for whoever runs this; the first that fits.
 REASONS = (
     (
@@ -39,10 +43,7 @@ REASONS = (
         ),
     ),
     (
-        (
-            r"connection broken by|Connection to \S+ timed out|Temporary failure in name resolution"
-            r"|Max retries exceeded|ProxyError|Could not fetch URL|Read timed out"
-        ),
+        OFFLINE,
         (
             "no package can be downloaded: is this machine online?"
             " (HTTPS_PROXY names a proxy, PIP_INDEX_URL a mirror)"
@@ -69,7 +70,6 @@ REASONS = (
     ),
 )
 
-
 _NAME = r"\w(?:[\w.-]*\w)?"
 _BY = r"(?P<by>%s(?:\[[^\]]*\])?)" % _NAME
 # How pip names a package that is needed, and the one that needs it, if that is not a file of requirements.
@@ -79,10 +79,21 @@ NOT_INSTALLED = re.compile(
 INSTALLED = re.compile(r"already satisfied: (?P<needed>[^\s;]+).*? in .*? \(from (?:-r|%s)" % _BY)
 
 
-def main(folder, locks, this_python):
-    """Make or update the environment. Return None, or the line that says why that failed."""
+# How pip names what an author's packages need, where a lock pins another version of it.
+CONFLICT = re.compile(
+    r"The conflict is caused by:\n(?:.*\n)*?"
+    r"\s+(?:The user requested|(?P<by>\S+) (?P<of>\S+) depends on) (?P<wanted>(?!\(constraint\)).+)\n(?:.*\n)*?"
+    r"\s+The user requested \(constraint\) (?P<ours>\S+)"
+)
+
+
+def main(folder, locks, this_python, also=None):
+    """Make or update the environment, with an author's packages if `also` names a file of requirements.
+
+    Return None, or the line that says why that failed.
+    """
     try:
-        return _make(folder, locks, this_python)
+        return _make(folder, locks, this_python) or (_add(folder, locks, also) if also else None)
     except OSError as problem:
         return _reason(str(problem), folder, locks)
 
@@ -123,6 +134,51 @@ def _update(folder, python, locks, changed):
     return problem
 
 
+def _add(folder, locks, also):
+    """Install an author's packages beside those of the locks, none of which changes."""
+    path = os.path.abspath(os.path.expanduser(also))
+    wanted = _read(path)
+    if wanted is None:
+        return "AGENTS_REQUIREMENTS: %s cannot be read" % path
+    pins = os.path.join(folder, ".pins")
+    with open(pins, "w") as file:
+        file.write("".join("%s\n" % pin for lock in locks for pin in _pins(lock)))
+    stamp = os.path.join(folder, ".agents")
+    digest = hashlib.sha256(("%s\n%s\n%s" % (path, wanted, _read(pins))).encode()).hexdigest()
+    if _read(stamp) == digest:
+        return None
+    print("Installing the packages of %s" % path, flush=True)
+    python = os.path.join(os.path.abspath(folder), "bin", "python")
+    command = _pip(python, "install", "--constraint", os.path.abspath(pins), "--requirement", path)
+    failed, said = _run(command, folder=os.path.dirname(path))
+    if failed:
+        return "AGENTS_REQUIREMENTS: %s" % _reason_of_authors(said, folder, path)
+    with open(stamp, "w") as file:
+        file.write(digest)
+    return None
+
+
+def _reason_of_authors(said, folder, path):
+    """The line for what pip said of an author's packages."""
+    found = CONFLICT.search(said)
+    if found:
+        by = "%s %s" % (found.group("by"), found.group("of")) if found.group("by") else path
+        return "%s needs %s, but Abeyance has %s: choose another version" % (
+            by,
+            found.group("wanted"),
+            found.group("ours"),
+        )
+    missing = re.search(r"No matching distribution found for ([^\n]+)", said)
+    if missing and not re.search(OFFLINE, said):
+        return "there is no %s for Python %s, which %s asks for" % (
+            missing.group(1),
+            _version(),
+            path,
+        )
+    wrong = re.search(r"ERROR: (Invalid requirement[^\n]*)", said)
+    return wrong.group(1) if wrong else _reason(said, folder, [path])
+
+
 def _lacking(folder, python, lock, listed):
     """Return None, or the line that names what a lock lacks. `listed` are the packages it may rely on.
 
@@ -147,8 +203,13 @@ def _lacking(folder, python, lock, listed):
 
 def _listed(lock):
     """Return the names of the packages that a lock pins."""
-    pins = re.findall(r"^(%s)==" % _NAME, _read(_path(lock + ".txt")), re.MULTILINE)
-    return {_normal(pin) for pin in pins}
+    return {_normal(pin) for pin in _pins(lock)}
+
+
+def _pins(lock):
+    """Return each `package==version` of a lock, with what says where it counts."""
+    lines = re.findall(r"^(%s==[^\\\n]+)" % _NAME, _read(_path(lock + ".txt")), re.MULTILINE)
+    return [re.sub(r"\s*--hash=\S+", "", line).strip() for line in lines]
 
 
 def _normal(requirement):
@@ -166,9 +227,11 @@ def _failed(command):
     return said if failed else None
 
 
-def _run(command, env=None):
+def _run(command, env=None, folder=None):
     """Run a command. Return its exit status and what it said."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd=folder
+    )
     said = process.communicate()[0].decode("utf-8", "replace")
     return process.returncode, said
 
@@ -258,6 +321,7 @@ def _arguments():
         action="store_true",
         help="make it again if it is of another Python than the one that runs this",
     )
+    parser.add_argument("--also", help="a file of requirements of an author's own packages")
     return vars(parser.parse_args())
 
 

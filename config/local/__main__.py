@@ -13,6 +13,7 @@ from config.local.manage import manage
 from config.local.up import up
 
 DEMO = {"": None, "0": False, "1": True}
+RELOAD = {"": False, "0": False, "1": True}
 NO_SPACE = os.strerror(errno.ENOSPC)
 
 
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     command.add_argument("--port", help="the port of the web server", default="")
     command.add_argument("--host", help="the address of the web server", default="127.0.0.1")
     command.add_argument("--demo", help="0: no demo people and runs", default="")
+    command.add_argument("--reload", help="1: new workers when the agents change", default="")
     beside = commands.add_parser("manage", help="run a command on the data of what is up")
     beside.set_defaults(door=_manage)
     beside.add_argument("words", nargs="*", help="after --, as in -- people list")
@@ -44,6 +46,8 @@ def _up(chosen: argparse.Namespace, folder: Path) -> int:
         raise Refused(f"PORT must be a number, not {chosen.port!r}")
     if chosen.demo not in DEMO:
         raise Refused(f"DEMO must be 0 or 1, not {chosen.demo!r}")
+    if chosen.reload not in RELOAD:
+        raise Refused(f"RELOAD must be 0 or 1, not {chosen.reload!r}")
     up(
         folder,
         host=chosen.host,
@@ -51,6 +55,7 @@ def _up(chosen: argparse.Namespace, folder: Path) -> int:
         given=dict(os.environ),
         say=_say,
         demo=DEMO[chosen.demo],
+        reload=RELOAD[chosen.reload],
     )
     return 0
 

@@ -81,6 +81,11 @@ def give(account: Account, paths: Sequence[Path]) -> None:
             os.chown(path, account.uid, account.gid)
 
 
+def owner_of(path: Path) -> str:
+    """The name of the account that a file or folder belongs to."""
+    return _name_of(path.stat().st_uid)
+
+
 def _name_of(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

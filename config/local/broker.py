@@ -12,7 +12,7 @@ import redis
 
 from config.local import children
 from config.local.accounts import Account, give
-from config.local.errors import DidNotStart
+from config.local.errors import DidNotStart, Ended
 
 PATIENCE = 20.0
 _SOCKET = "broker.sock"
@@ -69,7 +69,9 @@ def _wait(broker: Broker, process: subprocess.Popen[bytes], pause: Callable[[flo
             try:
                 client.ping()
             except redis.RedisError as error:
-                if process.poll() is not None or time.monotonic() > deadline:
+                if process.poll() is not None:
+                    raise Ended(f"the broker ended: {children.how_it_ended(process)}") from error
+                if time.monotonic() > deadline:
                     raise DidNotStart(f"the broker did not start: {error}") from error
             else:
                 return

@@ -55,6 +55,14 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
         pass
 
 
+def how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    """The exit code of a process that has ended, or the signal that ended it."""
+    if process.returncode < 0:
+        with suppress(ValueError):
+            return signal.Signals(-process.returncode).name
+    return f"exit code {process.returncode}"
+
+
 def plain_environment() -> dict[str, str]:
     """What a server may know of our environment: enough to run, none of our secrets."""
     known = ("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH")

@@ -15,3 +15,7 @@ class NotInstalled(LocalError):
 
 class DidNotStart(LocalError):
     """A process ended or stayed silent when it should have been ready; its log says why."""
+
+
+class Ended(DidNotStart):
+    """It ended before it was ready: the last that it wrote into its log is the cause."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.local.accounts import Account, give, reaches
+from config.local.accounts import Account, give, owner_of, reaches
 from config.local.errors import Refused
 from runtime import keyring
 
@@ -88,9 +88,20 @@ def open_home(folder: Path, servers_account: Account) -> Home:
         home = Home(folder=folder, id=identity, lock=lock, servers=servers)
         home.note(id=identity, servers=None if servers.parent == folder else str(servers))
     except OSError as error:
-        why = error.strerror or str(error)
+        why = _why(error)
         raise Refused(f"cannot use {folder} ({why}): HOME_DIR=… chooses another folder") from error
     return home
+
+
+def _why(error: OSError) -> str:
+    """With the owner of what may not be opened: usually another account has started here before."""
+    why = error.strerror or str(error)
+    if not isinstance(error, PermissionError) or error.filename is None:
+        return why
+    path = Path(error.filename)
+    while not os.path.exists(path):  # noqa: PTH110 - Path.exists raises below what may not be entered
+        path = path.parent
+    return f"{why}: {path} belongs to {owner_of(path)}"
 
 
 def visit(folder: Path) -> Home:
@@ -207,6 +218,11 @@ def _servers_folder(
     else:
         servers = ELSEWHERE / identity
     if not servers.exists():
+        if known.get("servers"):
+            raise Refused(
+                f"{servers}, where Postgres keeps the data of {folder}, is not there: put it back, or choose"
+                " another folder with HOME_DIR=…"
+            )
         for path in (servers.parent, servers):
             if not path.exists():
                 path.mkdir()

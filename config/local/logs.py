@@ -1,9 +1,11 @@
 """The log files: one per process, put aside at each start, three starts kept."""
 
+import re
 from pathlib import Path
 from typing import IO
 
 KEPT = 3
+_FATAL = re.compile(r"(?:FATAL|PANIC): +(.+)")  # Postgres' words; clients hear some of them, too
 
 
 def put_aside(folder: Path) -> None:
@@ -20,6 +22,14 @@ def put_aside(folder: Path) -> None:
 
 def append(folder: Path, name: str) -> IO[bytes]:
     return (folder / f"{name}.log").open("ab")
+
+
+def cause(folder: Path, name: str) -> str:
+    """Why a server ended, as it says itself, with a colon before; empty if it does not say."""
+    text = (folder / f"{name}.log").read_text(errors="replace")
+    fatal = [one for one in _FATAL.findall(text) if not one.startswith("the database system is")]
+    said = fatal[-1] if fatal else last_line(folder, name)
+    return f": {said}" if said else ""
 
 
 def last_line(folder: Path, name: str) -> str:

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from config import env
 from config.env import ROOT
@@ -27,12 +29,13 @@ from config.local import (
 )
 from config.local.accounts import Account
 from config.local.directory import TOKEN_VARIABLE
-from config.local.errors import DidNotStart
+from config.local.errors import DidNotStart, Ended, Refused
 from config.local.home import Home
-from config.local.supervisor import Bell, Job, how_it_ended
+from config.local.supervisor import Bell, Job
 from config.processes import Process, connections, table
 
 APPLICATION, SERVERS, DATABASE = 1, 2, 3  # the order in which to stop
+LONGEST_SOCKET = 103  # bytes of its path, where least are possible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,7 @@ class Machine:
         def begin() -> subprocess.Popen[bytes]:
             leftovers.end_orphans(cluster.data)
             postgres.unlock(cluster)  # we hold the folder, and nobody is left in it
-            with logs.append(self.home.logs, "postgres") as log:
+            with self._log("postgres") as log:
                 return postgres.start(
                     cluster,
                     log,
@@ -109,7 +112,7 @@ class Machine:
             return None
 
         def begin() -> subprocess.Popen[bytes]:
-            with logs.append(self.home.logs, "broker") as log:
+            with self._log("broker") as log:
                 return broker.start(queue, log, pause=self.bell.pause)
 
         return Job(name="broker", begin=begin, stage=SERVERS, patience=1.5)
@@ -176,7 +179,20 @@ class Machine:
             process.wait()
         if not process.returncode:
             return None
-        return logs.last_line(self.home.logs, name) or f"it ended with {how_it_ended(process)}"
+        return (
+            logs.last_line(self.home.logs, name)
+            or f"it ended with {children.how_it_ended(process)}"
+        )
+
+    @contextmanager
+    def _log(self, name: str) -> Iterator[IO[bytes]]:
+        """The log of a server. Raises DidNotStart with what it says of a server that ended."""
+        try:
+            with logs.append(self.home.logs, name) as log:
+                yield log
+        except Ended as problem:
+            why = logs.cause(self.home.logs, name)
+            raise DidNotStart(f"{problem}{why} (see {self.home.logs}/{name}.log)") from problem
 
     def _database(self, role: str) -> str:
         if self.cluster is None:
@@ -293,8 +309,20 @@ def _sockets(account: Account) -> Path:
     """A folder for sockets with a short path, which a deep data folder could not give."""
     place = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
     folder = Path(tempfile.mkdtemp(prefix="abeyance-", dir=place))  # 0700 from the start
+    _require_short(folder)
     accounts.give(account, [folder])
     return folder
+
+
+def _require_short(folder: Path) -> None:
+    """Raise Refused for a folder in which no socket can be made."""
+    length = len(os.fsencode(folder / ".s.PGSQL.5432"))
+    if length > LONGEST_SOCKET:
+        folder.rmdir()
+        raise Refused(
+            f"the temporary folder {folder.parent} is too deep: the path of a socket in it has {length} bytes, at"
+            f" most {LONGEST_SOCKET} are possible: name another with TMPDIR=…"
+        )
 
 
 def _application_account(servers: Account, home: Home) -> Account:

@@ -18,8 +18,8 @@ import psycopg
 from psycopg import sql
 
 from config.local import children
-from config.local.accounts import Account, give
-from config.local.errors import DidNotStart, Refused
+from config.local.accounts import Account, give, owner_of
+from config.local.errors import DidNotStart, Ended, Refused
 
 SUPERUSER = "postgres"
 DATABASE = "abeyance"
@@ -55,6 +55,8 @@ def url(socket: Path, role: str, password: str, database: str = DATABASE) -> str
 def initialise(cluster: Cluster) -> bool:
     """Make the cluster if there is none; whether it was made. Raises Refused for one of another major version."""
     marker = cluster.data / "PG_VERSION"
+    if cluster.data.exists():
+        _require_own(cluster)
     major = _major_of(cluster)
     if marker.exists():
         there = marker.read_text(encoding="ascii").strip()
@@ -72,6 +74,21 @@ def initialise(cluster: Cluster) -> bool:
     _initdb(cluster, fresh, major)
     fresh.rename(cluster.data)
     return True
+
+
+def _require_own(cluster: Cluster) -> None:
+    """Raise Refused for data that Postgres would refuse to start on."""
+    found = cluster.data.stat()
+    if found.st_uid != cluster.account.uid:
+        owner, name = owner_of(cluster.data), cluster.account.name
+        raise Refused(
+            f"{cluster.data} belongs to {owner}, but Postgres runs as {name}:"
+            f" start as the account that made it, or chown -R {name} {cluster.data}"
+        )
+    if found.st_mode & 0o027:
+        raise Refused(
+            f"{cluster.data} can be read by others, which Postgres refuses: chmod 700 {cluster.data}"
+        )
 
 
 def unlock(cluster: Cluster) -> None:
@@ -152,7 +169,9 @@ def _wait(
                     f"Postgres in {cluster.data} has another password than secrets.json says:"
                     " put back the copy of a backup"
                 ) from error
-            if process.poll() is not None or time.monotonic() > deadline:
+            if process.poll() is not None:
+                raise Ended(f"Postgres ended: {children.how_it_ended(process)}") from error
+            if time.monotonic() > deadline:
                 raise DidNotStart(f"Postgres did not start: {reason}") from error
         else:
             return

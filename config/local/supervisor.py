@@ -15,6 +15,7 @@ from config.local.errors import LocalError
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
+LOOK = 5.0  # seconds from one look at everything to the next
 SETTLED = 10.0  # seconds after which a process counts as running well
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -85,19 +86,33 @@ class Supervisor:
         self._jobs.append(running)
         self._begin(running)
 
-    def watch(self) -> None:
-        """Restart whatever dies, until Stop."""
+    def watch(self, look: Callable[[], None] = lambda: None, every: float = LOOK) -> None:
+        """Restart whatever dies, until Stop, and `look` now and then, at least so often in seconds."""
         while True:
             self.tend()
-            self._bell.pause(self._until_next())
+            look()
+            self._bell.pause(min(every, self._until_next()))
+
+    def replace(self, wanted: Callable[[Job], bool]) -> None:
+        """Have each of these jobs stopped in its own time, and started again."""
+        for running in self._jobs:
+            if running.process is None or running.leaves_by is not None or not wanted(running.job):
+                continue
+            running.leaves_by = time.monotonic() + running.job.patience
+            with suppress(ProcessLookupError):
+                running.process.send_signal(running.job.farewell)
 
     def tend(self) -> None:
         """Look after everything once."""
         for running in self._jobs:
-            if running.process is not None and running.process.poll() is not None:
+            process = running.process
+            if process is None:
+                if time.monotonic() >= running.again_at:
+                    self._revive(running)
+            elif process.poll() is not None:
                 self._bury(running)
-            elif running.process is None and time.monotonic() >= running.again_at:
-                self._revive(running)
+            elif running.leaves_by is not None and time.monotonic() >= running.leaves_by:
+                children.signal_group(process, signal.SIGKILL)  # its end rings the bell
 
     def ends(self, name: str) -> int:
         """How often a job ended since it was started first."""
@@ -120,8 +135,11 @@ class Supervisor:
         children.signal_group(running.process, signal.SIGKILL)  # whatever it leaves behind
         if time.monotonic() - running.began_at > SETTLED:
             running.deaths = 0
-        how = how_it_ended(running.process)
+        how = children.how_it_ended(running.process)
         running.process = None
+        if running.leaves_by is not None:
+            running.leaves_by, running.again_at = None, 0.0
+            return
         running.ends += 1
         self._say(f"{running.job.name} ended ({how}); again in {running.put_off():g} s")
 
@@ -135,15 +153,8 @@ class Supervisor:
 
     def _until_next(self) -> float:
         waiting = [one.again_at for one in self._jobs if one.process is None]
-        return max(0.0, min(waiting, default=time.monotonic() + 5.0) - time.monotonic())
-
-
-def how_it_ended(process: subprocess.Popen[bytes]) -> str:
-    """The exit code of a process that has ended, or the signal that ended it."""
-    if process.returncode < 0:
-        with suppress(ValueError):
-            return signal.Signals(-process.returncode).name
-    return f"exit code {process.returncode}"
+        waiting += [one.leaves_by for one in self._jobs if one.leaves_by is not None]
+        return max(0.0, min(waiting, default=time.monotonic() + LOOK) - time.monotonic())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,6 +165,7 @@ class _Running:
     again_at: float = 0.0
     deaths: int = 0  # in a row, each soon after the start
     ends: int = 0
+    leaves_by: float | None = None  # when a process that is being replaced is killed
 
     def put_off(self) -> float:
         """Have it started again after a pause that doubles each time; how many seconds."""

@@ -12,7 +12,8 @@ from config.local import home as homes
 from config.local import machine as machines
 from config.local.errors import DidNotStart, Refused
 from config.local.machine import Machine
-from config.local.supervisor import Bell, Job, Stop, Supervisor
+from config.local.reload import SECONDS, WITHOUT_AGENTS, Reload
+from config.local.supervisor import LOOK, Bell, Job, Stop, Supervisor
 from config.problems import BadSetting
 
 Say = Callable[[str], None]
@@ -41,14 +42,18 @@ def up(
     given: Mapping[str, str],
     say: Say,
     demo: bool | None = None,
+    reload: bool = False,
 ) -> None:
     """Run until SIGINT, SIGTERM or SIGHUP. Raises LocalError if it cannot be brought up.
 
-    `demo` is whether there shall be people and runs to begin with; None is as before, at first yes.
+    `demo` is whether there shall be people and runs to begin with; None is as before, at first yes. `reload` is whether
+    workers are replaced when a file of the agents' folder changes.
     """
     bell = Bell()
     listeners.require_loopback(host)
     given = _checked(given)
+    if reload and not given.get("AGENTS_DIR"):
+        raise Refused("RELOAD=1 watches the files of AGENTS_DIR, which is not set")
     people.check(folder, demo)
     servers = accounts.unprivileged()
     home = homes.open_home(folder, servers)
@@ -59,9 +64,10 @@ def up(
     supervisor = Supervisor(bell, say, lambda pids: leftovers.note(home, machine.sockets, pids))
     try:
         require_agents(given.get("AGENTS_DIR", ""), machine.application)
+        look = _reloading(machine, supervisor, say) if reload else _nothing
         _explain(machine, say)
         _bring_up(machine, supervisor, host, demo, say)
-        supervisor.watch()
+        supervisor.watch(look, every=SECONDS if reload else LOOK)
     except Stop:
         say("Stopping")
     finally:
@@ -142,6 +148,25 @@ def load_agents(machine: Machine) -> str:
         return ""
     line = said.removeprefix("abeyance: ")
     return line if line != said else f"the agents cannot be loaded: {said}"
+
+
+def _reloading(machine: Machine, supervisor: Supervisor, say: Say) -> Callable[[], None]:
+    """What looks for files that have changed since now."""
+    watching = Reload(
+        Path(machine.given["AGENTS_DIR"]),
+        load=lambda: load_agents(machine),
+        replace=lambda: supervisor.replace(_loads_agents),
+        say=say,
+    )
+    return watching.look
+
+
+def _loads_agents(job: Job) -> bool:
+    return job.stage == machines.APPLICATION and job.name not in WITHOUT_AGENTS
+
+
+def _nothing() -> None:
+    """Nothing is watched."""
 
 
 def _wait_until_ready(machine: Machine, supervisor: Supervisor, jobs: Sequence[Job]) -> None:

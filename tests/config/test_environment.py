@@ -42,6 +42,7 @@ def make_environment(
     *before: str,
     locks: tuple[str, ...] = ("tiny",),
     wheels: tuple[Path, ...] = (),
+    also: Path | None = None,
     **variables: str,
 ) -> "subprocess.CompletedProcess[str]":
     """Run `environment.py` as the Makefile does, `before` first in the same interpreter.
@@ -52,10 +53,11 @@ def make_environment(
         folders = " ".join(str(one) for one in wheels)
         variables |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": folders}
     script = str(checkout / "requirements" / "environment.py")
+    arguments = [script, *(["--also", str(also)] if also else []), str(folder), *locks]
     code = ";".join(
         [
             *("import runpy, sys", *before),
-            f"sys.argv[:] = {[script, str(folder), *locks]!r}",
+            f"sys.argv[:] = {arguments!r}",
             f"runpy.run_path({script!r}, run_name='__main__')",
         ]
     )
@@ -220,6 +222,32 @@ def test_an_incomplete_lock_fails_by_name(
         done = make_environment(checkout, empty_environment, wheels=(index,))
         assert line_of(done.stderr) == f"tiny.txt {line}: run make lock"
         assert done.returncode == 1
+
+
+def test_packages_of_an_author_come_beside_those_of_the_lock(
+    checkout: Path, index: Path, empty_environment: Path
+) -> None:
+    """Nothing of ours changes for them, and they are installed again only when their file changes."""
+    for name, need in (("theirs", "base"), ("newer", "base>=2"), ("base", ""), ("deep", "newer")):
+        needs = (need,) if need else ()
+        make_wheel(index, name, "2", describe(name, "2", needs=needs))
+    theirs = checkout / "theirs.txt"
+
+    def add(line: str) -> tuple[int, str, bool]:
+        theirs.write_text(f"{line}\n")
+        done = make_environment(checkout, empty_environment, wheels=(index,), also=theirs)
+        return done.returncode, done.stderr, "packages of" in done.stdout
+
+    assert [add("theirs"), add("theirs")] == [(0, "", True), (0, "", False)]
+    assert installed(empty_environment)["base"] == "1"
+    ours, python = "but Abeyance has base==1: choose another version", f"{sys.version_info[1]}"
+    for line, problem in (
+        ("deep", f"newer 2 needs base>=2, {ours}"),
+        ("base==2", f"{theirs} needs base==2, {ours}"),
+        ("none", f"there is no none for Python 3.{python}, which {theirs} asks for"),
+        ("not one", f"Invalid requirement: 'not one' (from line 1 of {theirs})"),
+    ):
+        assert add(line) == (1, f"AGENTS_REQUIREMENTS: {problem}\n", True)
 
 
 @pytest.mark.parametrize(

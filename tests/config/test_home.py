@@ -1,14 +1,19 @@
 """A data folder belongs to one start at a time, keeps its secrets, and leaves alone what was there."""
 
+import errno
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from config.local import accounts, home
-from config.local.errors import Refused
+from config.local import accounts, home, logs, machine, postgres
+from config.local.errors import DidNotStart, Ended, Refused
 from config.local.home import Home
+from config.local.machine import Machine
 
 
 def _open(folder: Path) -> Home:
@@ -72,3 +77,71 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (folder / "home.json").write_text("{")
     with pytest.raises(Refused, match=r"home\.json is damaged"):
         _open(folder)
+
+
+def test_what_may_not_be_opened_is_named_with_its_owner(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    for name in ("lock", "not/made"):
+        denied = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / name))
+        path = tmp_path / "lock" if name == "lock" else tmp_path
+        owner = accounts.owner_of(tmp_path)
+        assert home._why(denied) == f"Permission denied: {path} belongs to {owner}"
+
+
+def test_data_that_is_kept_elsewhere_and_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+    opened = _open(tmp_path / "home")
+    opened.note(servers=str(tmp_path / "gone"))
+    os.close(opened.lock)
+    with pytest.raises(Refused, match=r"/gone, where Postgres keeps the data of .*is not there"):
+        _open(tmp_path / "home")
+
+
+def test_data_that_postgres_would_refuse_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    data = tmp_path / "postgres"
+    data.mkdir(mode=0o700)
+    data.chmod(0o755)
+    me = accounts.starter()
+    cluster = postgres.Cluster(
+        programs=tmp_path, data=data, socket=tmp_path, account=me, password=""
+    )
+    with pytest.raises(Refused, match=f"can be read by others, .*: chmod 700 {data}"):
+        postgres.initialise(cluster)
+    other = replace(cluster, account=replace(me, name="ada", uid=me.uid + 1))
+    with pytest.raises(Refused, match=f"{data} belongs to {me.name}, but Postgres runs as ada: "):
+        postgres.initialise(other)
+
+
+SAID = {
+    "postgres": """LOG:  database system was shut down
+FATAL:  the database system is starting up
+PANIC:  could not locate a valid checkpoint record at 0/1
+LOG:  database system is shut down
+""",
+    "broker": "1:M # Can't open the append-only file\n1:M # Fatal error, can't read the file\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("postgres", "could not locate a valid checkpoint record at 0/1"),
+        ("broker", "1:M # Fatal error, can't read the file"),
+    ],
+)
+def test_a_server_that_ends_is_named_with_the_cause_in_its_log(
+    tmp_path: Path, name: str, why: str
+) -> None:
+    with logs.append(tmp_path, name) as log:
+        log.write(SAID[name].encode())
+    of_this: Any = SimpleNamespace(home=SimpleNamespace(logs=tmp_path))
+    with pytest.raises(DidNotStart) as said, Machine._log(of_this, name):
+        raise Ended("it ended: exit code 1")
+    assert str(said.value) == f"it ended: exit code 1: {why} (see {tmp_path}/{name}.log)"
+
+
+def test_a_temporary_folder_that_is_too_deep_for_a_socket_is_named(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    with pytest.raises(Refused, match=f"the temporary folder {tmp_path} is too deep: "):
+        machine._require_short(deep)
+    assert not deep.exists()

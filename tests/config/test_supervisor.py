@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from config.local import accounts, children
+from config.local.reload import Reload
 from config.local.supervisor import STOP_SIGNALS, Bell, Job, Stop, Supervisor
 
 
@@ -105,6 +106,50 @@ def test_a_process_that_keeps_dying_is_given_longer_and_longer_pauses(
     assert ended == [
         f"worker ended (exit code 3); again in {pause} s" for pause in ("0.1", "0.2", "0.4")
     ]
+
+
+def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
+    bell: Bell, supervisor: Supervisor, record: Record
+) -> None:
+    """The old worker is told to stop and ends by itself, unless it does not listen."""
+    agents, said = record.folder / "agents", [""]
+    agents.mkdir()
+    (agents / "shop.py").touch()
+    for name, code, patience in (
+        ("worker", FAREWELL.replace("{name}", "told"), 60.0),
+        ("stubborn", STUBBORN.replace("time.sleep", "print('up', flush=True); time.sleep"), 0.1),
+        ("web", SLEEP, 60.0),
+    ):
+        supervisor.start(record.job(name, code, patience=patience))
+    before, log = list(record.pids), record.folder / "log"
+    _until(bell, lambda: log.read_text().count("up") == 2)
+    reload = Reload(
+        agents,
+        load=lambda: said[0],
+        replace=lambda: supervisor.replace(lambda job: job.name != "web"),
+        say=record.lines.append,
+    )
+
+    def look() -> None:
+        reload.look()
+        supervisor.tend()
+
+    (agents / "new.py").write_text("1 / 0")
+    said[0] = "new.py:1: ZeroDivisionError"
+    look()
+    assert (record.lines, list(record.pids)) == ([f"Not reloaded: {said[0]}"], before)
+    said[0] = ""
+    (agents / "new.py").write_text("")
+
+    def replaced() -> bool:
+        look()
+        return len(record.pids) == 3 and not set(record.pids) & set(before[:2])
+
+    _until(bell, replaced)
+    assert record.pids[2] == before[2]
+    assert "told" in log.read_text()
+    assert record.lines[1] == f"Reloading, because {agents}/new.py has changed"
+    assert not [line for line in record.lines if "ended" in line]
 
 
 def test_stages_are_stopped_one_after_the_other(
