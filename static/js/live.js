@@ -38,7 +38,9 @@ function take(region, text) {
   region.print = print;
   const over = region.dataset.status === "pending" && fresh.dataset.status !== "pending";
   if (!news && !over) return;
-  const used = one(":focus:not([tabindex='-1'])", region) || typed(region) || refused(region);
+  const kept = typed(region) || refused(region);
+  if (kept && over) return tell(region, fresh);
+  const used = kept || one(":focus:not([tabindex='-1'])", region);
   if (used && !over) return offer(region, fresh, "This page has changed. Show");
   withdraw(region);
   swap(region, fresh);
@@ -83,8 +85,25 @@ function offer(region, fresh, words) {
   say(words);
 }
 
+// What a person types stays where it is, and the buttons are too late.
+function tell(region, fresh) {
+  for (const button of all("form button, button[form]", region)) button.disabled = true;
+  offer(region, fresh, "Show the request as it is now");
+  region.told?.remove();
+  region.told = made("div", { className: "stack above" });
+  const note = made("div", { className: "note warn" });
+  const words = "This request was closed elsewhere. What you typed was not sent; it is still below.";
+  note.append(made("p", { textContent: words }), ...one(".note[role=status]", fresh).cloneNode(true).childNodes);
+  region.told.append(note);
+  region.bar.before(region.told);
+  localise(region.told);
+  note.scrollIntoView({ block: "center" });
+  say(note.textContent);
+}
+
 function withdraw(region) {
   region.bar?.remove();
+  region.told?.remove();
   region.fresh = null;
 }
 

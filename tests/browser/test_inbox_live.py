@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from approvals.actions import decide
+from runtime.core.budgets import Budget
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor
 from tests.browser.conftest import Desk
@@ -130,7 +131,7 @@ def test_a_local_server_is_in_reach_without_a_network(
     expect(bea.get_by_role("button", name="Approve")).to_be_enabled()
 
 
-def test_what_was_decided_elsewhere_shows_without_losing_a_reason(
+def test_what_was_decided_elsewhere_leaves_a_typed_reason_alone(
     desk: Desk, bea: Page, office: Office, suspended: UUID
 ) -> None:
     request = office.request(suspended)
@@ -147,11 +148,31 @@ def test_what_was_decided_elsewhere_shows_without_losing_a_reason(
         actor=Actor(person="bea"),  # in another of her windows
     )
     _later(bea, 4)
+    told = bea.locator(".note.warn").filter(has_text="This request was closed elsewhere.")
+    expect(told).to_be_in_viewport()
     expect(bea.get_by_role("heading", name="Denied by bea")).to_be_in_viewport()
-    expect(bea.locator(".note[role=status]")).to_be_focused()
+    expect(reason).to_have_value("I would rather wait for Monday.")
+    expect(reason).to_be_focused()
+    expect(bea.get_by_role("button", name="Approve")).to_be_disabled()
+    bea.get_by_role("button", name="Show the request as it is now").click()
     expect(bea.get_by_role("button", name="Approve")).to_have_count(0)
     expect(bea.get_by_text("You had typed this, and it was not sent:")).to_be_visible()
     expect(bea.get_by_text("I would rather wait for Monday.")).to_be_visible()
+
+
+def test_a_request_closed_elsewhere_leaves_a_refused_grant_alone(
+    desk: Desk, bea: Page, office: Office
+) -> None:
+    request = office.short(Budget(turns=1))
+    desk.open(f"/a/{request.id}/")
+    bea.get_by_label("More turns").fill("abc")
+    bea.get_by_role("button", name="Grant it").click()
+    expect(bea.get_by_text("Not decided: more turns must be a number")).to_be_visible()
+    office.cancel(request.run_id, "Not needed.")
+    _later(bea, 8)
+    expect(bea.get_by_role("heading", name="Cancelled by ada")).to_be_visible()
+    expect(bea.get_by_text("Not decided: more turns must be a number")).to_be_visible()
+    expect(bea.get_by_label("More turns")).to_have_value("abc")
 
 
 def test_a_session_that_ended_leads_to_the_login(
