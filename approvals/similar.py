@@ -60,6 +60,19 @@ class Change:
         """What it is now, whole."""
         return "".join(part.text for part in self.now)
 
+    @property
+    def spaces(self) -> str:
+        """In words, how many spaces it begins and ends with if that differs: they draw nothing. Empty if not."""
+        if self.difference not in (Difference.CHANGED, Difference.ADDED):
+            return ""
+        was, now = _outer("".join(part.text for part in self.was)), _outer(self.text)
+        said = [
+            f"It {verb} with {_counted(after)}{f', before with {_counted(before)}' if self.was else ''}."
+            for verb, before, after in zip(("begins", "ends"), was, now, strict=True)
+            if before != after
+        ]
+        return " ".join(said)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Similar:
@@ -180,6 +193,15 @@ def _parts(was: str, now: str) -> tuple[tuple[Part, ...], tuple[Part, ...]] | No
 
 def _joined(pieces: list[tuple[list[str], bool]]) -> tuple[Part, ...]:
     return tuple(Part(text="".join(words), changed=changed) for words, changed in pieces if words)
+
+
+def _outer(text: str) -> tuple[int, int]:
+    """How many spaces a text begins and ends with."""
+    return len(text) - len(text.lstrip(" ")), len(text) - len(text.rstrip(" "))
+
+
+def _counted(spaces: int) -> str:
+    return f"{spaces or 'no'} space{'' if spaces == 1 else 's'}"
 
 
 def _whole(text: str) -> tuple[Part, ...]:

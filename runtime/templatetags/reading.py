@@ -84,21 +84,10 @@ _STATUS: dict[str, tuple[str, str, str]] = {
 def visible(value: Any) -> SafeString:
     """Escaped text in which every character that draws nothing, or moves others, is its code point.
 
-    Line breaks inside the text stay, for CSS to keep; blanks at either end are written out too.
+    Plain spaces stay, and line breaks inside the text, for CSS to keep; line breaks at either end are written out too.
     """
     text = value if isinstance(value, str) else as_json(value)
     return _marked(text, *_ends(text))
-
-
-@register.filter
-def line(text: str) -> SafeString:
-    """As `visible`, for one line of a text: a plain space at its ends is indentation."""
-    first, last = _ends(text)
-    if not text[:first].strip(" "):
-        first = 0
-    if not text[last:].strip(" "):
-        last = len(text)
-    return _marked(text, first, last)
 
 
 @register.simple_tag
@@ -115,7 +104,7 @@ def lookalikes_of_row(*values: Any) -> list[str]:
 
 @register.simple_tag
 def parts(pieces: Sequence[Piece], element: str) -> SafeString:
-    """The parts of one value, those that changed in `element`; blanks are marked only where the value ends."""
+    """The parts of one value, those that changed in `element`; line breaks are marked only where it ends."""
     first, last = _ends("".join(piece.text for piece in pieces))
     rows, start = [], 0
     for piece in pieces:
@@ -141,6 +130,12 @@ def as_json(value: Any) -> str:
 @register.filter
 def is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+@register.filter
+def spaces(value: Any) -> int:
+    """How many, of a text that is nothing but plain spaces; 0 for anything else."""
+    return len(value) if isinstance(value, str) and not value.strip(" ") else 0
 
 
 @register.filter
@@ -257,12 +252,12 @@ def _marked(text: str, first: int, last: int) -> SafeString:
 def _marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str]:
     """The characters to mark, each with the text since the one before, and the text after the last.
 
-    Blanks are marked before `first` and from `last` on.
+    Line breaks are marked before `first` and from `last` on.
     """
     found: list[tuple[str, str]] = []
     start = 0
     for index, char in enumerate(text):
-        if _shows(char) and (first <= index < last or not char.isspace()):
+        if _shows(char) and (first <= index < last or char != "\n"):
             continue
         found.append((text[start:index], char))
         start = index + 1

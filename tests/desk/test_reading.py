@@ -3,7 +3,7 @@
 import pytest
 
 from approvals.similar import compared
-from runtime.templatetags.reading import line, marked, parts, visible
+from runtime.templatetags.reading import marked, parts, visible
 
 RIGHT_TO_LEFT_OVERRIDE = "\u202e"
 HIDDEN = [
@@ -64,11 +64,8 @@ def test_a_forged_mark_does_not_look_like_a_real_one() -> None:
     )
 
 
-def test_blanks_at_either_end_are_written_out() -> None:
-    assert visible(" x\n") == (
-        '<span class="cp" title="space">⟦U+0020⟧</span>x'
-        '<span class="cp" title="control character">⟦U+000A⟧</span>\n'
-    )
+def test_line_breaks_at_an_end_are_written_out_and_spaces_never() -> None:
+    assert visible(" x \n") == (' x <span class="cp" title="control character">⟦U+000A⟧</span>\n')
 
 
 def test_values_that_are_no_text_are_json() -> None:
@@ -83,19 +80,25 @@ def test_spaces_beside_a_changed_word_are_plain() -> None:
     assert parts(change.now, "ins") == "<ins>ACNE</ins> Supplies<ins>  Ltd</ins>"
 
 
-def test_blanks_at_the_ends_of_a_compared_value_are_marked() -> None:
-    (change,) = compared({"to": "admin"}, {"to": "admin "})
-    assert parts(change.now, "ins") == (
-        'admin<ins><span class="cp" title="space">⟦U+0020⟧</span></ins>'
-    )
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ("admin", "admin ", "It ends with 1 space, before with no spaces."),
+        ("  admin", "admin", "It begins with no spaces, before with 2 spaces."),
+        ("admin ", "root ", ""),
+        ("admin", "ad min", ""),
+        (None, "admin ", "It ends with 1 space."),
+    ],
+)
+def test_spaces_at_an_end_that_differ_are_said_in_words(
+    was: str | None, now: str, said: str
+) -> None:
+    (change,) = compared({} if was is None else {"to": was}, {"to": now})
+    assert change.spaces == said
+    assert "⟦" not in parts(change.now, "ins")
 
 
 def test_hidden_characters_in_a_compared_value_are_marked() -> None:
     (change,) = compared({"to": "pay me"}, {"to": "pay\u00a0me"})
     assert "<ins>" in parts(change.now, "ins")
     assert "⟦U+00A0⟧" in parts(change.now, "ins")
-
-
-def test_the_indentation_of_a_line_is_not_marked() -> None:
-    assert line('  "type": "string" ') == "  &quot;type&quot;: &quot;string&quot; "
-    assert "⟦U+0009⟧" in line("\tx")

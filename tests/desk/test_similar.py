@@ -37,6 +37,15 @@ def test_says_what_changed_and_who_approved_the_last_one(
     assert "1 unchanged" in card
 
 
+def test_a_space_at_an_end_is_said_where_it_is_the_difference(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    office.approve(suspended)
+    request = office.request(office.start(args={"username": "newhire ", "security_level": 3}))
+    assert "It ends with 1 space, before with no spaces." in _card(bea, request)
+    assert "U+0020" not in bea.get(f"/a/{request.id}/").content.decode()
+
+
 def test_equal_arguments_are_said_to_be_equal(bea: Client, office: Office, suspended: UUID) -> None:
     office.approve(suspended)
     assert "every argument is the same" in _card(bea, office.request(office.start()))
