@@ -1,13 +1,20 @@
-"""Pages where Django would answer with none: a form sent too late, a method that is not taken, a NUL in a path."""
+"""Pages where Django would answer with none: a form sent too late, a method that is not taken, a NUL in a path.
+
+And each page has a bound for the time it may take.
+"""
 
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
+from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.urls import Resolver404, resolve
+
+from runtime.queries import allowance
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 
@@ -18,7 +25,7 @@ def pages(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpReques
     def door(request: HttpRequest) -> HttpResponse:
         if "\x00" in request.path_info:  # Postgres takes no such text, so nothing is named so
             raise Http404
-        response = answer(request)
+        response = _answered(answer, request)
         if request.path.startswith("/api/"):
             return response
         if response.status_code == 405:
@@ -28,6 +35,24 @@ def pages(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpReques
         return response
 
     return door
+
+
+def _answered(answer: Callable[[HttpRequest], HttpResponse], request: HttpRequest) -> HttpResponse:
+    """Within the time that a page may take; an answer of the API has only the timeouts of its statements."""
+    if request.path.startswith("/api/"):
+        return answer(request)
+    with (
+        allowance.page(bounded=request.method in SAFE),
+        connection.execute_wrapper(_in_time),
+    ):
+        return answer(request)
+
+
+def _in_time(
+    execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
+) -> Any:
+    allowance.check()
+    return execute(sql, params, many, context)
 
 
 def _not_taken(request: HttpRequest, response: HttpResponse) -> HttpResponse:

@@ -10,6 +10,7 @@ from django.template.loader import render_to_string
 from django.urls import include, path, re_path
 
 from config import api
+from runtime.queries import TooLong
 
 urlpatterns = [
     path("api/v1/", api.api.urls),
@@ -37,6 +38,8 @@ def broken(request: HttpRequest) -> HttpResponse:
         if _is_api(request):
             return api.unavailable(request, fault)
         return HttpResponse(render_to_string("503.html"), status=503)
+    if isinstance(fault, TooLong):
+        return HttpResponse(render_to_string("too_long.html"), status=503)
     if _is_api(request):
         return api.error(500, "internal", "Something went wrong. The error was recorded.")
     return HttpResponse(render_to_string("500.html"), status=500)

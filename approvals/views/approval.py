@@ -1,6 +1,6 @@
 """The page of one approval: what would happen, what surrounds it, and the two decisions."""
 
-import time
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -9,14 +9,14 @@ from django.views.decorators.http import require_POST, require_safe
 
 from approvals import actions, permissions, queries
 from approvals.errors import DigestMismatch
+from approvals.permissions import Standing
 from approvals.similar import similar
 from approvals.views import doubt, halt
 from approvals.views.deciding import Problem, carry_out
 from approvals.views.picture import answer, picture, readable, status_of, typed
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.ports import Actor
-
-PAGE_SECONDS = 1.0  # of one page's whole work; after that, words are not compared any more
+from runtime.queries import allowance
 
 _SAID = {
     Verdict.APPROVE: ("Approved", "A worker starts it next."),
@@ -74,13 +74,19 @@ def _page(
     actor: Actor,
     problem: Problem | None = None,
 ) -> HttpResponse:
-    until = time.monotonic() + PAGE_SECONDS
     standing = permissions.standing_of(actor)
     context = {
         **picture(shown, standing, problem),
-        "similar": similar(shown, standing, until=until),
+        **_similar(shown, standing),
         "together": queries.of_turn(shown, standing),
         "stale": isinstance(problem, DigestMismatch),
         "reason": typed(request, "reason"),
     }
     return answer(request, "approval.html", context, status_of(problem))
+
+
+def _similar(shown: queries.Approval, standing: Standing | None) -> dict[str, Any]:
+    """The last similar approval, unless the page has taken too long already."""
+    if allowance.is_used_up():
+        return {"similar": None, "similar_left_out": True}
+    return {"similar": similar(shown, standing, until=allowance.soft_end())}

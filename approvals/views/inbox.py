@@ -18,6 +18,7 @@ from approvals.inbox import Piece, View
 from approvals.permissions import Scope, Standing
 from approvals.queries import Approval
 from runtime import queries as runs
+from runtime.queries import allowance
 
 MAX_KNOWN = 2 * lists.LIMIT
 _LET_START = ("approved", "answered")
@@ -68,6 +69,7 @@ def _list(
     return {
         "groups": [] if view == View.DECIDED else lists.groups(piece.items),
         "items": piece.items,
+        "no_outcomes": view == View.DECIDED and allowance.is_used_up(),
         "decided": _with_outcomes(piece.items) if view == View.DECIDED else [],
         "next": piece.next,
         "doubts": doubts,
@@ -86,7 +88,7 @@ def _with_outcomes(items: tuple[Approval, ...]) -> list[tuple[Approval, runs.Out
         for item in items
         if item.call and item.status in _LET_START and not item.tampered
     }
-    found = runs.outcomes(places.values())
+    found = {} if allowance.is_used_up() else runs.outcomes(places.values())
     return [(item, found.get(places[item.id]) if item.id in places else None) for item in items]
 
 

@@ -1,5 +1,6 @@
 """The read side of the engine: plain data, few queries, no documents in lists."""
 
+from runtime.queries.allowance import TooLong
 from runtime.queries.comparison import Comparison, compare
 from runtime.queries.contents import content
 from runtime.queries.filters import LONGEST_SEARCH, TABS, narrowed
@@ -70,6 +71,7 @@ __all__ = [
     "StepView",
     "Timeline",
     "Tone",
+    "TooLong",
     "Use",
     "asked",
     "cancel_asked",

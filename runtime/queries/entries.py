@@ -10,6 +10,7 @@ from runtime.core.codec import decode_entry
 from runtime.core.errors import CoreError
 from runtime.core.replay import Entry
 from runtime.models import JournalEntry
+from runtime.queries import allowance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +28,14 @@ def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Line, 
     if until is not None:
         rows = rows.filter(position__lte=until)
     return tuple(
-        Line(position=position, entry=decoded(body), mac=mac)
+        _line(position, body, mac)
         for position, body, mac in rows.values_list("position", "body", "mac")
     )
+
+
+def _line(position: int, body: str, mac: str) -> Line:
+    allowance.check()
+    return Line(position=position, entry=decoded(body), mac=mac)
 
 
 def decoded(body: str) -> Entry | None:

@@ -17,6 +17,7 @@ from runtime.core.decisions import GateKind, Verdict
 from runtime.core.errors import CoreError
 from runtime.core.forks import state_of
 from runtime.core.ids import ROOT, call_id, child_frame, depth_of
+from runtime.queries import allowance
 from runtime.queries.adopted import sketches
 from runtime.queries.calls import awaited
 from runtime.queries.entries import Line, read
@@ -68,6 +69,7 @@ class _Fold:
         self.said = 0
 
     def take(self, line: Line) -> None:
+        allowance.check()
         if line.entry is None:
             self.unreadable.append(line.position)
             return

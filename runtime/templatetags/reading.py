@@ -15,11 +15,13 @@ from django.utils.safestring import SafeString
 
 from runtime.core.continuation import CallState, RunStatus
 from runtime.core.events import Stored
-from runtime.queries import Row, RowKind, Tone, noted
+from runtime.queries import Row, RowKind, Tone, allowance, noted
+from runtime.queries.lookalikes import MOST_CHARACTERS
 
 register = template.Library()
 
 ROW_CHARACTERS = 4_000
+NOT_SEARCHED = "Not searched for look-alike letters: this page took too long."
 
 # Cn and Co are left alone: which characters are assigned changes with the Unicode version.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -86,6 +88,7 @@ def visible(value: Any) -> SafeString:
 
     Plain spaces stay, and line breaks inside the text, for CSS to keep; line breaks at either end are written out too.
     """
+    allowance.check()
     text = value if isinstance(value, str) else as_json(value)
     return _marked(text, *_ends(text))
 
@@ -93,13 +96,13 @@ def visible(value: Any) -> SafeString:
 @register.simple_tag
 def lookalikes(*values: Any) -> list[str]:
     """What is odd about the letters of values, a sentence each."""
-    return noted(*values)
+    return _noted(*values)
 
 
 @register.simple_tag
 def lookalikes_of_row(*values: Any) -> list[str]:
     """As `lookalikes`, of less: a list has many rows."""
-    return noted(*values, most=ROW_CHARACTERS)
+    return _noted(*values, most=ROW_CHARACTERS)
 
 
 @register.simple_tag
@@ -235,6 +238,10 @@ def status_badge(status: str) -> str:
     """A run's status in words."""
     symbol, tone, words = _STATUS.get(status, ("dot", "", status))
     return format_html('<span class="badge {}">{}{}</span>', tone, icon(symbol), words)
+
+
+def _noted(*values: Any, most: int = MOST_CHARACTERS) -> list[str]:
+    return [NOT_SEARCHED] if allowance.is_used_up() else noted(*values, most=most)
 
 
 def _ends(text: str) -> tuple[int, int]:

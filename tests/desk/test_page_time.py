@@ -1,0 +1,65 @@
+"""The time that a page may take: it leaves out what it can and says so, and in the end it is given up."""
+
+from uuid import UUID
+
+import pytest
+from django.test import Client
+
+from runtime import queries as runs
+from runtime.queries import allowance
+from runtime.templatetags.reading import visible
+from tests.desk.caller import Caller
+from tests.desk.office import Office
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "SOFT_SECONDS", 0.0)
+
+
+@pytest.fixture
+def too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "HARD_SECONDS", 0.0)
+
+
+def test_a_late_page_says_what_it_left_out(
+    late: None, bea: Client, office: Office, suspended: UUID
+) -> None:
+    page = bea.get(f"/a/{office.request(suspended).id}/").content.decode()
+    assert "Left out: this page took too long." in page
+    assert "first of its kind" not in page
+    assert "Not searched for look-alike letters: this page took too long." in page
+    assert "Approve" in page
+    office.approve(suspended)
+    assert (
+        "What became of each call is left out" in bea.get("/inbox/?view=decided").content.decode()
+    )
+
+
+@pytest.mark.parametrize("path", ["/inbox/", "/a/{approval}/", "/runs/{run}/", "/runs/{run}/at/3/"])
+def test_a_page_that_takes_too_long_is_given_up(
+    too_late: None, bea: Client, office: Office, suspended: UUID, path: str
+) -> None:
+    bea.raise_request_exception = False
+    request = office.request(suspended)
+    answer = bea.get(path.format(approval=request.id, run=suspended))
+    assert (answer.status_code, "This page takes too long" in answer.content.decode()) == (
+        503,
+        True,
+    )
+
+
+def test_the_time_of_a_page_bounds_its_python_as_well(too_late: None, suspended: UUID) -> None:
+    with allowance.page(bounded=True), pytest.raises(allowance.TooLong):
+        runs.progress(suspended)
+    with allowance.page(bounded=True), pytest.raises(allowance.TooLong):
+        visible("x")
+
+
+def test_what_changes_something_and_the_api_are_not_given_up(
+    too_late: None, bea: Client, bea_api: Caller, office: Office, suspended: UUID
+) -> None:
+    request = office.request(suspended)
+    assert bea_api.get(f"/approvals/{request.id}").status_code == 200
+    body = {"digest": request.request_digest}
+    assert bea.post(f"/a/{request.id}/approve/", body).status_code == 302
