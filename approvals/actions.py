@@ -23,6 +23,7 @@ from approvals import (
     grants,
     permissions,
     queries,
+    record,
     results,
     statements,
     tampering,
@@ -69,9 +70,9 @@ def decide(
     The values come just as they came through the door. `grant` is how much more of what a limit gate
     names, `{"turns": 10}`, where null takes a limit away.
 
-    Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`);
-    AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; Invalid naming `digest`,
-    `verdict`, `reason` or `grant`. Nothing is written when it raises, but that time was faster.
+    Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
+    `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; Invalid
+    naming `digest`, `verdict`, `reason` or `grant`. Nothing is written when it raises, but that time was faster.
     """
 
     def judge(row: Request, at: datetime) -> Decision:
@@ -201,6 +202,7 @@ def _decide(
 def _check_right(row: Request, standing: permissions.Standing | None) -> None:
     refusal = permissions.refusal(standing, row)
     if refusal is not None:
+        record.refused(standing.person if standing else None, f"request {row.id}", refusal.code)
         raise refusal
 
 

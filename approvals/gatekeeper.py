@@ -228,7 +228,7 @@ def _said(asked: _Asked) -> Statement:
 
 
 def _check_rights(request: Request, said: Statement, origin: Collection[str]) -> None:
-    standing = permissions.standing_of(Actor(person=said.by))
+    standing = permissions.standing_of(Actor(person=said.by), said.at)
     refusal = permissions.refusal(standing, request, origin)
     if refusal is not None:
         raise ApprovalVoid(f"{said.by} approved it, but may not any more: {refusal.detail}")

@@ -141,6 +141,58 @@ class Token(models.Model):
     created_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
+    signature = models.TextField(
+        null=True
+    )  # hex; None in rows that nobody signed, which open nothing
+    key_id = models.TextField(null=True)
+
+
+class Assignment(models.Model):
+    """What a person was given: a group, or the password they log in with. A trigger refuses to change or delete a row.
+
+    The row with the highest `seq` of a person and a thing is how it stands. It is signed, so that nobody
+    who only writes to Postgres gives, ends or confirms anything, nor puts an earlier row on top again.
+    """
+
+    class Act(models.TextChoices):
+        ADOPTED = "adopted"  # it was there before assignments were recorded
+        GIVEN = "given"  # by an admin, or on the command line
+        CONFIRMED = "confirmed"  # by a second admin, or on the command line
+        CHANGED = (
+            "changed"  # the person chose another password; who gave the one before is still named
+        )
+        ENDED = "ended"  # taken away, or the person was disabled
+
+    person = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="assignments"
+    )
+    username = models.TextField()
+    what = models.TextField()  # the group's name, or `password`
+    seq = models.IntegerField()
+    act = models.TextField(choices=Act.choices)
+    by = models.TextField(null=True)  # who did this; None is the command line
+    at = models.DateTimeField()
+    givers = (
+        models.JSONField()
+    )  # who gave it, then who had given that admin their own right, unconfirmed
+    given_at = models.DateTimeField()
+    needs_second = models.BooleanField()  # it does not count before a second admin confirms it
+    confirmed_by = models.TextField(null=True)  # None with a time is the command line
+    confirmed_at = models.DateTimeField(null=True)
+    digest = models.TextField(null=True)  # of the stored password
+    signature = models.TextField(null=True)  # hex
+    key_id = models.TextField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["person", "what", "seq"], name="assignment_order"),
+        ]
+
+
+class Adoption(models.Model):
+    """When the people and tokens of a version before were taken over; one row, which only the tables' owner writes."""
+
+    at = models.DateTimeField()
 
 
 class AuditEntry(models.Model):

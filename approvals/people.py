@@ -20,7 +20,7 @@ from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
-from approvals import tokens
+from approvals import assignments, permissions, tokens
 from approvals.errors import Guarded, Invalid, UnknownPerson
 from approvals.policy import Group
 from approvals.record import note
@@ -42,22 +42,22 @@ def create_person(
     """
     _check_username(username)
     _check_password(password, username)
-    with _changing():
+    with changing():
         if User.objects.filter(username__iexact=username).exists():
             raise Invalid("username", "is taken")
         person = User.objects.create_user(username=username, password=password)
-        _join(person, groups)
+        _join(person, groups, actor)
         note(actor, f"added {username} to {_listed(groups)}")
     return person
 
 
 def set_groups(username: str, groups: Collection[Group], *, actor: str | None) -> None:
     """Have somebody be in exactly these groups. Raises Guarded if no active admin would be left."""
-    with _changing():
+    with changing():
         person = _person(username)
         if Group.ADMINS not in groups:
             _keep_an_admin(person, "leave admins")
-        _join(person, groups)
+        _join(person, groups, actor)
         note(actor, f"put {username} into {_listed(groups)}")
 
 
@@ -66,7 +66,7 @@ def disable(username: str, *, actor: str | None) -> None:
 
     Raises Guarded for oneself and for the last active admin.
     """
-    with _changing():
+    with changing():
         person = _person(username)
         if not person.is_active:
             return
@@ -74,21 +74,47 @@ def disable(username: str, *, actor: str | None) -> None:
             raise Guarded("Nobody disables themselves: another admin can.")
         _keep_an_admin(person, "be disabled")
         User.objects.filter(pk=person.pk).update(is_active=False)
+        for group in Group:
+            assignments.end(person, group, actor=actor)
         end_sessions(person)
         tokens.revoke_all(person)
         note(actor, f"disabled {username}")
 
 
 def enable(username: str, *, actor: str | None) -> None:
-    """Let somebody log in again, with their groups and password; their tokens stay revoked."""
-    with _changing():
+    """Let somebody log in again with their password; their tokens stay revoked.
+
+    Their groups are given anew: an admin who could wake a disabled reviewer could decide as them.
+    """
+    with changing():
         person = _person(username)
         if person.is_active:
             return
         end_sessions(person)  # made while the disabling was under way, as may be a token
         tokens.revoke_all(person)
         User.objects.filter(pk=person.pk).update(is_active=True)
+        _join(person, _groups_of(person), actor)
         note(actor, f"enabled {username}")
+
+
+def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
+    """Stand, as a second admin, for what another admin gave a person; `seq` is the assignment that was seen.
+
+    Raises Guarded if that is not how it stands now, or if `actor` is no second admin: the person, the giver, or an
+    admin whose right or whose giver's right leads to one of them. None is the command line, which may always.
+    """
+    with changing():
+        person = _person(username)
+        row = assignments.latest([person]).get((person.pk, what))
+        if row is None or row.seq != seq or not assignments.waits(row):
+            raise Guarded("This has changed since you saw it: read it again before you confirm it.")
+        if actor is not None and not assignments.is_second(actor, assignments.debts(actor), row):
+            raise Guarded(
+                f"A second admin confirms this: somebody who did not get their own right from"
+                f" {row.givers[0]}, nor gave {row.givers[0]} theirs."
+            )
+        assignments.confirm(row, actor=actor)
+        note(actor, f"confirmed {what} of {username}, given by {row.givers[0]}")
 
 
 def set_password(
@@ -96,7 +122,7 @@ def set_password(
 ) -> User:
     """Give somebody a new password, which ends their sessions but for the one with the key `keep`."""
     _check_password(password, username)
-    with _changing():
+    with changing():
         person = _person(username)
         person.set_password(password)
         person.save(update_fields=["password"])
@@ -107,7 +133,7 @@ def set_password(
 
 def remove_password(username: str, *, actor: str | None) -> None:
     """Leave somebody without a password and without a session, until they are given a new one."""
-    with _changing():
+    with changing():
         person = _person(username)
         person.set_unusable_password()
         person.save(update_fields=["password"])
@@ -128,7 +154,8 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
 
 
 @contextmanager
-def _changing() -> Iterator[None]:
+def changing() -> Iterator[None]:
+    """Hold the lock under which people change, in a transaction."""
     with transaction.atomic():
         GroupRow.objects.select_for_update(no_key=True).get_or_create(name=Group.ADMINS)
         yield
@@ -141,15 +168,36 @@ def _person(username: str) -> User:
     return person
 
 
-def _join(person: User, groups: Collection[Group]) -> None:
+def _join(person: User, groups: Collection[Group], actor: str | None) -> None:
+    """Record what is new and what ends; what the person has already keeps its giver and its time."""
+    before = _groups_of(person)
+    rows = assignments.latest([person])
+    for group in Group:
+        row = rows.get((person.pk, group))
+        if group not in groups:
+            assignments.end(person, group, actor=actor)
+        elif group not in before or not assignments.in_force(row):
+            needs_second = group is Group.ADMINS and len(_admins()) > 1 and actor is not None
+            assignments.give(person, group, actor=actor, needs_second=needs_second)
     person.groups.set([GroupRow.objects.get_or_create(name=group)[0] for group in groups])
 
 
+def _groups_of(person: User) -> set[Group]:
+    names = person.groups.filter(name__in=list(Group)).values_list("name", flat=True)
+    return {Group(name) for name in names}
+
+
+def _admins() -> set[str]:
+    """The people who are admins right now."""
+    named = User.objects.filter(is_active=True, groups__name=Group.ADMINS)
+    standings = map(permissions.standing_of, map(permissions.actor_of, named))
+    return {
+        standing.person for standing in standings if standing and Group.ADMINS in standing.groups
+    }
+
+
 def _keep_an_admin(person: User, act: str) -> None:
-    admins = set(
-        User.objects.filter(is_active=True, groups__name=Group.ADMINS).values_list("pk", flat=True)
-    )
-    if admins == {person.pk}:
+    if _admins() == {person.username}:
         raise Guarded(f"{person.username} is the last active admin and cannot {act}.")
 
 

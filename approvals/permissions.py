@@ -5,16 +5,21 @@ its approvals are read by the requester, by those who may decide one of its requ
 admins.
 """
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import reduce
+from operator import or_
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connection
 from django.db.models import Q
 
-from approvals import policy
-from approvals.models import Request, Token
+from approvals import assignments, attestation, policy
+from approvals.assignments import Bond
+from approvals.models import Assignment, Request, Token
 from approvals.policy import Group
 from runtime.ports import Actor, Forbidden
 
@@ -47,11 +52,17 @@ _RIGHTS: Mapping[str, frozenset[Scope]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What an actor is right now: read afresh from the database each time it is asked for."""
+    """What an actor is right now: read afresh from the database each time it is asked for.
+
+    `groups` are those that somebody gave, and signed for. `bonds` say in whose runs a right to decide does not
+    count, `cooling_until` before when it counts in none.
+    """
 
     person: str
     groups: frozenset[str]
     scopes: frozenset[str]
+    bonds: tuple[Bond, ...] = ()
+    cooling_until: datetime | None = None
 
     def has(self, scope: str) -> bool:
         return scope in self.scopes and scope in rights_of(self.groups)
@@ -106,29 +117,58 @@ def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
     return Actor(person=user.get_username())
 
 
-_GROUPS = """
-    SELECT g.name
+# Only what the person is in and was given; the trigger and the signatures stand for the rest.
+_ASSIGNED = """
+    SELECT clock_timestamp(), u.id, a.what IN (
+            SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id WHERE m.user_id = u.id
+        ), a.*
     FROM auth_user u
-        LEFT JOIN auth_user_groups m ON m.user_id = u.id
-        LEFT JOIN auth_group g ON g.id = m.group_id
+        LEFT JOIN LATERAL (
+            SELECT DISTINCT ON (what) * FROM approvals_assignment WHERE person_id = u.id ORDER BY what, seq DESC
+        ) a ON true
     WHERE u.username = %s AND u.is_active
 """
 
 
-def standing_of(actor: Actor) -> Standing | None:
-    """None if the person is unknown or disabled, or the token revoked or somebody else's."""
+def standing_of(actor: Actor, at: datetime | None = None) -> Standing | None:
+    """None if the person is unknown or disabled, or the token revoked, unsigned or somebody else's.
+
+    `at` is when the actor decided, now if it is None: a right must have cooled off by then.
+    """
     # Of every page, and of each decision twice, where the ORM would cost more than Postgres.
     with connection.cursor() as cursor:
-        cursor.execute(_GROUPS, [actor.person])
-        groups = [name for (name,) in cursor.fetchall()]
+        cursor.execute(_ASSIGNED, [actor.person])
+        rows = cursor.fetchall()
+        names = [column.name for column in cursor.description or ()]
     scopes = _scopes_of(actor)
-    if not groups or scopes is None:
+    if not rows or scopes is None:
         return None
+    held = [_row(names[3:], row[3:]) for row in rows if row[2]]
+    given = {
+        row.what: row
+        for row in held
+        if row.username == actor.person
+        and assignments.in_force(row)
+        and not assignments.is_pending(row)
+    }
+    deciding = [row for what, row in given.items() if what in policy.DECIDING]
+    now = at or rows[0][0]
+    ends = [end for row in deciding if (end := assignments.cools_until(row)) and end > now]
     return Standing(
         person=actor.person,
-        groups=frozenset(name for name in groups if name is not None),
+        groups=frozenset(given),
         scopes=scopes,
+        bonds=tuple(bond for row in deciding if (bond := assignments.bond(row))),
+        cooling_until=max(ends, default=None),
     )
+
+
+def _row(names: list[str], values: tuple[object, ...]) -> Assignment:
+    row = Assignment()
+    for name, value in zip(names, values, strict=True):
+        setattr(row, name, value)
+    row.givers = json.loads(row.givers)
+    return row
 
 
 def require(standing: Standing, scope: str) -> None:
@@ -151,11 +191,9 @@ def readable_requests(standing: Standing | None) -> Q:
 
 def decidable_requests(standing: Standing | None) -> Q:
     """The condition on Request that holds for exactly those this standing may decide."""
-    if standing is None or Scope.APPROVALS_DECIDE not in standing.scopes:
+    if standing is None or Scope.APPROVALS_DECIDE not in standing.scopes or standing.cooling_until:
         return Q(pk__in=[])
-    risks = policy.risks_decided_by(standing.groups)
-    own = Q(requester=standing.person) | Q(excluded__contains=[standing.person])
-    return Q(risk__in=risks) & ~own
+    return Q(risk__in=policy.risks_decided_by(standing.groups)) & ~_barred(standing)
 
 
 def undecidable_requests(standing: Standing | None) -> Q:
@@ -163,12 +201,25 @@ def undecidable_requests(standing: Standing | None) -> Q:
 
     Said as what they are and not as what they are not: one's own are found by an index among a million.
     """
-    if standing is None or Scope.APPROVALS_DECIDE not in standing.scopes:
+    if standing is None or Scope.APPROVALS_DECIDE not in standing.scopes or standing.cooling_until:
         return Q()
-    own = Q(requester=standing.person) | Q(excluded__contains=[standing.person])
+    own = _barred(standing)
     if not standing.has(Scope.ADMIN):
         return own
     return own | ~Q(risk__in=policy.risks_decided_by(standing.groups))
+
+
+def _barred(standing: Standing) -> Q:
+    """The runs that come from this person, or from whoever gave them the right to decide."""
+    barred = _comes_from(standing.person)
+    for bond in standing.bonds:
+        theirs = reduce(or_, map(_comes_from, sorted(bond.givers)))
+        barred |= theirs if bond.second is None else theirs & _comes_from(bond.second)
+    return barred
+
+
+def _comes_from(person: str) -> Q:
+    return Q(requester=person) | Q(excluded__contains=[person])
 
 
 def refusal(
@@ -182,12 +233,15 @@ def refusal(
         return Forbidden("not_eligible", "This person may not act.")
     if Scope.APPROVALS_DECIDE not in standing.scopes:
         return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
+    people = {*texts(row.origin), *texts(row.excluded), *origin}
     code = policy.may_decide(
         requester=row.requester,
-        origin={*texts(row.origin), *texts(row.excluded), *origin},
+        origin=people,
         person=standing.person,
         groups=standing.groups,
         risk=row.risk,
+        bound=any(bond.binds({row.requester, *people}) for bond in standing.bonds),
+        cooling=standing.cooling_until is not None,
     )
     match code:
         case None:
@@ -204,6 +258,34 @@ def refusal(
             return Forbidden(
                 code, f"{standing.person} may not decide on actions of {row.risk} risk."
             )
+        case "given_by_origin":
+            return Forbidden(code, _bound(standing, {row.requester, *people}))
+        case "cooling_off":
+            return Forbidden(code, _cooling(standing))
+
+
+def _bound(standing: Standing, people: Collection[str]) -> str:
+    named = sorted(
+        {
+            giver
+            for bond in standing.bonds
+            if bond.binds(people)
+            for giver in bond.givers & set(people)
+        }
+    )
+    return (
+        f"This run comes from {', '.join(named)}, from whom {standing.person} has the right to decide: it does"
+        " not count here unless a second admin confirms it on the page of people."
+    )
+
+
+def _cooling(standing: Standing) -> str:
+    assert standing.cooling_until is not None
+    return (
+        f"{standing.person} was given the right to decide only recently: it counts from"
+        f" {standing.cooling_until.astimezone(UTC):%Y-%m-%d %H:%M} UTC, or once a second admin confirms it on"
+        " the page of people."
+    )
 
 
 def texts(stored: object) -> list[str]:
@@ -231,4 +313,6 @@ def _scopes_of(actor: Actor) -> frozenset[str] | None:
     token = Token.objects.filter(
         public_id=actor.token, owner__username=actor.person, revoked_at=None
     ).first()
-    return None if token is None else frozenset(token.scopes)
+    if token is None or not attestation.holds(token):
+        return None
+    return frozenset(token.scopes)

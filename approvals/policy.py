@@ -23,6 +23,9 @@ DECIDERS: Mapping[str, frozenset[str]] = {
     Risk.HIGH: frozenset({Group.REVIEWERS}),
 }
 
+# The groups whose members decide anything at all.
+DECIDING = frozenset().union(*DECIDERS.values())
+
 
 def gates(*, gated: bool, risk: Risk) -> bool:
     """Whether a call waits for a person: for now exactly where the tool says so, at any risk."""
@@ -36,10 +39,13 @@ def may_decide(
     groups: Collection[str],
     risk: str,
     origin: Collection[str] = (),
-) -> Literal["requester", "origin", "not_eligible"] | None:
+    bound: bool = False,
+    cooling: bool = False,
+) -> Literal["requester", "origin", "not_eligible", "given_by_origin", "cooling_off"] | None:
     """None if `person` may decide, else why not. No group stands above four eyes.
 
     `origin` are the people the run comes from: nobody decides on what they started, or have steered.
+    `bound` says that one of them gave this person the right, `cooling` that it was given too recently.
     """
     if person == requester:
         return "requester"
@@ -47,7 +53,9 @@ def may_decide(
         return "origin"
     if risk not in risks_decided_by(groups):
         return "not_eligible"
-    return None
+    if bound:
+        return "given_by_origin"
+    return "cooling_off" if cooling else None
 
 
 def risks_decided_by(groups: Collection[str]) -> frozenset[str]:

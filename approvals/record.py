@@ -11,3 +11,8 @@ def note(actor: str | None, act: str) -> None:
     """Who did what to whom, once it is committed. None is the command line of the installation."""
     who = actor or "the command line"
     transaction.on_commit(lambda: _log.info("%s %s", who, act))
+
+
+def refused(person: str | None, subject: str, code: str) -> None:
+    """Who tried to decide what, and why it was refused; nothing else is kept of it."""
+    _log.info("%s may not decide on %s: %s", person or "an unknown person", subject, code)

@@ -1,15 +1,16 @@
 """Who there is: people with their groups and tokens, and what groups and scopes mean in plain words."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 
-from approvals.models import Token
+from approvals import assignments, clock
+from approvals.models import Assignment, Token
 from approvals.permissions import Scope
-from approvals.policy import Group
+from approvals.policy import DECIDING, Group
 
 LIMIT = 100  # people on one page; a name finds the others
 
@@ -44,6 +45,30 @@ class Bearer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """One group of a person, and where it comes from: `given_by` None is the command line.
+
+    `is_recorded` is false for a row that nobody signed, which counts for nothing. `is_pending` says that it counts
+    for nothing before a second admin confirms it, `until` and `bound` when and in whose runs it decides nothing.
+    `waits` says that it can be confirmed, `confirmable` that the reader of the page may do that.
+    """
+
+    what: str
+    seq: int
+    is_recorded: bool
+    is_adopted: bool
+    given_by: str | None
+    given_at: datetime | None
+    is_confirmed: bool
+    confirmed_by: str | None
+    is_pending: bool
+    until: datetime | None
+    bound: tuple[str, ...]
+    waits: bool
+    confirmable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
     """Somebody with an account. `tokens` are the newest first, those that still open doors before the others."""
 
@@ -52,6 +77,7 @@ class Person:
     active: bool
     last_login: datetime | None
     tokens: tuple[Bearer, ...]
+    rights: tuple[Right, ...]
 
     @property
     def valid_tokens(self) -> int:
@@ -66,11 +92,11 @@ class Roster:
     more: int
 
 
-def roster(search: str = "", *, shown: str | None = None) -> Roster:
-    """The people whose name contains `search`, and whoever is `shown` in any case."""
+def roster(search: str = "", *, shown: str | None = None, reader: str | None = None) -> Roster:
+    """The people whose name contains `search`, and whoever is `shown` in any case, for the admin `reader`."""
     fitting = User.objects.filter(username__icontains=search)
     wanted = list(fitting.order_by("username").values_list("username", flat=True)[:LIMIT])
-    rows = _read(User.objects.filter(Q(username__in=wanted) | Q(username=shown)))
+    rows = _read(User.objects.filter(Q(username__in=wanted) | Q(username=shown)), reader)
     more = fitting.count() - len(wanted) if len(wanted) == LIMIT else 0
     return Roster(people=tuple(rows), more=more)
 
@@ -85,7 +111,10 @@ def person(username: str) -> Person | None:
     return next(iter(_read(User.objects.filter(username=username))), None)
 
 
-def _read(rows: QuerySet[User]) -> list[Person]:
+def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
+    rows = list(found.order_by("username").prefetch_related("groups", "tokens"))
+    given = assignments.latest(rows)
+    owed = assignments.debts(reader) if reader else frozenset()
     return [
         Person(
             username=row.username,
@@ -93,9 +122,54 @@ def _read(rows: QuerySet[User]) -> list[Person]:
             active=row.is_active,
             last_login=row.last_login,
             tokens=_bearers(list(row.tokens.all())),
+            rights=tuple(
+                _right(group.name, given.get((row.pk, group.name)), reader, owed)
+                for group in row.groups.all()
+            ),
         )
-        for row in rows.order_by("username").prefetch_related("groups", "tokens")
+        for row in rows
     ]
+
+
+def _right(what: str, row: Assignment | None, reader: str | None, owed: Collection[str]) -> Right:
+    if row is None or not assignments.in_force(row):
+        return _unrecorded(what)
+    decides = what in DECIDING
+    bond, until = assignments.bond(row), assignments.cools_until(row)
+    waits = assignments.waits(row)
+    return Right(
+        what=what,
+        seq=row.seq,
+        is_recorded=True,
+        is_adopted=row.act == Assignment.Act.ADOPTED,
+        given_by=row.givers[0] if row.givers else None,
+        given_at=row.given_at,
+        is_confirmed=row.confirmed_at is not None,
+        confirmed_by=row.confirmed_by,
+        is_pending=assignments.is_pending(row),
+        until=until if decides and until and until > clock.now() else None,
+        bound=tuple(sorted(bond.givers)) if decides and bond and bond.second is None else (),
+        waits=waits,
+        confirmable=waits and reader is not None and assignments.is_second(reader, owed, row),
+    )
+
+
+def _unrecorded(what: str) -> Right:
+    return Right(
+        what=what,
+        seq=0,
+        is_recorded=False,
+        is_adopted=False,
+        given_by=None,
+        given_at=None,
+        is_confirmed=False,
+        confirmed_by=None,
+        is_pending=False,
+        until=None,
+        bound=(),
+        waits=False,
+        confirmable=False,
+    )
 
 
 def _bearers(tokens: list[Token]) -> tuple[Bearer, ...]:

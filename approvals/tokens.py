@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from approvals import attestation
 from approvals.errors import Invalid, UnknownToken
 from approvals.models import Token
 from approvals.permissions import ALL_SCOPES
@@ -42,13 +43,15 @@ def create(owner: User, scopes: Collection[str], *, actor: str | None = None) ->
     if unknown:
         raise Invalid("scopes", f"unknown: {', '.join(sorted(unknown))}")
     secret = secrets.token_hex(32)
-    token = Token.objects.create(
+    token = Token(
         public_id=secrets.token_hex(8),
         owner=owner,
         secret_hash=_hash(secret),
         scopes=sorted(scopes),
         created_at=timezone.now(),
     )
+    attestation.sign(token)
+    token.save(force_insert=True)
     note(actor, f"made the token {token.public_id} of {owner.username}")
     return token, f"aby_{token.public_id}_{secret}"
 
@@ -74,7 +77,7 @@ def revoke_all(owner: User) -> int:
 
 
 def authenticate(plain: str) -> Actor | None:
-    """Who bears this token; None if it is unknown or revoked or its owner is disabled."""
+    """Who bears this token; None if it is unknown, revoked or not signed by us, or its owner is disabled."""
     match = _FORMAT.fullmatch(plain)
     if match is None:
         return None
@@ -83,6 +86,8 @@ def authenticate(plain: str) -> Actor | None:
     # The same work for an unknown id as for a wrong secret.
     known = hmac.compare_digest(_hash(secret), _NO_HASH if token is None else token.secret_hash)
     if token is None or not known or token.revoked_at is not None or not token.owner.is_active:
+        return None
+    if not attestation.holds(token):
         return None
     _note_use(token)
     return Actor(person=token.owner.get_username(), token=token.public_id)

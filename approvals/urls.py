@@ -15,6 +15,7 @@ from approvals.views.halt import go_on, stop
 from approvals.views.inbox import inbox
 from approvals.views.people import (
     add_person,
+    confirm,
     disable,
     enable,
     people,
@@ -40,6 +41,7 @@ urlpatterns = [
     path("people/<str:person>/disable/", disable, name="disable"),
     path("people/<str:person>/enable/", enable, name="enable"),
     path("people/<str:person>/password/", set_password, name="set_password"),
+    path("people/<str:person>/rights/<str:what>/confirm/", confirm, name="confirm_right"),
     path("people/<str:person>/tokens/<str:token>/revoke/", revoke_token, name="revoke_token"),
     path("inbox/", inbox, name="inbox"),
     path("a/<uuid:approval>/", approval, name="approval"),

@@ -47,6 +47,7 @@ class Environment:
     approval_seconds: float
     outage_seconds: float
     undo_seconds: float
+    cooling_off_seconds: float
     drain_seconds: float
     unsafe_postgres: bool
     retention: tuple[retention.Rule, ...]
@@ -105,6 +106,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         workers=_number(variables, "ABEYANCE_WORKERS", _cores(), 1, MOST_WORKERS),
         unsafe_postgres=_said_yes(variables, "ABEYANCE_UNSAFE_POSTGRES"),
         undo_seconds=_seconds(variables, "ABEYANCE_UNDO_SECONDS", 0.0, 0, 300),
+        cooling_off_seconds=_seconds(variables, "ABEYANCE_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY),
         budget=ceilings.read(variables),
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
         ledger=_folder(variables, "ABEYANCE_LEDGER"),

@@ -26,6 +26,8 @@ TABLES = {
     "auth_user_user_permissions": (READ, READ),
     "django_content_type": (READ, READ),
     "approvals_token": (ALL, NOTHING),
+    "approvals_assignment": (ADD, READ),
+    "approvals_adoption": (READ, NOTHING),
     "django_session": (ALL, NOTHING),
     "axes_accessattempt": (ALL, NOTHING),
     "axes_accessattemptexpiration": (ALL, NOTHING),

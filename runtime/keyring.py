@@ -34,10 +34,11 @@ DECISIONS = "decisions"
 EXPORTS = "exports"
 REQUESTS = "requests"
 AUDIT = "audit"
-PURPOSES = (JOURNAL, CONTINUATION, SECRETS, REQUESTS, AUDIT, DECISIONS, EXPORTS)
+RIGHTS = "rights"
+PURPOSES = (JOURNAL, CONTINUATION, SECRETS, REQUESTS, AUDIT, DECISIONS, EXPORTS, RIGHTS)
 
 # The purposes whose signers and checkers are not the same processes.
-_SIGNED = frozenset({DECISIONS, EXPORTS})
+_SIGNED = frozenset({DECISIONS, EXPORTS, RIGHTS})
 
 KEY_BYTES = 32
 
@@ -118,7 +119,7 @@ def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> boo
 
 
 # Nothing is looked at but what it is given, so of the same key, signature and text the answer stays what it was.
-_recently_signed_by = lru_cache(64)(signed_by)
+_recently_signed_by = lru_cache(512)(signed_by)
 
 
 def listed(purpose: str) -> list[tuple[str, bytes]]:

@@ -27,7 +27,7 @@ class Actor:
 
 
 class Forbidden(Exception):
-    """The actor may see the thing but not do this; `code` is one of `requester`, `not_eligible`, `scope`."""
+    """The actor may see the thing but not do this; `code` says why: `requester`, `origin`, `not_eligible`, `scope`…"""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)

@@ -128,6 +128,20 @@ def set_password(request: HttpRequest, person: str) -> HttpResponse:
 @require_POST
 @login_required
 @admins_only
+def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
+    """The form carries the assignment that was seen, so that no later one is confirmed unread."""
+    seen = request.POST.get("seq", "")
+    try:
+        seq = int(seen) if seen.isascii() and seen.isdigit() else 0
+        actions.confirm(person, what, seq=seq, actor=_admin(request))
+    except Guarded as refused:
+        return _refuse(request, refused, person=person, act="confirm")
+    return _done(request, person, f"{what} of {person} is confirmed.")
+
+
+@require_POST
+@login_required
+@admins_only
 def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
     tokens.revoke(token, owner=person, actor=_admin(request))
     return _done(request, person, f"Token {token} of {person} is revoked.")
@@ -138,7 +152,7 @@ def _page(request: HttpRequest, problem: Problem | None = None, status: int = 20
     unfolded = problem.person if problem else request.GET.get("open", "").replace("\x00", "")
     context: dict[str, Any] = {
         "place": "people",
-        "roster": roster.roster(search, shown=unfolded or None),
+        "roster": roster.roster(search, shown=unfolded or None, reader=_admin(request)),
         "search": search,
         "unfolded": unfolded,
         "problem": problem,

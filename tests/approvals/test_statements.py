@@ -36,7 +36,7 @@ def keys(tmp_path: Path, settings: Settings) -> Iterator[Path]:
     """A folder of keys of this test's own."""
     settings.KEYS_DIR = tmp_path / "keys"
     keyring._ring.cache_clear()
-    for purpose in (keyring.DECISIONS, keyring.REQUESTS, keyring.AUDIT):
+    for purpose in (keyring.DECISIONS, keyring.REQUESTS, keyring.AUDIT, keyring.RIGHTS):
         keyring.ensure(purpose)
     yield tmp_path / "keys"
     keyring._ring.cache_clear()
@@ -354,14 +354,14 @@ def test_a_worker_without_the_private_key_checks_but_cannot_sign(
     request, waiting = decided(bea), seeds.pending()
     worker = tmp_path / "worker"
     worker.mkdir()
-    for name in ("decisions.public", "requests.keys"):
+    for name in ("decisions.public", "requests.keys", "rights.public"):
         shutil.copy(keys / name, worker)
     settings.KEYS_DIR = worker
     keyring._ring.cache_clear()
 
     check(request)
     keyring.ensure(keyring.DECISIONS)  # its start makes no key of its own
-    assert sorted(file.name for file in worker.iterdir()) == ["decisions.public", "requests.keys"]
+    assert not list(worker.glob("*.private"))
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
         actions.decide(
             request=waiting.id,

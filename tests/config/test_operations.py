@@ -65,6 +65,7 @@ def test_limits_are_those_that_hold() -> None:
         "ABEYANCE_APPROVAL_SECONDS",
         "ABEYANCE_OUTAGE_SECONDS",
         "ABEYANCE_UNDO_SECONDS",
+        "ABEYANCE_COOLING_OFF_SECONDS",
         "ABEYANCE_DRAIN_SECONDS",
         "ABEYANCE_POISON_LOSSES",
         "ABEYANCE_WORKERS",

@@ -17,8 +17,9 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from pytest_django import Settings
 
 from agents.models import PublishedAgent
-from approvals import actions, tokens
+from approvals import actions, people, tokens
 from approvals.permissions import ALL_SCOPES
+from approvals.policy import Group
 from runtime import engine
 from runtime.core.decisions import EffectClass
 from runtime.models import ContentUse, Run, Stop
@@ -80,6 +81,8 @@ def places(
     reseal([doubt], not_before=None)  # long past
     halt = office.held()
     token, _ = tokens.create(cast.ada, ALL_SCOPES)
+    people.create_person(username="eva", password=PASSWORD, groups=[])
+    people.set_groups("eva", [Group.REVIEWERS], actor="second")
     approval = office.request(run)
     return {
         "run": run,
@@ -211,6 +214,8 @@ def _body(row: Row, identity: str, places: dict[str, Any]) -> dict[str, Any]:
             return {"username": "newhire", "group": ["reviewers"], **another}
         case "groups":
             return {"group": ["reviewers"]}
+        case "confirm":
+            return {"seq": "1"}
         case "continue" | "stop":
             return {**given, "digest": places["haltdigest"]}
         case "retry":

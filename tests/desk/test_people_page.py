@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group as GroupRow
 from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
@@ -126,6 +127,37 @@ def test_groups_are_saved(admin: Client, cast: Cast) -> None:
     assert 'value="reviewers" checked' in _card(page, "cyril")
     _done(admin, "/people/cyril/groups/")
     assert not cast.cyril.groups.exists()
+
+
+def test_a_second_admin_confirms_what_the_first_gave(admin: Client, cast: Cast) -> None:
+    second = create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
+    other = Client()
+    other.force_login(second)
+    card = _card(_done(admin, "/people/cyril/groups/", {"group": ["reviewers"]}), "cyril")
+    assert "given by <bdi>admin</bdi> just now" in card
+    assert "Decides nothing before <time" in card
+    assert "Decides nothing in runs of <bdi>admin</bdi>" in card
+    assert "You cannot confirm this" in card
+    form = "/people/cyril/rights/reviewers/confirm/"
+    assert form not in card
+    assert form in _card(_page(other.get("/people/")), "cyril")
+    assert "changed since you saw it" in _page(other.post(form, {"seq": "x"}), 409)
+    card = _card(_done(other, form, {"seq": "1"}), "cyril")
+    assert "confirmed by <bdi>second</bdi>" in card
+    assert "Decides nothing" not in card
+
+
+def test_a_new_admin_waits_for_the_second(admin: Client, cast: Cast) -> None:
+    create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
+    card = _card(_done(admin, "/people/cyril/groups/", {"group": ["admins"]}), "cyril")
+    assert "waits for a second admin" in card
+
+
+def test_a_group_that_nobody_gave_is_shown_as_such(admin: Client, cast: Cast) -> None:
+    cast.cyril.groups.add(GroupRow.objects.get(name=Group.REVIEWERS))
+    assert "It is not recorded who gave this" in _card(_page(admin.get("/people/")), "cyril")
+    card = _card(_done(admin, "/people/cyril/groups/", {"group": ["reviewers"]}), "cyril")
+    assert "given by <bdi>admin</bdi> just now" in card
 
 
 def test_the_last_admin_stays(admin: Client, cast: Cast) -> None:

@@ -90,7 +90,7 @@ def test_the_key_that_signs_decisions_is_the_webs_alone(services: Services) -> N
         name: sorted(file.stem for file in services.keys(name).glob("*.private"))
         for name in NAMES[2:]
     }
-    assert private == {"web": ["decisions", "exports"], "sweeper": [], "worker": []}
+    assert private == {"web": ["decisions", "exports", "rights"], "sweeper": [], "worker": []}
     assert (services.keys("worker") / "decisions.public").read_text() == (
         services.keys("web") / "decisions.public"
     ).read_text()

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from approvals import people, roster
+from approvals.errors import UnknownPerson
 from approvals.management import doors
 from approvals.policy import Group
 
@@ -21,6 +22,7 @@ class Command(doors.Door):
   people disable cyril                           ends sessions and tokens at once
   people enable cyril
   people password bea --password-file /run/secrets/bea
+  people confirm bea reviewers                   as a second admin would
   people list
 """
 
@@ -40,6 +42,9 @@ class Command(doors.Door):
         doors.add_password_options(password)
         _name(acts.add_parser("disable", help="end rights, sessions and tokens at once"))
         _name(acts.add_parser("enable", help="let somebody log in again"))
+        confirm = acts.add_parser("confirm", help="confirm a right that an admin gave")
+        _name(confirm)
+        confirm.add_argument("what", metavar="RIGHT", help="as `list` names it")
         acts.add_parser("list", help="everybody, with groups, last login and valid tokens")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -56,6 +61,8 @@ class Command(doors.Door):
             case "enable":
                 people.enable(options["name"], actor=None)
                 self.stdout.write(f"{options['name']} can log in again. Tokens stay revoked.")
+            case "confirm":
+                self._confirm(options["name"], options["what"])
             case "list":
                 self._list()
 
@@ -82,6 +89,16 @@ class Command(doors.Door):
         self.stdout.write(f"{options['name']} has a new password. Open sessions have ended.")
         self._tell(options, password)
 
+    def _confirm(self, name: str, what: str) -> None:
+        person = roster.person(name)
+        if person is None:
+            raise UnknownPerson(name)
+        waiting = {right.what: right.seq for right in person.rights if right.waits}
+        if what not in waiting:
+            raise CommandError(f"{name} has to have confirmed: {_listed(waiting)}")
+        people.confirm(name, what, seq=waiting[what], actor=None)
+        self.stdout.write(f"{what} of {name} is confirmed.")
+
     def _tell(self, options: dict[str, Any], password: str) -> None:
         if options["generate"]:
             self.stdout.write(f"Password: {password}")
@@ -93,6 +110,7 @@ class Command(doors.Door):
                 f"{person.username}\t{'active' if person.active else 'disabled'}"
                 f"\tgroups: {_listed(person.groups)}\tlast login: {seen}"
                 f"\tvalid tokens: {person.valid_tokens}"
+                f"\tto confirm: {_listed(right.what for right in person.rights if right.waits)}"
             )
 
 

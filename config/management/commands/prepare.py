@@ -10,6 +10,7 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from approvals import adoption
 from config import rights
 from runtime import keyring
 
@@ -35,6 +36,7 @@ class Command(BaseCommand):
         for purpose in keyring.PURPOSES:
             keyring.ensure(purpose)
         keyring.share()
+        adoption.adopt()
         if not options["without_static"]:
             _collect()
 

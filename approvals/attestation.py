@@ -1,0 +1,75 @@
+"""Signs the rows that rights rest on, and says whether a row is what was signed.
+
+Web and command line hold `rights.private`. A program that only writes to Postgres can insert a token or a
+group of a person, and gives nobody a right by it. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import rfc8785
+
+from approvals.models import Assignment, Token
+from runtime import keyring
+from runtime.errors import KeyMissing
+
+
+def sign(row: Token | Assignment) -> None:
+    """Put the signature into the row. Raises ImproperlyConfigured without the private key."""
+    signature = keyring.sign(keyring.RIGHTS, _text(row))
+    row.signature, row.key_id = signature.hex, signature.key_id
+
+
+def holds(row: Token | Assignment) -> bool:
+    """Whether exactly this was signed, by a key of the ring."""
+    if row.signature is None or row.key_id is None:
+        return False
+    signature = keyring.Signature(hex=row.signature, key_id=row.key_id)
+    try:
+        return keyring.verify_signature(keyring.RIGHTS, signature, _text(row))
+    except (
+        KeyMissing,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ):  # a column holds something of another kind
+        return False
+
+
+def _text(row: Token | Assignment) -> str:
+    said = _token(row) if isinstance(row, Token) else _assignment(row)
+    return rfc8785.dumps(said).decode()
+
+
+def _token(row: Token) -> dict[str, Any]:
+    return {
+        "kind": "token",
+        "public_id": row.public_id,
+        "owner": row.owner_id,
+        "secret_hash": row.secret_hash,
+        "scopes": row.scopes,
+        "created_at": _moment(row.created_at),
+    }
+
+
+def _assignment(row: Assignment) -> dict[str, Any]:
+    return {
+        "kind": "assignment",
+        "person": row.person_id,
+        "username": row.username,
+        "what": row.what,
+        "seq": row.seq,
+        "act": row.act,
+        "by": row.by,
+        "at": _moment(row.at),
+        "givers": row.givers,
+        "given_at": _moment(row.given_at),
+        "needs_second": row.needs_second,
+        "confirmed_by": row.confirmed_by,
+        "confirmed_at": None if row.confirmed_at is None else _moment(row.confirmed_at),
+        "digest": row.digest,
+    }
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat()

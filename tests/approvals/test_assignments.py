@@ -1,0 +1,318 @@
+"""Rights name their giver: where they do not count, when they do, who can confirm them, and that rows are signed."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import Group as GroupRow
+from django.contrib.auth.models import User
+from django.db import DatabaseError, connection, transaction
+from django.db.models import F
+from pytest_django import Settings
+
+from approvals import actions, adoption, assignments, people, permissions, tokens
+from approvals.errors import Guarded
+from approvals.gatekeeper import Gatekeeper
+from approvals.models import Adoption, Assignment, Request, Token
+from approvals.permissions import ALL_SCOPES
+from approvals.policy import Group
+from runtime.ports import Actor, ApprovalVoid, Forbidden
+from tests.approvals import seeds
+
+pytestmark = pytest.mark.django_db
+
+DAY = 24 * 60 * 60
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture(autouse=True)
+def at_once(settings: Settings) -> None:
+    settings.ABEYANCE_COOLING_OFF_SECONDS = 0
+
+
+def given(name: str, *groups: Group, by: str | None) -> Actor:
+    """A person whose groups come from an admin, and whose password does not."""
+    people.create_person(username=name, password=PASSWORD, groups=[])
+    people.set_groups(name, groups, actor=by)
+    return Actor(person=name)
+
+
+def confirm(name: str, what: str, by: str | None) -> None:
+    row = assignments.latest(User.objects.filter(username=name))[_key(name), what]
+    people.confirm(name, what, seq=row.seq, actor=by)
+
+
+def approve(request: Request, actor: Actor) -> None:
+    actions.decide(
+        request=request.id,
+        verdict="approve",
+        digest=request.request_digest,
+        reason="",
+        actor=actor,
+    )
+
+
+def refused(request: Request, actor: Actor) -> str:
+    """The code of the refusal, which lists know as well."""
+    standing = permissions.standing_of(actor)
+    assert not Request.objects.filter(permissions.decidable_requests(standing), pk=request.pk)
+    assert Request.objects.filter(permissions.undecidable_requests(standing), pk=request.pk)
+    with pytest.raises(Forbidden) as caught:
+        approve(request, actor)
+    return caught.value.code
+
+
+def decides(request: Request, actor: Actor) -> None:
+    """Approve, which lists offered."""
+    standing = permissions.standing_of(actor)
+    assert Request.objects.filter(permissions.decidable_requests(standing), pk=request.pk)
+    assert not Request.objects.filter(permissions.undecidable_requests(standing), pk=request.pk)
+    approve(request, actor)
+
+
+def _key(name: str) -> int:
+    return User.objects.get(username=name).pk
+
+
+# In whose runs a right counts
+
+
+def test_a_right_does_not_count_in_runs_of_its_giver(admin: Actor) -> None:
+    dora = given("dora", Group.REVIEWERS, by="admin")
+    assert refused(seeds.pending(requester="admin"), dora) == "given_by_origin"
+    decides(seeds.pending(requester="ada"), dora)
+
+
+def test_nor_in_a_run_that_its_giver_steered(admin: Actor) -> None:
+    dora = given("dora", Group.REVIEWERS, by="admin")
+    request = seeds.pending(requester="ada")
+    Gatekeeper().join(run=request.run_id, person="admin")
+    assert refused(request, dora) == "given_by_origin"
+
+
+def test_nor_in_runs_of_who_made_the_giver(admin: Actor) -> None:
+    given("puppet", Group.ADMINS, by="admin")
+    dora = given("dora", Group.REVIEWERS, by="puppet")
+    assert refused(seeds.pending(requester="admin"), dora) == "given_by_origin"
+
+
+def test_a_right_from_the_command_line_counts_everywhere(admin: Actor) -> None:
+    decides(seeds.pending(requester="admin"), given("dora", Group.REVIEWERS, by=None))
+
+
+def test_saving_groups_again_gives_nothing_anew(admin: Actor, bea: Actor) -> None:
+    people.set_groups("bea", [Group.REVIEWERS], actor="admin")
+    decides(seeds.pending(requester="admin"), bea)
+
+
+def test_an_approval_is_void_once_the_giver_has_steered_the_run(admin: Actor) -> None:
+    dora = given("dora", Group.REVIEWERS, by="admin")
+    request = seeds.pending(requester="ada")
+    approve(request, dora)
+    with pytest.raises(ApprovalVoid, match="from admin"):
+        Gatekeeper().confirm(
+            gate=request.gate, action_digest=request.action_digest, origin=["admin"]
+        )
+
+
+# From when
+
+
+def test_a_new_right_cools_off(admin: Actor, settings: Settings) -> None:
+    settings.ABEYANCE_COOLING_OFF_SECONDS = DAY
+    dora = given("dora", Group.REVIEWERS, by="admin")
+    assert refused(seeds.pending(requester="ada"), dora) == "cooling_off"
+    standing = permissions.standing_of(dora, seeds.moment(DAY + 60))
+    assert standing is not None
+    assert standing.cooling_until is None
+
+
+def test_taken_and_given_back_it_cools_off_again(
+    admin: Actor, bea: Actor, settings: Settings
+) -> None:
+    settings.ABEYANCE_COOLING_OFF_SECONDS = DAY
+    people.set_groups("bea", [], actor="admin")
+    people.set_groups("bea", [Group.REVIEWERS], actor="admin")
+    assert refused(seeds.pending(requester="ada"), bea) == "cooling_off"
+
+
+def test_enabling_gives_groups_anew(admin: Actor, bea: Actor, settings: Settings) -> None:
+    people.disable("bea", actor="admin")
+    people.enable("bea", actor="admin")
+    assert refused(seeds.pending(requester="admin"), bea) == "given_by_origin"
+    settings.ABEYANCE_COOLING_OFF_SECONDS = DAY
+    assert refused(seeds.pending(requester="ada"), bea) == "cooling_off"
+
+
+# A second admin
+
+
+@pytest.fixture
+def second() -> Actor:
+    """An admin who owes nothing to the other."""
+    return given("second", Group.ADMINS, by=None)
+
+
+def test_a_second_admin_lifts_both(admin: Actor, second: Actor, settings: Settings) -> None:
+    settings.ABEYANCE_COOLING_OFF_SECONDS = DAY
+    dora = given("dora", Group.REVIEWERS, by="admin")
+    confirm("dora", "reviewers", by="second")
+    decides(seeds.pending(requester="admin"), dora)
+
+
+def test_not_in_a_run_of_both_admins(admin: Actor, second: Actor) -> None:
+    dora = given("dora", Group.REVIEWERS, by="admin")
+    confirm("dora", "reviewers", by="second")
+    request = seeds.pending(requester="admin")
+    Gatekeeper().join(run=request.run_id, person="second")
+    assert refused(request, dora) == "given_by_origin"
+    alone = seeds.pending(requester="second")
+    decides(alone, dora)
+
+
+def test_the_command_line_confirms_for_good(admin: Actor) -> None:
+    dora = given("dora", Group.REVIEWERS, by="admin")
+    confirm("dora", "reviewers", by=None)
+    decides(seeds.pending(requester="admin"), dora)
+
+
+def test_neither_giver_nor_person_confirms(admin: Actor) -> None:
+    given("dora", Group.REVIEWERS, Group.ADMINS, by="admin")
+    for name in ("admin", "dora"):
+        with pytest.raises(Guarded):
+            confirm("dora", "reviewers", by=name)
+
+
+def test_an_admin_whom_the_giver_made_does_not_confirm(admin: Actor) -> None:
+    given("puppet", Group.ADMINS, by="admin")
+    given("dora", Group.REVIEWERS, by="admin")
+    given("eva", Group.REVIEWERS, by="puppet")
+    for name, by in (("dora", "puppet"), ("eva", "admin")):
+        with pytest.raises(Guarded, match="second admin"):
+            confirm(name, "reviewers", by=by)
+
+
+def test_what_was_seen_is_what_is_confirmed(admin: Actor, second: Actor) -> None:
+    given("dora", Group.REVIEWERS, by="admin")
+    people.set_groups("dora", [], actor="admin")
+    people.set_groups("dora", [Group.REVIEWERS], actor="admin")
+    with pytest.raises(Guarded, match="changed"):
+        people.confirm("dora", "reviewers", seq=1, actor="second")
+
+
+def test_one_admin_makes_another_alone(admin: Actor) -> None:
+    assert _is_admin(given("dora", Group.ADMINS, by="admin"))
+
+
+def test_where_there_are_two_a_second_confirms_a_new_admin(admin: Actor, second: Actor) -> None:
+    dora = given("dora", Group.ADMINS, by="admin")
+    assert not _is_admin(dora)
+    confirm("dora", "admins", by="second")
+    assert _is_admin(dora)
+
+
+def test_an_admin_who_waits_is_not_the_one_who_is_left(admin: Actor, second: Actor) -> None:
+    given("dora", Group.ADMINS, by="admin")
+    people.disable("second", actor="admin")
+    with pytest.raises(Guarded, match="last active admin"):
+        people.set_groups("admin", [], actor="admin")
+
+
+def _is_admin(actor: Actor) -> bool:
+    standing = permissions.standing_of(actor)
+    return standing is not None and Group.ADMINS in standing.groups
+
+
+# Rows
+
+
+def test_a_membership_that_nobody_signed_decides_nothing(cyril: Actor) -> None:
+    User.objects.get(username="cyril").groups.add(GroupRow.objects.get(name=Group.REVIEWERS))
+    assert permissions.standing_of(cyril) == permissions.Standing(
+        person="cyril", groups=frozenset(), scopes=ALL_SCOPES
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"what": "admins"},
+        {"username": "ada"},
+        {"givers": []},
+        {"given_at": datetime.fromisoformat("2020-01-01T00:00Z")},
+        {"act": "adopted"},
+        {"needs_second": False},
+        {"confirmed_by": "second"},
+        {"confirmed_at": datetime.fromisoformat("2020-01-01T00:00Z")},
+        {"seq": 7},
+        {"signature": None},
+        {"signature": "zz"},
+        {"key_id": "unknown"},
+    ],
+)
+def test_a_copy_with_another_value_counts_for_nothing(
+    admin: Actor, second: Actor, change: dict[str, object]
+) -> None:
+    given("dora", Group.ADMINS, by="admin")
+    row = Assignment.objects.get(username="dora")
+    for name, value in {"id": None, "seq": 2, **change}.items():
+        setattr(row, name, value)
+    row.save()
+    assert not assignments.in_force(Assignment.objects.latest("id"))
+
+
+def test_an_earlier_row_is_not_put_on_top_again(bea: Actor) -> None:
+    people.set_groups("bea", [], actor=None)
+    User.objects.get(username="bea").groups.add(GroupRow.objects.get(name=Group.REVIEWERS))
+    assert permissions.standing_of(bea) == permissions.Standing(
+        person="bea", groups=frozenset(), scopes=ALL_SCOPES
+    )
+    first = Assignment.objects.get(username="bea", seq=1)
+    first.pk = None
+    with pytest.raises(DatabaseError), transaction.atomic():
+        first.save()
+
+
+@pytest.mark.parametrize("statement", ["UPDATE {} SET act = 'given'", "DELETE FROM {}"])
+def test_postgres_refuses_to_change_or_delete_a_row(bea: Actor, statement: str) -> None:
+    with pytest.raises(DatabaseError, match="append-only"), connection.cursor() as cursor:
+        cursor.execute(statement.format("approvals_assignment"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scopes": ["admin"]},
+        {"secret_hash": "0" * 64},
+        {"created_at": F("created_at") + timedelta(1)},
+        {"signature": None},
+        {"key_id": None},
+    ],
+)
+def test_a_token_that_was_changed_opens_nothing(bea: Actor, change: dict[str, object]) -> None:
+    token, plain = tokens.create(User.objects.get(username="bea"), ["approvals:read"])
+    actor = tokens.authenticate(plain)
+    assert actor is not None
+    Token.objects.filter(pk=token.pk).update(**change)
+    assert tokens.authenticate(plain) is None
+    assert permissions.standing_of(actor) is None
+
+
+# What was there before
+
+
+def test_what_was_there_before_is_taken_over_once(cyril: Actor) -> None:
+    person, group = User.objects.get(username="cyril"), GroupRow.objects.get(name=Group.REVIEWERS)
+    person.groups.add(group)
+    token, plain = tokens.create(person, ALL_SCOPES)
+    Token.objects.filter(pk=token.pk).update(signature=None)
+    assert adoption.adopt()
+    assert tokens.authenticate(plain) is not None
+    decides(seeds.pending(requester="ada"), cyril)
+
+    people.create_person(username="dora", password=PASSWORD, groups=[])
+    User.objects.get(username="dora").groups.add(group)
+    assert not adoption.adopt()
+    standing = permissions.standing_of(Actor(person="dora"))
+    assert standing is not None
+    assert standing.groups == frozenset()
+    assert Adoption.objects.count() == 1
