@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_bea_reads_and_approves(desk: Desk, office: Office, suspended: UUID) -> None:
-    desk.log_in("bea")
+    desk.log_in_by_form("bea")
     desk.page.get_by_role("link", name="Set the privileges of newhire to 3").click()
     expect(desk.page.get_by_role("heading", name="What will happen")).to_be_visible()
     expect(desk.page.get_by_text("integer · 1 to 5")).to_be_visible()
@@ -56,6 +56,7 @@ def test_everything_works_with_the_keyboard_alone(
     desk: Desk, office: Office, suspended: UUID
 ) -> None:
     desk.log_in("bea")
+    desk.open("/inbox/")
     desk.page.get_by_role("link", name="Set the privileges of newhire to 3").focus()
     desk.page.keyboard.press("Enter")
     desk.page.get_by_role("button", name="Approve").focus()

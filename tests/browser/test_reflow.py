@@ -19,21 +19,21 @@ LISTS = (
 )
 
 
-@pytest.mark.parametrize("width", [640, 1280])
-def test_text_of_twice_the_size_does_not_scroll_sideways(
-    desk: Desk, office: Office, width: int
-) -> None:
+def test_text_of_twice_the_size_does_not_scroll_sideways(desk: Desk, office: Office) -> None:
     run = office.start(args={"username": "n" * 60, "security_level": 3})
     office.in_doubt()
-    desk.page.set_viewport_size({"width": width, "height": 800})
     desk.log_in("bea")
     pages = (f"/runs/{run}/", f"/runs/{run}/?tab=transcript", f"/runs/{run}/cancel/")
     for path in (*LISTS, *pages, f"/a/{office.request(run).id}/"):
         desk.open(path)
         desk.page.evaluate("document.documentElement.style.fontSize = '200%'")
-        assert desk.page.evaluate("document.documentElement.scrollWidth") <= width, path
-    desk.page.get_by_role("button", name="Approve").scroll_into_view_if_needed()
-    expect(desk.page.get_by_role("button", name="Approve")).to_be_in_viewport()
+        for width in (640, 1280):
+            desk.page.set_viewport_size({"width": width, "height": 800})
+            assert desk.page.evaluate("document.documentElement.scrollWidth") <= width, path
+            if path.startswith("/a/"):
+                approve = desk.page.get_by_role("button", name="Approve")
+                approve.scroll_into_view_if_needed()
+                expect(approve).to_be_in_viewport()
 
 
 def test_what_a_finger_touches_is_large_enough(

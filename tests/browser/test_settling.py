@@ -17,6 +17,7 @@ pytestmark = pytest.mark.browser
 def test_bea_reports_what_became_of_a_lost_call(desk: Desk, office: Office) -> None:
     run = office.in_doubt()
     desk.log_in("bea")
+    desk.open("/inbox/")
     desk.page.get_by_role("link", name="Do send_welcome_mail").click()
     expect(desk.page.get_by_role("heading", name="What became of it?")).to_be_visible()
     expect(desk.page.get_by_role("button", name="Run it again")).to_be_disabled()
@@ -73,6 +74,7 @@ def test_bea_decides_two_calls_of_one_turn_one_after_the_other(desk: Desk, offic
     office.ask_twice()
     run = office.start()
     desk.log_in("bea")
+    desk.open("/inbox/")
     desk.page.get_by_role("link", name="Set the privileges of newhire to 1").click()
     desk.page.get_by_role("button", name="Approve").click()
     expect(desk.page.get_by_role("heading", name="Approved by bea")).to_be_visible()

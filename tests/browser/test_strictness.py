@@ -13,6 +13,8 @@ from tests.desk.office import Office
 
 pytestmark = pytest.mark.browser
 
+LOOKS = [(320, "dark"), (320, "light"), (1280, "light"), (1280, "dark")]
+
 HOSTILE: dict[str, Any] = {
     "username": "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e" + "z\u0336" * 80,
     "security_level": 5,
@@ -57,11 +59,8 @@ def paths(office: Office) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1280])
-def test_pages_are_strict_at(desk: Desk, paths: list[str], width: int, scheme: str) -> None:
-    desk.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    desk.page.set_viewport_size({"width": width, "height": 800})
+def test_pages_are_strict(desk: Desk, paths: list[str]) -> None:
+    """Each is loaded on a phone in the dark, and looked at in the light and at a desk, too."""
     dialogs: list[str] = []
     desk.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     run = next(path for path in paths if path.startswith("/runs/0"))
@@ -76,11 +75,20 @@ def test_pages_are_strict_at(desk: Desk, paths: list[str], width: int, scheme: s
             desk.page.context.clear_cookies()
             desk.log_in(name)
             continue
+        _look(desk, *LOOKS[0])
         desk.open(path)
         desk.page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
-        assert desk.page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert desk.page.locator("[style], style, script:not([src])").count() == 0, path
+        for width, scheme in LOOKS:
+            _look(desk, width, scheme)
+            found = desk.page.evaluate("document.documentElement.scrollWidth")
+            assert found <= width, (path, scheme)
     assert (desk.complaints, desk.strays, dialogs) == ([], [], [])
+
+
+def _look(desk: Desk, width: int, scheme: str) -> None:
+    desk.page.set_viewport_size({"width": width, "height": 800})
+    desk.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
 
 
 def test_the_page_of_the_api_is_strict_too(desk: Desk, suspended: UUID) -> None:

@@ -23,7 +23,7 @@ def plain(chromium: Browser, live_server: LiveServer, office: Office) -> Iterato
 
 def test_bea_logs_in_and_approves(plain: Desk, office: Office) -> None:
     office.start()
-    plain.log_in("bea")
+    plain.log_in_by_form("bea")
     plain.page.get_by_role("link", name="Set the privileges of newhire to 3").click()
     plain.page.get_by_role("button", name="Approve").click()
     expect(plain.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
@@ -45,6 +45,7 @@ def test_the_inbox_filters_and_offers_nothing_that_needs_scripts(
     office.start()
     office.start(args={"username": "another", "security_level": 2})
     plain.log_in("bea")
+    plain.open("/inbox/")
     field = plain.page.get_by_label("Filter the list")
     field.fill("another")
     plain.page.get_by_role("button", name="Filter").click()
