@@ -6,9 +6,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from django.conf import settings
 from django.db import connections
+from hypothesis import HealthCheck
 from kombu import pools
 
 from config import celery, env
@@ -129,6 +131,12 @@ def cast(db: None) -> Cast:
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("CI"):
         config.pluginmanager.register(Skips(Path(__file__).with_name("skips.txt")))
+    if hypothesis.settings.get_current_profile_name() == "default":  # CI has one of its own
+        # How long anything takes says what else the machine does, and fails no test.
+        hypothesis.settings.register_profile(
+            "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        )
+        hypothesis.settings.load_profile("busy")
 
 
 def _use_broker(url: str) -> None:

@@ -1,32 +1,43 @@
-"""`python -m tests.run`: the whole suite in two processes at once, each with servers of its own.
+"""`python -m tests.run`: the whole suite in three processes at once, each with servers of its own.
 
-One takes the tests that start whole installations and mostly wait, the other all the rest. The output of
-the second is shown as it comes, that of the first when both are through. Fails if either does.
+Two of them take the tests that start whole installations, which wait for one half of their time, so that two cores
+always have something to do; the third takes all the rest. Its output is shown as it comes, that of the others when
+all are through. Fails if one of them does.
 """
 
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 
 PYTEST = (sys.executable, "-m", "pytest")
-WAITING = ("tests/browser", "tests/e2e", "tests/faults")
-REST = ("tests", *(f"--ignore={folder}" for folder in WAITING))
+LANES = (
+    ("tests/e2e", "tests/attacks", "tests/core", "tests/provider"),
+    ("tests/faults", "tests/config"),
+)
+REST = ("tests", *(f"--ignore={folder}" for lane in LANES for folder in lane))
 
 
 def main() -> int:
-    """Run both halves. Returns the exit status of the one that failed, 0 if none did."""
-    with tempfile.TemporaryFile() as kept:
-        waiting = subprocess.Popen([*PYTEST, *WAITING], stdout=kept, stderr=subprocess.STDOUT)
+    """Run all lanes. Returns the exit status of one that failed, 0 if none did."""
+    with ExitStack() as stack:
+        kept = [stack.enter_context(tempfile.TemporaryFile()) for _ in LANES]
+        others = [
+            subprocess.Popen([*PYTEST, *lane], stdout=file, stderr=subprocess.STDOUT)
+            for lane, file in zip(LANES, kept, strict=True)
+        ]
         try:
-            rest = subprocess.run([*PYTEST, *REST], check=False).returncode
-            waiting.wait()
+            codes = [subprocess.run([*PYTEST, *REST], check=False).returncode]
+            codes += [other.wait() for other in others]
         finally:
-            waiting.terminate()
-            waiting.wait()
-        kept.seek(0)
-        sys.stdout.buffer.write(kept.read())
+            for other in others:
+                other.terminate()
+                other.wait()
+        for file in kept:
+            file.seek(0)
+            sys.stdout.buffer.write(file.read())
         sys.stdout.flush()
-    return rest or waiting.returncode
+    return next((code for code in codes if code), 0)
 
 
 if __name__ == "__main__":
