@@ -3,14 +3,13 @@
 from django.urls import path
 
 from runtime.health import healthz, readyz
+from runtime.views.again import readmit, retry
 from runtime.views.cancel import cancel
 from runtime.views.comparison import compare
 from runtime.views.contents import content
 from runtime.views.fork import fork, newest
 from runtime.views.message import message
 from runtime.views.pace import pause, resume
-from runtime.views.readmit import readmit
-from runtime.views.retry import retry
 from runtime.views.run import at, run
 from runtime.views.runs import runs
 from runtime.views.stops import lift, stop, stops

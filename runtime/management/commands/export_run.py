@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from runtime import actions
 from runtime.core import portable
 from runtime.errors import NoSuchRun, RuntimeFault
-from runtime.management.commands.verify_run import run_id
+from runtime.management.run_ids import run_id
 from runtime.ports import Actor, Forbidden
 
 

@@ -1,14 +1,13 @@
 """`manage.py verify_run`: whether what is stored of runs is what their journals say."""
 
 import json
-from argparse import ArgumentTypeError
 from typing import Any
-from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime import verification
 from runtime.errors import NoSuchRun
+from runtime.management.run_ids import run_id
 from runtime.verification import Verification
 
 
@@ -53,11 +52,3 @@ class Command(BaseCommand):
             return
         for finding in looked.findings:
             self.stdout.write(f"{looked.run}: {finding.subject}: {finding.problem}")
-
-
-def run_id(text: str) -> UUID:
-    """The type of an argument that is the id of a run."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not the id of a run") from None

@@ -1,0 +1,12 @@
+"""The id of a run as an argument of a command."""
+
+from argparse import ArgumentTypeError
+from uuid import UUID
+
+
+def run_id(text: str) -> UUID:
+    """Raises ArgumentTypeError."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not the id of a run") from None

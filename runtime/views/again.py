@@ -1,0 +1,143 @@
+"""Two forms that set a run going again: trying one that failed, and letting one out of quarantine, for admins."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from runtime import actions, ports, queries
+from runtime.core.continuation import RunStatus
+from runtime.core.errors import NewerSchema
+from runtime.core.limits import MAX_REASON
+from runtime.errors import KeyMissing, NoSuchRun, NotFailed, NotQuarantined, Tampered
+from runtime.ports import Actor, Forbidden, InvalidInput
+from runtime.queries import RunDetail
+from runtime.views.asked import actor_of, readable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """What tells the two apart: the status it is for, the act, what else is shown, and the words."""
+
+    url: str
+    status: RunStatus
+    act: Callable[..., object]
+    may: Callable[[Actor, RunDetail], bool]
+    shows: Callable[[UUID], dict[str, Any]]
+    verb: str
+    ending: str
+    refused: str
+    other: str
+    only: str
+    forbidden: str
+    why: str
+    label: str
+    button: str
+    leave: str
+
+
+_RETRY = _Way(
+    url="retry",
+    status=RunStatus.FAILED,
+    act=actions.retry,
+    may=lambda actor, run: ports.access().may_control(actor, run.requester),
+    shows=lambda run: {
+        "traces": [call for call in queries.progress(run).calls() if call.leaves_traces]
+    },
+    verb="Try",
+    ending="again",
+    refused="Not tried again",
+    other="This run cannot be tried again",
+    only="Only a run that failed, and whose journal is kept, can be tried again.",
+    forbidden="Only the person who started a run, and admins, may try it again.",
+    why="Why it failed",
+    label="Why it is tried again",
+    button="Try this run again",
+    leave="Leave it failed",
+)
+_READMIT = _Way(
+    url="readmit",
+    status=RunStatus.QUARANTINED,
+    act=actions.readmit,
+    may=lambda actor, run: True,  # who may not is not shown the page
+    shows=lambda run: {"losses": queries.losses(run)},
+    verb="Let",
+    ending="out of quarantine",
+    refused="It stays in quarantine",
+    other="This run is not in quarantine",
+    only="Only a run in quarantine can be let out of it.",
+    forbidden="Only admins may let a run out of quarantine.",
+    why="Why it is in quarantine",
+    label="Why it may continue",
+    button="Let it continue",
+    leave="Leave it in quarantine",
+)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def retry(request: HttpRequest, run: UUID) -> HttpResponse:
+    """What trying a failed run again means, and the form that does it."""
+    return _answer(request, run, _RETRY)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def readmit(request: HttpRequest, run: UUID) -> HttpResponse:
+    """The evidence against a run in quarantine, and the form that lets it out."""
+    readable(run, actor_of(request))
+    if not ports.access().reads_continuations(actor_of(request)):
+        raise Http404
+    return _answer(request, run, _READMIT)
+
+
+def _answer(request: HttpRequest, run: UUID, way: _Way) -> HttpResponse:
+    actor = actor_of(request)
+    found = readable(run, actor)
+    if request.method != "POST":
+        return _page(request, found, way)
+    # Browsers send line breaks as CRLF whatever was typed.
+    reason = request.POST.get("reason", "").replace("\r\n", "\n")
+    try:
+        way.act(run=run, reason=reason, actor=actor)
+    except NoSuchRun as exc:
+        raise Http404 from exc
+    except Forbidden:
+        return _page(request, found, way, status=403)
+    except InvalidInput as exc:
+        return _page(request, found, way, field=exc, reason=reason, status=422)
+    except (Tampered, KeyMissing, NewerSchema) as exc:
+        return _page(request, found, way, problem=str(exc), reason=reason, status=409)
+    except (NotFailed, NotQuarantined):
+        return _page(request, readable(run, actor), way, reason=reason, status=409)
+    return redirect("run", run=run)
+
+
+def _page(
+    request: HttpRequest,
+    shown: RunDetail,
+    way: _Way,
+    *,
+    field: InvalidInput | None = None,
+    problem: str = "",
+    reason: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    context = {
+        "place": "runs",
+        "run": shown,
+        "way": way,
+        "fits": shown.status == way.status and shown.removed_at is None,
+        "may": way.may(actor_of(request), shown),
+        **way.shows(shown.id),
+        "field": field,
+        "problem": problem,
+        "reason": reason,
+        "max_reason": MAX_REASON,
+    }
+    return render(request, "again.html", context, status=status)
