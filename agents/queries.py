@@ -1,14 +1,14 @@
 """The published agents as plain data for pages."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import zip_longest
 from typing import Any
 
-from agents.catalogue import version_of
+from agents import catalogue
 from agents.models import AgentVersion, PublishedAgent
 from agents.schemas import Part, parts
-from agents.versions import changes
+from agents.versions import Version, changes
 from runtime.core.decisions import EffectClass
 from runtime.queries import Difference, differences, live_versions
 
@@ -86,10 +86,10 @@ class VersionView:
         return any(difference.asks for difference in self.differences)
 
 
-def versions(name: str, limit: int) -> tuple[VersionView, ...]:
-    """The newest versions of an agent, newest first."""
+def versions(name: str, limit: int, *, wordings: bool) -> tuple[VersionView, ...]:
+    """The newest versions of an agent, newest first; without `wordings` only that its instructions changed."""
     rows = AgentVersion.objects.filter(agent=name).order_by("-published_at", "-fingerprint")
-    found = [version_of(row) for row in rows[: limit + 1]]
+    found = [catalogue.version_of(row) for row in rows[: limit + 1]]
     known = [version for version in found if version is not None]
     live = live_versions(ALIVE).get(name, frozenset())
     return tuple(
@@ -97,11 +97,20 @@ def versions(name: str, limit: int) -> tuple[VersionView, ...]:
             fingerprint=version.fingerprint,
             published_at=version.published_at,
             has_workers=version.fingerprint in live,
-            differences=differences(changes(before.facts, version.facts)) if before else (),
+            differences=_differences(before, version, wordings) if before else (),
             is_first=before is None,
         )
         for version, before in zip_longest(known[:limit], known[1 : limit + 1])
         if version is not None
+    )
+
+
+def _differences(before: Version, after: Version, wordings: bool) -> tuple[Difference, ...]:
+    found = differences(changes(before.facts, after.facts))
+    if wordings:
+        return found
+    return tuple(
+        replace(one, lines=(), cut=False) if one.part == "instructions" else one for one in found
     )
 
 
@@ -110,6 +119,26 @@ def published() -> tuple[AgentView, ...]:
     rows = list(PublishedAgent.objects.order_by("name"))
     names = {row.name for row in rows}
     return tuple(_agent(row, names) for row in rows)
+
+
+def documents() -> list[dict[str, Any]]:
+    """Every published agent as JSON for programs, by name."""
+    rows = list(PublishedAgent.objects.order_by("name"))
+    known = catalogue.versions(row.fingerprint for row in rows)
+    return [_document(row, known.get(row.fingerprint)) for row in rows]
+
+
+def _document(row: PublishedAgent, version: Version | None) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "description": row.description,
+        "fingerprint": row.fingerprint,
+        "published_at": row.published_at,
+        "input_schema": row.input_schema,
+        "output_schema": None if version is None else version.facts.get("output"),
+        "tools": [{**tool, "input_schema": tool["schema"]} for tool in row.tools],
+        "subagents": row.subagents,
+    }
 
 
 def agent(name: str) -> AgentView | None:

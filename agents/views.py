@@ -1,5 +1,7 @@
 """The pages of agents: what the workers have published, and the form that starts a run of one."""
 
+from collections.abc import Callable
+from functools import wraps
 from uuid import UUID, uuid4
 
 from django.contrib.auth.decorators import login_required
@@ -20,27 +22,45 @@ RECENT = 10  # runs on the page of an agent
 VERSIONS = 10  # of it, there
 
 
+def _readers(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Answer people who may read agents; to others logged in there are none."""
+
+    @login_required
+    @wraps(view)
+    def guarded(request: HttpRequest, **path: str) -> HttpResponse:
+        try:
+            ports.access().require_agents(_actor(request))
+        except Forbidden as exc:
+            raise Http404 from exc
+        return view(request, **path)
+
+    return guarded
+
+
 @require_safe
-@login_required
+@_readers
 def agents(request: HttpRequest) -> HttpResponse:
     """Every agent that a worker has published."""
     return render(request, "agents.html", {"place": "agents", "agents": queries.published()})
 
 
 @require_safe
-@login_required
+@_readers
 def agent(request: HttpRequest, name: str) -> HttpResponse:
-    """One agent: what it is given, which hands it has, and its last runs that this person may read."""
-    shown = _agent(name)
-    readable = ports.access().readable_runs(_actor(request))
-    runs = runs_page(readable & Q(agent=name), limit=RECENT)
-    versions = queries.versions(name, limit=VERSIONS)
+    """One agent: what it is given, which hands it has, and its last runs that this person may read.
+
+    How its instructions changed is for admins, and for readers of its runs, whose pages say it as well.
+    """
+    shown, actor, access = _agent(name), _actor(request), ports.access()
+    runs = runs_page(access.readable_runs(actor) & Q(agent=name), limit=RECENT)
+    wordings = bool(runs.items) or access.reads_continuations(actor)
+    versions = queries.versions(name, limit=VERSIONS, wordings=wordings)
     context = {"place": "agents", "agent": shown, "runs": runs.items, "versions": versions}
     return render(request, "agent.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@_readers
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """The form that starts a run of an agent, and what comes of sending it."""
     shown = _agent(name)

@@ -14,9 +14,10 @@ from approvals.policy import Group
 class Desk:
     """What the navigation offers: `decides` the inbox, `starts` a form for runs, `manages` the people."""
 
-    decides: bool
-    starts: bool
-    manages: bool
+    decides: bool = False
+    starts: bool = False
+    manages: bool = False
+    reads_agents: bool = False
 
 
 def desk(request: HttpRequest) -> dict[str, Any]:
@@ -26,12 +27,13 @@ def desk(request: HttpRequest) -> dict[str, Any]:
 
 def _desk(request: HttpRequest) -> Desk:
     if not request.user.is_authenticated:
-        return Desk(decides=False, starts=False, manages=False)
+        return Desk()
     standing = permissions.standing_of(permissions.actor_of(request.user))
     if standing is None:
-        return Desk(decides=False, starts=False, manages=False)
+        return Desk()
     return Desk(
         decides=standing.has(permissions.Scope.APPROVALS_DECIDE),
         starts=standing.has(permissions.Scope.RUNS_START),
         manages=Group.ADMINS in standing.groups,
+        reads_agents=permissions.reads_agents(standing),
     )

@@ -48,6 +48,8 @@ _RIGHTS: Mapping[str, frozenset[Scope]] = {
     Group.REVIEWERS: frozenset({Scope.APPROVALS_DECIDE}),
     Group.ADMINS: frozenset({Scope.ADMIN, Scope.RUNS_START, Scope.EVENTS_SEND}),
 }
+# Who could start a run of an agent, decide on what it does, or has to know of everything.
+_AGENT_READERS = frozenset({Scope.RUNS_START, Scope.APPROVALS_DECIDE, Scope.ADMIN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,19 @@ class Access:
         if standing is None or not standing.has(Scope.RUNS_START):
             return False
         return standing.person == requester or standing.has(Scope.ADMIN)
+
+    def require_agents(self, actor: Actor) -> None:
+        """Raise Forbidden unless the actor may read what agents there are: who starts runs, decides, or is an admin."""
+        standing = standing_of(actor)
+        if standing is None:
+            raise Forbidden("not_eligible", "This person may not act.")
+        if not reads_agents(standing):
+            code = (
+                "not_eligible" if _AGENT_READERS.isdisjoint(rights_of(standing.groups)) else "scope"
+            )
+            raise Forbidden(
+                code, f"Agents are read with one of {', '.join(sorted(_AGENT_READERS))}."
+            )
 
     def reads_continuations(self, actor: Actor) -> bool:
         """Whether the actor may read the continuation of a run that it can read."""
@@ -169,6 +184,11 @@ def _row(names: list[str], values: tuple[object, ...]) -> Assignment:
         setattr(row, name, value)
     row.givers = json.loads(row.givers)
     return row
+
+
+def reads_agents(standing: Standing) -> bool:
+    """Whether this standing may read what agents there are, with their tools and schemas."""
+    return any(standing.has(scope) for scope in _AGENT_READERS)
 
 
 def require(standing: Standing, scope: str) -> None:

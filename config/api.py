@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
+from django.contrib.auth.decorators import login_required
 from django.core.exceptions import RequestDataTooBig
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -16,6 +17,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import APIKeyCookie, HttpBearer
 from ninja.utils import check_csrf
 
+from agents.api import router as agents_router
 from approvals import permissions, tokens
 from approvals.api import router as approvals_router
 from approvals.errors import ApprovalError
@@ -46,6 +48,8 @@ from runtime.history_api import router as history_router
 from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
 from runtime.requests import StrictParser, strict
 
+View = Callable[..., HttpResponse]
+
 
 class Bearer(HttpBearer):
     """`Authorization: Bearer <token>`. A wrong token is refused, whatever session comes with it."""
@@ -75,16 +79,44 @@ class Session(APIKeyCookie):
 
 
 class Api(NinjaAPI):
-    """As NinjaAPI, with answers of our shape also where no operation is reached."""
+    """As NinjaAPI, with answers of our shape also where no operation is reached, and documents for readers alone."""
 
     @property
     def urls(self) -> tuple[list[URLResolver | URLPattern], str, str]:
         patterns, app, namespace = super().urls
         for pattern in patterns:
             if isinstance(pattern, URLPattern):
-                pattern.callback = _shaped(pattern.callback)
+                guard = _GUARDS.get(pattern.name or "", _unguarded)
+                pattern.callback = _shaped(guard(pattern.callback))
         return patterns, app, namespace
 
+
+def _for_readers(view: View) -> View:
+    """Answer those who may read runs: with a token that has this scope, or logged in."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, **path: Any) -> HttpResponse:
+        try:
+            actor = Bearer()(request) or Session()(request)
+            if actor is None:
+                raise AuthenticationError
+            permissions.Access().require(actor, permissions.Scope.RUNS_READ)
+        except (AuthenticationError, Forbidden) as exc:
+            return api.on_exception(request, exc)
+        return view(request, **path)
+
+    return guarded
+
+
+def _unguarded(view: View) -> View:
+    return view
+
+
+# What ninja answers by itself, by the name of its address. Operations authenticate on their own.
+_GUARDS: dict[str, Callable[[View], View]] = {
+    "openapi-json": _for_readers,
+    "openapi-view": login_required,
+}
 
 api = Api(
     title="Abeyance",
@@ -101,6 +133,7 @@ api.add_router("", runtime_router)
 api.add_router("", history_router)
 api.add_router("", events_router)
 api.add_router("", approvals_router)
+api.add_router("", agents_router)
 
 
 @csrf_exempt
@@ -114,7 +147,7 @@ def error(status: int, code: str, detail: str, /, **extra: object) -> HttpRespon
     return JsonResponse({"code": code, "detail": detail, **extra}, status=status)
 
 
-def _shaped(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def _shaped(view: View) -> View:
     @wraps(view)
     def shaped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         response = view(request, *args, **kwargs)

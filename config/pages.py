@@ -1,6 +1,6 @@
-"""Pages where Django would answer with none: a form sent too late, a method that is not taken, a NUL in a path.
+"""Middleware around every answer: no cache keeps it, it has a bound of time, and where Django has no page there is one.
 
-And each page has a bound for the time it may take.
+Such are a form sent too late, a method that is not taken, and a NUL in a path.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,21 @@ from runtime.queries import allowance
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 
+def unstored(
+    answer: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
+    """The middleware that says `no-store` of every answer that says nothing of caches. Static files come before it."""
+
+    def door(request: HttpRequest) -> HttpResponse:
+        response = answer(request)
+        response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+    return door
+
+
 def pages(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """The middleware. The answers of the API are left alone."""
+    """The middleware for pages. The answers of the API are left alone."""
 
     def door(request: HttpRequest) -> HttpResponse:
         if "\x00" in request.path_info:  # Postgres takes no such text, so nothing is named so

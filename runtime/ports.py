@@ -56,6 +56,9 @@ class Access(Protocol):
     def may_control(self, actor: Actor, requester: str) -> bool:
         """Whether the actor may pause, resume and write to a run of `requester` that it can read."""
 
+    def require_agents(self, actor: Actor) -> None:
+        """Raise Forbidden unless the actor may read what agents there are, with their tools and schemas."""
+
     def reads_continuations(self, actor: Actor) -> bool:
         """Whether the actor may read the continuation of a run that it can read."""
 

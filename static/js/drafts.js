@@ -1,7 +1,9 @@
-// Drafts: what was typed is kept while a person logs in again, and put back into its form.
+// Drafts: what was typed is kept in this tab, and put back into its form after a login, on Back and on a reload.
+// No page may be stored, so the browser itself has nothing to put back.
 "use strict";
 
 const DRAFT = "draft";
+const MOST = 50; // fields
 const fields = (where) => all("textarea, input:not([type=hidden], [type=password], [type=search])", where);
 const texts = (where) => fields(where).filter((it) => !["checkbox", "radio"].includes(it.type));
 // A field that was sent and refused holds what was typed, and nothing of it is known to the browser.
@@ -11,20 +13,34 @@ const edited = (where) =>
 const typed = (where) => edited(where).map((it) => it.value).join("\n");
 const who = () => one(".rail .who")?.textContent;
 
+/** What is kept in this tab, after keeping `value` in its place if one is given; "" keeps nothing. */
 function stored(value) {
   try {
-    const before = sessionStorage.getItem(DRAFT);
     if (value) sessionStorage.setItem(DRAFT, value);
-    else sessionStorage.removeItem(DRAFT);
-    return before;
+    else if (value === "") sessionStorage.removeItem(DRAFT);
+    return sessionStorage.getItem(DRAFT);
   } catch {
     return null;
   }
 }
 
+const place = ({ form, name }) => `${form?.getAttribute("action") ?? location.pathname} ${name}`;
+
+function drafts() {
+  const kept = JSON.parse(stored() ?? "null");
+  return new Map(kept?.who === who() ? kept.draft : []);
+}
+
 function keepDraft() {
-  const draft = edited(main).map(({ form, name, value }) => [form?.getAttribute("action"), name, value]);
-  stored(JSON.stringify({ who: who(), draft }));
+  if (!who()) return; // the login leaves drafts as they are
+  const draft = drafts();
+  for (const field of texts(main)) draft.delete(place(field));
+  for (const field of edited(main)) {
+    draft.set(place(field), field.value);
+    // The number of a form that starts a run goes with what is in it: sent twice, it starts one run.
+    for (const number of all("input[name=form]", field.form ?? main)) draft.set(place(number), number.value);
+  }
+  stored(JSON.stringify({ who: who(), draft: [...draft].slice(-MOST) }));
 }
 
 /** A region that is not to be had any more: its page again, by way of the login where the session is over. */
@@ -37,15 +53,17 @@ function leave(region, answer) {
   location.assign(`/login/?next=${encodeURIComponent(page)}${unsent}`);
 }
 
+document.addEventListener("input", keepDraft);
 document.addEventListener("submit", ({ target }) => {
-  if (target.method === "post") keepDraft();
+  if (target.getAttribute("action") === "/logout/") stored("");
+  else if (target.method === "post") keepDraft();
 });
 
 document.addEventListener("DOMContentLoaded", () => {
-  const kept = JSON.parse(stored() ?? "null");
-  if (!one("[data-unsent]") || kept?.who !== who()) return;
-  for (const [action, name, value] of kept.draft) {
-    const field = texts(main).find((it) => it.name === name && it.form?.getAttribute("action") === action);
-    if (field) field.value = value;
+  const [came] = performance.getEntriesByType("navigation");
+  if (!one("[data-unsent]") && came?.type === "navigate") return;
+  const draft = drafts();
+  for (const field of [...texts(main), ...all("input[name=form]", main)]) {
+    field.value = draft.get(place(field)) ?? field.value;
   }
 });

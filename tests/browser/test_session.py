@@ -85,3 +85,19 @@ def test_a_reason_that_was_refused_is_not_swapped_away(
     bea.wait_for_load_state("networkidle")
     expect(alert).to_contain_text("Not decided")
     expect(bea.get_by_role("button", name="This page has changed")).to_have_count(0)
+
+
+def test_a_reason_is_still_there_on_going_back(
+    desk: Desk, bea: Page, office: Office, suspended: UUID
+) -> None:
+    desk.open(f"/a/{office.request(suspended).id}/")
+    bea.get_by_label(re.compile("Reason")).fill(REASON)
+    # Over https a browser puts nothing back into a page that may not be stored. This is plain http.
+    bea.evaluate("for (const form of document.forms) form.autocomplete = 'off'")
+    bea.get_by_role("link", name="Runs").click()
+    expect(bea.get_by_role("heading", name="Runs")).to_be_visible()
+    bea.go_back()
+    expect(bea.get_by_label(re.compile("Reason"))).to_have_value(REASON)
+    bea.get_by_role("button", name="Log out").click()
+    expect(bea.get_by_label("Username")).to_be_visible()
+    assert REASON[:9] not in bea.evaluate("JSON.stringify(sessionStorage)")

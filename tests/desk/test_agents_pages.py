@@ -13,10 +13,14 @@ from pytest_django import DjangoAssertNumQueries
 
 from agents import forms
 from agents.actions import start_once
+from agents.catalogue import publish
 from agents.models import PublishedAgent, SentForm
+from agents.registry import Registry
 from runtime.models import Run
 from runtime.ports import Actor
+from tests.agents.test_versions import version
 from tests.cast import Cast
+from tests.desk.caller import Caller
 from tests.desk.office import Office
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>\u202e'
@@ -132,7 +136,6 @@ def test_a_sub_agent_that_is_published_is_a_link(ada: Client, joiner: PublishedA
 def test_its_last_ten_runs_are_those_the_reader_may_read(
     ada: Client,
     bea: Client,
-    cyril: Client,
     office: Office,
     published: None,
     django_assert_max_num_queries: DjangoAssertNumQueries,
@@ -144,7 +147,7 @@ def test_its_last_ten_runs_are_those_the_reader_may_read(
     assert page.count('class="row"') == 10
     assert "key-10" in page
     assert "key-0<" not in page
-    assert "None that you may read." in _text(cyril, "/agents/hr_onboarding/")
+    assert "None that you may read." in _text(bea, "/agents/hr_onboarding/")
 
 
 @pytest.mark.parametrize("name", ["nobody", "a/b", "%00", "x" * 2000])
@@ -185,6 +188,26 @@ def test_what_authors_wrote_stays_text(ada: Client, cast: Cast) -> None:
     assert "<script>alert" not in answer
 
 
+def test_programs_get_schemas_and_terms(ada_api: Caller, cast: Cast) -> None:
+    spec = version()
+    publish(Registry(agents={spec.name: spec}))
+    (found,) = ada_api.get("/agents").json()["items"]
+    assert found["fingerprint"] == spec.fingerprint
+    assert found["input_schema"] == spec.input_schema
+    assert found["output_schema"] is None
+    (tool,) = found["tools"]
+    assert tool == {
+        "name": "greet",
+        "description": spec.tools[0].description,
+        "input_schema": spec.tools[0].schema,
+        "effect": spec.tools[0].effect,
+        "risk": spec.tools[0].risk,
+        "approval": False,
+        "deadline": spec.tools[0].deadline,
+    }
+    assert found["subagents"] == [child.name for child in spec.subagents]
+
+
 # Who may start one
 
 
@@ -206,15 +229,19 @@ def test_a_run_starts_from_what_was_typed(ada: Client, joiner: PublishedAgent) -
     }
 
 
-def test_whoever_may_not_start_runs_is_told_why(
-    bea: Client, cyril: Client, joiner: PublishedAgent
-) -> None:
-    for client in (bea, cyril):
-        page = _text(client, "/agents/joiner/start/", 403)
-        assert "You may not start runs" in page
-        assert "does not have the right runs:start" in page
-        assert client.post("/agents/joiner/start/", TYPED).status_code == 403
+def test_whoever_may_not_start_runs_is_told_why(bea: Client, joiner: PublishedAgent) -> None:
+    page = _text(bea, "/agents/joiner/start/", 403)
+    assert "You may not start runs" in page
+    assert "does not have the right runs:start" in page
+    assert bea.post("/agents/joiner/start/", TYPED).status_code == 403
     assert not Run.objects.exists()
+
+
+def test_agents_are_not_offered_to_people_without_a_role(
+    cyril: Client, ada: Client, joiner: PublishedAgent
+) -> None:
+    assert "/agents/" not in _text(cyril, "/runs/")
+    assert 'href="/agents/"' in _text(ada, "/runs/")
 
 
 def test_nobody_starts_anything_before_logging_in(joiner: PublishedAgent) -> None:

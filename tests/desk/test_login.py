@@ -8,7 +8,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from tests.cast import PASSWORD, Cast
 
-OPEN = {"login/", "healthz", "readyz", "api/v1/openapi.json", "api/v1/docs", "api/v1/", "^api/"}
+OPEN = {"login/", "healthz", "readyz", "api/v1/", "^api/"}
 SOME_ID = "0192f1c2-0000-7000-8000-000000000000"
 
 
@@ -33,7 +33,7 @@ def test_a_stranger_is_sent_away_from(path: str) -> None:
     path = re.sub("<[^>]*>", SOME_ID, re.sub("<int:[^>]*>", "1", path))
     for method in ("get", "post"):
         answer = getattr(Client(), method)(f"/{path}", content_type="application/json")
-        if path.startswith("api/"):
+        if path.startswith("api/") and path != "api/v1/docs":
             assert answer.status_code in (401, 405)
         elif path == "logout/":
             assert answer.status_code in (302, 405)

@@ -49,11 +49,11 @@ def _worker(**agents: str) -> None:
 # The page of an agent
 
 
-def test_the_page_of_an_agent_shows_its_versions_and_what_changed(bea: Client, cast: Cast) -> None:
+def test_the_page_of_an_agent_shows_its_versions_and_what_changed(admin: Client) -> None:
     _publish(version(tools=[]))
     second = _publish(version(instructions="Greet.\nBe brief.", tools=[]))
     _worker(greeter=second)
-    page = _text(bea, "/agents/greeter/")
+    page = _text(admin, "/agents/greeter/")
     assert page.index(second[:19]) < page.index(version(tools=[]).fingerprint[:19])
     assert "<del>Be kind.</del>" in page
     assert "<ins>Be brief.</ins>" in page
@@ -62,10 +62,20 @@ def test_the_page_of_an_agent_shows_its_versions_and_what_changed(bea: Client, c
     assert page.count("asks people") == 1
 
 
-def test_what_authors_wrote_of_a_version_stays_text(bea: Client, cast: Cast) -> None:
+def test_instructions_are_shown_to_readers_of_runs(bea: Client, office: Office) -> None:
+    _publish(replace(version(tools=[]), name="hr_onboarding"))
+    _publish(replace(version(instructions="Be brief.", tools=[]), name="hr_onboarding"))
+    page = _text(bea, "/agents/hr_onboarding/")
+    assert "see its text" in page
+    assert "Be brief." not in page
+    office.start()
+    assert "<ins>Be brief.</ins>" in _text(bea, "/agents/hr_onboarding/")
+
+
+def test_what_authors_wrote_of_a_version_stays_text(admin: Client) -> None:
     _publish(version(tools=[]))
     _publish(version(instructions=HOSTILE, tools=[]))
-    page = _text(bea, "/agents/greeter/")
+    page = _text(admin, "/agents/greeter/")
     assert "<script>alert" not in page
     assert "\u202e" not in page
 

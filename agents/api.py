@@ -1,0 +1,58 @@
+"""What the API offers to programs that start runs: which agents there are, and what each is given and may do."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from ninja import Router, Schema
+from pydantic import WithJsonSchema
+
+from agents import queries
+from runtime import ports
+from runtime.api import Authenticated
+from runtime.core.decisions import EffectClass, Risk
+
+router = Router(tags=["agents"])
+
+
+class ToolOut(Schema):
+    """One tool of an agent. Each attempt of a call has `deadline` seconds.
+
+    `effect` says what may be done when the outcome of a call was lost; `approval` whether a person approves each call.
+    """
+
+    name: str
+    description: str
+    input_schema: Any
+    effect: Annotated[str, WithJsonSchema({"type": "string", "enum": [*EffectClass]})]
+    risk: Annotated[str, WithJsonSchema({"type": "string", "enum": [*Risk]})]
+    approval: bool
+    deadline: float
+
+
+class AgentOut(Schema):
+    """An agent as a worker published it last. `fingerprint` names this version of it.
+
+    `output_schema` is null for an agent that answers with text.
+    """
+
+    name: str
+    description: str
+    fingerprint: str
+    published_at: datetime
+    input_schema: Any
+    output_schema: Any
+    tools: list[ToolOut]
+    subagents: list[str]
+
+
+class AgentList(Schema):
+    """Every agent that was published, by name."""
+
+    items: list[AgentOut]
+
+
+@router.get("/agents", response=AgentList)
+def list_agents(request: Authenticated) -> dict[str, Any]:
+    """The agents that runs can be started of; for who starts runs, decides, or is an admin."""
+    ports.access().require_agents(request.auth)
+    return {"items": queries.documents()}
