@@ -51,7 +51,7 @@ _WORDS = {
     CallState.DELEGATED: "in the hands of a sub-agent",
     CallState.RETURNED: "done",
     CallState.FAILED: "failed",
-    CallState.UNKNOWN: "in doubt: it was started and nobody knows what became of it",
+    CallState.UNKNOWN: "in doubt: it was started and its outcome is not known",
     CallState.CLOSED: "not started: the run was ended first",
 }
 
@@ -132,7 +132,7 @@ class CallView:
             case CallState.CLOSED, _ if self.child:
                 return "ended with the run"
             case CallState.CLOSED, _ if self.lost:
-                return "in doubt for good: the run was ended before anybody said what became of it"
+                return "in doubt for good: the run was ended before a person said what became of it"
             case CallState.CLOSED, _ if self.attempt:
                 return "not tried again: the run was ended first"
             case CallState.RETRYING, _ if self.until:

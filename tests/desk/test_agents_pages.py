@@ -112,7 +112,7 @@ def test_the_page_of_an_agent_says_what_its_tools_may_do(
     page = _text(bea, "/agents/joiner/")
     for words in (
         "integer · at least 1",
-        "secret: nobody but the tool sees it",
+        "secret: only the tool sees it",
         "What it returns is secret",
         "waits for a person each time",
         "it is not repeated: a person is asked what became of it",

@@ -114,7 +114,7 @@ def test_the_page_says_that_nothing_has_happened_yet(ada: Client, office: Office
 
 def test_a_call_in_doubt_is_named_before_the_end(ada: Client, office: Office) -> None:
     page = ada.get(f"/runs/{office.in_doubt()}/cancel/").content.decode()
-    assert "in doubt: it was started and nobody knows" in page
+    assert "in doubt: it was started and its outcome is not known" in page
     assert "stays in doubt" in page
 
 

@@ -44,7 +44,7 @@ def test_the_inbox_and_the_page_say_how_much_time_is_left(
     assert f'<time datetime="{request.expires_at.isoformat()}" data-countdown>in 6 d</time>' in page
     page = bea.get(f"/a/{request.id}/").content.decode()
     assert "data-countdown>in 6 d</time>" in page
-    assert "If nobody decides until then, the call is denied." in page
+    assert "If no person decides by then, the call is denied." in page
 
 
 @pytest.mark.parametrize("state", ["overdue", "expired"])
@@ -53,7 +53,7 @@ def test_what_expired_offers_no_decision(
 ) -> None:
     run = request.getfixturevalue(state)
     page = bea.get(f"/a/{office.request(run).id}/").content.decode()
-    assert "Expired: nobody decided in time" in page
+    assert "Expired: no person decided in time" in page
     assert "can start the run again" in page
     assert "/approve/" not in page
 

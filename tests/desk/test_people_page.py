@@ -238,7 +238,7 @@ def test_people_are_found_by_name_and_the_rest_is_counted(
     assert re.findall('person" id="([a-z]+)"', page) == ["ada", "admin", "cyril"]
     assert "2 more people fit" in page
     assert re.findall('person" id="([a-z]+)"', _page(admin.get("/people/?q=BE"))) == ["bea"]
-    assert "Nobody is called that" in _page(admin.get("/people/?q=<script>"))
+    assert "No person is called that" in _page(admin.get("/people/?q=<script>"))
     assert "\x00" not in _page(admin.get("/people/?q=%00&open=%00"))
 
 

@@ -124,7 +124,7 @@ def test_garbage_in_the_journal_is_named_and_the_rest_is_shown(
         )
     Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
     page = _text(ada, f"/runs/{suspended}/")
-    assert "Stopped: somebody must look into it" in page
+    assert "Stopped: an admin must look into it" in page
     assert "entry 3 is not its own" in page
     assert "Part of the journal cannot be read" in page
     assert "<bdi>hr_onboarding</bdi>" in page
@@ -159,7 +159,7 @@ def _copy(run: UUID) -> None:
         ("waiting", "Waiting"),
         ("cancelling", "Being cancelled"),
         ("cancelled", "Cancelled"),
-        ("quarantined", "Stopped: somebody must look into it"),
+        ("quarantined", "Stopped: an admin must look into it"),
     ],
 )
 def test_every_status_has_words(ada: Client, suspended: UUID, status: str, words: str) -> None:
