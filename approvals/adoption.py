@@ -17,6 +17,7 @@ def adopt() -> bool:
         if Adoption.objects.exists():
             return False
         for person in User.objects.prefetch_related("groups"):
+            assignments.adopt(person, assignments.CREDENTIAL)
             for group in person.groups.all():
                 assignments.adopt(person, group.name)
         for token in Token.objects.filter(signature=None):

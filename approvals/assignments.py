@@ -10,6 +10,7 @@ admins are independent if neither is among the givers of the other. The command 
 gives and confirms without limits, because whoever has it has the keys.
 """
 
+import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,7 +24,9 @@ from approvals.policy import DECIDING, Group
 
 Act = Assignment.Act
 
-_ACTING = frozenset({Group.ADMINS})  # whoever gave these acts through the person
+CREDENTIAL = "password"  # what is given besides groups
+
+_ACTING = frozenset({Group.ADMINS, CREDENTIAL})  # whoever gave these acts through the person
 CONFIRMABLE = _ACTING | DECIDING
 
 
@@ -43,6 +46,16 @@ class Bond:
 def in_force(row: Assignment | None) -> bool:
     """Whether this, the latest row, still gives what it names; it may need a second admin before it counts."""
     return row is not None and row.act != Act.ENDED and attestation.holds(row)
+
+
+def is_of(row: Assignment | None, person: User) -> bool:
+    """Whether this, the latest row, still gives it to this person; of a password, the one they have now."""
+    return (
+        row is not None
+        and in_force(row)
+        and row.username == person.get_username()
+        and row.digest == _digest(person, row.what)
+    )
 
 
 def is_pending(row: Assignment) -> bool:
@@ -101,7 +114,7 @@ def is_second(admin: str, owed: Collection[str], row: Assignment) -> bool:
 
 
 def give(person: User, what: str, *, actor: str | None, needs_second: bool = False) -> None:
-    """Record that `actor` gave a person a group. None is the command line."""
+    """Record that `actor` gave a person a group, or the password that they have now. None is the command line."""
     at = clock.now()
     _append(
         person,
@@ -112,15 +125,47 @@ def give(person: User, what: str, *, actor: str | None, needs_second: bool = Fal
         givers=[] if actor is None else [actor, *sorted(debts(actor) - {actor})],
         given_at=at,
         needs_second=needs_second,
+        digest=_digest(person, what),
     )
 
 
 def adopt(person: User, what: str) -> None:
-    """Record that a person had a group before assignments were recorded."""
+    """Record that a person had something before assignments were recorded."""
     at = clock.now()
     _append(
-        person, what, act=Act.ADOPTED, by=None, at=at, givers=[], given_at=at, needs_second=False
+        person,
+        what,
+        act=Act.ADOPTED,
+        by=None,
+        at=at,
+        givers=[],
+        given_at=at,
+        needs_second=False,
+        digest=_digest(person, what),
     )
+
+
+def change_password(row: Assignment, person: User) -> None:
+    """Record that a person chose another password: whoever gave the one before may have done it in their name."""
+    _append(
+        person,
+        CREDENTIAL,
+        act=Act.CHANGED,
+        by=person.get_username(),
+        at=clock.now(),
+        givers=row.givers,
+        given_at=row.given_at,
+        needs_second=row.needs_second,
+        confirmed_by=row.confirmed_by,
+        confirmed_at=row.confirmed_at,
+        digest=_digest(person, CREDENTIAL),
+    )
+
+
+def password_of(person: User) -> Assignment | None:
+    """The row that stands behind the password a person has now; None if it was not set by us."""
+    row = latest([person]).get((person.pk, CREDENTIAL))
+    return row if is_of(row, person) else None
 
 
 def end(person: User, what: str, *, actor: str | None) -> None:
@@ -155,6 +200,11 @@ def confirm(row: Assignment, *, actor: str | None) -> None:
         confirmed_at=at,
         digest=row.digest,
     )
+
+
+def _digest(person: User, what: str) -> str | None:
+    """Of the password as it is stored."""
+    return hashlib.sha256(person.password.encode()).hexdigest() if what == CREDENTIAL else None
 
 
 def _append(person: User, what: str, **said: object) -> None:

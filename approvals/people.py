@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from approvals import assignments, permissions, tokens
 from approvals.errors import Guarded, Invalid, UnknownPerson
+from approvals.models import Assignment
 from approvals.policy import Group
 from approvals.record import note
 
@@ -46,6 +47,7 @@ def create_person(
         if User.objects.filter(username__iexact=username).exists():
             raise Invalid("username", "is taken")
         person = User.objects.create_user(username=username, password=password)
+        assignments.give(person, assignments.CREDENTIAL, actor=actor)
         _join(person, groups, actor)
         note(actor, f"added {username} to {_listed(groups)}")
     return person
@@ -113,6 +115,10 @@ def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
                 f"A second admin confirms this: somebody who did not get their own right from"
                 f" {row.givers[0]}, nor gave {row.givers[0]} theirs."
             )
+        if what == assignments.CREDENTIAL:
+            _check_chosen(row)
+            end_sessions(person)
+            tokens.revoke_all(person, since=row.given_at)
         assignments.confirm(row, actor=actor)
         note(actor, f"confirmed {what} of {username}, given by {row.givers[0]}")
 
@@ -120,12 +126,21 @@ def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
 def set_password(
     username: str, password: str, *, actor: str | None, keep: str | None = None
 ) -> User:
-    """Give somebody a new password, which ends their sessions but for the one with the key `keep`."""
+    """Give somebody a new password, which ends their sessions but for the one with the key `keep`.
+
+    Of another admin it takes the rights away until a second admin confirms it: one admin would be two.
+    """
     _check_password(password, username)
     with changing():
         person = _person(username)
+        before, is_admin = assignments.password_of(person), username in _admins()
         person.set_password(password)
         person.save(update_fields=["password"])
+        if actor != username:
+            needs_second = is_admin and actor is not None
+            assignments.give(person, assignments.CREDENTIAL, actor=actor, needs_second=needs_second)
+        elif before is not None:
+            assignments.change_password(before, person)
         end_sessions(person, keep=keep)
         note(actor, f"set a new password for {username}")
     return person
@@ -137,6 +152,7 @@ def remove_password(username: str, *, actor: str | None) -> None:
         person = _person(username)
         person.set_unusable_password()
         person.save(update_fields=["password"])
+        assignments.give(person, assignments.CREDENTIAL, actor=actor)
         end_sessions(person)
         note(actor, f"took the password of {username} away")
 
@@ -166,6 +182,13 @@ def _person(username: str) -> User:
     if person is None:
         raise UnknownPerson(username)
     return person
+
+
+def _check_chosen(row: Assignment) -> None:
+    if row.act != Assignment.Act.CHANGED:
+        raise Guarded(
+            f"{row.givers[0]} knows this password: {row.username} has to choose another on their account first."
+        )
 
 
 def _join(person: User, groups: Collection[Group], actor: str | None) -> None:

@@ -134,9 +134,12 @@ def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
 
 # Only what the person is in and was given; the trigger and the signatures stand for the rest.
 _ASSIGNED = """
-    SELECT clock_timestamp(), u.id, a.what IN (
-            SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id WHERE m.user_id = u.id
-        ), a.*
+    SELECT clock_timestamp(), CASE a.what
+            WHEN 'password' THEN a.digest = encode(sha256(convert_to(u.password, 'UTF8')), 'hex')
+            ELSE a.what IN (
+                SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id WHERE m.user_id = u.id
+            ) END,
+        a.*
     FROM auth_user u
         LEFT JOIN LATERAL (
             SELECT DISTINCT ON (what) * FROM approvals_assignment WHERE person_id = u.id ORDER BY what, seq DESC
@@ -148,7 +151,8 @@ _ASSIGNED = """
 def standing_of(actor: Actor, at: datetime | None = None) -> Standing | None:
     """None if the person is unknown or disabled, or the token revoked, unsigned or somebody else's.
 
-    `at` is when the actor decided, now if it is None: a right must have cooled off by then.
+    A password that nobody signed for gives no right. `at` is when the actor decided, now if it is None: a right must
+    have cooled off by then, and a password that was set since is no matter.
     """
     # Of every page, and of each decision twice, where the ORM would cost more than Postgres.
     with connection.cursor() as cursor:
@@ -158,15 +162,18 @@ def standing_of(actor: Actor, at: datetime | None = None) -> Standing | None:
     scopes = _scopes_of(actor)
     if not rows or scopes is None:
         return None
-    held = [_row(names[3:], row[3:]) for row in rows if row[2]]
-    given = {
+    held = {
         row.what: row
-        for row in held
-        if row.username == actor.person
-        and assignments.in_force(row)
-        and not assignments.is_pending(row)
+        for row in (_row(names[2:], row[2:]) for row in rows if row[1])
+        if row.username == actor.person and assignments.in_force(row)
     }
+    password = held.pop(assignments.CREDENTIAL, None)
+    given = {what: row for what, row in held.items() if not assignments.is_pending(row)}
+    if at is None:
+        given = _with_password(given, password)
     deciding = [row for what, row in given.items() if what in policy.DECIDING]
+    if deciding and password is not None and at is None:
+        deciding.append(password)
     now = at or rows[0][0]
     ends = [end for row in deciding if (end := assignments.cools_until(row)) and end > now]
     return Standing(
@@ -176,6 +183,17 @@ def standing_of(actor: Actor, at: datetime | None = None) -> Standing | None:
         bonds=tuple(bond for row in deciding if (bond := assignments.bond(row))),
         cooling_until=max(ends, default=None),
     )
+
+
+def _with_password(
+    given: dict[str, Assignment], password: Assignment | None
+) -> dict[str, Assignment]:
+    """What a person has who logs in with this password."""
+    if password is None:
+        return {}
+    if assignments.is_pending(password):
+        return {what: row for what, row in given.items() if what != Group.ADMINS}
+    return given
 
 
 def _row(names: list[str], values: tuple[object, ...]) -> Assignment:

@@ -46,7 +46,9 @@ class Bearer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """One group of a person, and where it comes from: `given_by` None is the command line.
+    """One group of a person, or their password, and where it comes from: `given_by` None is the command line.
+
+    `is_chosen` says of a password that the person changed the one they were given.
 
     `is_recorded` is false for a row that nobody signed, which counts for nothing. `is_pending` says that it counts
     for nothing before a second admin confirms it, `until` and `bound` when and in whose runs it decides nothing.
@@ -57,6 +59,7 @@ class Right:
     seq: int
     is_recorded: bool
     is_adopted: bool
+    is_chosen: bool
     given_by: str | None
     given_at: datetime | None
     is_confirmed: bool
@@ -123,25 +126,33 @@ def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
             last_login=row.last_login,
             tokens=_bearers(list(row.tokens.all())),
             rights=tuple(
-                _right(group.name, given.get((row.pk, group.name)), reader, owed)
-                for group in row.groups.all()
+                _right(what, given.get((row.pk, what)), row, reader, owed)
+                for what in (
+                    assignments.CREDENTIAL,
+                    *sorted(group.name for group in row.groups.all()),
+                )
             ),
         )
         for row in rows
     ]
 
 
-def _right(what: str, row: Assignment | None, reader: str | None, owed: Collection[str]) -> Right:
-    if row is None or not assignments.in_force(row):
+def _right(
+    what: str, row: Assignment | None, person: User, reader: str | None, owed: Collection[str]
+) -> Right:
+    is_password = what == assignments.CREDENTIAL
+    if row is None or not assignments.is_of(row, person):
         return _unrecorded(what)
-    decides = what in DECIDING
+    decides = is_password or what in DECIDING
     bond, until = assignments.bond(row), assignments.cools_until(row)
     waits = assignments.waits(row)
+    is_chosen = row.act == Assignment.Act.CHANGED
     return Right(
         what=what,
         seq=row.seq,
         is_recorded=True,
         is_adopted=row.act == Assignment.Act.ADOPTED,
+        is_chosen=is_chosen,
         given_by=row.givers[0] if row.givers else None,
         given_at=row.given_at,
         is_confirmed=row.confirmed_at is not None,
@@ -150,7 +161,10 @@ def _right(what: str, row: Assignment | None, reader: str | None, owed: Collecti
         until=until if decides and until and until > clock.now() else None,
         bound=tuple(sorted(bond.givers)) if decides and bond and bond.second is None else (),
         waits=waits,
-        confirmable=waits and reader is not None and assignments.is_second(reader, owed, row),
+        confirmable=waits
+        and (is_chosen or not is_password)
+        and reader is not None
+        and assignments.is_second(reader, owed, row),
     )
 
 
@@ -160,6 +174,7 @@ def _unrecorded(what: str) -> Right:
         seq=0,
         is_recorded=False,
         is_adopted=False,
+        is_chosen=False,
         given_by=None,
         given_at=None,
         is_confirmed=False,

@@ -9,14 +9,14 @@ import hmac
 import re
 import secrets
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from approvals import attestation
+from approvals import attestation, clock
 from approvals.errors import Invalid, UnknownToken
 from approvals.models import Token
 from approvals.permissions import ALL_SCOPES
@@ -48,7 +48,7 @@ def create(owner: User, scopes: Collection[str], *, actor: str | None = None) ->
         owner=owner,
         secret_hash=_hash(secret),
         scopes=sorted(scopes),
-        created_at=timezone.now(),
+        created_at=clock.now(),
     )
     attestation.sign(token)
     token.save(force_insert=True)
@@ -71,9 +71,12 @@ def revoke(public_id: str, *, actor: str | None, owner: str | None = None) -> To
     return token
 
 
-def revoke_all(owner: User) -> int:
-    """End every token of somebody; how many it was."""
-    return Token.objects.filter(owner=owner, revoked_at=None).update(revoked_at=timezone.now())
+def revoke_all(owner: User, *, since: datetime | None = None) -> int:
+    """End every token of somebody, or those made since a moment; how many it was."""
+    found = Token.objects.filter(owner=owner, revoked_at=None)
+    if since is not None:
+        found = found.filter(created_at__gte=since)
+    return found.update(revoked_at=timezone.now())
 
 
 def authenticate(plain: str) -> Actor | None:

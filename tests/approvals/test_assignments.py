@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 import pytest
+from django.contrib.auth.hashers import check_password, make_password
 from django.contrib.auth.models import Group as GroupRow
 from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
@@ -12,6 +13,7 @@ from pytest_django import Settings
 from approvals import actions, adoption, assignments, people, permissions, tokens
 from approvals.errors import Guarded
 from approvals.gatekeeper import Gatekeeper
+from approvals.hashing import Hasher
 from approvals.models import Adoption, Assignment, Request, Token
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
@@ -222,6 +224,103 @@ def _is_admin(actor: Actor) -> bool:
     return standing is not None and Group.ADMINS in standing.groups
 
 
+# Passwords
+
+
+def test_who_set_a_password_does_not_decide_with_it(
+    admin: Actor, bea: Actor, settings: Settings
+) -> None:
+    people.set_password("bea", "another horse battery", actor="admin")
+    assert refused(seeds.pending(requester="admin"), bea) == "given_by_origin"
+    settings.ABEYANCE_COOLING_OFF_SECONDS = DAY
+    assert refused(seeds.pending(requester="ada"), bea) == "cooling_off"
+
+
+def test_changing_it_proves_nothing(admin: Actor, bea: Actor) -> None:
+    people.set_password("bea", "another horse battery", actor="admin")
+    people.set_password("bea", "a third horse battery", actor="bea")
+    assert refused(seeds.pending(requester="admin"), bea) == "given_by_origin"
+
+
+def test_a_password_of_ones_own_counts_everywhere(admin: Actor, bea: Actor) -> None:
+    people.set_password("bea", "another horse battery", actor="bea")
+    decides(seeds.pending(requester="admin"), bea)
+
+
+def test_a_second_admin_confirms_a_password_that_was_changed(
+    admin: Actor, bea: Actor, second: Actor
+) -> None:
+    owner = User.objects.get(username="bea")
+    _, before = tokens.create(owner, ALL_SCOPES)
+    people.set_password("bea", "another horse battery", actor="admin")
+    _, since = tokens.create(owner, ALL_SCOPES)
+    with pytest.raises(Guarded, match="admin knows this password"):
+        confirm("bea", "password", by="second")
+    people.set_password("bea", "a third horse battery", actor="bea")
+    confirm("bea", "password", by="second")
+    assert tokens.authenticate(since) is None
+    assert tokens.authenticate(before) is not None
+    decides(seeds.pending(requester="admin"), bea)
+    people.set_password("bea", "a fourth horse battery", actor="bea")
+    decides(seeds.pending(requester="admin"), bea)
+
+
+def test_a_password_set_since_leaves_a_decision_alone(admin: Actor, bea: Actor) -> None:
+    request = seeds.pending(requester="ada")
+    approve(request, bea)
+    people.set_password("bea", "another horse battery", actor="admin")
+    Gatekeeper().confirm(gate=request.gate, action_digest=request.action_digest, origin=["admin"])
+
+
+def test_an_admin_whose_password_another_sets_waits_for_a_third(
+    admin: Actor, second: Actor
+) -> None:
+    third = given("third", Group.ADMINS, by=None)
+    people.set_password("second", "another horse battery", actor="admin")
+    people.set_password("second", "a third horse battery", actor="second")
+    assert not _is_admin(second)
+    for by in ("admin", "second"):
+        with pytest.raises(Guarded, match="second admin"):
+            confirm("second", "password", by=by)
+    confirm("second", "password", by="third")
+    assert _is_admin(second)
+    assert _is_admin(third)
+
+
+def test_an_admin_with_a_password_of_anothers_confirms_nothing_of_theirs(
+    admin: Actor, second: Actor
+) -> None:
+    people.disable("second", actor="admin")
+    people.set_password("second", "another horse battery", actor="admin")
+    people.enable("second", actor="admin")
+    given("dora", Group.REVIEWERS, by="admin")
+    with pytest.raises(Guarded, match="second admin"):
+        confirm("dora", "reviewers", by="second")
+
+
+def test_a_password_that_was_written_into_the_table_gives_no_right(bea: Actor) -> None:
+    person = User.objects.get(username="bea")
+    person.set_password("another horse battery")
+    person.save()
+    standing = permissions.standing_of(bea)
+    assert standing is not None
+    assert standing.groups == frozenset()
+    people.set_password("bea", "a third horse battery", actor="bea")  # who wrote it may do this
+    assert permissions.standing_of(bea) == standing
+
+
+def test_a_login_leaves_the_stored_password_as_it_was_signed(settings: Settings) -> None:
+    settings.PASSWORD_HASHERS = ["approvals.hashing.Hasher"]
+    weak = make_password(PASSWORD, hasher=_Weak())
+    changed: list[str] = []
+    assert check_password(PASSWORD, weak, setter=changed.append)
+    assert changed == []
+
+
+class _Weak(Hasher):
+    iterations = 1000
+
+
 # Rows
 
 
@@ -253,7 +352,7 @@ def test_a_copy_with_another_value_counts_for_nothing(
     admin: Actor, second: Actor, change: dict[str, object]
 ) -> None:
     given("dora", Group.ADMINS, by="admin")
-    row = Assignment.objects.get(username="dora")
+    row = Assignment.objects.get(username="dora", what="admins")
     for name, value in {"id": None, "seq": 2, **change}.items():
         setattr(row, name, value)
     row.save()
@@ -266,7 +365,7 @@ def test_an_earlier_row_is_not_put_on_top_again(bea: Actor) -> None:
     assert permissions.standing_of(bea) == permissions.Standing(
         person="bea", groups=frozenset(), scopes=ALL_SCOPES
     )
-    first = Assignment.objects.get(username="bea", seq=1)
+    first = Assignment.objects.get(username="bea", what="reviewers", seq=1)
     first.pk = None
     with pytest.raises(DatabaseError), transaction.atomic():
         first.save()

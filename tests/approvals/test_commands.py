@@ -9,8 +9,9 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from approvals import tokens
+from approvals import people, tokens
 from approvals.models import Token
+from approvals.policy import Group
 from runtime.ports import Actor
 from tests.cast import Cast
 
@@ -59,6 +60,18 @@ def test_what_a_person_is_given_over_time(cast: Cast) -> None:
     assert "Password: " in _run("people", "password", "cyril", "--generate")
     cast.cyril.refresh_from_db()
     assert cast.cyril.is_active
+
+
+def test_the_command_line_confirms_what_waits(cast: Cast) -> None:
+    people.set_groups("cyril", [Group.REVIEWERS], actor="admin")
+    people.set_password("cyril", "another horse battery", actor="admin")
+    assert "to confirm: password, reviewers" in _run("people", "list")
+    with pytest.raises(CommandError, match="admin knows this password"):
+        _run("people", "confirm", "cyril")
+    with pytest.raises(CommandError, match="waits to be confirmed of cyril: password, reviewers"):
+        _run("people", "confirm", "cyril", "admins")
+    assert _run("people", "confirm", "cyril", "reviewers") == "reviewers of cyril is confirmed.\n"
+    assert "to confirm: password\n" in _run("people", "list")
 
 
 def test_a_token_is_printed_once_and_revoked_by_its_public_id(cast: Cast) -> None:

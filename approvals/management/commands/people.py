@@ -22,7 +22,7 @@ class Command(doors.Door):
   people disable cyril                           ends sessions and tokens at once
   people enable cyril
   people password bea --password-file /run/secrets/bea
-  people confirm bea reviewers                   as a second admin would
+  people confirm bea reviewers                   as a second admin would; without RIGHT all that waits
   people list
 """
 
@@ -44,7 +44,7 @@ class Command(doors.Door):
         _name(acts.add_parser("enable", help="let somebody log in again"))
         confirm = acts.add_parser("confirm", help="confirm a right that an admin gave")
         _name(confirm)
-        confirm.add_argument("what", metavar="RIGHT", help="as `list` names it")
+        confirm.add_argument("rights", nargs="*", metavar="RIGHT", help="as `list` names them")
         acts.add_parser("list", help="everybody, with groups, last login and valid tokens")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -62,7 +62,7 @@ class Command(doors.Door):
                 people.enable(options["name"], actor=None)
                 self.stdout.write(f"{options['name']} can log in again. Tokens stay revoked.")
             case "confirm":
-                self._confirm(options["name"], options["what"])
+                self._confirm(options["name"], options["rights"])
             case "list":
                 self._list()
 
@@ -89,15 +89,16 @@ class Command(doors.Door):
         self.stdout.write(f"{options['name']} has a new password. Open sessions have ended.")
         self._tell(options, password)
 
-    def _confirm(self, name: str, what: str) -> None:
+    def _confirm(self, name: str, wanted: list[str]) -> None:
         person = roster.person(name)
         if person is None:
             raise UnknownPerson(name)
         waiting = {right.what: right.seq for right in person.rights if right.waits}
-        if what not in waiting:
-            raise CommandError(f"{name} has to have confirmed: {_listed(waiting)}")
-        people.confirm(name, what, seq=waiting[what], actor=None)
-        self.stdout.write(f"{what} of {name} is confirmed.")
+        if not set(wanted) <= set(waiting):
+            raise CommandError(f"what waits to be confirmed of {name}: {_listed(waiting)}")
+        for what in wanted or waiting:
+            people.confirm(name, what, seq=waiting[what], actor=None)
+            self.stdout.write(f"{what} of {name} is confirmed.")
 
     def _tell(self, options: dict[str, Any], password: str) -> None:
         if options["generate"]:
