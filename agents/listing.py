@@ -25,6 +25,8 @@ def lines(sources: tuple[Source, ...]) -> Iterator[str]:
 def _agent(agent: AgentSpec) -> Iterator[str]:
     yield f"  {agent.name}: {agent.description}"
     yield f"    model {', '.join(models_of(agent))}"
+    if agent.output is not None:
+        yield f"    result {agent.output.__name__}"
     for tool in agent.tools:
         yield f"    tool {tool.name}: {', '.join(_tool(agent, tool))}"
     for child in agent.subagents:

@@ -34,7 +34,8 @@ desk = agent(name="desk", description="A desk.", instructions="Do.", input=Input
              tools=[look, act], approvals="high", holds=Holds(every=5), budget=Budget(turns=9))
 """
 LAXER = AGENT.replace('@tool(risk="high")', "@tool(approval=True)").replace(
-    'act], approvals="high"', "act.with_settings(approval=False, deadline=5, expires_in=60)]"
+    'act], approvals="high"',
+    "act.with_settings(approval=False, deadline=5, expires_in=60)], output=Input",
 )
 
 
@@ -72,7 +73,8 @@ def test_it_lists_what_an_agent_sets_of_a_tool(folder: Path, settings: Settings)
     settings.ABEYANCE_AGENTS = ("laxer_desk",)
     waived = "no person is asked, although the tool asks for one"
     said = f"    tool act: write, risk low, {waived}, deadline 5 s, 60 s to decide"
-    assert said in check()
+    listed = check()
+    assert {said, "    result Input"} <= set(listed)
 
 
 def test_a_mistake_ends_it_with_one(

@@ -9,9 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
-from agents import listing
 from agents.errors import RegistryError
-from agents.gateway.provider import require_keys
 from agents.registry import Survey, survey
 
 LONGEST = 30.0  # seconds that the import of a module may take
@@ -32,10 +30,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         with _no_longer_than(LONGEST):
             found = survey(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
-        mistakes = [*map(str, found.mistakes), *_missing(found)]
         if options["brief"]:
-            _end(mistakes)
+            _end([*map(str, found.mistakes)] or _missing(found))
             return
+        from agents import listing
+
+        mistakes = [*map(str, found.mistakes), *_missing(found)]
         counted = [(len(found.registry.agents), "agent"), (len(mistakes), "mistake")]
         for line in (*listing.lines(found.sources), *mistakes, _counted(*counted)):
             self.stdout.write(line)
@@ -54,6 +54,9 @@ def _missing(found: Survey) -> list[str]:
     """What agents need besides their code."""
     if not found.registry.agents and not found.mistakes:
         return ["no agents are configured: name their modules in ABEYANCE_AGENTS"]
+    # The layer of models takes a third of the start, which a module that cannot be loaded does not wait for.
+    from agents.gateway.provider import require_keys
+
     try:
         require_keys(found.registry)
     except RegistryError as problem:
