@@ -18,7 +18,7 @@ from tests.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
-HINTS = 10_000
+HINTS = 2_000
 WITHIN = 120.0
 
 
