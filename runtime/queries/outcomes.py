@@ -95,7 +95,7 @@ def _outcome(event: _Telling) -> Outcome | None:
         case e.OutcomeUnknown():
             return Outcome(words="In doubt", tone="warn", note=_cut(event.error))
         case e.GateDecided(verdict=Verdict.HAPPENED):
-            return _done(event.stored or event.result)
+            return _done(event.stored or event.result, words="Done, as reported")
         case e.GateDecided(verdict=Verdict.GIVE_UP):
             return _failed(event.reason)
         case e.FrameClosed():
@@ -104,8 +104,8 @@ def _outcome(event: _Telling) -> Outcome | None:
             return None
 
 
-def _done(result: Any) -> Outcome:
-    return Outcome(words="Done", tone="ok", note=_cut(result))
+def _done(result: Any, words: str = "Done") -> Outcome:
+    return Outcome(words=words, tone="ok", note=_cut(result))
 
 
 def _failed(error: Any) -> Outcome:

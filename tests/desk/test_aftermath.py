@@ -144,6 +144,8 @@ def test_a_report_is_recorded_until_the_run_takes_it_up(bea: Client, office: Off
     box = _box(_text(bea, request))
     assert "Where it stands now: recorded, the run takes it up next" in box
     assert "in doubt" not in box
+    office.advance(request.run_id)
+    assert "Done, as reported" in bea.get("/inbox/?view=decided").content.decode()
 
 
 def test_a_call_in_doubt_leads_to_where_it_is_settled(bea: Client, office: Office) -> None:

@@ -1,0 +1,55 @@
+"""What pages say of a decision, of a limit and of look-alikes, read in a browser as people read it."""
+
+import pytest
+from playwright.sync_api import expect
+
+from runtime.core.budgets import Budget
+from runtime.ports import ToolFault
+from tests.browser.conftest import Desk
+from tests.desk.office import Office
+from tests.fakes.ports import FakeTool
+
+pytestmark = pytest.mark.browser
+
+
+def test_pages_say_only_what_is_true(desk: Desk, office: Office) -> None:
+    page, main = desk.page, desk.page.locator("main")
+    office.approve(office.start())  # what the next ones are compared with
+    fault = ToolFault(error="no rights for that")
+    office.effects.tools["set_privileges"] = FakeTool(gated=True, body=lambda request: fault)
+    odd = {"username": "newhir\u0435 ", "security_level": 3}
+    request, short = office.request(office.start(args=odd)), office.short(Budget(turns=1))
+
+    desk.log_in("bea")
+    desk.open(f"/a/{request.id}/")
+    similar = page.get_by_role("region", name="Changed since the last similar approval")
+    expect(similar).to_contain_text("It ends with 1 space, before with no spaces.")
+    expect(similar).to_contain_text("mixes Latin and Cyrillic letters")
+    expect(main).not_to_contain_text("U+0020")
+    page.get_by_label("Reason").fill("Her lead agreed.")
+    page.get_by_role("button", name="Approve").click()
+    box = page.locator(".note[role=status]")
+    expect(box).to_contain_text("approved, a worker starts it next")
+    expect(box).to_contain_text("Her lead agreed.")
+    expect(box).not_to_contain_text("waiting for a person")
+
+    office.advance(request.run_id)
+    page.reload()
+    expect(box).to_have_class("note danger")
+    expect(box).to_contain_text("Where it stands now: failed")
+    expect(box).to_contain_text("no rights for that")
+    expect(box).not_to_contain_text("may start once")
+
+    desk.open("/inbox/?view=decided")
+    row = page.get_by_role("listitem").filter(has=page.get_by_text("no rights for that"))
+    expect(row.get_by_text("Failed", exact=True)).to_be_visible()
+    expect(row.locator(".t")).to_have_css("text-decoration-line", "none")
+
+    desk.open(f"/a/{short.id}/")
+    expect(page.get_by_text("1 used, 1 allowed")).to_be_visible()
+    expect(main).not_to_contain_text("not in the schema")
+
+    page.context.clear_cookies()
+    desk.log_in("admin")
+    desk.open("/stops/")
+    expect(page.get_by_label("Which agent")).to_have_value("")
