@@ -40,6 +40,7 @@ GIVEN_UP = (
 )
 REFUSED = "This call could not be made: "
 NOT_TAKEN = "This answer could not be taken: "
+REPORTED = "A person reported this result, because what the call itself returned was lost. The result as JSON: "
 REASONED = (DENIED, EXPIRED, GIVEN_UP, REFUSED)  # what comes before a reason
 SUM_UP = (
     "Do not go on yet, and call no tool. Sum up what has happened so far, for yourself: what you were asked,"
@@ -233,6 +234,8 @@ def _result(
     kept = result["content"]
     content = kept if tool is None else secrets.open_result(tool, kept)
     outcome, told = _told(result["outcome"], content, result.get("verdict"))
+    if "reported_by" in result:
+        told = f"{REPORTED}{json.dumps(content, ensure_ascii=False)}"
     return ToolReturnPart(
         tool_name=result["tool"],
         content=told,

@@ -28,7 +28,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo
 
-from agents.gateway.messages import MESSAGE, REASONED, SUM_UP, SUMMARY
+from agents.gateway.messages import MESSAGE, REASONED, REPORTED, SUM_UP, SUMMARY
 from agents.spec import FINAL_ANSWER
 
 Reply = ModelResponse
@@ -37,11 +37,15 @@ Script = Callable[[list[ModelMessage], AgentInfo], Reply]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of one call. `outcome` is `success`, `failed` or `denied`."""
+    """What became of one call. `outcome` is `success`, `failed` or `denied`.
+
+    `reported` says that a person said what it returned.
+    """
 
     tool: str
     outcome: str
     content: Any
+    reported: bool = False
 
     @property
     def ok(self) -> bool:
@@ -114,11 +118,7 @@ def _turn(messages: list[ModelMessage]) -> Turn:
     parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
     prompt, *told = [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
     summaries = [text.removeprefix(SUMMARY) for text in told if text.startswith(SUMMARY)]
-    results = tuple(
-        Result(tool=part.tool_name, outcome=part.outcome, content=part.content)
-        for part in parts
-        if isinstance(part, ToolReturnPart)
-    )
+    results = tuple(_result(part) for part in parts if isinstance(part, ToolReturnPart))
     return Turn(
         input=json.loads(prompt),
         results=results,
@@ -126,6 +126,14 @@ def _turn(messages: list[ModelMessage]) -> Turn:
         sums_up=told[-1:] == [SUM_UP],
         messages=tuple(_message(text) for text in told if text.startswith(MESSAGE)),
     )
+
+
+def _result(part: ToolReturnPart) -> Result:
+    content: Any = part.content
+    reported = isinstance(content, str) and content.startswith(REPORTED)
+    if reported:
+        content = json.loads(content.removeprefix(REPORTED))
+    return Result(tool=part.tool_name, outcome=part.outcome, content=content, reported=reported)
 
 
 def _message(text: str) -> tuple[str, str]:

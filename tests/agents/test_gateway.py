@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -191,6 +191,24 @@ def test_the_model_is_told_what_became_of_a_call(
     assert words in str(part.content)
     assert "A person denied" not in str(part.content)
     assert str(part.content).endswith(outcome[1])
+
+
+def test_the_model_is_told_that_a_person_reported_a_result() -> None:
+    """Beside one that the tool returned, which stays what it is."""
+    model = script(lambda turn: say(str([(one.content, one.reported) for one in turn.results])))
+    frame = _frame(lambda *_: together(call("look_up", word="a"), call("look_up", word="b")))
+    frame.ask()
+    frame.settle(("returned", {"id": 1}), ("returned", {"id": 1}))
+    frame.messages[-1]["results"][0]["reported_by"] = "bea"
+    conversation = to_provider(frame.handler.registry.get("asker"), tuple(frame.messages))
+    reported, returned = conversation[-1].parts
+    assert isinstance(reported, ToolReturnPart)
+    assert isinstance(returned, ToolReturnPart)
+    assert str(reported.content).startswith("A person reported this result")
+    assert str(reported.content).endswith('{"id": 1}')
+    assert (reported.outcome, returned.content) == ("success", {"id": 1})
+    heard = model(conversation, cast("AgentInfo", None))  # which no script looks at
+    assert heard.parts == [TextPart(content="[({'id': 1}, True), ({'id': 1}, False)]")]
 
 
 def test_a_refused_call_tells_the_model_the_error() -> None:
