@@ -17,6 +17,7 @@ TABLES = {
     "approvals_auditentry": (ADD, ADD),
     "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
     "runtime_spent": (ADD, ADD),
+    "runtime_lateoutcome": (READ, "SELECT, INSERT, DELETE"),  # as above
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),
     "auth_group": (ALL, READ),

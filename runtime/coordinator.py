@@ -27,6 +27,7 @@ from runtime.core.unkept import journaled
 from runtime.draft import Draft, Work
 from runtime.errors import LeaseLost, MailboxRaised
 from runtime.executor import Executor, event_of, request_for
+from runtime.handing_in import Attempt, hand_in
 from runtime.heartbeat import Heartbeat, Held
 from runtime.judging import Judge
 from runtime.performing import nothing_to_end
@@ -61,12 +62,16 @@ class Bench:
     seats: Seats = field(default_factory=Seats)
 
 
+Late = Callable[[Outcome], None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """An outcome, as it comes in from an effect's thread."""
+    """An outcome, as it comes in from an effect's thread. `late` hands it in if it comes to nothing here."""
 
     request: ModelRequest | ToolRequest
     outcome: Outcome
+    late: Late
 
 
 News = Arrived | Handoff | None
@@ -97,6 +102,7 @@ class Coordinator:
         self._running: dict[tuple[str, str | None], Abort] = {}
         self._ready: list[Work] = []
         self._handed: list[Handoff] = []
+        self._taken: list[Arrived] = []  # outcomes that no step has written
         self._over = threading.Event()
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
@@ -133,6 +139,8 @@ class Coordinator:
                 self._draft.adopt(self._unadopted)
             for signal in scribe.read_signals():
                 scribe.persist(functools.partial(self._draft.take, signal))
+            for late in scribe.late_outcomes(self._draft.now):
+                self._draft.hear(late, scribe.settling)
             require_agents(self._draft.now, self._skews)
             self._draft.end_waits()
             scribe.persist(lambda: self._draft.develop(self._asking()))
@@ -145,6 +153,7 @@ class Coordinator:
                     if release:
                         scribe.let_go()
                 self._unadopted = None
+                self._taken.clear()
                 self._ready.extend(self._draft.work)
                 self._draft = self._new_draft()
                 return release
@@ -232,6 +241,7 @@ class Coordinator:
             handoff.drop()
 
     def _drop_handed(self) -> None:
+        """Roll back what cannot be written any more, and hand in what else came."""
         self._over.set()
         while True:
             for handoff in self._handed:
@@ -240,9 +250,13 @@ class Coordinator:
             try:
                 item = self._inbox.get_nowait()
             except queue.Empty:
-                return
+                break
             if isinstance(item, Handoff):
                 self._handed.append(item)
+            elif isinstance(item, Arrived):
+                self._taken.append(item)
+        for arrived in self._taken:
+            arrived.late(arrived.outcome)
 
     def _take(self, item: News) -> None:
         match item:
@@ -256,6 +270,7 @@ class Coordinator:
                     self._add_outcome(item.request, item.outcome)
             case Arrived():
                 self._running.pop(_place(item.request), None)
+                self._taken.append(item)
                 self._add_outcome(item.request, item.outcome)
 
     def _add_outcome(self, request: ModelRequest | ToolRequest, outcome: Outcome) -> None:
@@ -359,8 +374,9 @@ class Coordinator:
                 self._running[_place(request)] = nothing_to_end
                 self._bench.executor.launch_transactional(request, self._hand_in)
             else:
-                deliver = self._deliver(request)
-                self._running[_place(request)] = self._bench.executor.launch(request, deliver)
+                late = self._late(request)
+                deliver = self._deliver(request, late)
+                self._running[_place(request)] = self._bench.executor.launch(request, deliver, late)
 
     def _note_spent(self, request: ModelRequest | ToolRequest) -> None:
         """After the intent is committed and before the call starts, so that every call that started is noted."""
@@ -374,8 +390,23 @@ class Coordinator:
         for abort in self._running.values():
             abort()
 
-    def _deliver(self, request: ModelRequest | ToolRequest) -> Callable[[Outcome], None]:
-        return lambda outcome: self._inbox.put(Arrived(request=request, outcome=outcome))
+    def _deliver(self, request: ModelRequest | ToolRequest, late: Late) -> Late:
+        def deliver(outcome: Outcome) -> None:
+            self._inbox.put(Arrived(request=request, outcome=outcome, late=late))
+            if self._over.is_set():
+                late(outcome)
+
+        return deliver
+
+    def _late(self, request: ModelRequest | ToolRequest) -> Late:
+        """For the outcome of a call that this coordinator does not wait for any more."""
+        worker = self._held.claim.worker
+        if not isinstance(request, ToolRequest) or worker is None:
+            return lambda outcome: None
+        started_at = self._scribe.now.call(request.frame, request.call).started_at
+        assert started_at is not None  # by its intent
+        attempt = Attempt(request=request, started_at=started_at, worker=worker)
+        return functools.partial(hand_in, attempt)
 
     def _write_handed(self) -> None:
         """Commit each transactional result on its own, in its tool's transaction, before anything else."""

@@ -1,12 +1,19 @@
 """What the next commit will say: events added so far, and everything that must be written with them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core.contents import Content, set_aside
-from runtime.core.continuation import CallState, Continuation, FrameState, Pending, Phase
+from runtime.core.continuation import (
+    CallState,
+    Continuation,
+    FrameState,
+    Pending,
+    Phase,
+    in_doubt,
+)
 from runtime.core.decisions import Verdict
 from runtime.core.digest import sha256_of
 from runtime.core.effects import (
@@ -34,6 +41,7 @@ from runtime.core.events import (
     GateDecided,
     GateOpened,
     MessageReceived,
+    OutcomeArrived,
     Paused,
     Resumed,
     ToolStarted,
@@ -43,10 +51,12 @@ from runtime.core.events import (
 from runtime.core.halts import halted
 from runtime.core.ids import ROOT
 from runtime.core.limits import plain
+from runtime.core.pending import of_call
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.spending import fits, reached
 from runtime.judging import Judge
+from runtime.late_outcomes import LateOutcome
 from runtime.ledger import Spend
 from runtime.opening import Judged
 from runtime.ports import ActionPicture, EffectHandler, InvalidInput, Skew
@@ -82,7 +92,7 @@ class Draft:
         self.work: list[Work] = []
         self.pictures: list[ActionPicture] = []
         self.taken: list[UUID] = []
-        self.closed: list[UUID] = []
+        self.closed: dict[UUID, str] = {}  # why
         self.signals: list[int] = []
         self.contents: list[Content] = []
         self._handler = handler
@@ -120,6 +130,19 @@ class Draft:
     def timed_out(self) -> bool:
         """Whether time ends a wait, which an event may have ended before."""
         return any(isinstance(one, WaitEnded) and one.outcome == "timed_out" for one in self.events)
+
+    @property
+    def hears_late(self) -> bool:
+        """Whether a late outcome settles a call, which a person may have settled before."""
+        return any(isinstance(one, OutcomeArrived) for one in self.events)
+
+    @property
+    def closed_for(self) -> dict[str, list[UUID]]:
+        """The gates that close with it, by the reason."""
+        found: dict[str, list[UUID]] = {}
+        for gate, reason in self.closed.items():
+            found.setdefault(reason, []).append(gate)
+        return found
 
     def add(self, event: Event) -> None:
         event, content = set_aside(event)
@@ -171,6 +194,24 @@ class Draft:
                 assert_never(never)
         # Last: what fails on the way, as vouching does without Postgres, is taken up again.
         self.signals.append(signal.id)
+
+    def hear(self, late: LateOutcome, settling: Collection[UUID]) -> None:
+        """Settle the call in doubt that this is about.
+
+        One that a person has settled or that was started again stays as it is. `settling` are gates whose decision
+        does not count yet: it is a person's all the same.
+        """
+        for frame, call in in_doubt(self.now):
+            if (frame, call.id, call.attempt) != (late.frame, late.call, late.attempt):
+                continue
+            asked = of_call(self.now, frame, call.id)
+            gate = None if asked is None else asked.gate
+            if call.started_at != late.started_at or gate in settling:
+                return
+            if gate is not None:
+                self.closed[gate] = arrived_late(late)
+            self.add(arrival(late, gate))
+            return
 
     def cancel(self, *, by: str, reason: str) -> None:
         """Start nothing new, and close every gate of the run."""
@@ -328,7 +369,7 @@ class Draft:
             self.add(begun(self.now, effect, self._clock()))
 
     def _close_gate(self, gate: Pending, reason: str) -> None:
-        self.closed.append(gate.gate)
+        self.closed[gate.gate] = reason
         self.add(GateClosed(gate=gate.gate, frame=gate.frame, call=gate.call, reason=reason))
 
     def _close(self, effect: CloseFrame) -> FrameClosed:
@@ -376,6 +417,26 @@ class Draft:
                     self.add(granted)
                 if signal.decision.verdict is Verdict.STOP:
                     self.cancel(by=signal.decision.by, reason=signal.decision.reason)
+
+
+def arrival(late: LateOutcome, gate: UUID | None) -> OutcomeArrived:
+    """The event that takes a late outcome over."""
+    return OutcomeArrived(
+        frame=late.frame,
+        call=late.call,
+        attempt=late.attempt,
+        gate=gate,
+        outcome=late.outcome,
+        at=late.at,
+        result=late.result,
+        error=late.error,
+    )
+
+
+def arrived_late(late: LateOutcome) -> str:
+    """Why nobody needs to settle a call any more."""
+    became = "returned its result" if late.outcome == "returned" else "said that it failed"
+    return f"The call itself {became} after its run had been taken from its worker."
 
 
 def _waits(now: Continuation, frame: str, call: str) -> bool:

@@ -143,11 +143,15 @@ class Executor:
             slots.leave(wake)
 
     def launch(
-        self, request: ModelRequest | ToolRequest, deliver: Callable[[Outcome], None]
+        self,
+        request: ModelRequest | ToolRequest,
+        deliver: Callable[[Outcome], None],
+        late: Callable[[Outcome], None] = lambda outcome: None,
     ) -> Abort:
         """Perform in a reserved slot, and deliver the outcome from another thread, at the deadline at the latest.
 
-        What is returned ends a model call early; a tool cannot be stopped, and keeps its thread until it ends.
+        What is returned ends a model call early; a tool cannot be stopped, and keeps its thread until it ends. `late`
+        gets what it ends with after its deadline.
         """
         if isinstance(request, ModelRequest):
             return self._ask(request, deliver)
@@ -158,7 +162,7 @@ class Executor:
             self._overruns.past_deadline(call)
 
         drop = self._alarm.after(request.deadline + LATE, give_up)
-        self._pool.submit(self._perform, request, once, drop, call)
+        self._pool.submit(self._perform, request, once, late, drop, call)
         return nothing_to_end
 
     def launch_transactional(
@@ -206,7 +210,12 @@ class Executor:
         return abort
 
     def _perform(
-        self, request: ToolRequest, once: "_Once", drop: Callable[[], None], call: Call
+        self,
+        request: ToolRequest,
+        once: "_Once",
+        late: Callable[[Outcome], None],
+        drop: Callable[[], None],
+        call: Call,
     ) -> None:
         try:
             outcome = perform(self._handler, request)
@@ -215,6 +224,7 @@ class Executor:
         drop()
         if not once(outcome):
             log.warning("%s ended long after its deadline: %s", request.key, type(outcome).__name__)
+            late(outcome)
 
     def _transact(
         self,

@@ -161,6 +161,25 @@ class Spent(models.Model):
     at = models.DateTimeField(db_default=Now())
 
 
+class LateOutcome(models.Model):
+    """What became of an attempt whose worker had the run no more, as it said itself, under a MAC.
+
+    A trigger refuses to change a row, and to delete one of a run that has its payloads.
+    """
+
+    pk = models.CompositePrimaryKey("run_id", "frame", "call", "attempt")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, db_index=False, related_name="+")
+    frame = models.TextField()
+    call = models.TextField()
+    attempt = models.IntegerField()
+    started_at = models.DateTimeField()  # by the intent of the attempt
+    worker = models.UUIDField()
+    at = models.DateTimeField()
+    body = models.TextField()  # JSON text
+    mac = models.TextField()
+    key_id = models.TextField()
+
+
 class Signal(models.Model):
     """A durable message to a run; deleted by the step that takes it up."""
 

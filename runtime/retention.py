@@ -21,6 +21,7 @@ from runtime import (
     continuations,
     database,
     journal,
+    late_outcomes,
     outside_events,
     ports,
     pruning,
@@ -126,6 +127,7 @@ def remove(run: UUID) -> bool:
         continuations.forget_base(connection, run)
         contents.forget(connection, run)
         signals.forget(connection, run)
+        late_outcomes.forget(connection, run)
         ports.gatekeeper().forget(run=run, at=at, head=end.head)
     return True
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
+from uuid import UUID
 
 import psycopg
 from django.db import DatabaseError, InterfaceError, close_old_connections, transaction
@@ -25,12 +26,13 @@ from runtime import (
     dispatch,
     journal,
     killpoints,
+    late_outcomes,
     leases,
     ledger,
     signals,
     steps,
 )
-from runtime.core.continuation import Continuation, Phase, status_of
+from runtime.core.continuation import Continuation, Phase, in_doubt, status_of
 from runtime.core.events import Compacted
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.replay import Entry
@@ -38,6 +40,7 @@ from runtime.core.worktime import tick, used_up_at
 from runtime.draft import Draft
 from runtime.errors import LeaseLost, MailboxRaised, Unclaimed
 from runtime.heartbeat import Held
+from runtime.late_outcomes import LateOutcome
 from runtime.ports import Gatekeeper
 from runtime.seats import Seat
 from runtime.tenure import Tenure
@@ -79,6 +82,8 @@ class Scribe:
         self._seat = seat
         self._gatekeeper = gatekeeper
         self._mailbox = -1
+        self.settling: frozenset[UUID] = frozenset()  # gates whose decision does not count yet
+        self._late: tuple[int, tuple[LateOutcome, ...]] = (-1, ())  # and the mailbox of that moment
         self.next_signal: datetime | None = None  # when one that does not count yet will
         self._started = clock.elapsed()
 
@@ -109,9 +114,17 @@ class Scribe:
         if known and (self.next_signal is None or self.next_signal > self.clock()):
             return ()
         mail = self.persist(self._signals)
-        self._mailbox, self.next_signal = mail.count, mail.next
+        self._mailbox, self.next_signal, self.settling = mail.count, mail.next, mail.settling
         self._held.mailbox = self._mailbox
         return mail.due
+
+    def late_outcomes(self, now: Continuation) -> tuple[LateOutcome, ...]:
+        """What was handed in for the run, if a call is in doubt. Each raised the mailbox."""
+        if not in_doubt(now):
+            return ()
+        if self._late[0] != self._mailbox:
+            self._late = self._mailbox, self.persist(functools.partial(_late, now.run))
+        return self._late[1]
 
     def require_claim(self) -> None:
         """Raises Unclaimed as long as no step has made the claim: a step alone finds out whether it may."""
@@ -211,7 +224,7 @@ class Scribe:
             contents=tuple(draft.contents),
             waits=tuple(draft.awaited),
             over=tuple(draft.over),
-            first=draft.timed_out,
+            first=draft.timed_out or draft.hears_late,
             spent=tuple(draft.spent),
         )
 
@@ -232,13 +245,8 @@ class Scribe:
                 return  # by the try before, whose COMMIT was cut off
             if draft.pictures:
                 self._gatekeeper.open(draft.pictures)
-            if draft.closed:
-                self._gatekeeper.close(
-                    run=draft.now.run,
-                    gates=draft.closed,
-                    actor=None,
-                    reason=draft.now.outcome or "",
-                )
+            for reason, gates in draft.closed_for.items():
+                self._gatekeeper.close(run=draft.now.run, gates=gates, actor=None, reason=reason)
             steps.commit(database.djangos(), step, prepare=False)
 
     def _let_go(self) -> None:
@@ -274,6 +282,14 @@ def _due(now: Continuation, signal: datetime | None) -> datetime | None:
 def _content(digest: str) -> Any:
     with database.pooled() as connection:
         return contents.fetch(connection, digest)
+
+
+def _late(run: UUID) -> tuple[LateOutcome, ...]:
+    with database.pooled() as connection:
+        found = late_outcomes.of(connection, run)
+    for problem in found.forged:
+        log.critical("run %s: %s, and is left aside", run, problem)
+    return found.genuine
 
 
 def _others_wait() -> bool:

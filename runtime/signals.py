@@ -171,11 +171,15 @@ def last_of(connection: Connection, run: UUID, *kinds: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """The mailbox count, the signals that count, and when the first of the others will."""
+    """The mailbox count, the signals that count, and when the first of the others will.
+
+    `settling` are the gates whose decision does not count yet.
+    """
 
     count: int
     due: tuple[Signal, ...]
     next: datetime | None
+    settling: frozenset[UUID] = frozenset()
 
 
 def read(connection: Connection, run: UUID) -> Mail:
@@ -189,10 +193,12 @@ def read(connection: Connection, run: UUID) -> Mail:
         """,
         (run,),
     ).fetchall()
+    later = [_decode(row[1], row[2], row[3]) for row in rows if row[-1] is False]
     return Mail(
         count=rows[0][0],
         due=tuple(_decode(number, kind, body) for _, number, kind, body, _, due in rows if due),
         next=min((at for *_, at, due in rows if due is False), default=None),
+        settling=frozenset(one.gate for one in later if isinstance(one, GateDecidedSignal)),
     )
 
 

@@ -46,8 +46,9 @@ class Step:
     `continuation` is written when the run suspends, and now and then in a long one; `release` lets go of the lease
     until `due`.
     `contents` are what its events refer to. `pins` makes its continuation the base of the run. `waits` are calls
-    that begin to wait for an event, `over` places of calls that do so no longer; with `first` one of them has
-    run out of time, which counts only if no event came before. `spent` are the approvals under which it starts calls.
+    that begin to wait for an event, `over` places of calls that do so no longer. With `first` a wait has run out of
+    time, or a late outcome settles a call, which counts only if no signal came before. `spent` are the approvals
+    under which it starts calls.
     """
 
     claim: Claim

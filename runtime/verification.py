@@ -18,6 +18,7 @@ from runtime import (
     database,
     journal,
     keyring,
+    late_outcomes,
     ports,
     pruning,
     signals,
@@ -28,11 +29,11 @@ from runtime.core import portable
 from runtime.core.contents import digest_of, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.errors import CoreError, NewerSchema
-from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Imported
+from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Imported, OutcomeArrived
 from runtime.core.replay import initial, step
 from runtime.database import Connection
 from runtime.errors import KeyMissing, LedgerBroken, NoSuchRun, Tampered
-from runtime.signals import EventSignal
+from runtime.signals import EventSignal, MessageSignal
 
 UNREADABLE = (Tampered, KeyMissing, CoreError)
 
@@ -101,6 +102,7 @@ class _Row:
     due_at: datetime | None
     owner: UUID | None
     mailbox: int
+    origin: list[str]
     unheard: int
     ended: bool
     removed: bool
@@ -142,6 +144,8 @@ class _Told:
                 self.decided.add(event.gate)
             case GateClosed():
                 self.closed.add(event.gate)
+            case OutcomeArrived() if event.gate is not None:
+                self.closed.add(event.gate)
             case Imported():
                 self.imported.append((event, tuple(self.digests)))
                 self.gates.clear()  # those of the other installation have no rows here
@@ -153,7 +157,7 @@ def _row(connection: Connection, run: UUID) -> _Row:
     found = connection.execute(
         """
         SELECT id, agent, requester, input, output, reason, status, position, head, base, due_at,
-            owner, mailbox, unheard, ended_at IS NOT NULL, removed_at IS NOT NULL,
+            owner, mailbox, origin, unheard, ended_at IS NOT NULL, removed_at IS NOT NULL,
             coalesce(lease_until > clock_timestamp(), false)
         FROM runtime_run WHERE id = %s
         """,
@@ -213,12 +217,23 @@ def _findings(connection: Connection, row: _Row) -> Iterator[Finding]:
     else:
         yield from _row_findings(row, told.now)
         yield from _continuation_findings(connection, row, told)
-        yield from _origin_findings(told)
+        yield from _origin_findings(connection, row, told.now)
+        yield from _import_findings(told)
         yield from _gate_findings(connection, row, told)
         yield from _content_findings(connection, told.now)
         yield from _wait_findings(connection, row, told)
+        yield from _late_findings(connection, row.id)
     yield from _mailbox_findings(connection, row)
     yield from _stuck(connection, row)
+
+
+def _late_findings(connection: Connection, run: UUID) -> Iterator[Finding]:
+    try:
+        forged = late_outcomes.of(connection, run).forged
+    except KeyMissing as exc:
+        forged = (str(exc),)
+    for problem in forged:
+        yield Finding(subject="late outcome", problem=problem)
 
 
 def _removed_findings(connection: Connection, row: _Row) -> Iterator[Finding]:
@@ -317,7 +332,27 @@ def _awaited(now: Continuation) -> set[tuple[str, str]]:
     }
 
 
-def _origin_findings(told: _Told) -> Iterator[Finding]:
+def _origin_findings(connection: Connection, row: _Row, now: Continuation) -> Iterator[Finding]:
+    """The row names the people that the journal does, and those whose signals no step has taken up.
+
+    A row of the version before does not name its requester, and of the others only some.
+    """
+    told, to_come = (
+        set(now.origin),
+        {
+            signal.by
+            for signal in _signals(connection, row.id)
+            if isinstance(signal, MessageSignal | EventSignal)
+        },
+    )
+    for person in sorted(set(row.origin) - told - to_come):
+        yield Finding(subject="origin", problem=f"the row has {person!r}, the journal has not")
+    for person in sorted(told - set(row.origin)):
+        if row.requester in row.origin:
+            yield Finding(subject="origin", problem=f"the journal has {person!r}, the row has not")
+
+
+def _import_findings(told: _Told) -> Iterator[Finding]:
     """What was taken over is still what the other installation signed."""
     for event, digests in told.imported:
         manifest = portable.entries_signed(event.manifest)

@@ -22,7 +22,7 @@ HISTORY = {
     1: "frames, calls and approval gates",
     2: "gates that hold a whole frame",
     3: "messages of people, and calls that wait for a time or an event",
-    4: "failed runs that are tried again",
+    4: "failed runs that are tried again, and outcomes that arrive late",
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from runtime.core.continuation import Continuation
 from runtime.core.errors import Unreadable
-from runtime.core.events import Event, GateDecided, Stored, ToolReturned
+from runtime.core.events import Event, GateDecided, OutcomeArrived, Stored, ToolReturned
 from runtime.core.limits import KEPT_INLINE, PREVIEW
 
 
@@ -26,7 +26,7 @@ class Content:
 
 def set_aside(event: Event) -> tuple[Event, Content | None]:
     """The event as it is journaled, and the content of its result if that is over KEPT_INLINE bytes."""
-    if not isinstance(event, ToolReturned | GateDecided) or event.result is None:
+    if not isinstance(event, ToolReturned | GateDecided | OutcomeArrived) or event.result is None:
         return event, None
     text = json.dumps(event.result, separators=(",", ":"), allow_nan=False)
     if len(text) <= KEPT_INLINE:

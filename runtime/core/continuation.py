@@ -357,6 +357,16 @@ class Continuation:
         )
 
 
+def in_doubt(now: Continuation) -> tuple[tuple[str, Call], ...]:
+    """The calls whose outcome is unknown, each with its frame."""
+    return tuple(
+        (frame.id, call)
+        for frame in now.frames.values()
+        for call in frame.of_turn()
+        if call.state is CallState.UNKNOWN
+    )
+
+
 def status_of(now: Continuation, *, held: bool) -> RunStatus:
     """The status of a verified run; `held` says whether a worker has its lease."""
     match now.phase:

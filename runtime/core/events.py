@@ -238,6 +238,26 @@ class OutcomeUnknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeArrived:
+    """What became of a call in doubt, as the attempt itself said too late: its worker had the run no more.
+
+    It settles `gate`, which is None if people were not asked yet. `result` is what the call returned, `stored` is in
+    its place if it is too big for an event, `error` is what it failed with. `at` is when it was handed in.
+    """
+
+    frame: str
+    call: str
+    attempt: int
+    gate: UUID | None
+    outcome: Literal["returned", "failed"]
+    at: datetime
+    result: Any = None
+    stored: Stored | None = None
+    error: str = ""
+    type: Literal["OutcomeArrived"] = "OutcomeArrived"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetryScheduled:
     """The attempt is over without a result and another will follow: not before `until`, or at once.
 
@@ -476,6 +496,7 @@ CallEvent = (
     | ToolReturned
     | ToolFailed
     | OutcomeUnknown
+    | OutcomeArrived
 )
 WaitEvent = RetryScheduled | WaitStarted | WaitEnded
 TravelEvent = Forked | Exported | Imported

@@ -1,8 +1,10 @@
 """The gates that a run waits at: one comes in when it opens, and leaves when it is decided or closed."""
 
+from uuid import UUID
+
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.errors import IllegalTransition, UnknownSubject
-from runtime.core.events import GateClosed, GateDecided, GateOpened
+from runtime.core.events import GateClosed, GateDecided, GateOpened, OutcomeArrived
 from runtime.core.replacing import replace
 
 
@@ -22,13 +24,26 @@ def add(now: Continuation, event: GateOpened, tool: str = "") -> Continuation:
     return replace(now, pending=(*now.pending, pending))
 
 
+def settle(now: Continuation, event: OutcomeArrived) -> Continuation:
+    """Without the gate that asks about the call. Raises UnknownSubject unless the event names it."""
+    asked = of_call(now, event.frame, event.call)
+    if event.gate != (None if asked is None else asked.gate):
+        raise UnknownSubject("open gate", str(event.gate))
+    return now if asked is None else _without(now, event.gate)
+
+
+def of_call(now: Continuation, frame: str, call: str) -> Pending | None:
+    """The gate at which people are asked about a call, None without one."""
+    return next((one for one in now.pending if (one.frame, one.call) == (frame, call)), None)
+
+
 def drop(now: Continuation, event: GateDecided | GateClosed) -> Continuation:
     """Without the gate. Raises UnknownSubject if it is not open at that place."""
-    rest = tuple(
-        pending
-        for pending in now.pending
-        if (pending.gate, pending.frame, pending.call) != (event.gate, event.frame, event.call)
-    )
-    if len(rest) == len(now.pending):
+    place = (event.gate, event.frame, event.call)
+    if all((one.gate, one.frame, one.call) != place for one in now.pending):
         raise UnknownSubject("open gate", str(event.gate))
-    return replace(now, pending=rest)
+    return _without(now, event.gate)
+
+
+def _without(now: Continuation, gate: UUID | None) -> Continuation:
+    return replace(now, pending=tuple(one for one in now.pending if one.gate != gate))

@@ -37,6 +37,7 @@ from runtime.core.events import (
     MessageReceived,
     ModelFailed,
     ModelReplied,
+    OutcomeArrived,
     OutcomeUnknown,
     Paused,
     Resumed,
@@ -129,6 +130,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             | ToolReturned()
             | ToolFailed()
             | OutcomeUnknown()
+            | OutcomeArrived()
             | WaitStarted()
         ):
             return _change_call(now, event)
@@ -305,6 +307,11 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
         case OutcomeUnknown():
             _require_attempt(call, event.attempt, call.attempt)
             call = replace(call, gate=None)  # the gate of its approval is spent
+        case OutcomeArrived():
+            _require_attempt(call, event.attempt, call.attempt)
+            now = pending.settle(now, event)
+            result = event.result if event.outcome == "returned" else event.error
+            call = replace(call, result=result, stored=event.stored)
         case WaitStarted():
             call = replace(call, until=event.until)
         case WaitEnded():
@@ -376,7 +383,7 @@ def _trigger(event: CallEvent | WaitStarted | WaitEnded) -> str:
             return f"{event.type}:{event.kind}"
         case GateDecided():
             return f"{event.type}:{event.verdict}"
-        case WaitEnded():
+        case WaitEnded() | OutcomeArrived():
             return f"{event.type}:{event.outcome}"
         case _:
             return event.type

@@ -96,6 +96,8 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.WAITING, "WaitEnded:timed_out"): CallState.RETURNED,
     (CallState.WAITING, "WaitEnded:closed"): CallState.CLOSED,
     (CallState.UNKNOWN, "GateOpened:in_doubt"): CallState.UNKNOWN,
+    (CallState.UNKNOWN, "OutcomeArrived:returned"): CallState.RETURNED,
+    (CallState.UNKNOWN, "OutcomeArrived:failed"): CallState.FAILED,
     (CallState.UNKNOWN, "GateDecided:happened"): CallState.RETURNED,
     (CallState.UNKNOWN, "GateDecided:run_again"): CallState.ADMITTED,
     (CallState.UNKNOWN, "GateDecided:give_up"): CallState.FAILED,

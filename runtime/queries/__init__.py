@@ -6,6 +6,7 @@ from runtime.queries.contents import content
 from runtime.queries.filters import LONGEST_SEARCH, TABS, narrowed
 from runtime.queries.forks import ForkView, fork_view, last_quiescent
 from runtime.queries.history import History, StepView, history
+from runtime.queries.late import LateView, late
 from runtime.queries.lookalikes import noted
 from runtime.queries.lost import LossView, losses
 from runtime.queries.moves import Move
@@ -51,6 +52,7 @@ __all__ = [
     "GateView",
     "History",
     "JournalItem",
+    "LateView",
     "LossView",
     "Message",
     "Move",
@@ -84,6 +86,7 @@ __all__ = [
     "history",
     "journal_page",
     "last_quiescent",
+    "late",
     "live_versions",
     "losses",
     "masked",

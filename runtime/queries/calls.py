@@ -67,6 +67,8 @@ class CallTrack:
                 self._last(RowKind.TOOL, at, "failed", Tone.BAD, error=event.error)
             case e.OutcomeUnknown():
                 self._last(RowKind.TOOL, at, "its outcome was lost", Tone.BAD, error=event.error)
+            case e.OutcomeArrived():
+                self._arrived(event, at)
             case e.RetryScheduled():
                 self._retries(event, at)
             case e.WaitStarted():
@@ -102,6 +104,14 @@ class CallTrack:
         for mark in self.marks:
             if mark.gate == event.gate:
                 mark.gate_closed(event, at)
+
+    def _arrived(self, event: e.OutcomeArrived, at: datetime) -> None:
+        self.settled = True
+        done = event.outcome == "returned"
+        words, tone = ("done", Tone.DONE) if done else ("failed", Tone.BAD)
+        asked = [mark for mark in self.marks if mark.gate is not None and mark.gate == event.gate]
+        for mark in asked or [self._add(RowKind.TOOL, at, "")]:
+            mark.finish(at, f"settled by its late outcome: {words}", tone, error=event.error)
 
     def _retries(self, event: e.RetryScheduled, at: datetime) -> None:
         words = "its worker was lost" if event.cause == "lost" else "failed, tried again"

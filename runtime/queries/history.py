@@ -17,7 +17,7 @@ from runtime.queries.spending import Use, spending_of
 from runtime.queries.timeline import GateFacts, Timeline, timeline_of
 from runtime.queries.tree import CallView, FrameView, Message, Progress
 
-_GIVEN = frozenset({"input", "result", "fault", "decision", "message"})
+_GIVEN = frozenset({"input", "result", "fault", "late", "decision", "message"})
 _SAID = frozenset({"text", "call"})
 
 

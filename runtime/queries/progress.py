@@ -277,6 +277,8 @@ class _Fold:
             case e.OutcomeUnknown():
                 call.lost = True
                 self._fault(frame, call, CallState.UNKNOWN, event.error)
+            case e.OutcomeArrived():
+                self._arrived(frame, call, event)
             case e.RetryScheduled():
                 call.state, call.note, call.until = CallState.RETRYING, event.error, event.until
                 self._retried(frame, call.tool, event)
@@ -286,6 +288,20 @@ class _Fold:
                 self._waited(frame, call, event)
             case _:
                 assert_never(event)
+
+    def _arrived(self, frame: FrameSketch, call: CallSketch, event: e.OutcomeArrived) -> None:
+        if event.outcome == "returned":
+            call.state, call.result, call.note = (
+                CallState.RETURNED,
+                event.stored or event.result,
+                "",
+            )
+        else:
+            call.state, call.note = CallState.FAILED, event.error
+        call.late = True
+        self._say(
+            frame, "late", call.tool, call.result if event.outcome == "returned" else event.error
+        )
 
     def _waited(self, frame: FrameSketch, call: CallSketch, event: e.WaitEnded) -> None:
         call.until = None

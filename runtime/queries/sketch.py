@@ -28,6 +28,7 @@ class CallSketch:
     started_at: datetime | None = None
     until: datetime | None = None
     lost: bool = False
+    late: bool = False
     result: Any = None
     child: str | None = None
 
@@ -89,6 +90,7 @@ def _call_view(call: CallSketch, frames: Mapping[str, FrameSketch]) -> CallView:
         started_at=call.started_at,
         until=call.until,
         lost=call.lost,
+        late=call.late,
         result=masked(call.result),
         child=frame_view(child, frames) if child else None,
     )

@@ -16,6 +16,7 @@ Kind = Literal[
     "decision",
     "result",
     "fault",
+    "late",
     "retry",
     "release",
     "halt",
@@ -31,6 +32,7 @@ _TITLES: dict[Kind, str] = {
     "decision": "decided by",
     "result": "result of",
     "fault": "error of",
+    "late": "late outcome of",
     "retry": "no result from",
     "summary": "earlier messages summed up by",
     "instructions": "instructions, made of the input, for",
@@ -102,7 +104,8 @@ class CallView:
 
     `verdict` is the last decision about it and `decided_by` who took it, empty for time itself;
     `attempt` and `started_at` are those of its last start, `until` is when it is tried again;
-    `lost` says that nobody knows what became of it, or knew before somebody settled that.
+    `lost` says that nobody knows what became of it, or knew before somebody settled that; `late` that the call itself
+    did, after its run had been taken from its worker.
     """
 
     id: str
@@ -119,6 +122,7 @@ class CallView:
     started_at: datetime | None
     until: datetime | None
     lost: bool
+    late: bool
     result: Any
     child: "FrameView | None"
 
@@ -135,6 +139,10 @@ class CallView:
                 return "in doubt for good: the run was ended before a person said what became of it"
             case CallState.CLOSED, _ if self.attempt:
                 return "not tried again: the run was ended first"
+            case CallState.RETURNED, _ if self.late:
+                return "done, as the call itself said late"
+            case CallState.FAILED, _ if self.late:
+                return "failed, as the call itself said late"
             case CallState.RETRYING, _ if self.until:
                 return "tries again at"
             case CallState.WAITING, _ if self.until:

@@ -41,6 +41,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "progress": history.progress,
         "unserved": queries.unserved(found, history.progress),
         "losses": queries.losses(run),
+        "late": queries.late(run, history.progress),
         "spending": history.spending,
         "is_admin": is_admin,
         "source": request.get_full_path(),

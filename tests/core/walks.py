@@ -8,7 +8,7 @@ from uuid import UUID
 
 from runtime.core.budgets import Amount, Limit
 from runtime.core.compaction import cut
-from runtime.core.continuation import CallState, Continuation, FrameState, Phase
+from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
 from runtime.core.decisions import HALTS, VERDICTS, EffectClass, GateKind, Verdict
 from runtime.core.effects import (
     AskModel,
@@ -46,6 +46,7 @@ from runtime.core.events import (
     MessageReceived,
     ModelFailed,
     ModelReplied,
+    OutcomeArrived,
     Paused,
     Proposal,
     Resumed,
@@ -59,6 +60,7 @@ from runtime.core.events import (
 )
 from runtime.core.forks import forked, quiescent
 from runtime.core.ids import ROOT, depth_of
+from runtime.core.pending import of_call
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.replay import initial, recover
@@ -86,6 +88,7 @@ class Walk:
         self.paces = random.Random(f"paces of {seed}")
         self.letters = random.Random(f"letters of {seed}")
         self.retries = random.Random(f"retries of {seed}")
+        self.late = random.Random(f"late outcomes of {seed}")
         if seed % 10 == 3:
             self._add(self._fork_of(Walk(10 * seed + 4)))
         while len(self.history) < MAX_EVENTS and (options := self._travels() or self._next()):
@@ -138,6 +141,8 @@ class Walk:
                         undone(frame.id, call, "busy", after=None, at=AT, chance=0.5),
                         lost(frame.id, call),
                     ]
+                if call.state is CallState.UNKNOWN and self.late.random() < 0.3:
+                    options += self._late(frame.id, call)
         options += [WaitEnded(frame=wait.frame, call=wait.call) for wait in self.now.retries()]
         options += self._ends_of_waits()
         options += [
@@ -176,6 +181,24 @@ class Walk:
             by = "ada" if self.retries.random() < 0.4 else ""  # by itself, it fails
             options = [Cancelling(by=by, reason="enough")]
         return self._pace() or self._letter() or options
+
+    def _late(self, frame: str, call: Call) -> list[Event]:
+        """The call itself says what became of it, before anybody is asked or after."""
+        asked = of_call(self.now, frame, call.id)
+        outcomes: tuple[Literal["returned", "failed"], ...] = ("returned", "failed")
+        return [
+            OutcomeArrived(
+                frame=frame,
+                call=call.id,
+                attempt=call.attempt,
+                gate=None if asked is None else asked.gate,
+                outcome=outcome,
+                at=AT,
+                result={"ok": True} if outcome == "returned" else None,
+                error="no" if outcome == "failed" else "",
+            )
+            for outcome in outcomes
+        ]
 
     def _ends_of_waits(self) -> list[Event]:
         """Of calls that wait: their event, their time, or, in a run that is being ended, nothing any more."""

@@ -31,6 +31,10 @@ IMPOSSIBLE: dict[tuple[str, int | None], str] = {
     ("ModelFailed", None): f"{_SAME_ENTRY}, unless a cancelled run waits for something else",
     ("CallAdmitted", None): f"{_SAME_ENTRY}, unless no slot is free",
     ("OutcomeUnknown", None): f"{_SAME_ENTRY}, unless a cancelled run waits for something else",
+    (
+        "OutcomeArrived",
+        None,
+    ): "no worker here outlives its lease; tests/runtime/test_late.py has one",
     ("AgentChanged", None): "all workers here have one release; tests/runtime/test_skew.py has two",
     ("BudgetExceeded", None): "the gate that it opens is in the same entry",
     ("FrameClosed", 0): "the root's frame ends with the run",

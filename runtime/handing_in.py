@@ -1,0 +1,109 @@
+"""Hands in what became of a call to a run that its worker has no more: known outcomes are not thrown away.
+
+An attempt goes on when its worker has lost the lease, has let go of the run, or has waited up to the deadline. What it
+ends with is written beside the run, not into it: whoever has the run, or takes it next, finds it there.
+"""
+
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import psycopg
+
+from runtime import database, dispatch, late_outcomes, leases, rows
+from runtime.core import codec
+from runtime.core.errors import NotJson
+from runtime.core.events import OutcomeArrived
+from runtime.core.unkept import has_happened, result_lost
+from runtime.errors import KeyMissing, RunEnded
+from runtime.late_outcomes import LateOutcome
+from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
+
+log = logging.getLogger(__name__)
+
+TRIES, PAUSE_SECONDS = 120, 0.5  # while Postgres is out of reach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An attempt that was launched: what was asked, when its intent was written, and by which process."""
+
+    request: ToolRequest
+    started_at: datetime
+    worker: UUID
+
+
+def hand_in(attempt: Attempt, outcome: Outcome) -> None:
+    """Write the outcome down for the run, unless it says nothing or the call may be repeated without harm.
+
+    From the tool's thread, which is kept while Postgres is out of reach, for a minute at most. Never raises.
+    """
+    request = attempt.request
+    if not isinstance(outcome, ToolResult | ToolFault) or not has_happened(request.effect):
+        return
+    for _ in range(TRIES):
+        try:
+            _hand_in(attempt, outcome)
+        except psycopg.Error as exc:
+            if not database.is_passing(exc):
+                log.exception("what became of %s could not be handed in", request.key)
+                return
+            time.sleep(PAUSE_SECONDS)
+        except (KeyMissing, LookupError) as exc:
+            log.critical("what became of %s could not be handed in: %s", request.key, exc)
+            return
+        else:
+            return
+    log.critical("what became of %s is lost: Postgres is out of reach", request.key)
+
+
+def _hand_in(attempt: Attempt, outcome: ToolResult | ToolFault) -> None:
+    request = attempt.request
+    with database.pooled() as connection, connection.transaction():
+        leases.lock(connection, request.run)
+        late = _late(attempt, outcome, leases.now(connection))
+        if not late_outcomes.put(connection, late):
+            return
+        with suppress(RunEnded):  # then it is evidence
+            rows.ring(connection, request.run)
+    log.warning("%s ended late, and what became of it is handed in: %s", request.key, late.outcome)
+    dispatch.hint(request.run)
+    dispatch.ring(request.run, inbox=False)
+
+
+def _late(attempt: Attempt, outcome: ToolResult | ToolFault, at: datetime) -> LateOutcome:
+    request = attempt.request
+    returned = isinstance(outcome, ToolResult)
+    return LateOutcome(
+        run=request.run,
+        frame=request.frame,
+        call=request.call,
+        attempt=request.attempt,
+        started_at=attempt.started_at,
+        worker=attempt.worker,
+        at=at,
+        outcome="returned" if returned else "failed",
+        result=_kept(request, outcome.value, at) if isinstance(outcome, ToolResult) else None,
+        error=outcome.error if isinstance(outcome, ToolFault) else "",
+    )
+
+
+def _kept(request: ToolRequest, result: object, at: datetime) -> object:
+    """The result, or that there was one if no entry could carry it."""
+    event = OutcomeArrived(
+        frame=request.frame,
+        call=request.call,
+        attempt=request.attempt,
+        gate=None,
+        outcome="returned",
+        at=at,
+        result=result,
+    )
+    try:
+        codec.require_encodable(event)
+    except NotJson as exc:
+        return result_lost(f"what came of it cannot be kept: {exc}")
+    return result

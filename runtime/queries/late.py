@@ -1,0 +1,153 @@
+"""What calls said of themselves after their runs had been taken from their workers, beside what people said of them."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from runtime import database, late_outcomes
+from runtime.core import events as e
+from runtime.core.contents import digest_of
+from runtime.core.decisions import VERDICTS, GateKind, Verdict
+from runtime.errors import KeyMissing
+from runtime.late_outcomes import LateOutcome
+from runtime.queries.entries import Line, read
+from runtime.queries.secrets import masked
+from runtime.queries.tree import Progress
+
+Attempt = tuple[str, str, int]  # frame, call and number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateView:
+    """One late outcome. `value` is what the call returned or the error it failed with, secrets masked.
+
+    `by` is the person who said what became of that attempt, empty for none; `contradicts` says that it was something
+    else. `words` say what came of it; a person's name goes before them.
+    """
+
+    frame: str
+    call: str
+    tool: str
+    attempt: int
+    at: datetime
+    returned: bool
+    value: Any
+    words: str
+    by: str = ""
+    contradicts: bool = False
+
+
+def late(run: UUID, progress: Progress) -> tuple[LateView, ...]:
+    """Every late outcome of a run, oldest first. The caller has checked that the run may be read."""
+    try:
+        found = late_outcomes.of(database.djangos(), run).genuine
+    except KeyMissing:
+        return ()  # verify_run names the key
+    if not found:
+        return ()
+    told = _told(read(run))
+    return tuple(_view(one, told, progress) for one in found if _attempt(one) not in told.on_time)
+
+
+class _Told:
+    """What the journal says of attempts."""
+
+    def __init__(self) -> None:
+        self.last: dict[tuple[str, str], int] = {}
+        self.on_time: set[Attempt] = set()
+        self.arrived: set[Attempt] = set()
+        self.closed: set[Attempt] = set()
+        self.decided: dict[Attempt, e.GateDecided] = {}
+        self.over = False
+
+    def take(self, event: e.Event) -> None:
+        match event:
+            case e.ToolStarted():
+                self.last[event.frame, event.call] = event.attempt
+            case e.ToolReturned() | e.ToolFailed():
+                self.on_time.add((event.frame, event.call, event.attempt))
+            case e.OutcomeArrived():
+                self.arrived.add((event.frame, event.call, event.attempt))
+            case e.GateClosed():
+                self.closed.add(self._now(event))
+            case e.GateDecided() if event.verdict in VERDICTS[GateKind.IN_DOUBT]:
+                self.decided[self._now(event)] = event
+            case e.Completed() | e.Failed() | e.Cancelled() | e.Exported():
+                self.over = True
+            case e.Retried() | e.Imported():
+                self.over = False
+            case _:
+                pass
+
+    def _now(self, event: e.GateClosed | e.GateDecided) -> Attempt:
+        return event.frame, event.call, self.last.get((event.frame, event.call), 0)
+
+
+def _told(lines: Iterable[Line]) -> _Told:
+    told = _Told()
+    for line in lines:
+        for event in line.entry.events if line.entry else ():
+            told.take(event)
+    return told
+
+
+def _attempt(late: LateOutcome) -> Attempt:
+    return late.frame, late.call, late.attempt
+
+
+def _view(late: LateOutcome, told: _Told, progress: Progress) -> LateView:
+    call = progress.call(late.frame, late.call)
+    decided = told.decided.get(_attempt(late))
+    same = decided is not None and _same(late, decided)
+    return LateView(
+        frame=late.frame,
+        call=late.call,
+        tool=call.tool if call else late.call,
+        attempt=late.attempt,
+        at=late.at,
+        returned=late.outcome == "returned",
+        value=masked(late.result if late.outcome == "returned" else late.error),
+        words=_words(late, told) if decided is None else _beside(decided.verdict, same),
+        by="" if decided is None else decided.by,
+        contradicts=decided is not None and not same,
+    )
+
+
+def _words(late: LateOutcome, told: _Told) -> str:
+    attempt = _attempt(late)
+    if attempt in told.arrived:
+        return "This settled the call in doubt, and the agent was told it."
+    if told.last.get((late.frame, late.call), 0) > late.attempt:
+        return "The call had been made again before this came."
+    if told.over or attempt in told.closed:
+        return "The call was closed before this came, so the agent was not told it."
+    return "The run takes it up next, unless a person settles the call first."
+
+
+def _beside(verdict: Verdict, same: bool) -> str:
+    if same:
+        return "had said the same."
+    match verdict:
+        case Verdict.RUN_AGAIN:
+            return "had the call run again, so it may have had its effect twice."
+        case Verdict.GIVE_UP:
+            return "had given the call up, and the agent was told that it failed."
+        case _:
+            return "had reported something else, and the agent was told that."
+
+
+def _same(late: LateOutcome, decided: e.GateDecided) -> bool:
+    """Whether a person said the same; for a call that failed, to try it again is as good as to give it up."""
+    if late.outcome == "failed":
+        return decided.verdict is not Verdict.HAPPENED
+    if decided.verdict is not Verdict.HAPPENED:
+        return False
+    reported = decided.stored.digest if decided.stored else _digest(decided.result)
+    return _digest(late.result) == reported
+
+
+def _digest(value: Any) -> str:
+    return digest_of(json.dumps(value, separators=(",", ":")))

@@ -1,0 +1,110 @@
+"""What a call itself says late, on the page of its doubt and of its run."""
+
+from contextlib import suppress
+from datetime import datetime
+from uuid import UUID, uuid4
+
+import pytest
+from django.test import Client
+
+from approvals.models import AuditEntry
+from runtime import database, late_outcomes, rows
+from runtime.core.continuation import RunStatus
+from runtime.errors import RunEnded
+from runtime.models import Gate
+from tests.desk.office import MAIL_RESULT, Office
+from tests.runtime.test_advance import events
+
+
+@pytest.fixture
+def doubt(office: Office) -> UUID:
+    """Ada's run, whose welcome mail may have gone out or not."""
+    return office.in_doubt()
+
+
+def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None:
+    """The first attempt at the call in doubt hands in what it ended with."""
+    gate = Gate.objects.get(run=run, kind="in_doubt")
+    started = [one for one in events(run) if one["type"] == "ToolStarted"]
+    with database.own() as own, own.transaction():
+        late = late_outcomes.LateOutcome(
+            run=run,
+            frame=gate.frame,
+            call=gate.call,
+            attempt=1,
+            started_at=datetime.fromisoformat(str(started[-1]["at"])),
+            worker=uuid4(),
+            at=datetime.fromisoformat(str(started[-1]["at"])),
+            outcome="failed" if error else "returned",
+            result=None if error else result,
+            error=error,
+        )
+        assert late_outcomes.put(own, late)
+        with suppress(RunEnded):
+            rows.ring(own, run)
+
+
+def pages(client: Client, office: Office, run: UUID) -> list[str]:
+    """That of the doubt and that of the run."""
+    paths = (f"/a/{office.doubt(run).id}/", f"/runs/{run}/")
+    return [client.get(path).content.decode() for path in paths]
+
+
+def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt: UUID) -> None:
+    arrives(doubt)
+    for page in pages(bea, office, doubt):
+        assert "The run takes it up next, unless a person settles the call first." in page
+    assert office.advance(doubt).status == RunStatus.COMPLETED
+    request = office.doubt(doubt)
+    assert (request.status, request.decided_by) == ("cancelled", None)
+    assert request.reason == (
+        "The call itself returned its result after its run had been taken from its worker."
+    )
+    assert AuditEntry.objects.get(subject=f"request {request.id}", act="cancelled").actor is None
+    of_doubt, of_run = pages(bea, office, doubt)
+    assert "Settled by the call itself" in of_doubt
+    for page in (of_doubt, of_run):
+        assert "Late: <bdi>send_welcome_mail</bdi> returned its result" in page
+        assert "This settled the call in doubt, and the agent was told it." in page
+        assert "m-1" in page
+    assert "settled by its late outcome: done" in of_run
+    transcript = bea.get(f"/runs/{doubt}/?tab=transcript").content.decode()
+    assert "late outcome of <bdi>send_welcome_mail</bdi>" in transcript
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "words"),
+    [
+        ({"message_id": "m-1"}, "", "</b> had said the same."),
+        (
+            {"message_id": "m-2"},
+            "",
+            "</b> had reported something else, and the agent was told that.",
+        ),
+        ({"message_id": "m-1"}, "<no>", "</b> had reported something else, and the agent"),
+        (None, "<no>", "</b> had said the same."),
+        (None, "", "</b> had given the call up, and the agent was told that it failed."),
+    ],
+)
+def test_one_that_comes_after_a_person_is_held_against_their_word(
+    bea: Client, office: Office, doubt: UUID, said: object, error: str, words: str
+) -> None:
+    way = "give-up" if said is None else "happened"
+    form = {"reason": "No."} if said is None else {"result": str(said).replace("'", '"')}
+    bea.post(f"/a/{office.doubt(doubt).id}/settle/{way}/", form)
+    office.advance(doubt)
+    arrives(doubt, error=error)
+    office.advance(doubt)
+    for page in pages(bea, office, doubt):
+        assert words in page
+        assert ("This contradicts what was said of it before: <b><bdi>bea" in page) is (
+            "same" not in words
+        )
+        assert "<no>" not in page
+
+
+def test_one_of_a_run_that_is_over(bea: Client, office: Office, doubt: UUID) -> None:
+    office.cancel(doubt, "Enough.")
+    arrives(doubt)
+    for page in pages(bea, office, doubt):
+        assert "The call was closed before this came, so the agent was not told it." in page
