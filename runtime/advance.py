@@ -20,6 +20,7 @@ from runtime import (
     dispatch,
     journal,
     leases,
+    losses,
     poison,
     signals,
     skew,
@@ -150,13 +151,18 @@ def _sorted_out(claim: Claim, now: Continuation | None = None) -> bool:
     if why is not None:
         _quarantine(claim, why)
         return True
-    if poison.is_suspect(claim, now):
+    if poison.is_suspect(claim, now, suspects=lambda: _suspects(claim.run)):
         log.warning("run %s lost its worker and is tried in a process of its own", claim.run)
         with database.pooled() as connection:
             leases.isolate(connection, claim)
         dispatch.hint(claim.run, dispatch.ISOLATED)
         return True
     return False
+
+
+def _suspects(run: UUID) -> int:
+    with database.pooled() as connection:
+        return losses.suspects_of_last(connection, run)
 
 
 def _quarantine(claim: Claim, why: str) -> None:

@@ -251,6 +251,9 @@ class Loss(models.Model):
     isolated = models.BooleanField()
     at = models.DateTimeField(db_default=Now())
 
+    class Meta:
+        indexes = [models.Index(fields=["worker"], name="loss_worker")]
+
 
 class Worker(models.Model):
     """A process that advances runs, alive as long as it beats."""

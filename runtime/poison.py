@@ -4,7 +4,14 @@ Every run in a process that dies loses its worker. Suspected are those whose too
 started again on their own, and those that lost two workers at one position. A suspect goes to a process
 that has no other run. What gets on there is an ordinary run again; what costs that process its life
 ABEYANCE_POISON_LOSSES times in a row is quarantined.
+
+Losing two workers says little against a run that was one of many in them, as those are that wait for slow models. So
+of the runs that one worker lost only a few are suspected at a time: 4 of those that lost two workers, and twice as
+many with each further loss. Hence of a crowd of n runs the one that kills is tried alone after some log2(n) deaths,
+and the others are never all tried alone for it.
 """
+
+from collections.abc import Callable
 
 from django.conf import settings
 
@@ -15,11 +22,18 @@ from runtime.leases import Claim
 AT_ONE_POSITION = 2
 
 
-def is_suspect(claim: Claim, now: Continuation | None = None) -> bool:
-    """Whether this run goes to a process of its own. Without `now` only the count is looked at."""
+def is_suspect(
+    claim: Claim, now: Continuation | None = None, *, suspects: Callable[[], int]
+) -> bool:
+    """Whether this run goes to a process of its own. Without `now` only the count is looked at.
+
+    `suspects` tells how many of those that the same worker lost are suspected already.
+    """
     if claim.isolated or not claim.was_lost:
         return False
-    return claim.losses >= AT_ONE_POSITION or (now is not None and _starts_again(now))
+    if now is not None and _starts_again(now):
+        return True
+    return claim.losses >= AT_ONE_POSITION and suspects() < 2**claim.losses
 
 
 def verdict(claim: Claim) -> str | None:

@@ -1,5 +1,6 @@
 """Runs that lose their workers: suspected, tried alone, acquitted or quarantined with the evidence."""
 
+from contextlib import suppress
 from uuid import UUID, uuid4
 
 import pytest
@@ -177,3 +178,58 @@ def advance_blocked(desk: Rig, run: UUID) -> None:
     die_at(desk, run, "ToolStarted", isolated=True)
     with database.own() as own:
         assert leases.claim(own, run, isolated=True) is not None
+
+
+CROWD = 12
+
+
+def crowd(desk: Rig, worker: UUID) -> list[UUID]:
+    """Runs whose models were being asked for the second time in vain when that worker died."""
+    runs = [desk.start("a") for _ in range(CROWD)]
+    lose_again(runs, uuid4())
+    for run in runs:
+        claimed(run)
+    lose_again(runs, worker)
+    return runs
+
+
+def lose_again(runs: list[UUID], worker: UUID) -> None:
+    """That worker had them, and died."""
+    Run.objects.filter(id__in=runs).update(
+        owner=uuid4(), worker=worker, lease_until=None, due_at="2000-01-01T00:00Z"
+    )
+
+
+def claimed(run: UUID) -> None:
+    with database.own() as own:
+        assert leases.claim(own, run) is not None
+
+
+def test_of_many_runs_lost_together_few_are_suspected(rig: MakeBench) -> None:
+    """They only waited for their models: those that are not suspected go on at once."""
+    desk = repeatable(rig)
+    rows = [desk.advance_once(run) for run in crowd(desk, uuid4())]
+    assert [row.isolated for row in rows].count(True) == 4
+    assert [row.status for row in rows].count("completed") == CROWD - 4
+
+
+def test_the_one_of_a_crowd_that_kills_is_suspected_soon(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever it is: all that die with it at every start are suspected, a few and then twice as many."""
+    desk = repeatable(rig)
+    runs = crowd(desk, uuid4())
+    monkeypatch.setattr("runtime.advance._load", die)
+    suspected = []
+    for _ in range(3):
+        for run in Run.objects.filter(id__in=runs, isolated=False):
+            with suppress(_Death):
+                desk.advance_once(run.id)
+        left = list(Run.objects.filter(id__in=runs, isolated=False).values_list("id", flat=True))
+        suspected.append(CROWD - len(left))
+        lose_again(left, uuid4())
+    assert suspected == [4, 12, 12]
+
+
+def die(*_: object) -> None:
+    raise _Death
