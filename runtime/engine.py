@@ -217,6 +217,7 @@ def retry(*, run: UUID, actor: Actor, reason: str) -> None:
     """
     connection = _transaction()
     retrying.retry(connection, run, by=actor.person, reason=reason, at=_now(connection))
+    _join(connection, run, actor)
     ports.gatekeeper().note(run=run, actor=actor, act="retried", detail={"reason": reason})
     transaction.on_commit(lambda: _tell(run, inbox=True))
 

@@ -1,8 +1,8 @@
 """The people a run comes from: whoever started it, and everybody who steered it since. None of them decides in it.
 
 That is the person who started it, whoever started the run it was forked or imported from, whoever forked or
-imported it, and whoever sent a message or an event that it took up. It is folded from the journal, so it is
-signed as the journal is.
+imported it, whoever sent a message or an event that it took up, and whoever had it tried again after it failed. It is
+folded from the journal, so it is signed as the journal is.
 """
 
 from collections.abc import Iterable

@@ -84,7 +84,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return travelled(now, event, phase)
         case Retried():
             phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
-            return retried(now, event, phase)
+            return joined(retried(now, event, phase), event.by)
         case Paused():
             _change_pace(now, event)
             return replace(now, paused=Pause(by=event.by, reason=event.reason))

@@ -3,11 +3,12 @@
 import socket
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
-from runtime import executor, queries
+from runtime import engine, executor, queries
 from runtime.advance import advance
 from runtime.core.decisions import EffectClass
 from runtime.management.commands.alive import _WITHIN
@@ -16,7 +17,7 @@ from runtime.overruns import Call, Overruns
 from runtime.ports import Outcome, ToolRequest, ToolResult
 from tests.e2e.office import until
 from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
+from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import types
 
 
@@ -93,6 +94,23 @@ def test_a_run_that_waits_for_a_slot_is_given_to_another_worker(rig: MakeBench, 
     hang.over.set()
     for _, one in busy:
         one.join()
+
+
+def test_a_run_with_a_hung_tool_can_be_cancelled(
+    rig: MakeBench, hang: Hang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.coordinator.GRACE", timedelta(seconds=0.05))
+    desk, _ = workers(rig, hang)
+    run, thread = in_background(desk, "a_long")
+    until(lambda: desk.effects.calls or None, "the tool to hang")
+    with transaction.atomic():
+        engine.cancel(run=run.id, actor=ADA, reason="it hangs")
+    desk.heartbeat.poke(run.id)
+    thread.join(20)
+    assert not thread.is_alive()
+    run.refresh_from_db()
+    assert (run.status, run.owner) == ("cancelled", None)
+    assert types(run.id)[-2:] == ["OutcomeUnknown", "Cancelled"]
 
 
 def test_a_worker_whose_tools_hang_is_not_ready(rig: MakeBench, hang: Hang) -> None:

@@ -148,3 +148,17 @@ def test_an_approval_that_was_used_allows_nothing_more(rig: MakeBench) -> None:
     retry(run.id)
     assert desk.advance(run.id).status == "suspended"
     assert len(desk.effects.calls) == 1
+
+
+def test_who_tries_it_again_decides_nothing_in_it(rig: MakeBench) -> None:
+    """They may get another answer of the model so: they are of the people that the run comes from."""
+    desk = rig({"a": failing([BAD], turns(ask(("t", {})), ask(("t", {})), say("done")))}, t=GATED)
+    run = failed(desk)
+    retry(run.id, Actor(person="eve"))
+    assert desk.gatekeeper.joined == [(run.id, "eve")]
+    assert Run.objects.get(id=run.id).origin == ["ada", "eve"]
+    assert desk.advance(run.id).status == "suspended"
+    assert desk.gatekeeper.pictures[-1].origin == ("ada", "eve")
+    assert verify(run.id).findings == ()
+    Run.objects.filter(id=run.id).update(origin=["ada"])
+    assert [one.subject for one in verify(run.id).findings] == ["origin"]

@@ -67,6 +67,7 @@ def test_a_run_is_sound_from_its_start_to_its_end(desk: Rig) -> None:
         ("input = '{}x'", "input"),
         ("agent = 'b'", "agent"),
         ("requester = 'bea'", "requester"),
+        ("origin = origin || '[\"bea\"]'", "origin"),
         ("ended_at = now()", "ended"),
         ("base = base - 1", "continuation"),
         ("mailbox = 0", "mailbox"),
