@@ -18,7 +18,7 @@ from runtime.core import codec
 from runtime.core.errors import NotJson
 from runtime.core.events import OutcomeArrived
 from runtime.core.unkept import has_happened, result_lost
-from runtime.errors import KeyMissing, RunEnded
+from runtime.errors import RunEnded
 from runtime.late_outcomes import LateOutcome
 from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
 
@@ -52,8 +52,8 @@ def hand_in(attempt: Attempt, outcome: Outcome) -> None:
                 log.exception("what became of %s could not be handed in", request.key)
                 return
             time.sleep(PAUSE_SECONDS)
-        except (KeyMissing, LookupError) as exc:
-            log.critical("what became of %s could not be handed in: %s", request.key, exc)
+        except Exception:  # whoever hands it in has something else to bring to its end
+            log.exception("what became of %s could not be handed in", request.key)
             return
         else:
             return
