@@ -5,7 +5,7 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from agents.errors import NotDone, NotSealed, ToolError
 from agents.gateway import prices
 from agents.gateway.brakes import Brakes
 from agents.gateway.messages import REPEATED
+from agents.gateway.outages import Outages
 from agents.gateway.request import KEY_WAIT, ask
 from agents.registry import Registry
 from agents.sdk import ToolContext
@@ -60,13 +61,15 @@ class Handler:
 
     `tidy` is called after each tool, in its thread, unless a transaction is still to end there.
     `versions` knows the versions that were published. `brakes` are the installation's, None where nobody
-    else asks the same providers. `children` are the processes of isolated tools; without them every tool runs here.
+    else asks the same providers. `outages` are what this process knows of models that are out of order.
+    `children` are the processes of isolated tools; without them every tool runs here.
     """
 
     registry: Registry
     tidy: Callable[[], None] = close_old_connections
     brakes: Brakes | None = None
     children: Children | None = None
+    outages: Outages = field(default_factory=Outages)
     versions: Callable[[Iterable[str]], Mapping[str, Version]] = catalogue.versions
 
     def agent(self, name: str) -> AgentFacts:
@@ -138,7 +141,7 @@ class Handler:
         except UnknownAgent as exc:
             deliver(ModelFault(error=str(exc), blame=Blame.REQUEST))
             return _over
-        return ask(agent, request, deliver, self.brakes)
+        return ask(agent, request, deliver, self.brakes, self.outages)
 
     def perform(self, request: ToolRequest) -> Outcome:
         """Never raises: whatever happens is an outcome.

@@ -24,7 +24,7 @@ def lines(sources: tuple[Source, ...]) -> Iterator[str]:
 
 def _agent(agent: AgentSpec) -> Iterator[str]:
     yield f"  {agent.name}: {agent.description}"
-    yield f"    model {', '.join(models_of(agent))}"
+    yield f"    model {', '.join(models_of(agent)) or 'none'}"
     if agent.output is not None:
         yield f"    result {agent.output.__name__}"
     for tool in agent.tools:

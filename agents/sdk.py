@@ -13,12 +13,12 @@ from pydantic import BaseModel, TypeAdapter
 
 from agents import mistakes
 from agents.budget import Budget
+from agents.endpoints import NAMED
 from agents.errors import DefinitionError, NotDone, ToolError
 from agents.signature import Signature, json_schema_of, read_signature
 from agents.spec import (
     DEFAULT_DEADLINE,
     FINAL_ANSWER,
-    PROVIDERS,
     AgentSpec,
     Approvals,
     Compaction,
@@ -44,6 +44,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+MOST_TOKENS = 1_000_000  # of one reply
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -136,7 +138,7 @@ def agent(
     description: str,
     instructions: str | Callable[[Any], str],
     input: type[BaseModel],
-    model: Callable[..., Any],
+    model: Callable[..., Any] | str | None = None,
     tools: Sequence[ToolSpec] = (),
     subagents: Sequence[AgentSpec] = (),
     steps: Sequence[str] | None = None,
@@ -148,6 +150,8 @@ def agent(
     compaction: Compaction | None = None,
     budget: Budget | None = None,
     output: type[BaseModel] | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
 ) -> AgentSpec:
     """Define an agent; assign it to a name of the module, or the registry does not find it.
 
@@ -157,13 +161,14 @@ def agent(
     To a model a sub-agent is one more tool, named like the agent, whose arguments are the agent's input.
     `steps` tell reviewers what the agent means to do. `approvals` says which calls wait for a person:
     `by_tool`, `every_call`, or a risk for all calls from that risk up; a tool that asks for a person gets
-    one in any case. `models` are asked instead of the installation's, one after the other as the attempts
-    at the one before are used up, unless it plays scripts; `retry` says how often each, `deadline` how many
-    seconds one attempt may take. `holds` says when the agent stops before its next model call until a person
-    lets it go on, `compaction` when earlier messages give way to a summary. `budget` limits each activation
-    of the agent, with all below it: where it is used up, people are asked. `output` is the Pydantic model of its
-    result, which is checked before the agent is done; without it the agent answers with text. Raises DefinitionError
-    when that cannot work.
+    one in any case. `model` is a script, or the name of a provider's model such as `openai:…`; without either the
+    installation's models answer. `models` are asked instead of those, one after the other as the attempts at the
+    one before are used up, unless a script plays; `retry` says how often each, `deadline` how many seconds one
+    attempt may take. `temperature` (0 to 2) and `max_tokens` (of one reply) go with each request. `holds` says when
+    the agent stops before its next model call until a person lets it go on, `compaction` when earlier messages give
+    way to a summary. `budget` limits each activation of the agent, with all below it: where it is used up, people
+    are asked. `output` is the Pydantic model of its result, which is checked before the agent is done; without it
+    the agent answers with text. Raises DefinitionError when that cannot work.
     """
     where = f"agent {name}"
     tools = _each(ToolSpec, tools, f"{where}: tools", "a function with @tool")
@@ -177,13 +182,15 @@ def agent(
         instructions=_instructions(instructions, where),
         instruct=None if isinstance(instructions, str) else instructions,
         model=_script(model, where),
+        temperature=_temperature(temperature, where),
+        max_tokens=_max_tokens(max_tokens, where),
         input=input,
         input_schema={**schema, "additionalProperties": False},
         tools=tools,
         subagents=subagents,
         steps=None if steps is None else tuple(steps),
         approvals=_approvals(approvals, where),
-        models=_models(models, where),
+        models=_models(model, models, where),
         retry=_retry(retry, where),
         deadline=positive(deadline, "deadline", where),
         holds=_holds(holds or Holds(), where),
@@ -242,13 +249,29 @@ def _each(kind: type[T], given: Sequence[Any], where: str, wanted: str) -> tuple
     return tuple(one for one in given if isinstance(one, kind))
 
 
-def _script(model: Any, where: str) -> Any:
+def _script(model: Any, where: str) -> Callable[..., Any] | None:
+    if model is None or isinstance(model, str):
+        return None
     if not callable(model):
         raise DefinitionError(
-            f"{where}: model is the script that plays it, not {model!r}: models of providers are"
-            " named by models=[…] or by ABEYANCE_MODEL"
+            f"{where}: model is a script, or the name of a provider's model such as openai:…, not {model!r}"
         )
-    return model
+    script: Callable[..., Any] = model
+    return script
+
+
+def _temperature(given: float | None, where: str) -> float | None:
+    if given is not None and not 0 <= given <= 2:
+        raise DefinitionError(f"{where}: temperature must be a number from 0 to 2, not {given!r}")
+    return given
+
+
+def _max_tokens(given: int | None, where: str) -> int | None:
+    if given is not None and not 1 <= given <= MOST_TOKENS:
+        raise DefinitionError(
+            f"{where}: max_tokens must be a whole number from 1 to {MOST_TOKENS}, not {given!r}"
+        )
+    return given
 
 
 def _compaction(given: Compaction | None, where: str) -> Compaction | None:
@@ -313,13 +336,17 @@ def _retry(policy: RetryPolicy, where: str) -> RetryPolicy:
     return replace(policy, on=on)
 
 
-def _models(models: Sequence[str], where: str) -> tuple[str, ...]:
+def _models(model: Any, models: Sequence[str], where: str) -> tuple[str, ...]:
+    """The names of providers' models, wherever they are given."""
     names = (models,) if isinstance(models, str) else tuple(models)
+    if isinstance(model, str):
+        if names:
+            raise DefinitionError(f"{where}: name {model!r} in models alone, and leave model out")
+        names = (model,)
     for name in names:
-        provider, _, model = name.partition(":")
-        if provider not in PROVIDERS or not model.strip():
+        if not NAMED.fullmatch(name):
             raise DefinitionError(
-                f"{where}: models are named {' or '.join(f'{one}:…' for one in PROVIDERS)}, not {name!r}"
+                f"{where}: a model is named provider:model, such as openai:…, not {name!r}"
             )
     if len(set(names)) < len(names):
         raise DefinitionError(f"{where}: each of its models is listed once")

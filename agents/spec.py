@@ -18,7 +18,6 @@ from runtime.core.terms import MODEL_DEADLINE, MODEL_RETRIES, CompactionTerms, R
 
 DEFAULT_DEADLINE = 30.0
 FINAL_ANSWER = "final_answer"  # the tool by which a model gives a typed result
-PROVIDERS = ("openai", "anthropic")  # of models; a model is named provider:model
 
 
 class Approvals(StrEnum):
@@ -161,10 +160,12 @@ class AgentSpec:
     `instruct`. `input` is the model of what starts it, `input_schema` its JSON Schema; `output` and
     `output_schema` are those of its result, None for an agent that answers with text.
 
-    `model` is the script that plays the model: a function of the messages, in the gateway's types.
+    `model` is the script that plays the model: a function of the messages, in the gateway's types; None if there
+    is none, and models of providers always answer.
     `steps` are the short phrases the agent declares as its plan, None if it declares none. `approvals`
     can only ask for more than its tools do. `models` are its own instead of the installation's, in the
     order in which they are asked; `retry` and `deadline` (seconds) are for each attempt at each of them.
+    `temperature` and `max_tokens` (of one reply) go with each request, unless they are None.
     `holds` says when it stops to be looked at. `budget` is what one activation may use with all
     below it, None for no limit.
     """
@@ -172,7 +173,7 @@ class AgentSpec:
     name: str
     description: str
     instructions: str
-    model: Callable[..., Any]
+    model: Callable[..., Any] | None
     input: type[BaseModel]
     input_schema: dict[str, Any]
     tools: tuple[ToolSpec, ...]
@@ -188,6 +189,8 @@ class AgentSpec:
     instruct: Callable[[Any], str] | None = None
     output: type[BaseModel] | None = None
     output_schema: dict[str, Any] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
 
     def gates(self, risk: Risk, *, asked: bool) -> bool:
         """Whether a call of that risk waits for a person; `asked` is what its tool says."""
@@ -213,6 +216,7 @@ class AgentSpec:
 
     @property
     def model_name(self) -> str:
+        """The script's."""
         name = getattr(self.model, "__qualname__", type(self.model).__qualname__)
         return f"scripted:{self.model.__module__}.{name}"
 
@@ -227,10 +231,11 @@ class AgentSpec:
         facts: dict[str, Any] = {
             "name": self.name,
             "instructions": self.instructions,
-            "model": [self.model_name, *self.models] if self.models else self.model_name,
+            "model": _model_facts(self),
             "approvals": self.approvals,
             "tools": [_tool_facts(self, tool) for tool in self.tools],
             "subagents": [_hand_over_facts(self, agent) for agent in self.subagents],
+            **{name: value for name, value in _sampling(self).items() if value is not None},
         }
         return facts if self.output_schema is None else {**facts, "output": self.output_schema}
 
@@ -257,6 +262,16 @@ def placeholders(sentence: str) -> set[str]:
             raise ValueError(f"{{{name}}} is not the bare name of an argument")
         names.add(name)
     return names
+
+
+def _model_facts(agent: AgentSpec) -> str | list[str]:
+    """The script and the agent's own models; one without both has the installation's, which is no fact of the agent."""
+    script = [] if agent.model is None else [agent.model_name]
+    return [*script, *agent.models] if agent.models else "".join(script) or "default"
+
+
+def _sampling(agent: AgentSpec) -> dict[str, float | int | None]:
+    return {"temperature": agent.temperature, "max_tokens": agent.max_tokens}
 
 
 def _tool_facts(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from urllib.parse import quote, unquote, urlsplit
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-from config import ceilings
+from agents import endpoints
+from agents.endpoints import Endpoint
+from config import ceilings, providers, values
 from config.problems import BadSetting
 from runtime.core import retention
 from runtime.core.budgets import Budget
@@ -43,6 +45,7 @@ class Environment:
     openai_base_url: str
     openai_api_key: str = field(repr=False)
     anthropic_api_key: str = field(repr=False)
+    providers: Mapping[str, Endpoint]
     lease_seconds: float
     approval_seconds: float
     outage_seconds: float
@@ -78,6 +81,11 @@ def load(variables: Mapping[str, str]) -> Environment:
 def read(variables: Mapping[str, str]) -> Environment:
     """Raise BadSetting for the first value that cannot be used."""
     public_url = _public_url(variables)
+    openai_url = values.web_address(variables, "OPENAI_BASE_URL")
+    openai_key = values.secret(variables, "OPENAI_API_KEY")
+    anthropic_key = values.secret(variables, "ANTHROPIC_API_KEY")
+    others = providers.read(variables)
+    known = endpoints.known(openai_url, openai_key, anthropic_key, others)
     return Environment(
         database=_database(variables),
         web_role=_role(variables, "ABEYANCE_WEB_ROLE", beside="ABEYANCE_WORKER_ROLE"),
@@ -85,16 +93,17 @@ def read(variables: Mapping[str, str]) -> Environment:
         worker_password=_role_password(variables, "ABEYANCE_WORKER_PASSWORD_FILE"),
         worker_role=_role(variables, "ABEYANCE_WORKER_ROLE", beside="ABEYANCE_WEB_ROLE"),
         redis_url=_redis_url(variables),
-        scim_url=_web_address(variables, "SCIM_URL"),
-        scim_token=_secret(variables, "SCIM_TOKEN"),
+        scim_url=values.web_address(variables, "SCIM_URL"),
+        scim_token=values.secret(variables, "SCIM_TOKEN"),
         email=_email(variables),
         email_sender=variables.get("EMAIL_SENDER") or "Abeyance <abeyance@localhost>",
         agents=_names(variables, "ABEYANCE_AGENTS", "agents.flows.hr"),
         agents_dir=_agents_dir(variables),
-        model=_model(variables),
-        openai_base_url=_web_address(variables, "OPENAI_BASE_URL"),
-        openai_api_key=_secret(variables, "OPENAI_API_KEY"),
-        anthropic_api_key=_secret(variables, "ANTHROPIC_API_KEY"),
+        model=providers.model(variables, known),
+        openai_base_url=openai_url,
+        openai_api_key=openai_key,
+        anthropic_api_key=anthropic_key,
+        providers=others,
         lease_seconds=_seconds(variables, "ABEYANCE_LEASE_SECONDS", 10.0, 1, 600),
         approval_seconds=_seconds(
             variables, "ABEYANCE_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY
@@ -104,7 +113,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         retention=_retention(variables),
         poison_losses=_number(variables, "ABEYANCE_POISON_LOSSES", 3, 1, 100),
         workers=_number(variables, "ABEYANCE_WORKERS", _cores(), 1, MOST_WORKERS),
-        unsafe_postgres=_said_yes(variables, "ABEYANCE_UNSAFE_POSTGRES"),
+        unsafe_postgres=values.yes(variables, "ABEYANCE_UNSAFE_POSTGRES"),
         undo_seconds=_seconds(variables, "ABEYANCE_UNDO_SECONDS", 0.0, 0, 300),
         cooling_off_seconds=_seconds(variables, "ABEYANCE_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY),
         budget=ceilings.read(variables),
@@ -171,14 +180,6 @@ def _redis_url(variables: Mapping[str, str]) -> str:
     ).geturl()
 
 
-def _web_address(variables: Mapping[str, str], name: str) -> str:
-    url = variables.get(name, "").rstrip("/")
-    parts = urlsplit(url)
-    if url and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise BadSetting(name, "must be an address such as https://directory.example/scim/v2")
-    return url
-
-
 def _email(variables: Mapping[str, str]) -> dict[str, Any]:
     name = "EMAIL_URL"
     try:
@@ -212,22 +213,6 @@ def _agents_dir(variables: Mapping[str, str]) -> str:
     if given and not os.path.isdir(given):  # noqa: PTH112 - Path would raise where it may not look
         raise BadSetting(name, f"is not a folder that can be reached: {given}")
     return given
-
-
-def _model(variables: Mapping[str, str]) -> str:
-    """`scripted`, or providers and their models in the order in which to ask, with the keys at hand."""
-    name = "ABEYANCE_MODEL"
-    chosen = [one.strip() for one in (variables.get(name) or "scripted").split(",")]
-    for one in chosen if chosen != ["scripted"] else []:
-        provider, _, model = one.partition(":")
-        key = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(provider)
-        if key is None or not model.strip() or chosen.count(one) > 1:
-            raise BadSetting(
-                name, f"must be scripted, or each of openai:… and anthropic:… once, not {one!r}"
-            )
-        if not _secret(variables, key):
-            raise BadSetting(key, f"must be set, or {key}_FILE, because {name} names {one}")
-    return ",".join(chosen)
 
 
 def _seconds(
@@ -270,20 +255,10 @@ def _secret_key(variables: Mapping[str, str]) -> str:
     path = variables.get(name, "")
     if not path:
         return ""
-    key = _content(name, path)
+    key = values.content(name, path)
     if len(key) < 50:
         raise BadSetting(name, "must hold at least 50 characters")
     return key
-
-
-def _secret(variables: Mapping[str, str], name: str) -> str:
-    """Given itself, or in the file that NAME_FILE names, so that no listing of the environment shows it."""
-    file = f"{name}_FILE"
-    path = variables.get(file, "")
-    given = variables.get(name, "").strip()
-    if path and given:
-        raise BadSetting(file, f"and {name} are both set: keep one of them")
-    return _content(file, path) if path else given
 
 
 def _password(
@@ -293,21 +268,12 @@ def _password(
     path = variables.get(name, "")
     if not path:
         return ""
-    password = _content(name, path)
+    password = values.content(name, path)
     if password and given:
         raise BadSetting(name, f"and a password in {url} are both set: keep one of them")
     if not password and not may_be_empty:
         raise BadSetting(name, f"holds nothing: {path}")
     return password
-
-
-def _content(name: str, path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise BadSetting(name, f"cannot be read: {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BadSetting(name, f"cannot be read: {path} is not text") from error
 
 
 def _folder(variables: Mapping[str, str], name: str) -> Path | None:
@@ -324,19 +290,12 @@ def _paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
 
 
 def _public_url(variables: Mapping[str, str]) -> str:
-    return _web_address(variables, "PUBLIC_URL") or "http://127.0.0.1:8000"
-
-
-def _said_yes(variables: Mapping[str, str], name: str) -> bool:
-    said = variables.get(name, "").lower() or "no"
-    if said not in ("yes", "no"):
-        raise BadSetting(name, f"must be yes or no, not {said!r}")
-    return said == "yes"
+    return values.web_address(variables, "PUBLIC_URL") or "http://127.0.0.1:8000"
 
 
 def _behind_proxy(variables: Mapping[str, str], public_url: str) -> bool:
     name = "BEHIND_PROXY"
-    said = _said_yes(variables, name)
+    said = values.yes(variables, name)
     if not said and public_url.startswith("https://"):
         # The web process speaks plain HTTP: it would send every request to https for ever.
         raise BadSetting(

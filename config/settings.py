@@ -104,6 +104,7 @@ ABEYANCE_MODEL = ENV.model
 OPENAI_BASE_URL = ENV.openai_base_url
 OPENAI_API_KEY = ENV.openai_api_key
 ANTHROPIC_API_KEY = ENV.anthropic_api_key
+ABEYANCE_PROVIDERS = ENV.providers
 ABEYANCE_LEASE_SECONDS = ENV.lease_seconds
 ABEYANCE_APPROVAL_SECONDS = ENV.approval_seconds
 ABEYANCE_OUTAGE_SECONDS = ENV.outage_seconds

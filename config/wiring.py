@@ -40,12 +40,12 @@ def connect_effects() -> None:
     # Only workers pay for importing what models and tools need.
     from agents.children import Children
     from agents.gateway.brakes import Brakes
-    from agents.gateway.provider import import_clients, require_keys
+    from agents.gateway.provider import import_clients, require_models
     from agents.handlers import Handler
 
     try:
         registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
-        require_keys(registry)
+        require_models(registry)
     except RegistryError as problem:
         raise SystemExit(f"abeyance: {problem}") from None
     import_clients(registry)

@@ -269,10 +269,11 @@ def read_budget(request: Authenticated, run: UUID) -> tuple[queries.Use, ...]:
 def read_journal(
     request: Authenticated, run: UUID, limit: Limit = 50, cursor: int | None = None
 ) -> queries.Page[queries.JournalItem]:
-    """What happened, entry by entry, in order."""
+    """What happened, entry by entry, in order. What a provider of models wrote (`said`) is for admins."""
     ports.access().require(request.auth, "runs:read")
     actions.readable(run, request.auth)
-    return queries.journal_page(run, limit=limit, cursor=cursor)
+    whole = ports.access().reads_continuations(request.auth)
+    return queries.journal_page(run, limit=limit, cursor=cursor, whole=whole)
 
 
 @router.get("/contents/{digest}")

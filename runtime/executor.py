@@ -351,6 +351,7 @@ def _model_event(
                 model=outcome.model,
                 other=outcome.other,
                 partial=outcome.partial,
+                said=outcome.said,
                 patience=timedelta(seconds=settings.ABEYANCE_OUTAGE_SECONDS),
             )
         case Braked():

@@ -27,7 +27,12 @@ def taken_in(outcome: Outcome) -> Outcome:
             _require(outcome.value, "result", MAX_RESULT)
             return outcome
         case ModelFault():
-            return replace(outcome, error=plain(outcome.error), partial=plain(outcome.partial))
+            return replace(
+                outcome,
+                error=plain(outcome.error),
+                partial=plain(outcome.partial),
+                said=plain(outcome.said),
+            )
         case ToolFault() | Unknown():
             return replace(outcome, error=plain(outcome.error))
         case Braked():

@@ -256,7 +256,7 @@ class ModelFault:
     """`again` says that another attempt can help, `after` how many seconds the provider asked to wait.
 
     `model` is the one that failed, `other` the agent's next, empty for none. `partial` is the text that
-    came before it broke off.
+    came before it broke off. `said` is what the provider wrote instead, for admins.
     """
 
     error: str
@@ -266,6 +266,7 @@ class ModelFault:
     model: str = ""
     other: str = ""
     partial: str = ""
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,12 @@ PYTHON = "python"  # as commands in the image name it
 
 
 @cache
-def resolved(*settings: tuple[str, str]) -> dict[str, Any]:
-    """What `docker compose config` makes of the file with these variables set and no .env."""
+def resolved(*settings: tuple[str, str], folder: Path = ROOT) -> dict[str, Any]:
+    """What `docker compose config` makes of the file in this folder, with these variables set and no .env."""
     done = subprocess.run(
         [
             *(BIN / "docker-compose", "--file", ROOT / "docker-compose.yml"),
+            *("--project-directory", folder),
             *("--env-file", os.devnull, "config", "--format", "json"),
         ],
         env={"PATH": os.environ["PATH"], **dict(settings)},

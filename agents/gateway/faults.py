@@ -4,6 +4,7 @@ The text names the key, the request or the provider as the one at fault, and hol
 the request said.
 """
 
+import json
 from http import HTTPStatus
 
 from pydantic_ai.exceptions import (
@@ -35,11 +36,17 @@ LIMITS = {HTTPStatus.TOO_MANY_REQUESTS, 529}
 KEY = {HTTPStatus.UNAUTHORIZED, HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN}
 
 
+class NotTheApi(Exception):
+    """What answered is a page for people, so the address is wrong."""
+
+
 def fault_of(exc: Exception, *, model: str) -> ModelFault:
     """The fault behind whatever a provider's client or its answer raised; `model` as it is configured."""
     match exc:
         case ModelAPIError():
             return _answered(exc, model)
+        case NotTheApi():
+            return _set_up(f"a page answered instead of {model}: look at the provider's address")
         case ContentFilterError():
             return _asked(f"{model} filtered its answer: the request is at fault")
         case IncompleteToolCall() | OutputTokenLimitExceeded():
@@ -51,6 +58,15 @@ def fault_of(exc: Exception, *, model: str) -> ModelFault:
             kind = type(exc).__name__
             error = f"the answer of {model} could not be read ({kind}): the provider is at fault"
             return ModelFault(error=error, again=True)
+
+
+def said_of(exc: Exception) -> str:
+    """What the provider itself wrote, which may quote the request; nothing where it may quote the key."""
+    if not isinstance(exc, ModelAPIError) or exc.body is None or _refuses_key(exc):
+        return ""
+    error = exc.body.get("error", exc.body) if isinstance(exc.body, dict) else exc.body
+    message = error.get("message") if isinstance(error, dict) else error
+    return message if isinstance(message, str) else json.dumps(exc.body, default=str)
 
 
 def too_slow(model: str, deadline: float) -> ModelFault:
@@ -72,6 +88,8 @@ def ended(model: str) -> ModelFault:
 def _answered(exc: ModelAPIError, model: str) -> ModelFault:
     status = exc.status_code if isinstance(exc, ModelHTTPError) else None
     said = "" if status is None else f" (status {status})"
+    if _refuses_key(exc):
+        return _wrong_key(model, said)
     match exc:
         case ModelTimeoutError():
             return _late(f"{model} did not answer in time")
@@ -87,12 +105,8 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFault:
             return _set_up(f"the quota of the key for {model} is used up{said}")
         case ModelNotFoundError():
             return _set_up(
-                f"there is no {model} there{said}: look at ABEYANCE_MODEL and the address"
+                f"there is no {model} there{said}: look at the name of the model and the provider's address"
             )
-        case ModelAuthenticationError():
-            return _wrong_key(model, said)
-    if status in KEY:
-        return _wrong_key(model, said)
     if status in LIMITS:
         error = f"{model} asks for fewer requests{said}: too many come from here, or from everybody"
         return ModelFault(error=error, again=True, after=exc.retry_after, blame=Blame.LIMIT)
@@ -102,6 +116,15 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFault:
         error = f"{model} is in trouble{said}: the provider is at fault"
         return ModelFault(error=error, again=True, after=exc.retry_after)
     return _rejected(exc, model, said)
+
+
+def _refuses_key(exc: ModelAPIError) -> bool:
+    """Gemini says it with 400. A quota or a model that is not there may come with the same status, and is neither."""
+    if isinstance(exc, ModelQuotaExceededError | ModelNotFoundError):
+        return False
+    if isinstance(exc, ModelAuthenticationError) or "API_KEY_INVALID" in str(exc.body):
+        return True
+    return isinstance(exc, ModelHTTPError) and exc.status_code in KEY
 
 
 def _wrong_key(model: str, said: str) -> ModelFault:

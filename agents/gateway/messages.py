@@ -158,7 +158,7 @@ def from_provider(
             "input_tokens": response.usage.input_tokens,
             "output_tokens": response.usage.output_tokens,
         },
-        cost=cost_of(response),
+        cost=cost_of(agent, response),
     )
 
 

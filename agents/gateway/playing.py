@@ -19,6 +19,8 @@ def play(
     agent: AgentSpec, conversation: list[ModelMessage], instructions: str = ""
 ) -> ModelResponse:
     """The script's reply, under the name of its model, with about as many tokens as a provider would count."""
+    if agent.model is None:
+        raise TypeError(f"{agent.name} has no script")
     info = _told(agent)
     reply = agent.model(
         conversation, replace(info, instructions=instructions) if instructions else info

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic_ai.messages import ModelResponse
 
+from agents.endpoints import Kind, provider_of
 from agents.gateway import provider
 from agents.spec import AgentSpec
 from runtime.core.budgets import MICROS, Rates
@@ -17,21 +18,24 @@ _SAMPLE = (
     100_000  # tokens: a model that charges more for long conversations is reckoned as a short one
 )
 
+_LISTED_AS = {Kind.GEMINI: "google", Kind.BEDROCK: "aws"}
+
 
 def rates_of(agent: AgentSpec) -> Rates | None:
     """What the agent's model charges; of several the dearest, None if one of them has no price."""
-    if provider.is_scripted():
+    if provider.is_scripted(agent):
         return Rates(input=0, output=0)
     return _dearest(provider.models_of(agent))
 
 
-def cost_of(response: ModelResponse) -> int | None:
+def cost_of(agent: AgentSpec, response: ModelResponse) -> int | None:
     """What a reply cost, in micro-units of US dollars rounded up; None if nobody knows."""
-    if provider.is_scripted():
+    if provider.is_scripted(agent):
         return 0
     if response.usage.unmeasured_requests or response.model_name is None:
         return None
-    price = _price(response.provider_name or "", response.model_name, response.usage)
+    provider_name = _listed_as(response.provider_name or "")
+    price = _price(provider_name, response.model_name, response.usage)
     return None if price is None else _micros(price)
 
 
@@ -47,13 +51,22 @@ def _dearest(models: tuple[str, ...]) -> Rates | None:
 def _rates(name: str) -> Rates | None:
     from genai_prices import Usage
 
-    provider_name, _, model = name.partition(":")
+    model = name.partition(":")[2]
+    provider_name = _listed_as(provider_of(name))
     given = _price(provider_name, model, Usage(input_tokens=_SAMPLE))
     replied = _price(provider_name, model, Usage(output_tokens=_SAMPLE))
     if given is None or replied is None:
         return None
     per_million = 1_000_000 // _SAMPLE
     return Rates(input=_micros(given * per_million), output=_micros(replied * per_million))
+
+
+def _listed_as(provider_name: str) -> str:
+    """What the price list calls a provider. One that only speaks OpenAI's protocol is there, if at all, by its name."""
+    endpoint = provider.known().get(provider_name)
+    if endpoint is None or endpoint.is_compatible:
+        return provider_name
+    return _LISTED_AS.get(endpoint.kind, endpoint.kind)
 
 
 def _price(provider_name: str, model: str, usage: Any) -> Decimal | None:

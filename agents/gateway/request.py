@@ -18,8 +18,9 @@ from pydantic_ai.settings import ModelSettings
 from agents.gateway import loop, provider
 from agents.gateway.brakes import Brakes, Go, Wait
 from agents.gateway.conversations import conversation_of
-from agents.gateway.faults import cut_off, ended, fault_of, too_slow
+from agents.gateway.faults import cut_off, ended, fault_of, said_of, too_slow
 from agents.gateway.messages import from_provider, sum_up, tools_of
+from agents.gateway.outages import Outages
 from agents.gateway.playing import play
 from agents.spec import AgentSpec
 from agents.wording import describe_exception
@@ -39,13 +40,15 @@ def ask(
     request: ModelRequest,
     deliver: Callable[[Outcome], None],
     brakes: Brakes | None = None,
+    outages: Outages | None = None,
 ) -> Abort:
     """Ask the agent's model what to do next, within the request's deadline. Returns at once, never raises.
 
     What is returned ends the call; its outcome is delivered in any case. `brakes` hold providers' models
-    back, all of the installation's workers together. A script takes no time, and has replied on return.
+    back, all of the installation's workers together; `outages` say which are out of order. A script takes no
+    time, and has replied on return.
     """
-    call = _Call(agent, request, brakes)
+    call = _Call(agent, request, brakes, outages or Outages())
     try:
         if request.summary and agent.compaction and agent.compaction.summarise:
             deliver(ModelAnswer(reply=None, text=agent.compaction.summarise(request.messages)))
@@ -55,7 +58,7 @@ def ask(
         )
         if request.summary:
             conversation.append(sum_up(agent, request.instructions))
-        if provider.is_scripted():
+        if provider.is_scripted(agent):
             deliver(call.play(conversation))
             return _over
         model = provider.model_of(call.model)
@@ -69,10 +72,17 @@ def ask(
     return loop.begin(lambda stop: call.make(model, conversation, stop, deliver))
 
 
-def chosen(agent: AgentSpec, wanted: str) -> tuple[str, str]:
-    """The model to ask, and the one after it, empty for none. What is configured no more is not `wanted`."""
+def chosen(agent: AgentSpec, wanted: str, outages: Outages) -> tuple[str, str]:
+    """The model to ask, and the one after it, empty for none. What is configured no more is not `wanted`.
+
+    The engine wants one by its name once the attempts at the one before it are used up.
+    """
     models = provider.models_of(agent)
-    place = models.index(wanted) if wanted in models else 0
+    if wanted not in models:
+        wanted = outages.choose(models)
+    elif wanted != models[0]:
+        outages.note(models[models.index(wanted) - 1])
+    place = models.index(wanted)
     return models[place], next(iter(models[place + 1 :]), "")
 
 
@@ -83,8 +93,11 @@ class CutOff(Exception):
 class _Call:
     """One call under way on the loop; `_stream` is its reply as far as it has come."""
 
-    def __init__(self, agent: AgentSpec, request: ModelRequest, brakes: Brakes | None) -> None:
-        self.model, self._other = chosen(agent, request.model)
+    def __init__(
+        self, agent: AgentSpec, request: ModelRequest, brakes: Brakes | None, outages: Outages
+    ) -> None:
+        self.model, self._other = chosen(agent, request.model, outages)
+        self._outages = outages
         self._provider = self.model.partition(":")[0]
         self._brakes = brakes
         self._go: Go | None = None
@@ -131,6 +144,8 @@ class _Call:
 
     async def _tell(self, outcome: ModelAnswer | ModelFault) -> None:
         """What the provider's answer means to everybody else who would ask it."""
+        if isinstance(outcome, ModelAnswer):
+            self._outages.end(self.model)
         if self._brakes is None or self._go is None:
             return
         if isinstance(outcome, ModelAnswer):
@@ -161,7 +176,7 @@ class _Call:
             model,
             conversation,
             model_request_parameters=tools_of(self._agent, summary=self._request.summary),
-            model_settings=ModelSettings(timeout=self._request.deadline),
+            model_settings=_settings(self._agent, self._request.deadline),
         ) as stream:
             self._stream = stream
             async for _ in stream:
@@ -181,9 +196,11 @@ class _Call:
 
     def _raised(self, exc: Exception) -> ModelFault:
         """A script that raises will raise again; a provider may do better next time."""
-        scripted = provider.is_scripted()
+        scripted = provider.is_scripted(self._agent)
         if not scripted:
             fault = fault_of(exc, model=self.model)
+            if not self._agent.keeps_secrets:  # a provider may quote the request
+                fault = replace(fault, said=provider.without_keys(said_of(exc)))
         else:
             said = type(exc).__name__ if self._agent.keeps_secrets else describe_exception(exc)
             fault = ModelFault(error=said, blame=Blame.REQUEST)
@@ -196,6 +213,15 @@ class _Call:
             exc_info=None if self._agent.keeps_secrets or not scripted else exc,
         )
         return fault
+
+
+def _settings(agent: AgentSpec, deadline: float) -> ModelSettings:
+    settings = ModelSettings(timeout=deadline)
+    if agent.temperature is not None:
+        settings["temperature"] = agent.temperature
+    if agent.max_tokens is not None:
+        settings["max_tokens"] = agent.max_tokens
+    return settings
 
 
 def _whole(stream: StreamedResponse) -> bool:

@@ -17,6 +17,10 @@ class NoReplyLeft(Exception):
     """The model was asked once more than the test wrote replies."""
 
 
+class NoScript(Exception):
+    """The agent names models of providers only, which a test does not ask."""
+
+
 def replies(*steps: Step) -> Script:
     """A model that gives these replies one after the other; a function is asked what to reply.
 
@@ -38,6 +42,8 @@ def with_models(agent: AgentSpec, models: Mapping[str, Model]) -> AgentSpec:
     """The same agent, whose models and those of its sub-agents are these where they are named."""
     children = tuple(with_models(child, models) for child in agent.subagents)
     chosen = models.get(agent.name, agent.model)
+    if chosen is None:
+        raise NoScript(f"{agent.name} has no script: give the test one, as drive(…, models={{…}})")
     return replace(
         agent, subagents=children, model=chosen if callable(chosen) else replies(*chosen)
     )

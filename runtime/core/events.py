@@ -114,12 +114,16 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFailed:
-    """No model of the agent answers. `partial` is the text that came before it broke off, as evidence only."""
+    """No model of the agent answers. `partial` is the text that came before it broke off, as evidence only.
+
+    `said` is what the provider wrote instead of a reply. It may quote the request, so it is shown to admins alone.
+    """
 
     frame: str
     error: str
     model: str = ""
     partial: str = ""
+    said: str = ""
     type: Literal["ModelFailed"] = "ModelFailed"
 
 
@@ -263,8 +267,9 @@ class RetryScheduled:
 
     `call` is None for an attempt at the frame's model call: `model` is the one that brought no reply,
     `instead` the one to ask next if its attempts are used up, `partial` the text that came before it broke
-    off, as evidence only. A worker's death (`lost`) is nobody's failure and does not count; neither does
-    an attempt that was not made because its provider is braked (`brake`): `ticket` is its number there.
+    off, as evidence only, `said` as of ModelFailed. A worker's death (`lost`) is nobody's failure and does not
+    count; neither does an attempt that was not made because its provider is braked (`brake`): `ticket` is its
+    number there.
     `since` is when the frame's model first brought no reply, None in entries of before runs waited for providers.
     `asks_at` is set once no model of the agent is left to ask: at that moment people are asked instead.
     """
@@ -278,6 +283,7 @@ class RetryScheduled:
     model: str = ""
     instead: str = ""
     partial: str = ""
+    said: str = ""
     ticket: int = 0
     since: datetime | None = None
     asks_at: datetime | None = None

@@ -95,6 +95,7 @@ def unanswered(
     model: str = "",
     other: str = "",
     partial: str = "",
+    said: str = "",
     patience: timedelta,
 ) -> RetryScheduled | ModelFailed:
     """A model call that brought no reply; `again` says whether trying again can help.
@@ -110,7 +111,7 @@ def unanswered(
         if other and blame in ELSEWHERE:
             wait, instead = timedelta(), other
         elif not again or blame is Blame.REQUEST:
-            return ModelFailed(frame=frame.id, error=error, model=model, partial=partial)
+            return ModelFailed(frame=frame.id, error=error, model=model, partial=partial, said=said)
         else:
             asks_at = since + (min(patience, SETUP_PATIENCE) if blame is Blame.SETUP else patience)
             wait = min(_round_wait(rounds, after, chance), max(asks_at - at, timedelta()))
@@ -124,6 +125,7 @@ def unanswered(
         model=model,
         instead=instead,
         partial=partial,
+        said=said,
         since=since,
         asks_at=asks_at,
     )

@@ -83,7 +83,13 @@ class FrameTrack:
 
     def model_failed(self, at: datetime, event: e.ModelFailed) -> None:
         self._last_model(
-            at, "failed", Tone.BAD, error=event.error, model=event.model, partial=event.partial
+            at,
+            "failed",
+            Tone.BAD,
+            error=event.error,
+            model=event.model,
+            partial=event.partial,
+            said=event.said,
         )
 
     def halt(
@@ -128,7 +134,13 @@ class FrameTrack:
         if event.instead:
             words = "brought no reply, the next model is asked"
         self._last_model(
-            at, words, Tone.BAD, error=event.error, model=event.model, partial=event.partial
+            at,
+            words,
+            Tone.BAD,
+            error=event.error,
+            model=event.model,
+            partial=event.partial,
+            said=event.said,
         )
         if event.until is not None and event.until > at:
             self._waits(at, "tries again at", event.until)
@@ -202,10 +214,13 @@ class FrameTrack:
         model: str,
         error: str = "",
         partial: str = "",
+        said: str = "",
     ) -> None:
         for item in reversed(self.items):
             if isinstance(item, Mark) and item.kind is RowKind.MODEL:
-                return item.finish(at, words, tone, error=error, model=model, partial=partial)
+                return item.finish(
+                    at, words, tone, error=error, model=model, partial=partial, said=said
+                )
         return None
 
     def _last(self, kind: RowKind, at: datetime, words: str, tone: Tone) -> None:

@@ -1,6 +1,6 @@
 """What a run's page reads of a run: how things stand, where the time went, and what each step was given and gave."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -61,15 +61,22 @@ class StepView:
         return "/m" in self.step
 
 
-def history(run: RunDetail) -> History:
-    """Three queries, whatever the length. The caller has checked that the run may be read."""
+def history(run: RunDetail, *, whole: bool = False) -> History:
+    """Three queries, whatever the length. The caller has checked that the run may be read, `whole` by an admin."""
     lines = read(run.id)
     timeline = timeline_of(
         lines, gates=_gates(run.id), start=run.created_at, until=_until(run, lines)
     )
     return History(
-        progress=progress_of(lines), timeline=timeline, spending=spending_of(run.id, lines)
+        progress=progress_of(lines),
+        timeline=timeline if whole else _for_all(timeline),
+        spending=spending_of(run.id, lines),
     )
+
+
+def _for_all(timeline: Timeline) -> Timeline:
+    """Without what providers wrote, which may quote what only admins may read."""
+    return replace(timeline, rows=tuple(replace(row, said="") for row in timeline.rows))
 
 
 def _until(run: RunDetail, lines: tuple[Line, ...]) -> datetime:

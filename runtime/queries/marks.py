@@ -66,6 +66,7 @@ class Mark:
     until: datetime | None = None
     model: str = ""
     partial: str = ""
+    said: str = ""
 
     def finish(
         self,
@@ -76,10 +77,12 @@ class Mark:
         error: str = "",
         model: str = "",
         partial: str = "",
+        said: str = "",
     ) -> None:
         if self.end is None:
             self.end, self.words, self.tone, self.until = at, words, tone, None
             self.error, self.model, self.partial = masked(error), model, masked(partial)
+            self.said = masked(said)
 
     def gate_opened(
         self, event: e.GateOpened, position: int, gates: Mapping[UUID, GateFacts]

@@ -195,13 +195,15 @@ def asked(run: UUID) -> Asked:
     return Asked(cancel=CANCEL in kinds, pause=paces[-1] if paces else None)
 
 
-def journal_page(run: UUID, *, limit: int = 50, cursor: int | None = None) -> Page[JournalItem]:
-    """The run's entries in order. The caller has checked that the run may be read."""
+def journal_page(
+    run: UUID, *, limit: int = 50, cursor: int | None = None, whole: bool = False
+) -> Page[JournalItem]:
+    """The run's entries in order. The caller has checked that the run may be read, `whole` by an admin."""
     rows = JournalEntry.objects.filter(run_id=run).order_by("position")
     if cursor is not None:
         rows = rows.filter(position__gt=cursor)
     found = list(rows.values_list("position", "body")[: limit + 1])
-    items = tuple(_item(position, body) for position, body in found[:limit])
+    items = tuple(_item(position, body, whole) for position, body in found[:limit])
     return Page(items=items, next=str(items[-1].position) if len(found) > limit else None)
 
 
@@ -337,7 +339,8 @@ def _wait(found: dict[str, Any]) -> WaitView:
     return WaitView(**{**found, "match": masked(found["match"]), "until": until})
 
 
-def _item(position: int, body: str) -> JournalItem:
+def _item(position: int, body: str, whole: bool) -> JournalItem:
+    """What providers wrote may quote what only admins may read: the others' entries are without it."""
     entry = _json(body)
     if not isinstance(entry, dict):
         return JournalItem(position=position, at=None, events=[])
@@ -345,8 +348,14 @@ def _item(position: int, body: str) -> JournalItem:
     return JournalItem(
         position=position,
         at=entry.get("at") if isinstance(entry.get("at"), str) else None,
-        events=events if isinstance(events, list) else [],
+        events=[_event(event, whole) for event in events] if isinstance(events, list) else [],
     )
+
+
+def _event(event: Any, whole: bool) -> Any:
+    if whole or not isinstance(event, dict):
+        return event
+    return {name: value for name, value in event.items() if name != "said"}
 
 
 def _json(text: str) -> Any:

@@ -297,6 +297,7 @@ def _row(mark: Mark, index: int, drawn: Scale, began: datetime, until: datetime)
         until=mark.until,
         model=mark.model,
         partial=mark.partial,
+        said=mark.said,
         offset=None if mark.start is None else max(mark.start - began, timedelta()),
         lasted=None if mark.start is None else max(end - mark.start, timedelta()),
         bar=None if mark.start is None else bar(drawn, mark.start, end),

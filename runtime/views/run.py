@@ -29,7 +29,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = asked.one_of(request, "tab", tabs) or "timeline"
-    history = queries.history(found)
+    history = queries.history(found, whole=is_admin)
     told = queries.asked(run)
     context = {
         "place": "runs",

@@ -101,7 +101,7 @@ def test_a_providers_price_comes_from_the_bundled_list(settings: Settings) -> No
 @pytest.mark.usefixtures("alone")
 def test_a_part_of_a_millionth_counts_as_a_whole_one(settings: Settings) -> None:
     settings.ABEYANCE_MODEL = "openai:gpt-4o-mini"
-    assert prices.cost_of(reply("gpt-4o-mini", given=1, said=0)) == 1
+    assert prices.cost_of(made(), reply("gpt-4o-mini", given=1, said=0)) == 1
 
 
 @pytest.mark.usefixtures("alone")

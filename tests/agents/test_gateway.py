@@ -27,7 +27,8 @@ from pytest_django import Settings
 from agents.errors import RegistryError
 from agents.gateway import loop
 from agents.gateway.messages import to_provider
-from agents.gateway.provider import require_keys
+from agents.gateway.outages import REMEMBERED, Outages
+from agents.gateway.provider import lacking, require_models
 from agents.gateway.request import chosen
 from agents.gateway.scripted import Turn, call, say, script, together
 from agents.handlers import Handler
@@ -53,7 +54,7 @@ def look_up(word: str) -> str:
     return word
 
 
-def _agent(model: Model) -> AgentSpec:
+def _agent(model: Model | None) -> AgentSpec:
     helper = agent(
         name="helper", description="Helps.", instructions="Help.", input=Question, model=_echo
     )
@@ -321,17 +322,83 @@ def test_a_call_that_does_not_end_is_given_up() -> None:
 def test_a_model_whose_name_is_configured_no_more_is_not_asked(settings: Settings) -> None:
     settings.ABEYANCE_MODEL = "openai:a,openai:b,anthropic:c"
     spec = _agent(_echo)
-    assert chosen(spec, "") == ("openai:a", "openai:b")
-    assert chosen(spec, "openai:b") == ("openai:b", "anthropic:c")
-    assert chosen(spec, "anthropic:c") == ("anthropic:c", "")
-    assert chosen(spec, "openai:gone") == ("openai:a", "openai:b")
+    assert chosen(spec, "", Outages()) == ("openai:a", "openai:b")
+    assert chosen(spec, "openai:b", Outages()) == ("openai:b", "anthropic:c")
+    assert chosen(spec, "anthropic:c", Outages()) == ("anthropic:c", "")
+    assert chosen(spec, "openai:gone", Outages()) == ("openai:a", "openai:b")
 
 
 def test_a_worker_does_not_start_without_the_keys_of_its_agents_models(settings: Settings) -> None:
     registry = Registry(agents={"asker": replace(_agent(_echo), models=("openai:a",))})
-    require_keys(registry)  # scripts play for all
+    require_models(registry)  # scripts play for all
     settings.ABEYANCE_MODEL = "anthropic:c"
-    with pytest.raises(RegistryError, match="OPENAI_API_KEY must be set: asker asks openai:a"):
-        require_keys(registry)
+    told = "agent asker: models: openai:a: OPENAI_API_KEY must be set, or OPENAI_API_KEY_FILE"
+    with pytest.raises(RegistryError, match=told):
+        require_models(registry)
     settings.OPENAI_API_KEY = "x"
-    require_keys(registry)
+    require_models(registry)
+
+
+@pytest.mark.parametrize(
+    ("models", "told"),
+    [
+        (("acme:large",), "models: acme:large: ABEYANCE_PROVIDER_ACME_URL must be set"),
+        (("vllm:llama",), "models: vllm:llama: ABEYANCE_PROVIDER_VLLM_URL must be set"),
+        (
+            ("gemini:x",),
+            "ABEYANCE_PROVIDER_GEMINI_KEY must be set, or ABEYANCE_PROVIDER_GEMINI_KEY_FILE",
+        ),
+        ((), "model: it has no script, names no model, and ABEYANCE_MODEL is scripted"),
+    ],
+)
+def test_an_agent_without_a_model_to_ask_is_found(models: tuple[str, ...], told: str) -> None:
+    registry = Registry(agents={"asker": replace(_agent(None), models=models)})
+    (lack,) = lacking(registry)
+    assert lack.startswith("agent asker: ")
+    assert told in lack
+
+
+def test_an_agent_that_names_no_model_has_the_default_one(settings: Settings) -> None:
+    settings.ABEYANCE_MODEL = "ollama:a"
+    assert chosen(_agent(None), "", Outages()) == ("ollama:a", "")
+    assert [*lacking(Registry(agents={"asker": _agent(None)}))] == []
+
+
+def test_an_agent_without_a_script_asks_its_models_where_scripts_play(settings: Settings) -> None:
+    assert settings.ABEYANCE_MODEL == "scripted"
+    assert chosen(replace(_agent(None), models=("ollama:a",)), "", Outages()) == ("ollama:a", "")
+    assert chosen(replace(_agent(_echo), models=("ollama:a",)), "", Outages())[0].startswith(
+        "scripted:"
+    )
+
+
+def test_an_outage_is_remembered_for_a_while(settings: Settings) -> None:
+    settings.ABEYANCE_MODEL = "openai:a,openai:b,anthropic:c"
+    now = [0.0]
+    spec, outages = _agent(_echo), Outages(clock=lambda: now[0])
+    chosen(spec, "openai:b", outages)  # the attempts at the first are used up
+    assert chosen(spec, "", outages) == ("openai:b", "anthropic:c")
+    now[0] = REMEMBERED
+    assert chosen(spec, "", outages)[0] == "openai:a"  # one call tries it
+    assert chosen(spec, "", outages)[0] == "openai:b"
+    outages.end("openai:a")
+    assert chosen(spec, "", outages)[0] == "openai:a"
+
+
+def test_an_outage_that_is_seen_again_lasts_no_longer(settings: Settings) -> None:
+    settings.ABEYANCE_MODEL = "openai:a,openai:b"
+    now = [0.0]
+    spec, outages = _agent(_echo), Outages(clock=lambda: now[0])
+    for now[0] in (0.0, REMEMBERED / 2):
+        chosen(spec, "openai:b", outages)
+    now[0] = REMEMBERED
+    assert chosen(spec, "", outages)[0] == "openai:a"
+
+
+def test_where_all_are_out_the_first_is_asked(settings: Settings) -> None:
+    settings.ABEYANCE_MODEL = "openai:a,openai:b,openai:c"
+    spec, outages = _agent(_echo), Outages(clock=lambda: 0.0)
+    for model in ("openai:b", "openai:c"):
+        chosen(spec, model, outages)
+    outages.note("openai:c")
+    assert chosen(spec, "", outages) == ("openai:a", "openai:b")

@@ -114,7 +114,7 @@ def plain():
 def test_a_survey_lists_every_mistake(module: Path) -> None:
     agent = AGENT.partition("{variable}")[0] + "{} = agent(name={!r}, description='A.', "
     agent += "instructions='Do.', input=Input, {})"
-    first = agent.format("a", "first", "model='openai:small', tools=[act]")
+    first = agent.format("a", "first", "model='small', tools=[act]")
     second = agent.format("b", "second", "model=play, tools=[plain]")
     (module / "wrong_office.py").write_text(MANY.format(first=first, second=second))
     (module / "broken_office.py").write_text("1 / 0")
@@ -127,7 +127,7 @@ def test_a_survey_lists_every_mistake(module: Path) -> None:
         "agent second",
         "ZeroDivisionError",
     ]
-    assert "not 'openai:small'" in said[2]
+    assert "not 'small'" in said[2]
     assert "plain: each of them is a function with @tool" in said[3]
     assert all(mistake.place for mistake in found.mistakes)
 

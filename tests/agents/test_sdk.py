@@ -238,9 +238,17 @@ def test_the_fingerprint_changes_with_everything_that_may_change_what_the_agent_
         _agent(tools=[_greet_with(risk="low")]),
         _agent(tools=[_greet_with(approval=False)]),
         _agent(subagents=[child]),
+        _agent(model=None),
+        _agent(model="openai:x"),
+        _agent(model="openai:y"),
+        _agent(models=["openai:x"]),
+        _agent(temperature=0.0),
+        _agent(temperature=0.5),
+        _agent(max_tokens=100),
     ]
     assert len(set(variants)) == len(variants)
-    assert _agent() == _agent(steps=["one"])
+    assert _agent() == _agent(steps=["one"]) == _agent(temperature=None, max_tokens=None)
+    assert _agent(model="openai:x") == _agent(model=None, models=["openai:x"])
     assert all(variant.startswith("sha256:") for variant in variants)
 
 
@@ -345,8 +353,13 @@ def test_an_agent_can_ask_for_more_gates_than_its_tools_and_never_for_fewer(
 @pytest.mark.parametrize(
     "option",
     [
-        {"models": ["acme:large"]},
+        {"models": ["large"]},
         {"models": ["openai:"]},
+        {"model": "gpt-x"},
+        {"model": "openai:x", "models": ["openai:y"]},
+        {"model": 7},
+        {"temperature": 2.1},
+        {"max_tokens": 0},
         {"models": ["openai:x", "openai:x"]},
         {"retry": RetryPolicy(attempts=0, base=1.0, ceiling=1.0)},
         {"deadline": 0},

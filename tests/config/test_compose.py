@@ -3,11 +3,12 @@
 import re
 import subprocess
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from config import ceilings, env
+from config import ceilings, env, providers
 from config.env import ROOT
 from config.processes import Process, table
 from tests import deployment
@@ -142,6 +143,17 @@ def test_every_variable_is_one_that_the_application_reads(services: dict[str, An
             assert known or variable in CEILINGS
 
 
+def test_workers_alone_get_what_stands_in_providers_env(tmp_path: Path) -> None:
+    (tmp_path / "providers.env").write_text("ABEYANCE_PROVIDER_GPU_URL=http://gpu:8000/v1\n")
+    services = deployment.resolved(folder=tmp_path)["services"]
+    given = [
+        name
+        for name, service in services.items()
+        if "ABEYANCE_PROVIDER_GPU_URL" in service.get("environment", {})
+    ]
+    assert sorted(given) == ["isolated", "worker"]
+
+
 def test_nobody_but_this_machine_reaches_it_and_the_stores_reach_nobody(
     services: dict[str, Any],
 ) -> None:
@@ -175,4 +187,5 @@ def test_the_image_installs_the_runtime_lock_and_nothing_else() -> None:
 
 
 def env_source() -> str:
-    return (ROOT / env.__name__.replace(".", "/")).with_suffix(".py").read_text()
+    modules = (env.__name__, providers.__name__)
+    return "".join((ROOT / f"{name.replace('.', '/')}.py").read_text() for name in modules)

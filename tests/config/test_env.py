@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from agents.endpoints import Endpoint, Kind
 from config import env
 from config.problems import BadSetting
 
@@ -26,6 +27,13 @@ from config.problems import BadSetting
         ("ABEYANCE_MODEL", "gpt"),
         ("ABEYANCE_MODEL", "openai:"),
         ("ABEYANCE_MODEL", "acme:large"),
+        ("ABEYANCE_MODEL", "azure:large"),
+        ("ABEYANCE_PROVIDER_ACME_ADDRESS", "https://models.example/v1"),
+        ("ABEYANCE_PROVIDER_OPENAI_URL", "https://models.example/v1"),
+        ("ABEYANCE_PROVIDER_VLLM_URL", "gpu:8000"),
+        ("ABEYANCE_PROVIDER_VLLM_KIND", "cohere"),
+        ("ABEYANCE_PROVIDER_VLLM_STREAM", "perhaps"),
+        ("ABEYANCE_PROVIDER_VLLM_KEY_FILE", "/nowhere/key"),
         ("ABEYANCE_MODEL", "scripted,openai:x"),
         ("OPENAI_BASE_URL", "models.example/v1"),
         ("ABEYANCE_LEASE_SECONDS", "soon"),
@@ -121,7 +129,12 @@ def test_https_in_the_public_address_is_known_to_every_setting_that_asks() -> No
 
 
 @pytest.mark.parametrize(
-    ("model", "key"), [("openai:x", "OPENAI_API_KEY"), ("anthropic:x", "ANTHROPIC_API_KEY")]
+    ("model", "key"),
+    [
+        ("openai:x", "OPENAI_API_KEY"),
+        ("anthropic:x", "ANTHROPIC_API_KEY"),
+        ("gemini:x", "ABEYANCE_PROVIDER_GEMINI_KEY"),
+    ],
 )
 def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> None:
     for missing in ({}, {key: " "}):
@@ -130,7 +143,8 @@ def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> N
         assert problem.value.name == key
     given = env.read({"ABEYANCE_MODEL": model, key: "sk-canary\n"})
     assert given.model == model
-    assert "sk-canary" in (given.openai_api_key, given.anthropic_api_key)
+    keys = [endpoint.key for endpoint in given.providers.values()]
+    assert "sk-canary" in (given.openai_api_key, given.anthropic_api_key, *keys)
     assert "canary" not in repr(given)
 
 
@@ -145,6 +159,42 @@ def test_models_are_listed_once_each_in_the_order_in_which_they_are_asked() -> N
 
 def test_without_a_word_about_models_the_scripts_play_them() -> None:
     assert env.read({}).model == env.read({"ABEYANCE_MODEL": ""}).model == "scripted"
+
+
+def test_a_provider_is_named_by_its_variables(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-canary\n")
+    given = env.read(
+        {
+            "ABEYANCE_MODEL": "our_gpu:llama,azure:gpt",
+            "ABEYANCE_PROVIDER_OUR_GPU_URL": "http://gpu:8000/v1/",
+            "ABEYANCE_PROVIDER_OUR_GPU_KIND": "vllm",
+            "ABEYANCE_PROVIDER_OUR_GPU_STREAM": "no",
+            "ABEYANCE_PROVIDER_AZURE_URL": "https://desk.openai.azure.com/openai/v1",
+            "ABEYANCE_PROVIDER_AZURE_KEY_FILE": str(tmp_path / "key"),
+            "ABEYANCE_PROVIDER_LEFT_EMPTY_URL": "",
+        }
+    ).providers
+    gpu = Endpoint(name="our_gpu", kind=Kind.VLLM, url="http://gpu:8000/v1", streams=False)
+    address = "https://desk.openai.azure.com/openai/v1"
+    azure = Endpoint(name="azure", kind=Kind.AZURE, url=address, key="sk-canary")
+    assert given == {"our_gpu": gpu, "azure": azure}
+
+
+def test_a_key_alone_is_not_sent_to_openai() -> None:
+    with pytest.raises(BadSetting, match=r"^ABEYANCE_PROVIDER_ACME_URL must be set"):
+        env.read({"ABEYANCE_PROVIDER_ACME_KEY": "sk-canary"})
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("gemini", "https://generativelanguage.googleapis.com/v1beta/openai"),
+        ("ollama", "http://127.0.0.1:11434/v1"),
+    ],
+)
+def test_the_address_of_a_known_provider_is_known(name: str, address: str) -> None:
+    given = env.read({f"ABEYANCE_PROVIDER_{name.upper()}_KEY": "sk-canary"}).providers
+    assert given[name].address == address
 
 
 SECRET = "p@ss/word:canary"

@@ -1,12 +1,15 @@
 """A run as it was at an entry, what the entry changed, and two runs side by side."""
 
+import json
 from uuid import UUID, uuid4
 
 from django.db.models import Q
 from django.test import Client
 
 from runtime import queries
+from runtime.core.decisions import Blame
 from runtime.models import JournalEntry, Run
+from runtime.ports import ModelFault
 from tests.desk.caller import Caller
 from tests.desk.office import Office
 
@@ -71,6 +74,20 @@ def test_the_state_at_an_entry_by_the_api(
     JournalEntry.objects.filter(run_id=suspended, position=2).update(body="{}")
     document = admin_api.get(f"/runs/{suspended}/at/{last}").json()
     assert (document["unreadable"], document["continuation"], document["moves"]) == (2, None, [])
+
+
+def test_only_admins_read_what_a_provider_wrote(
+    admin: Client, ada: Client, admin_api: Caller, ada_api: Caller, office: Office
+) -> None:
+    fault = ModelFault(error="rejected", blame=Blame.REQUEST, model="openai:a", said="odd <field>")
+    office.effects.agents["hr_onboarding"] = lambda request: fault
+    run = office.start()
+    assert "odd &lt;field&gt;" in page(admin, f"/runs/{run}/?step=0/m1")
+    for tab in ("?step=0/m1", "?tab=transcript", ""):
+        assert "odd &lt;field" not in page(ada, f"/runs/{run}/{tab}")
+    read = [each.get(f"/runs/{run}/journal").json()["items"] for each in (admin_api, ada_api)]
+    told, kept_from = (json.dumps(items) for items in read)
+    assert ("odd <field>" in told, "said" in kept_from) == (True, False)
 
 
 def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> None:

@@ -48,6 +48,11 @@ class Provider:
         self.about = about
         self.weather = weather
         self.pause = pause
+        self.root = "/v1"
+        self.key = KEY
+        self.streams = True  # or answers in one piece, whatever it is asked for
+        self.page = ""  # instead of every answer
+        self.refusal: tuple[int, Any] | None = None  # status and document, for every request
         self.retry_after: float | None = 1.0  # seconds, what a refusal names
         self.left = threading.Event()  # a client went away before its answer was complete
         self.speaking = threading.Event()  # a reply without end has begun
@@ -62,7 +67,7 @@ class Provider:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
+        return f"http://127.0.0.1:{self._server.server_port}{self.root}"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -82,6 +87,7 @@ class Provider:
         agent = next((a for a in self.registry.agents.values() if a.instructions == wanted), None)
         if agent is None:
             raise BadRequest("no script has these instructions")
+        assert agent.model is not None  # its script says what its model would
         message = message_of(agent.model(conversation_of(body), None))
         with self._lock:
             self.bodies.append(body)
@@ -111,11 +117,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.headers["Authorization"] != f"Bearer {KEY}":
+        if self.headers["Authorization"] != f"Bearer {self._provider.key}":
             self._refuse(401, f"Incorrect key: {self.headers['Authorization']}", "invalid_api_key")
             return
-        if self.path != "/v1/chat/completions":
+        if self.path != f"{self._provider.root}/chat/completions":
             self._refuse(404, "there is nothing here", "not_found")
+            return
+        if self._provider.page:
+            self._head(200, {"Content-Length": str(len(self._provider.page))}, kind="text/html")
+            self.wfile.write(self._provider.page.encode())
+            return
+        if self._provider.refusal is not None:
+            self._document(*self._provider.refusal)
             return
         try:
             fault, completion = self._provider.answer(body)
@@ -134,10 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._refuse(429, "slow down", "rate_limit", self._retry_after())
             case Fault.SERVER_ERROR:
                 self._refuse(500, "something broke", "server_error")
-            case _ if not streamed:
-                document = json.dumps(completion).encode()
-                self._head(200, {"Content-Length": str(len(document))})
-                self.wfile.write(document)
+            case _ if not streamed or not self._provider.streams:
+                self._document(200, completion)
             case _:
                 self._stream(fault, completion)
 
@@ -200,7 +211,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(
         self, status: int, text: str, code: str, headers: dict[str, str] | None = None
     ) -> None:
-        document = json.dumps({"error": {"message": text, "type": code, "code": code}}).encode()
+        error = {"message": text, "type": code, "code": code}
+        self._document(status, {"error": error}, headers)
+
+    def _document(self, status: int, said: Any, headers: dict[str, str] | None = None) -> None:
+        document = json.dumps(said).encode()
         self._head(status, {"Content-Length": str(len(document)), **(headers or {})})
         self.wfile.write(document)
 

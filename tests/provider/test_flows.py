@@ -184,7 +184,7 @@ def test_the_next_model_is_asked_once_the_attempts_at_the_first_are_used_up(
     provider.faults.extend([Fault.SERVER_ERROR] * 2)
     _change(engine, retry=RetryPolicy(attempts=2, base=0.0, ceiling=0.0))
     run = engine.begin("hr_access_bundle", NEWCOMER)
-    assert [body["model"] for body in provider.bodies[:4]] == ["first", "first", "second", "first"]
+    assert [body["model"] for body in provider.bodies[:4]] == ["first", "first", "second", "second"]
     events = events_of(run)
     retries = [event for event in events if event["type"] == "RetryScheduled"]
     assert [(one["model"], one["instead"]) for one in retries] == [
@@ -192,7 +192,7 @@ def test_the_next_model_is_asked_once_the_attempts_at_the_first_are_used_up(
         ("openai:first", "openai:second"),
     ]
     answered = [event["model"] for event in events if event["type"] == "ModelReplied"]
-    assert answered[:2] == ["openai:second", "openai:first"]
+    assert answered[:2] == ["openai:second", "openai:second"]
 
 
 def test_a_wrong_key_is_not_got_round_with_the_next_model(

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import queue
 import socket
+from dataclasses import replace
 from types import AsyncGeneratorType, CoroutineType
 
 import pytest
@@ -18,7 +19,7 @@ from runtime.ports import ModelAnswer, ModelFault, Outcome
 from tests.agents.frames import Frame
 from tests.agents.test_onboarding import NEWCOMER
 from tests.provider.faults import Fault
-from tests.provider.server import Provider
+from tests.provider.server import KEY, Provider
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def test_a_wrong_address_is_told_as_such(
 ) -> None:
     settings.OPENAI_BASE_URL = f"{provider.url}/elsewhere"
     fault = _fault(frame)
-    assert "ABEYANCE_MODEL and the address" in fault.error
+    assert "look at the name of the model and the provider's address" in fault.error
     assert fault.blame is Blame.SETUP
 
 
@@ -160,3 +161,26 @@ def test_a_request_the_provider_rejects_is_the_request_s_fault(
     fault = _fault(frame)
     assert "rejected the request (status 400), code bad_request" in fault.error
     assert not fault.again
+
+
+def test_what_the_provider_wrote_is_kept_without_any_key(
+    provider: Provider, frame: Frame, settings: Settings
+) -> None:
+    told = f"max_tokens is too large; asked with {KEY}"
+    provider.refusal = (400, {"error": {"message": told, "code": "bad_value"}})
+    fault = _fault(frame)
+    assert "rejected the request (status 400), code bad_value" in fault.error
+    assert fault.said == "max_tokens is too large; asked with ••••"
+    provider.refusal = (401, {"error": {"message": f"wrong: {KEY[:8]}"}})
+    assert _fault(frame).said == ""
+
+
+def test_where_there_are_secrets_nothing_the_provider_wrote_is_kept(
+    provider: Provider, hr: Registry
+) -> None:
+    agent = hr.agents["account_agent"]
+    tools = (replace(agent.tools[0], secret_result=True),)
+    secretive = Registry(agents={agent.name: replace(agent, tools=tools)})
+    provider.refusal = (400, {"error": {"message": "you sent hunter2"}})
+    fault = _fault(Frame(Handler(secretive), agent.name, NEWCOMER))
+    assert (fault.blame, fault.said) == (Blame.REQUEST, "")

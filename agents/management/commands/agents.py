@@ -9,7 +9,6 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
-from agents.errors import RegistryError
 from agents.registry import Survey, survey
 
 LONGEST = 30.0  # seconds that the import of a module may take
@@ -55,13 +54,9 @@ def _missing(found: Survey) -> list[str]:
     if not found.registry.agents and not found.mistakes:
         return ["no agents are configured: name their modules in ABEYANCE_AGENTS"]
     # The layer of models takes a third of the start, which a module that cannot be loaded does not wait for.
-    from agents.gateway.provider import require_keys
+    from agents.gateway.provider import lacking
 
-    try:
-        require_keys(found.registry)
-    except RegistryError as problem:
-        return [str(problem)]
-    return []
+    return [*lacking(found.registry)]
 
 
 def _counted(*things: tuple[int, str]) -> str:

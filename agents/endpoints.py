@@ -1,0 +1,109 @@
+"""Providers of models: what each speaks, its address and its key. A model is named `provider:model`."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+NAMED = re.compile(r"[a-z][a-z0-9_]{0,39}:\S(.*\S)?")
+PREFIX = "ABEYANCE_PROVIDER_"  # of the variables of every provider but the two below
+OWN_VARIABLES = {
+    "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+}
+
+
+class Kind(StrEnum):
+    """What a provider speaks. All but Anthropic's are OpenAI's protocol, each with its own habits."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+    AZURE = "azure"
+    BEDROCK = "bedrock"
+    GEMINI = "gemini"
+    OLLAMA = "ollama"
+    VLLM = "vllm"
+
+
+# Where a provider is unless its address is given. Ollama's is the one on this machine.
+ADDRESSES = {
+    Kind.OPENAI: "https://api.openai.com/v1",
+    Kind.ANTHROPIC: "https://api.anthropic.com",
+    Kind.GEMINI: "https://generativelanguage.googleapis.com/v1beta/openai",
+    Kind.OLLAMA: "http://127.0.0.1:11434/v1",
+}
+KEYLESS = frozenset({Kind.OLLAMA, Kind.VLLM})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One provider. `url` is empty for the address of its kind, `streams` false if it only answers in one piece."""
+
+    name: str
+    kind: Kind
+    url: str = ""
+    key: str = field(default="", repr=False)
+    streams: bool = True
+
+    @property
+    def address(self) -> str:
+        """Empty if nobody knows it."""
+        return self.url or ADDRESSES.get(self.kind, "")
+
+    @property
+    def is_compatible(self) -> bool:
+        """Whether it speaks OpenAI's protocol without being OpenAI."""
+        return self.kind is Kind.OPENAI and bool(self.url) and self.name != "openai"
+
+    @property
+    def needs_key(self) -> bool:
+        """A server of one's own may have none."""
+        return self.kind not in KEYLESS and not self.is_compatible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A variable that has to be set before a model can be asked."""
+
+    variable: str
+    may_be_file: bool = False
+
+    def __str__(self) -> str:
+        other = f", or {self.variable}_FILE" if self.may_be_file else ""
+        return f"{self.variable} must be set{other}"
+
+
+def known(
+    openai_url: str, openai_key: str, anthropic_key: str, others: Mapping[str, Endpoint]
+) -> dict[str, Endpoint]:
+    """Every provider by its name. OpenAI, Anthropic and the Ollama on this machine are always among them."""
+    found = (
+        Endpoint(name="openai", kind=Kind.OPENAI, url=openai_url, key=openai_key),
+        Endpoint(name="anthropic", kind=Kind.ANTHROPIC, key=anthropic_key),
+        Endpoint(name="ollama", kind=Kind.OLLAMA),
+    )
+    return {endpoint.name: endpoint for endpoint in found} | dict(others)
+
+
+def provider_of(model: str) -> str:
+    return model.partition(":")[0]
+
+
+def missing(model: str, providers: Mapping[str, Endpoint]) -> Missing | None:
+    """What has to be set before this model can be asked, None if nothing has to."""
+    name = provider_of(model)
+    endpoint = providers.get(name) or _unset(name)
+    url, key = OWN_VARIABLES.get(name) or (
+        f"{PREFIX}{name.upper()}_URL",
+        f"{PREFIX}{name.upper()}_KEY",
+    )
+    if not endpoint.address:
+        return Missing(variable=url)
+    if endpoint.needs_key and not endpoint.key:
+        return Missing(variable=key, may_be_file=True)
+    return None
+
+
+def _unset(name: str) -> Endpoint:
+    """A provider of which no variable is set. One of another name than its kind's has to say where it is."""
+    return Endpoint(name=name, kind=Kind(name) if name in tuple(Kind) else Kind.VLLM)

@@ -1,0 +1,81 @@
+"""Which models answer: ABEYANCE_MODEL, and the providers that ABEYANCE_PROVIDER_<NAME>_… describe."""
+
+import re
+from collections.abc import Mapping
+
+from agents.endpoints import NAMED, OWN_VARIABLES, PREFIX, Endpoint, Kind, missing, provider_of
+from config import values
+from config.problems import BadSetting
+
+SCRIPTED = "scripted"
+PARTS = ("URL", "KEY", "KEY_FILE", "KIND", "STREAM")
+VARIABLE = re.compile(rf"{PREFIX}([A-Z][A-Z0-9_]{{0,39}}?)_({'|'.join(PARTS)})")
+
+
+def read(variables: Mapping[str, str]) -> dict[str, Endpoint]:
+    """The providers of the family, by the name that models have before their colon. Raises BadSetting."""
+    ours = [variable for variable in variables if variable.startswith(PREFIX)]
+    names = {_name(variable) for variable in ours if variables[variable]}
+    return {name: _endpoint(variables, name) for name in sorted(names)}
+
+
+def model(variables: Mapping[str, str], known: Mapping[str, Endpoint]) -> str:
+    """`scripted`, or models in the order in which to ask, each of a provider that can be reached."""
+    name = "ABEYANCE_MODEL"
+    chosen = [one.strip() for one in (variables.get(name) or SCRIPTED).split(",")]
+    for one in chosen if chosen != [SCRIPTED] else []:
+        if not NAMED.fullmatch(one) or chosen.count(one) > 1:
+            raise BadSetting(
+                name, f"must be scripted, or each model once as provider:model, not {one!r}"
+            )
+        if (lacking := missing(one, known)) is None:
+            continue
+        if lacking.may_be_file:
+            raise BadSetting(
+                lacking.variable,
+                f"must be set, or {lacking.variable}_FILE, because {name} names {one}",
+            )
+        raise BadSetting(
+            name, f"names {one}, and it is not said where {provider_of(one)} is: {lacking}"
+        )
+    return ",".join(chosen)
+
+
+def _name(variable: str) -> str:
+    match = VARIABLE.fullmatch(variable)
+    if match is None:
+        parts = ", ".join(f"_{part}" for part in PARTS)
+        raise BadSetting(
+            variable, f"is read by nothing: after the provider's name comes one of {parts}"
+        )
+    name = match[1].lower()
+    if name in OWN_VARIABLES:
+        raise BadSetting(
+            variable, f"is read by nothing: {name} has {' and '.join(OWN_VARIABLES[name])}"
+        )
+    return name
+
+
+def _endpoint(variables: Mapping[str, str], name: str) -> Endpoint:
+    prefix = f"{PREFIX}{name.upper()}_"
+    url = values.web_address(variables, f"{prefix}URL")
+    kind = _kind(variables, name, f"{prefix}KIND")
+    if not url and kind is Kind.OPENAI and not variables.get(f"{prefix}KIND"):
+        # A key alone must not be sent to OpenAI because of a mistyped name.
+        raise BadSetting(f"{prefix}URL", f"must be set, or {prefix}KIND, to say where {name} is")
+    return Endpoint(
+        name=name,
+        kind=kind,
+        url=url,
+        key=values.secret(variables, f"{prefix}KEY"),
+        streams=values.yes(variables, f"{prefix}STREAM", default="yes"),
+    )
+
+
+def _kind(variables: Mapping[str, str], name: str, variable: str) -> Kind:
+    """A provider that is called like a kind is of it; any other speaks OpenAI's protocol."""
+    kinds = tuple(Kind)
+    said = variables.get(variable, "").lower() or (name if name in kinds else Kind.OPENAI)
+    if said not in kinds:
+        raise BadSetting(variable, f"must be one of {', '.join(kinds)}, not {said!r}")
+    return Kind(said)
