@@ -55,7 +55,10 @@ class ToolView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentView:
-    """One agent as a worker published it. `subagents` says of each name whether it is published as well."""
+    """One agent as a worker published it. `subagents` says of each name whether it is published as well.
+
+    `output` are the parts of its result, None for a text; only `agent` looks them up.
+    """
 
     name: str
     description: str
@@ -66,6 +69,7 @@ class AgentView:
     tools: tuple[ToolView, ...]
     subagents: tuple[tuple[str, bool], ...]
     steps: tuple[str, ...] | None
+    output: tuple[Part, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +153,9 @@ def agent(name: str) -> AgentView | None:
     if row is None:
         return None
     found = PublishedAgent.objects.filter(name__in=row.subagents).values_list("name", flat=True)
-    return _agent(row, set(found))
+    version = catalogue.versions([row.fingerprint]).get(row.fingerprint)
+    output = version.facts.get("output") if version is not None else None
+    return replace(_agent(row, set(found)), output=None if output is None else parts(output))
 
 
 def _agent(row: PublishedAgent, names: set[str]) -> AgentView:

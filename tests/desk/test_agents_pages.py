@@ -14,8 +14,9 @@ from pytest_django import DjangoAssertNumQueries
 from agents import forms
 from agents.actions import start_once
 from agents.catalogue import publish
-from agents.models import PublishedAgent, SentForm
+from agents.models import AgentVersion, PublishedAgent, SentForm
 from agents.registry import Registry
+from runtime.core.digest import sha256_of
 from runtime.models import Run
 from runtime.ports import Actor
 from tests.agents.test_versions import version
@@ -125,6 +126,17 @@ def test_the_page_of_an_agent_says_what_its_tools_may_do(
     ):
         assert words in page
     assert "Start a run" not in page
+
+
+def test_the_page_of_an_agent_says_what_its_result_is(ada: Client, cast: Cast) -> None:
+    facts = {"name": "quotes", "output": {"properties": {"euros": {"type": "integer"}}}}
+    version = AgentVersion(fingerprint=sha256_of(facts), agent="quotes", facts=json.dumps(facts))
+    version.save()
+    _publish("quotes", fingerprint=version.fingerprint)
+    page = _text(ada, "/agents/quotes/")
+    assert '<dt><bdi>euros</bdi> <span class="ty"><bdi>integer</bdi> · optional' in page
+    _publish("texts")
+    assert "A text." in _text(ada, "/agents/texts/")
 
 
 def test_a_sub_agent_that_is_published_is_a_link(ada: Client, joiner: PublishedAgent) -> None:
