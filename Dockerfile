@@ -27,7 +27,8 @@ COPY --from=files /srv/abeyance/staticfiles /srv/abeyance/staticfiles
 # Volumes take their owner from these folders when they are first used.
 RUN groupadd --gid 10001 abeyance \
     && useradd --uid 10001 --gid abeyance --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin abeyance \
-    && install --directory --owner=abeyance --group=abeyance --mode=0700 /var/lib/abeyance/keys /var/lib/abeyance/worker-keys
+    && install --directory --owner=abeyance --group=abeyance --mode=0700 \
+        /var/lib/abeyance/keys /var/lib/abeyance/worker-keys /var/lib/abeyance/ledger
 ENV PATH=/opt/abeyance/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

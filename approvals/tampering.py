@@ -3,7 +3,7 @@
 Who writes to the database could show one thing to a reviewer and put the other back before the click.
 """
 
-from approvals import frozen, statements
+from approvals import frozen, permissions, statements
 from approvals.models import Request
 from runtime.errors import KeyMissing
 from runtime.ports import NotConfirmed
@@ -18,6 +18,7 @@ def fault(request: Request) -> str | None:
         if not is_removed(request):
             frozen.check_digests(request)
         frozen.check_seal(request)
+        _check_excluded(request)
         if request.status in _SIGNED:
             statements.read(request)
     except (NotConfirmed, KeyMissing) as exc:
@@ -25,6 +26,15 @@ def fault(request: Request) -> str | None:
     except (ValueError, TypeError) as exc:  # a column holds something of another kind
         return str(exc)
     return None
+
+
+def _check_excluded(request: Request) -> None:
+    """Raise NotConfirmed if somebody of the sealed origin is not kept from deciding: lists go by that column."""
+    missing = {*permissions.texts(request.origin)} - {*permissions.texts(request.excluded)}
+    if missing:
+        raise NotConfirmed(
+            f"{', '.join(sorted(missing))} would be asked to decide on their own run"
+        )
 
 
 def is_removed(request: Request) -> bool:

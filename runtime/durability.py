@@ -33,14 +33,17 @@ def problem_of_postgres() -> str | None:
     return None
 
 
-def warn_of_superuser() -> None:
-    """Say so if this process may do anything in Postgres: then insert-only rows are so for everybody but it."""
-    if settings.ABEYANCE_UNSAFE_POSTGRES:
-        return
+def is_superuser() -> bool:
+    """Whether this process may do anything in Postgres: then insert-only rows are so for everybody but it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
-        (is_superuser,) = cursor.fetchone()
-    if is_superuser:
+        (found,) = cursor.fetchone()
+    return bool(found)
+
+
+def warn_of_superuser() -> None:
+    """Say so in the log if this process is one."""
+    if not settings.ABEYANCE_UNSAFE_POSTGRES and is_superuser():
         log.warning(
             "this process logs in to Postgres as a superuser: give it a role of its own (docs/operations.md, Roles)"
         )

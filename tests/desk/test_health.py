@@ -1,6 +1,7 @@
 """What says whether the process is up, and whether the installation can work."""
 
 from datetime import timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -8,6 +9,7 @@ from django.db import OperationalError, connection
 from django.db.models import DateTimeField, Func
 from django.db.models.functions import Now
 from django.test import Client
+from pytest_django import Settings
 
 from runtime import queries
 from runtime.models import Worker
@@ -21,10 +23,23 @@ def test_up_takes_no_database_and_no_login() -> None:
 def test_ready_while_a_worker_beats() -> None:
     Worker.objects.create(id=uuid4(), host="here", process=1)
     answer = Client().get("/readyz")
-    assert answer.json() == {
-        "checks": {"database": True, "migrations": True, "worker": True, "partitions": True}
+    assert answer.json()["checks"] == {
+        "database": True,
+        "migrations": True,
+        "worker": True,
+        "partitions": True,
     }
     assert answer.status_code == 200
+
+
+@pytest.mark.django_db
+def test_it_warns_of_a_superuser_and_of_no_ledger(settings: Settings, tmp_path: Path) -> None:
+    settings.ABEYANCE_LEDGER = None
+    assert Client().get("/readyz").json()["warnings"] == ["superuser", "no_ledger"]
+    settings.ABEYANCE_LEDGER = tmp_path / "ledger"
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE ROLE plain; GRANT pg_read_all_data TO plain; SET LOCAL ROLE plain")
+    assert Client().get("/readyz").json()["warnings"] == []
 
 
 @pytest.mark.django_db

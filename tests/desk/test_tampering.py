@@ -28,6 +28,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
     "digest": {"request_digest": "sha256:0"},
     "origin that is no list": {"origin": 5},
     "origin of other things": {"origin": [5, {"a": 1}]},
+    "people who may not decide": {"excluded": []},
     "kind": {"kind": "nothing"},
     "effect": {"effect": "nothing"},
     "schema of a wrong type": {"schema": "5", "args": "5"},
