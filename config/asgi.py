@@ -10,6 +10,7 @@ from typing import Any
 from a2wsgi import WSGIMiddleware
 from django.conf import settings
 
+from config import longpoll
 from config.wsgi import application as django
 from runtime.doorbell import Doorbell, Message, Receive, Send
 
@@ -55,12 +56,26 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
     if not scope["query_string"].isascii():
         await _refuse(send, 400, b"The address contains characters that are not encoded.")
         return
-    whole = iter([{"type": "http.request", "body": body, "more_body": False}])
 
-    async def replay() -> Message:
-        return next(whole, {"type": "http.disconnect"})
+    async def ask(send: Send) -> None:
+        whole = iter([{"type": "http.request", "body": body, "more_body": False}])
 
-    await _django({**scope, "headers": headers}, replay, send)
+        async def replay() -> Message:
+            return next(whole, {"type": "http.disconnect"})
+
+        await _django({**scope, "headers": headers}, replay, send)
+
+    run = longpoll.run_of(scope)
+    if run is None:
+        await ask(send)
+    else:
+        await longpoll.answer(run, ask, _gone(receive), doorbell, send)
+
+
+async def _gone(receive: Receive) -> None:
+    """Until the other side leaves."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _body(receive: Receive) -> bytes | None:

@@ -1,10 +1,12 @@
 """The runs of the API, mounted where errors are answered and callers known."""
 
+import re
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
-from django.http import Http404, HttpRequest, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
@@ -28,6 +30,37 @@ Text = Annotated[
     str, StringConstraints(min_length=1, max_length=MAX_KEY), AfterValidator(_storable)
 ]
 Limit = Annotated[int, Query(ge=1, le=200)]
+
+
+WAIT_HEADER = "Abeyance-Wait"
+MOST_WAIT = 60  # seconds: proxies give up on longer silence
+
+
+def _duration(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]?s", text) or int(text[:-1]) > MOST_WAIT:
+        raise ValueError(f"must be from 1s to {MOST_WAIT}s, for example 30s")
+    return text
+
+
+Wait = Annotated[
+    str,
+    AfterValidator(_duration),
+    WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]?s$", "examples": ["30s"]}),
+]
+
+
+_FOR_PEOPLE = ("suspended", "paused", "quarantined")
+
+
+class Until(StrEnum):
+    """How far a run has to come before a waiting request is answered."""
+
+    SUSPENDED = "suspended"  # it waits for people, paused and quarantined ones too, or is over
+    ENDED = "ended"  # nothing more happens in it
+
+    def holds(self, run: queries.RunDetail) -> bool:
+        over = run.ended_at is not None
+        return over or (self is Until.SUSPENDED and run.status in _FOR_PEOPLE)
 
 
 BUDGET_SCHEMA: dict[str, Any] = {
@@ -216,10 +249,23 @@ def list_runs(
 
 
 @router.get("/runs/{uuid:run}", response=RunOut)
-def read_run(request: Authenticated, run: UUID) -> queries.RunDetail:
-    """One run."""
+def read_run(
+    request: Authenticated,
+    response: HttpResponse,
+    run: UUID,
+    wait: Wait | None = None,
+    until: Until = Until.ENDED,
+) -> queries.RunDetail:
+    """One run; with `wait` the answer comes when the run has come as far as `until`, or when that time is over.
+
+    The header `Abeyance-Wait` is then `met`, or `unmet` with how long was waited. `suspended` is a run that waits for
+    people, paused and quarantined ones too, or that is over.
+    """
     ports.access().require(request.auth, "runs:read")
-    return actions.readable(run, request.auth)
+    found = actions.readable(run, request.auth)
+    if wait is not None:
+        response[WAIT_HEADER] = "met" if until.holds(found) else f"unmet; {wait}"
+    return found
 
 
 @router.post("/runs/{uuid:run}/cancel", response=RunOut)

@@ -9,9 +9,9 @@ The server ends a stream whose session has ended, and all of them when it cannot
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from importlib import import_module
@@ -84,7 +84,9 @@ class Doorbell:
     def __init__(self) -> None:
         self._streams: set[Stream] = set()
         self.heard = asyncio.Event()  # the broker is heard right now
+        self.hushed = False  # this process is to end
         self._ear: asyncio.Task[None] | None = None
+        self._waiting: dict[UUID, set[asyncio.Event]] = {}
         # One thread and one connection, however many tabs are open; requests have theirs.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="doorbell")
 
@@ -94,9 +96,12 @@ class Doorbell:
 
     def hush(self) -> None:
         """End every stream, so that the server can end."""
+        self.hushed = True
         if self._ear is not None:
             self._ear.cancel()
         self._end_all()
+        for run in list(self._waiting):
+            self._wake(run)
 
     async def close(self) -> None:
         """Stop for good, and give back the connection to Postgres."""
@@ -104,6 +109,26 @@ class Doorbell:
         if self._ear is not None:
             await asyncio.wait([self._ear])
         await asyncio.wrap_future(self._reader.submit(connections.close_all))
+
+    @contextmanager
+    def waiting(self, run: UUID) -> Iterator[asyncio.Event]:
+        """An event that is set whenever this run rings, and when the process is to end. Whoever waits checks rights."""
+        rung = asyncio.Event()
+        self._waiting.setdefault(run, set()).add(rung)
+        try:
+            yield rung
+        finally:
+            self._waiting[run].discard(rung)
+            if not self._waiting[run]:
+                del self._waiting[run]
+
+    def count_waiting(self) -> int:
+        """How many wait for runs to ring."""
+        return sum(map(len, self._waiting.values()))
+
+    def _wake(self, run: UUID) -> None:
+        for rung in self._waiting.get(run, ()):
+            rung.set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
@@ -189,6 +214,8 @@ class Doorbell:
             runs = {UUID(run): inbox is True for run, inbox in ring.get("runs", {}).items()}
         except (ValueError, TypeError, AttributeError, RecursionError):
             return
+        for run in runs:
+            self._wake(run)
         for stream in list(self._streams):
             if stream.person == person:
                 stream.ask()

@@ -20,6 +20,7 @@ from runtime.ports import InvalidInput
 View = TypeVar("View", bound=Callable[..., Any])
 
 _RAW = "reads_raw_body"
+_OURS = ("request", "response")  # given to a view by ninja, and by no caller
 
 
 class Body(Schema):
@@ -47,7 +48,7 @@ def strict(view: Callable[..., Any]) -> Callable[..., Any]:
 
     Runs after authentication and ninja's validation. Raises InvalidInput naming the parameter or field.
     """
-    parameters = [p for p in signature(view).parameters.values() if p.name != "request"]
+    parameters = [p for p in signature(view).parameters.values() if p.name not in _OURS]
     names = frozenset(p.name for p in parameters if not _is_body(p))
     has_body = any(_is_body(p) for p in parameters) or hasattr(view, _RAW)
 

@@ -1,0 +1,88 @@
+"""A request that waits for a run: Django is asked, and asked again when the run rings, until what it waits for is so.
+
+Django alone knows whether that is so, and who may read it: its answer says in a header for how many more seconds it
+would be worth asking again. In between the request holds neither a thread nor a connection to Postgres.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
+
+if TYPE_CHECKING:  # it has models, and Django is set up after this is imported
+    from runtime.doorbell import Doorbell, Message, Send
+
+PLACE = re.compile(r"/api/v1/runs/([0-9a-f-]{36})")
+HEADER = b"abeyance-wait"  # of runtime.api, which is not imported before Django is set up
+ROUND_SECONDS = 5.0  # rings may be lost
+MOST_WAITING = 200  # in one process, each asked again once a round
+DEAF_ROUND_SECONDS = 1.0  # while the broker is not heard
+
+_UNMET = re.compile(rb"unmet; (\d+)s")
+
+Ask: TypeAlias = "Callable[[Send], Awaitable[None]]"
+
+
+def run_of(scope: Message) -> UUID | None:
+    """The run that this request may wait for, None if it waits for none."""
+    found = PLACE.fullmatch(scope["path"])
+    if found is None or scope["method"] != "GET" or b"wait=" not in scope["query_string"]:
+        return None
+    try:
+        return UUID(found[1])
+    except ValueError:
+        return None
+
+
+async def answer(
+    run: UUID, ask: Ask, gone: Awaitable[None], doorbell: Doorbell, send: Send
+) -> None:
+    """Send the first answer that is not worth repeating, or the last one there is time for."""
+    leaving = asyncio.ensure_future(gone)
+    try:
+        with doorbell.waiting(run) as rung:
+            said = await _said(ask)
+            ends = asyncio.get_running_loop().time() + _seconds(said)
+            may_wait = doorbell.count_waiting() <= MOST_WAITING
+            while may_wait and _seconds(said) and not doorbell.hushed and not leaving.done():
+                left = ends - asyncio.get_running_loop().time()
+                if left <= 0:
+                    break
+                pause = ROUND_SECONDS if doorbell.heard.is_set() else DEAF_ROUND_SECONDS
+                await _first(rung, leaving, min(left, pause))
+                rung.clear()
+                said = await _said(ask)
+        if not leaving.done():
+            for message in said:
+                await send(message)
+    finally:
+        leaving.cancel()
+
+
+async def _first(rung: asyncio.Event, leaving: asyncio.Future[None], seconds: float) -> None:
+    """Until the run rings, the other side leaves, or the time is up."""
+    ring = asyncio.ensure_future(rung.wait())
+    try:
+        await asyncio.wait((ring, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ring.cancel()
+
+
+async def _said(ask: Ask) -> list[Message]:
+    said: list[Message] = []
+
+    async def keep(message: Message) -> None:
+        said.append(message)
+
+    await ask(keep)
+    return said
+
+
+def _seconds(said: list[Message]) -> float:
+    """For how long it is worth asking again."""
+    headers = {name.lower(): value for name, value in said[0]["headers"]} if said else {}
+    found = _UNMET.fullmatch(headers.get(HEADER, b""))
+    return float(found[1]) if found else 0.0

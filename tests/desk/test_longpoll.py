@@ -1,0 +1,160 @@
+"""A request that waits for a run is answered when the run has come far enough, and holds no thread until then."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from config import longpoll
+from runtime import dispatch
+from runtime.api import WAIT_HEADER
+from runtime.doorbell import Message, Send
+from tests.desk.caller import Caller
+from tests.desk.listening import WITHIN, House
+from tests.desk.office import Office
+
+
+class Answers:
+    """In the place of Django: what it says each time it is asked, the last one again and again."""
+
+    def __init__(self, *states: bytes) -> None:
+        self.states = list(states)
+        self.asked = threading.Semaphore(0)
+
+    async def __call__(self, send: Send) -> None:
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        headers = [(b"abeyance-wait", state)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": state})
+        self.asked.release()
+
+
+@pytest.fixture
+def house(live_broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    monkeypatch.setattr(dispatch, "_ringer", None)
+    monkeypatch.setattr(longpoll, "ROUND_SECONDS", 1000.0)  # only a ring wakes it
+    with House() as house:
+        yield house
+
+
+def _answered(house: House, run: UUID, answers: Answers) -> Future[list[Message]]:
+    async def wait() -> list[Message]:
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        await longpoll.answer(run, answers, asyncio.Event().wait(), house.doorbell, send)  # type: ignore[arg-type]
+        return sent
+
+    return asyncio.run_coroutine_threadsafe(wait(), house._loop)
+
+
+def test_a_ring_answers_a_waiting_request(house: House) -> None:
+    run, answers = uuid4(), Answers(b"unmet; 60s", b"met")
+    answer = _answered(house, run, answers)
+    assert answers.asked.acquire(timeout=WITHIN)
+    dispatch.ring(uuid4(), inbox=False)  # of another run
+    dispatch.ring(run, inbox=False)
+    assert [message.get("body") for message in answer.result(WITHIN)] == [None, b"met"]
+    assert answers.asked.acquire(blocking=False)
+    assert not answers.asked.acquire(blocking=False)  # one ring, one look
+
+
+def test_a_request_whose_time_is_over_gets_the_run_as_it_is(house: House) -> None:
+    answers = Answers(b"unmet; 1s")
+    answer = _answered(house, uuid4(), answers).result(WITHIN)
+    assert answer[-1]["body"] == b"unmet; 1s"
+
+
+@pytest.mark.filterwarnings("ignore:No directory at")  # of static files, which nobody asks for here
+def test_the_web_asks_django_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    from config import asgi
+
+    run, answers, sent = uuid4(), Answers(b"unmet; 60s", b"met"), list[Message]()
+    whole = iter([{"type": "http.request"}])
+
+    async def django(scope: Message, receive: Any, send: Send) -> None:
+        assert (await receive())["body"] == b""
+        await answers(send)
+
+    async def receive() -> Message:
+        for message in whole:
+            return message
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    monkeypatch.setattr(asgi, "_django", django)
+    monkeypatch.setattr(asgi, "doorbell", house.doorbell)
+    scope = {"type": "http", "method": "GET", "headers": [], "query_string": b"wait=60s"}
+    asked = asgi.application({**scope, "path": f"/api/v1/runs/{run}"}, receive, send)
+    answer = asyncio.run_coroutine_threadsafe(asked, house._loop)
+    assert answers.asked.acquire(timeout=WITHIN)
+    dispatch.ring(run, inbox=False)
+    answer.result(WITHIN)
+    assert sent[-1]["body"] == b"met"
+
+
+def test_one_request_too_many_is_answered_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(longpoll, "MOST_WAITING", 0)
+    answer = _answered(house, uuid4(), Answers(b"unmet; 60s")).result(WITHIN)
+    assert answer[-1]["body"] == b"unmet; 60s"
+
+
+def test_a_process_that_ends_answers_waiting_requests(house: House) -> None:
+    answers = Answers(b"unmet; 60s")
+    answer = _answered(house, uuid4(), answers)
+    assert answers.asked.acquire(timeout=WITHIN)
+    house._loop.call_soon_threadsafe(house.doorbell.hush)
+    assert answer.result(WITHIN)[-1]["body"] == b"unmet; 60s"
+
+
+def test_the_answer_says_whether_what_was_waited_for_is_so(
+    office: Office, ada_api: Caller, suspended: UUID
+) -> None:
+    def said(query: str) -> str:
+        answer = ada_api.get(f"/runs/{suspended}?{query}")
+        assert answer.status_code == 200
+        return str(answer["Abeyance-Wait"])
+
+    assert WAIT_HEADER.lower().encode() == longpoll.HEADER
+    assert said("wait=30s&until=suspended") == "met"
+    assert said("wait=30s") == said("wait=30s&until=ended") == "unmet; 30s"
+    office.approve(suspended)
+    assert said("wait=30s") == "met"
+
+
+def test_a_wait_beyond_the_limit_names_it(ada_api: Caller, suspended: UUID) -> None:
+    for wait in ("61s", "0s", "30", "1m", "٣s"):
+        answer = ada_api.get(f"/runs/{suspended}?wait={wait}")
+        assert (answer.status_code, answer.json()["field"]) == (422, "wait")
+        assert "from 1s to 60s" in answer.json()["detail"]
+
+
+def test_how_far_to_wait_is_an_enum_of_the_document(admin: Any) -> None:
+    document = admin.get("/api/v1/openapi.json").json()
+    assert document["components"]["schemas"]["Until"]["enum"] == ["suspended", "ended"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "waits"),
+    [
+        ("GET", "/api/v1/runs/{}", b"wait=30s", True),
+        ("GET", "/api/v1/runs/{}", b"", False),
+        ("POST", "/api/v1/runs/{}", b"wait=30s", False),
+        ("GET", "/api/v1/runs/{}/journal", b"wait=30s", False),
+    ],
+)
+def test_only_reading_a_run_waits(method: str, path: str, query: bytes, waits: bool) -> None:
+    run = uuid4()
+    scope = {"method": method, "path": path.format(run), "query_string": query}
+    assert (longpoll.run_of(scope) == run) is waits
