@@ -44,7 +44,7 @@ def every() -> list[Walk]:
         return [Walk(seed) for seed in range(int(os.environ.get("ABEYANCE_WALKS", "2000")))]
 
 
-def first(count: int = 200) -> list[Walk]:
+def first(count: int = 100) -> list[Walk]:
     """For what looks at every state."""
     return every()[:count]
 
