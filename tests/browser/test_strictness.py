@@ -92,6 +92,7 @@ def _look(desk: Desk, width: int, scheme: str) -> None:
 
 
 def test_the_page_of_the_api_is_strict_too(desk: Desk, suspended: UUID) -> None:
+    desk.log_in("ada")
     desk.open("/api/v1/docs")
     post = desk.page.get_by_role("button", name="POST /api/v1/runs").first
     post.click()
