@@ -47,7 +47,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """Empty if nobody knows it."""
+        """Empty if none is known."""
         return self.url or ADDRESSES.get(self.kind, "")
 
     @property

@@ -75,7 +75,7 @@ class ToolSpec:
     and the function may see; `secret_result` says the same of what the function returns. `waits` says that the
     engine waits in place of the function, for a `time` or an `event`. `isolate` says that it runs in a process of
     its own, which is killed at the deadline. `settings` are those of the agent that lists it, and `waived` says that
-    this agent asks nobody although the tool itself does.
+    this agent asks no person although the tool itself does.
     """
 
     name: str
@@ -115,7 +115,7 @@ class ToolSpec:
     ) -> "ToolSpec":
         """The tool as one agent lists it: with a deadline, a time to decide (both in seconds) or approval of its own.
 
-        What is None stays as it is. `approval=False` asks nobody where the tool asks for a person, which `make agents`
+        What is None stays as it is. `approval=False` asks no person where the tool does, which `make agents`
         and the agent's page say. Raises DefinitionError for a time that is not more than 0.
         """
         where = f"tool {self.name}: with_settings"

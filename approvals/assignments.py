@@ -7,7 +7,7 @@ in runs of that giver, nor before `ABEYANCE_COOLING_OFF_SECONDS` are over, unles
 `givers` of an assignment are the admin who gave it and everybody who had given that admin the right or the
 password to do so, unless that was confirmed: an admin who makes another admin acts through them. Two
 admins are independent if neither is among the givers of the other. The command line of the installation
-gives and confirms without limits, because whoever has it has the keys.
+gives and confirms without limits, because its operator has the keys.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ Act = Assignment.Act
 
 CREDENTIAL = "password"  # what is given besides groups
 
-_ACTING = frozenset({Group.ADMINS, CREDENTIAL})  # whoever gave these acts through the person
+_ACTING = frozenset({Group.ADMINS, CREDENTIAL})  # their giver can act through the person
 CONFIRMABLE = _ACTING | DECIDING
 
 
@@ -106,7 +106,7 @@ def waits(row: Assignment | None) -> bool:
 
 
 def is_second(admin: str, owed: Collection[str], row: Assignment) -> bool:
-    """Whether this admin, who owes their rights to `owed`, is another than whoever gave or has what the row says."""
+    """Whether this admin, who owes their rights to `owed`, is neither the giver nor the holder of what the row says."""
     return {admin, *owed}.isdisjoint({row.username, *row.givers})
 
 
@@ -146,7 +146,7 @@ def adopt(person: User, what: str) -> None:
 
 
 def change_password(row: Assignment, person: User) -> None:
-    """Record that a person chose another password: whoever gave the one before may have done it in their name."""
+    """Record that a person chose another password. The giver of the one before may have done it in their name."""
     _append(
         person,
         CREDENTIAL,

@@ -1,7 +1,7 @@
 """Signs the rows that rights rest on, and says whether a row is what was signed.
 
 Web and command line hold `rights.private`. A program that only writes to Postgres can insert a token or a
-group of a person, and gives nobody a right by it. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
+group of a person, and that gives no right. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
 """
 
 from datetime import UTC, datetime
@@ -27,12 +27,7 @@ def holds(row: Token | Assignment) -> bool:
     signature = keyring.Signature(hex=row.signature, key_id=row.key_id)
     try:
         return keyring.verify_signature(keyring.RIGHTS, signature, _text(row))
-    except (
-        KeyMissing,
-        ValueError,
-        TypeError,
-        AttributeError,
-    ):  # a column holds something of another kind
+    except (KeyMissing, ValueError, TypeError, AttributeError):  # a value of another type
         return False
 
 

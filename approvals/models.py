@@ -141,9 +141,7 @@ class Token(models.Model):
     created_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
-    signature = models.TextField(
-        null=True
-    )  # hex; None in rows that nobody signed, which open nothing
+    signature = models.TextField(null=True)  # hex; None in unsigned rows, which open nothing
     key_id = models.TextField(null=True)
 
 

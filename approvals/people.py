@@ -84,7 +84,7 @@ def disable(username: str, *, actor: str | None) -> None:
 
 
 def enable(username: str, *, actor: str | None) -> None:
-    """Let somebody log in again with their password; their tokens stay revoked.
+    """Let a person log in again with their password; their tokens stay revoked.
 
     Their groups are given anew: an admin who could wake a disabled reviewer could decide as them.
     """
@@ -126,7 +126,7 @@ def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
 def set_password(
     username: str, password: str, *, actor: str | None, keep: str | None = None
 ) -> User:
-    """Give somebody a new password, which ends their sessions but for the one with the key `keep`.
+    """Give a person a new password, which ends their sessions but for the one with the key `keep`.
 
     Of another admin it takes the rights away until a second admin confirms it: one admin would be two.
     """

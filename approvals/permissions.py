@@ -56,7 +56,7 @@ _AGENT_READERS = frozenset({Scope.RUNS_START, Scope.APPROVALS_DECIDE, Scope.ADMI
 class Standing:
     """What an actor is right now: read afresh from the database each time it is asked for.
 
-    `groups` are those that somebody gave, and signed for. `bonds` say in whose runs a right to decide does not
+    `groups` are those with a signed assignment. `bonds` say in whose runs a right to decide does not
     count, `cooling_until` before when it counts in none.
     """
 
@@ -151,7 +151,7 @@ _ASSIGNED = """
 def standing_of(actor: Actor, at: datetime | None = None) -> Standing | None:
     """None if the person is unknown or disabled, or the token revoked, unsigned or somebody else's.
 
-    A password that nobody signed for gives no right. `at` is when the actor decided, now if it is None: a right must
+    An unsigned password gives no right. `at` is when the actor decided, now if it is None: a right must
     have cooled off by then, and a password that was set since is no matter.
     """
     # Of every page, and of each decision twice, where the ORM would cost more than Postgres.
@@ -248,7 +248,7 @@ def undecidable_requests(standing: Standing | None) -> Q:
 
 
 def _barred(standing: Standing) -> Q:
-    """The runs that come from this person, or from whoever gave them the right to decide."""
+    """The runs that come from this person, or from those who gave them the right to decide."""
     barred = _comes_from(standing.person)
     for bond in standing.bonds:
         theirs = reduce(or_, map(_comes_from, sorted(bond.givers)))

@@ -44,7 +44,7 @@ def may_decide(
 ) -> Literal["requester", "origin", "not_eligible", "given_by_origin", "cooling_off"] | None:
     """None if `person` may decide, else why not. No group stands above four eyes.
 
-    `origin` are the people the run comes from: nobody decides on what they started, or have steered.
+    `origin` are the people the run comes from, who decide nothing in it.
     `bound` says that one of them gave this person the right, `cooling` that it was given too recently.
     """
     if person == requester:

@@ -50,7 +50,7 @@ class Right:
 
     `is_chosen` says of a password that the person changed the one they were given.
 
-    `is_recorded` is false for a row that nobody signed, which counts for nothing. `is_pending` says that it counts
+    `is_recorded` is false for an unsigned row, which counts for nothing. `is_pending` says that it counts
     for nothing before a second admin confirms it, `until` and `bound` when and in whose runs it decides nothing.
     `waits` says that it can be confirmed, `confirmable` that the reader of the page may do that.
     """
@@ -96,7 +96,7 @@ class Roster:
 
 
 def roster(search: str = "", *, shown: str | None = None, reader: str | None = None) -> Roster:
-    """The people whose name contains `search`, and whoever is `shown` in any case, for the admin `reader`."""
+    """The people whose name contains `search`, and the person `shown` in any case, for the admin `reader`."""
     fitting = User.objects.filter(username__icontains=search)
     wanted = list(fitting.order_by("username").values_list("username", flat=True)[:LIMIT])
     rows = _read(User.objects.filter(Q(username__in=wanted) | Q(username=shown)), reader)

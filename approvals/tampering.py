@@ -29,7 +29,7 @@ def fault(request: Request) -> str | None:
 
 
 def _check_excluded(request: Request) -> None:
-    """Raise NotConfirmed if somebody of the sealed origin is not kept from deciding: lists go by that column."""
+    """Raise NotConfirmed if a person of the sealed origin is not excluded, because lists go by that column."""
     missing = {*permissions.texts(request.origin)} - {*permissions.texts(request.excluded)}
     if missing:
         raise NotConfirmed(

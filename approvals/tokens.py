@@ -72,7 +72,7 @@ def revoke(public_id: str, *, actor: str | None, owner: str | None = None) -> To
 
 
 def revoke_all(owner: User, *, since: datetime | None = None) -> int:
-    """End every token of somebody, or those made since a moment; how many it was."""
+    """End every token of a person, or those made since a moment; how many it was."""
     found = Token.objects.filter(owner=owner, revoked_at=None)
     if since is not None:
         found = found.filter(created_at__gte=since)

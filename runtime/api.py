@@ -142,7 +142,7 @@ class RunOut(Schema):
     `status_text` and `next_try_at` are of a run that waits for a provider of models: its last answer, and when it is
     asked again. `unheard` is how many messages of people its agent has not heard yet.
     `origin` are the people it comes from, who decide nothing in it: the requester, those of the run it was
-    forked or imported from, and whoever sent it a message or an event.
+    forked or imported from, and the senders of its messages and events.
     `removed_at` is when retention took input, output, reason and journal.
     """
 

@@ -112,7 +112,7 @@ class Doorbell:
 
     @contextmanager
     def waiting(self, run: UUID) -> Iterator[asyncio.Event]:
-        """An event that is set whenever this run rings, and when the process is to end. Whoever waits checks rights."""
+        """An event that is set when this run rings and when the process ends. The waiting request checks rights."""
         rung = asyncio.Event()
         self._waiting.setdefault(run, set()).add(rung)
         try:

@@ -434,7 +434,7 @@ def arrival(late: LateOutcome, gate: UUID | None) -> OutcomeArrived:
 
 
 def arrived_late(late: LateOutcome) -> str:
-    """Why nobody needs to settle a call any more."""
+    """Why no person needs to settle a call any more."""
     became = "returned its result" if late.outcome == "returned" else "said that it failed"
     return f"The call itself {became} after its run had been taken from its worker."
 

@@ -1,7 +1,7 @@
 """Hands in what became of a call to a run that its worker has no more: known outcomes are not thrown away.
 
-An attempt goes on when its worker has lost the lease, has let go of the run, or has waited up to the deadline. What it
-ends with is written beside the run, not into it: whoever has the run, or takes it next, finds it there.
+An attempt keeps running when its worker has lost the lease, has released the run, or has waited up to the deadline. Its
+outcome is written beside the run, not into it: the worker that holds the run, or takes it next, finds it there.
 """
 
 import logging
@@ -51,8 +51,8 @@ def hand_in(attempt: Attempt, outcome: Outcome) -> None:
             if not database.is_passing(exc):
                 log.exception("what became of %s could not be handed in", request.key)
                 return
-            time.sleep(PAUSE_SECONDS)
-        except Exception:  # whoever hands it in has something else to bring to its end
+            time.sleep(PAUSE_SECONDS)  # back-off: Postgres sends no signal when it is back
+        except Exception:  # the caller has a thread to free, whatever went wrong here
             log.exception("what became of %s could not be handed in", request.key)
             return
         else:

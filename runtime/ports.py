@@ -239,7 +239,7 @@ class ModelAnswer:
     """`reply` is the provider's message as JSON, stored and handed back untouched; usage counts tokens.
 
     `model` is the one that answered, as it is configured. `cost` is in micro-units of US dollars, None
-    if nobody knows the price. `output` is the result of an agent whose result is typed: then there are no calls.
+    if the price is unknown. `output` is the result of an agent whose result is typed: then there are no calls.
     """
 
     reply: Any

@@ -29,7 +29,7 @@ def rates_of(agent: AgentSpec) -> Rates | None:
 
 
 def cost_of(agent: AgentSpec, response: ModelResponse) -> int | None:
-    """What a reply cost, in micro-units of US dollars rounded up; None if nobody knows."""
+    """What a reply cost, in micro-units of US dollars rounded up; None if unknown."""
     if provider.is_scripted(agent):
         return 0
     if response.usage.unmeasured_requests or response.model_name is None:

@@ -38,7 +38,7 @@ def is_scripted(agent: AgentSpec) -> bool:
 
 
 def models_of(agent: AgentSpec) -> tuple[str, ...]:
-    """The names of the agent's models, in the order in which they are asked; none if nobody named one."""
+    """The names of the agent's models, in the order in which they are asked; empty if the agent names none."""
     if is_scripted(agent):
         return (agent.model_name,)
     return agent.models or _of_installation()

@@ -91,7 +91,7 @@ def _returns_nothing(schema: Any) -> bool:
 
 
 def _result(request: HttpRequest, shown: queries.Approval) -> Any:
-    """The result as it is meant; one that cannot be read is refused only for somebody who may settle at all."""
+    """The result as it is meant; one that cannot be read is refused only for a person who may settle it."""
     text = typed(request, "result")
     if shown.refusal is not None or shown.status != "pending" or not text.strip():
         return actions.ABSENT

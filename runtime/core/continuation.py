@@ -244,7 +244,7 @@ class Continuation:
     """A run at `position`: the fold of its journal up to the entry whose MAC is `head`.
 
     `short` is what the last limit gate is about. `worked` are seconds at work up to `ticking`, which is
-    None while the clock stands still; both are kept only where somebody limits them. `origin` are the people
+    None while the clock stands still; both are kept only where a limit is set. `origin` are the people
     it comes from (see runtime.core.origin). `left` are the frames that a failed run ended with: it may be tried again.
     """
 

@@ -51,7 +51,7 @@ class RunStarted:
 class FrameOpened:
     """`plan` is the agent's declared steps, None if it declares none; `call` is None for the root.
 
-    `budget` is the agent's own, `rates` what its model charges, None if nobody knows. `instructions` are what a
+    `budget` is the agent's own, `rates` what its model charges, None if unknown. `instructions` are what a
     function of the agent's made of the input, empty where they are the same for every input; `prompt` is the digest of
     what its model is told.
     """
@@ -267,7 +267,7 @@ class RetryScheduled:
 
     `call` is None for an attempt at the frame's model call: `model` is the one that brought no reply,
     `instead` the one to ask next if its attempts are used up, `partial` the text that came before it broke
-    off, as evidence only, `said` as of ModelFailed. A worker's death (`lost`) is nobody's failure and does not
+    off, as evidence only, `said` as of ModelFailed. A worker's death (`lost`) is not a failure of the call and does not
     count; neither does an attempt that was not made because its provider is braked (`brake`): `ticket` is its
     number there.
     `since` is when the frame's model first brought no reply, None in entries of before runs waited for providers.

@@ -1,8 +1,8 @@
-"""The people a run comes from: whoever started it, and everybody who steered it since. None of them decides in it.
+"""The people a run comes from: its requester, and everyone who steered it since. None of them decides in it.
 
-That is the person who started it, whoever started the run it was forked or imported from, whoever forked or
-imported it, whoever sent a message or an event that it took up, and whoever had it tried again after it failed. It is
-folded from the journal, so it is signed as the journal is.
+They are the person who started it, the requester of the run it was forked or imported from, the person who forked or
+imported it, the senders of messages and events that it took up, and the person who retried it after it failed. The
+list is folded from the journal, so it is signed as the journal is.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ def joined(now: Continuation, *people: str) -> Continuation:
 
 
 def of_document(document: dict[str, Any]) -> list[str]:
-    """The people of a continuation stored before it named them: whoever started it or wrote to it."""
+    """The people of a continuation stored before it named them: its requester and the senders of its messages."""
     frames = document.get("frames")
     root = frames.get("0") if isinstance(frames, dict) else None
     messages = root.get("messages") if isinstance(root, dict) else None

@@ -1,6 +1,6 @@
 """Secret values as people may see them: a placeholder, whoever asks and through whichever door.
 
-A token is of no use without its key, but what nobody can read here nobody can carry off either. An error may
+A token is of no use without its key, but a token that is not shown cannot be copied. An error may
 have repeated one inside a text, so texts are searched too. Only the form of our tokens is hidden, and no more
 than the token: anything else that calls itself a secret is shown in full. The arguments that people decide on
 go through `runtime.sealing.masked_args`, which opens what it hides.

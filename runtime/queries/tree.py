@@ -104,7 +104,7 @@ class CallView:
 
     `verdict` is the last decision about it and `decided_by` who took it, empty for time itself;
     `attempt` and `started_at` are those of its last start, `until` is when it is tried again;
-    `lost` says that nobody knows what became of it, or knew before somebody settled that; `late` that the call itself
+    `lost` says that its outcome is unknown, or was before a person settled it; `late` that the call itself
     did, after its run had been taken from its worker.
     """
 
