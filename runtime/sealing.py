@@ -1,20 +1,25 @@
 """Sealed secrets: how a value is encrypted, and which values are really sealed.
 
-A sealed value is `{"$secret": "<key id>:<token>"}`; the token is AES-256-GCM (NIST SP 800-38D) over the value's
-JSON with a random nonce in front, under a key of the purpose `secrets`. The place it belongs to, a tool and an
-argument or its result, is authenticated with it. An object that only looks like one hides nothing: a model
-can write `{"$secret": "..."}` too.
+A sealed value is `{"$secret": "<key id>:<ciphertext>.<tag>"}`. The ciphertext is AES-256-GCM (NIST SP 800-38D) over
+the value's JSON with a random nonce in front, under a key of the purpose `secrets`. The place it belongs to, a tool
+and an argument or its result, is authenticated with it. The tag is HMAC-SHA-256, cut to 16 bytes, over everything
+before it, under a key that is derived from the same one (HKDF-Expand, RFC 5869). It shows without the place that the
+token was made here: a model can write `{"$secret": "..."}` too, and that must hide nothing.
+
+Tokens of releases before have no tag. They open, but only where their place is known.
 """
 
 import base64
 import binascii
+import hmac
 import json
 import os
-import re
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from runtime import keyring
 from runtime.errors import KeyMissing
@@ -24,6 +29,8 @@ PLACEHOLDER = "••••"
 WHOLE = "arguments"  # the one name of arguments that are no object
 NONCE_BYTES = 12
 TAG_BYTES = 16
+
+_TAG_LABEL = b"abeyance.secrets.tag.v1"
 
 
 class NotOurs(ValueError):
@@ -38,20 +45,37 @@ def place(tool: str, *path: str) -> bytes:
 def seal(value: Any, where: bytes) -> dict[str, str]:
     key_id, key = keyring.current_key(keyring.SECRETS)
     nonce = os.urandom(NONCE_BYTES)
-    token = nonce + AESGCM(key).encrypt(nonce, json.dumps(value).encode(), where)
-    return {MARK: f"{key_id}:{base64.urlsafe_b64encode(token).decode()}"}
+    ciphertext = _base64(nonce + AESGCM(key).encrypt(nonce, _padded(json.dumps(value)), where))
+    token = f"{key_id}:{ciphertext}"
+    return {MARK: f"{token}.{_tag(key, token)}"}
 
 
 def unseal(sealed: dict[str, str], where: bytes) -> Any:
-    """The value. Raises NotOurs, KeyMissing."""
-    key_id, _, text = sealed[MARK].partition(":")
+    """The value, of a token with a tag that verifies, or with none. Raises NotOurs, KeyMissing."""
+    key_id, text, tag = _parts(sealed[MARK])
     key = keyring.key_of(keyring.SECRETS, key_id)
+    if tag is not None and not _is_tag(tag, key, f"{key_id}:{text}"):
+        raise NotOurs
     try:
-        token = base64.urlsafe_b64decode(text)
-        value = AESGCM(key).decrypt(token[:NONCE_BYTES], token[NONCE_BYTES:], where)
+        ciphertext = base64.urlsafe_b64decode(text)
+        value = AESGCM(key).decrypt(ciphertext[:NONCE_BYTES], ciphertext[NONCE_BYTES:], where)
     except (InvalidTag, ValueError, binascii.Error) as exc:
         raise NotOurs from exc
     return json.loads(value)
+
+
+def was_made_here(value: Any) -> bool:
+    """Whether our own sealing made this, for whatever place: its tag verifies. No token without a tag does."""
+    if not is_sealed(value):
+        return False
+    key_id, text, tag = _parts(value[MARK])
+    if tag is None:
+        return False
+    try:
+        key = keyring.key_of(keyring.SECRETS, key_id)
+    except KeyMissing:
+        return False
+    return _is_tag(tag, key, f"{key_id}:{text}")
 
 
 def is_sealed(value: Any) -> bool:
@@ -97,26 +121,6 @@ def secret_args(tool: str, args: Any) -> frozenset[str]:
     )
 
 
-def may_be_token(text: str) -> bool:
-    """Whether this has the form of our tokens: a key id of the ring and enough bytes in canonical base64.
-
-    For places where the tool is not known, such as an error that quotes an argument.
-    """
-    key_id, _, token = text.partition(":")
-    try:
-        found = base64.b64decode(token, altchars=b"-_", validate=True)
-        known = bool(keyring.key_of(keyring.SECRETS, key_id))
-    except (ValueError, binascii.Error, KeyMissing):
-        return False
-    return known and len(found) > NONCE_BYTES + TAG_BYTES
-
-
-def may_start_token(text: str) -> bool:
-    """Whether a text that was cut off has the form of a token so far: a key id of the ring and base64."""
-    key_id, _, token = text.partition(":")
-    return key_id in keyring.ids(keyring.SECRETS) and re.fullmatch(r"[\w-]*=*", token) is not None
-
-
 def _is_secret_whole(tool: str, args: Any) -> bool:
     return _opens(args, place(tool, "args"))
 
@@ -129,3 +133,31 @@ def _opens(value: Any, where: bytes) -> bool:
     except (NotOurs, KeyMissing):
         return False
     return True
+
+
+def _parts(token: str) -> tuple[str, str, str | None]:
+    """Key id, ciphertext and tag, which is None where there is none."""
+    key_id, _, rest = token.partition(":")
+    text, dot, tag = rest.partition(".")
+    return key_id, text, tag if dot else None
+
+
+def _padded(text: str) -> bytes:
+    """JSON that base64 ends with `=` once it is encrypted, where releases without tags stop reading a token."""
+    size = NONCE_BYTES + len(text) + TAG_BYTES
+    return (text if size % 3 else text + " ").encode()
+
+
+def _is_tag(tag: str, key: bytes, token: str) -> bool:
+    return hmac.compare_digest(tag.encode("utf-8", "surrogatepass"), _tag(key, token).encode())
+
+
+def _tag(key: bytes, token: str) -> str:
+    """Over the text, not the bytes it stands for: base64 has many texts for the same bytes."""
+    subkey = HKDFExpand(algorithm=SHA256(), length=32, info=_TAG_LABEL).derive(key)
+    data = token.encode("utf-8", "surrogatepass")
+    return _base64(hmac.digest(subkey, data, "sha256")[:TAG_BYTES])
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode()

@@ -1,9 +1,10 @@
 """Secret values as people may see them: a placeholder, whoever asks and through whichever door.
 
 A token is of no use without its key, but a token that is not shown cannot be copied. An error may
-have repeated one inside a text, so texts are searched too. Only the form of our tokens is hidden, and no more
-than the token: anything else that calls itself a secret is shown in full. The arguments that people decide on
-go through `runtime.sealing.masked_args`, which opens what it hides.
+have repeated one inside a text, so texts are searched too. Only what our own sealing made is hidden, and no more
+than the token: anything else that calls itself a secret is shown in full. So is a token without a tag, as releases
+before made them, and one that was cut off: what is shown is ciphertext. The arguments that people decide on
+go through `runtime.sealing.masked_args`, which knows their place and opens what it hides.
 """
 
 import re
@@ -11,14 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from runtime.core.events import Stored
-from runtime.sealing import MARK, PLACEHOLDER, is_sealed, may_be_token, may_start_token
+from runtime.sealing import MARK, PLACEHOLDER, was_made_here
 
 # In a text, as JSON or as Python writes it; `quote` has a backslash for each text it is nested in.
 _WRITTEN = re.compile(
     r"""\{\s*(?P<quote>\\*["'])\$secret(?P=quote)\s*:\s*(?P=quote)(?P<token>[^"'\\]*)(?P=quote)\s*\}"""
 )
-# A text that was cut off inside the token.
-_CUT_OFF = re.compile(r"""(?P<start>\$secret\\*["']\s*:\s*\\*["'])(?P<token>[^"'\\…]+)(?=…?$)""")
 
 
 def masked(value: Any) -> Any:
@@ -30,7 +29,7 @@ def masked(value: Any) -> Any:
             return [masked(item) for item in value]
         case Stored():
             return replace(value, preview=_without(value.preview))
-        case dict() if is_sealed(value) and may_be_token(value[MARK]):
+        case dict() if was_made_here(value):
             return PLACEHOLDER
         case dict():
             return {_without(str(key)): masked(item) for key, item in value.items()}
@@ -39,15 +38,9 @@ def masked(value: Any) -> Any:
 
 
 def _without(text: str) -> str:
-    if MARK not in text:
-        return text
-    return _CUT_OFF.sub(_hide_start, _WRITTEN.sub(_hide, text))
+    return _WRITTEN.sub(_hide, text) if MARK in text else text
 
 
 def _hide(found: re.Match[str]) -> str:
     quote = found["quote"]
-    return f"{quote}{PLACEHOLDER}{quote}" if may_be_token(found["token"]) else found[0]
-
-
-def _hide_start(found: re.Match[str]) -> str:
-    return found["start"] + PLACEHOLDER if may_start_token(found["token"]) else found[0]
+    return f"{quote}{PLACEHOLDER}{quote}" if was_made_here({MARK: found["token"]}) else found[0]

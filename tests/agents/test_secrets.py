@@ -1,11 +1,13 @@
 """Secret arguments and results: sealed before the engine sees them, opened for the tool and the model only."""
 
+import base64
 import json
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import BaseModel
 from pydantic_ai.messages import (
     ModelMessage,
@@ -172,6 +174,25 @@ def test_a_token_opens_only_where_it_belongs(keys: Path) -> None:
         secrets.open_args(lock, {"password": changed})
     # Of a tool without secrets it is what it looks like: an object with a strange key.
     assert secrets.open_args(note, {"text": token}) == {"text": token}
+
+
+@pytest.mark.parametrize("value", ["", "a", "ab"])
+def test_releases_with_and_without_tags_open_each_others_tokens(keys: Path, value: str) -> None:
+    where = sealing.place("lock", "args", "password")
+    sealed = sealing.seal(value, where)
+    assert sealing.unseal({"$secret": sealed["$secret"].partition(".")[0]}, where) == value
+    # As the release before opens it.
+    key_id, _, text = sealed["$secret"].partition(":")
+    token = base64.urlsafe_b64decode(text)
+    cipher = AESGCM(keyring.key_of(keyring.SECRETS, key_id))
+    assert json.loads(cipher.decrypt(token[:12], token[12:], where)) == value
+
+
+def test_a_token_whose_tag_was_changed_opens_nowhere(keys: Path) -> None:
+    token = _sealed()["password"]["$secret"]
+    for tag in ("", "AAAA", token.partition(".")[2] + "="):
+        with pytest.raises(NotSealed):
+            secrets.open_args(lock, {"password": {"$secret": f"{token.partition('.')[0]}.{tag}"}})
 
 
 def test_a_token_that_the_model_proposes_is_a_value_like_any_other(keys: Path) -> None:
