@@ -1,4 +1,3 @@
-# syntax=docker/dockerfile:1
 # One image for every process of config/processes.py; docker-compose.yml says which of them runs where.
 
 FROM python:3.11-slim-trixie AS packages
@@ -15,6 +14,8 @@ COPY agents agents
 COPY approvals approvals
 COPY templates templates
 COPY static static
+# Python cannot write its bytecode later, and the base image comes without that of its own modules.
+RUN python -m compileall -q -x '/tests?/' /usr/local/lib /srv/abeyance
 
 FROM application AS files
 COPY --from=packages /opt/abeyance /opt/abeyance
@@ -37,5 +38,5 @@ ENV PATH=/opt/abeyance/bin:$PATH \
 USER 10001:10001
 EXPOSE 8000
 # Of the command below; docker-compose.yml asks each other process its own question.
-HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 CMD ["python", "manage.py", "alive", "web"]
+HEALTHCHECK --interval=30s --timeout=30s --start-period=60s --retries=3 CMD ["python", "manage.py", "alive", "web"]
 CMD ["python", "-m", "config.web", "--bind", "0.0.0.0:8000"]

@@ -84,6 +84,19 @@ def test_every_process_of_the_table_is_a_service_with_its_command_and_its_patien
     ]
 
 
+@pytest.mark.parametrize("name", TABLE)
+def test_a_health_check_may_start_python_on_a_busy_machine(
+    services: dict[str, Any], name: str
+) -> None:
+    """A container is not called unhealthy because its machine is: an interpreter took 16 s to start on one."""
+    check = services[name]["healthcheck"]
+    assert (check["timeout"], check["interval"]) == ("30s", "30s")
+    said = {what: rest for what, rest in deployment.instructions() if what in ("RUN", "HEALTHCHECK")}
+    assert "--interval=30s --timeout=30s " in said["HEALTHCHECK"]
+    compiled = "python -m compileall -q -x '/tests?/' /usr/local/lib /srv/abeyance"
+    assert ("RUN", compiled) in deployment.instructions()
+
+
 def test_there_is_no_service_that_nobody_knows(services: dict[str, Any]) -> None:
     assert set(services) == {"postgres", "redis", *APPLICATION}
 
