@@ -74,12 +74,19 @@ class Missing:
 
 
 def known(
-    openai_url: str, openai_key: str, anthropic_key: str, others: Mapping[str, Endpoint]
+    *,
+    openai: tuple[str, str],
+    anthropic: tuple[str, str],
+    others: Mapping[str, Endpoint],
 ) -> dict[str, Endpoint]:
-    """Every provider by its name. OpenAI, Anthropic and the Ollama on this machine are always among them."""
+    """Every provider by its name. OpenAI, Anthropic and the Ollama on this machine are always among them.
+
+    Of OpenAI and Anthropic this takes address and key; an address may be empty.
+    """
+    (openai_url, openai_key), (anthropic_url, anthropic_key) = openai, anthropic
     found = (
         Endpoint(name="openai", kind=Kind.OPENAI, url=openai_url, key=openai_key),
-        Endpoint(name="anthropic", kind=Kind.ANTHROPIC, key=anthropic_key),
+        Endpoint(name="anthropic", kind=Kind.ANTHROPIC, url=anthropic_url, key=anthropic_key),
         Endpoint(name="ollama", kind=Kind.OLLAMA),
     )
     return {endpoint.name: endpoint for endpoint in found} | dict(others)

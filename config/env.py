@@ -44,6 +44,7 @@ class Environment:
     model: str
     openai_base_url: str
     openai_api_key: str = field(repr=False)
+    anthropic_base_url: str
     anthropic_api_key: str = field(repr=False)
     providers: Mapping[str, Endpoint]
     lease_seconds: float
@@ -83,9 +84,12 @@ def read(variables: Mapping[str, str]) -> Environment:
     public_url = _public_url(variables)
     openai_url = values.web_address(variables, "OPENAI_BASE_URL")
     openai_key = values.secret(variables, "OPENAI_API_KEY")
+    anthropic_url = values.web_address(variables, "ANTHROPIC_BASE_URL")
     anthropic_key = values.secret(variables, "ANTHROPIC_API_KEY")
     others = providers.read(variables)
-    known = endpoints.known(openai_url, openai_key, anthropic_key, others)
+    known = endpoints.known(
+        openai=(openai_url, openai_key), anthropic=(anthropic_url, anthropic_key), others=others
+    )
     return Environment(
         database=_database(variables),
         web_role=_role(variables, "ABEYANCE_WEB_ROLE", beside="ABEYANCE_WORKER_ROLE"),
@@ -102,6 +106,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         model=providers.model(variables, known),
         openai_base_url=openai_url,
         openai_api_key=openai_key,
+        anthropic_base_url=anthropic_url,
         anthropic_api_key=anthropic_key,
         providers=others,
         lease_seconds=_seconds(variables, "ABEYANCE_LEASE_SECONDS", 10.0, 1, 600),

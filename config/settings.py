@@ -103,6 +103,7 @@ AGENTS_DIR = ENV.agents_dir
 ABEYANCE_MODEL = ENV.model
 OPENAI_BASE_URL = ENV.openai_base_url
 OPENAI_API_KEY = ENV.openai_api_key
+ANTHROPIC_BASE_URL = ENV.anthropic_base_url
 ANTHROPIC_API_KEY = ENV.anthropic_api_key
 ABEYANCE_PROVIDERS = ENV.providers
 ABEYANCE_LEASE_SECONDS = ENV.lease_seconds

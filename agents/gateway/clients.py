@@ -102,7 +102,7 @@ def _anthropic(endpoint: Endpoint, model: str) -> Model:
 
     client = AsyncAnthropic(
         api_key=endpoint.key,
-        base_url=endpoint.url or None,  # without one the client heeds ANTHROPIC_BASE_URL
+        base_url=endpoint.address,
         http_client=DefaultAsyncHttpxClient(verify=_authorities()),
         max_retries=0,
         timeout=Timeout(60.0, connect=CONNECT_SECONDS),

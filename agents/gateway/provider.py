@@ -54,10 +54,9 @@ def model_of(name: str) -> Model:
 def known() -> dict[str, Endpoint]:
     """The providers of this installation, by name."""
     return endpoints.known(
-        settings.OPENAI_BASE_URL,
-        settings.OPENAI_API_KEY,
-        settings.ANTHROPIC_API_KEY,
-        settings.ABEYANCE_PROVIDERS,
+        openai=(settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY),
+        anthropic=(settings.ANTHROPIC_BASE_URL, settings.ANTHROPIC_API_KEY),
+        others=settings.ABEYANCE_PROVIDERS,
     )
 
 

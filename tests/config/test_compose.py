@@ -91,7 +91,9 @@ def test_a_health_check_may_start_python_on_a_busy_machine(
     """A container is not called unhealthy because its machine is: an interpreter took 16 s to start on one."""
     check = services[name]["healthcheck"]
     assert (check["timeout"], check["interval"]) == ("30s", "30s")
-    said = {what: rest for what, rest in deployment.instructions() if what in ("RUN", "HEALTHCHECK")}
+    said = {
+        what: rest for what, rest in deployment.instructions() if what in ("RUN", "HEALTHCHECK")
+    }
     assert "--interval=30s --timeout=30s " in said["HEALTHCHECK"]
     compiled = "python -m compileall -q -x '/tests?/' /usr/local/lib /srv/abeyance"
     assert ("RUN", compiled) in deployment.instructions()

@@ -36,6 +36,7 @@ from config.problems import BadSetting
         ("ABEYANCE_PROVIDER_VLLM_KEY_FILE", "/nowhere/key"),
         ("ABEYANCE_MODEL", "scripted,openai:x"),
         ("OPENAI_BASE_URL", "models.example/v1"),
+        ("ANTHROPIC_BASE_URL", "models.example"),
         ("ABEYANCE_LEASE_SECONDS", "soon"),
         ("ABEYANCE_LEASE_SECONDS", "0"),
         ("ABEYANCE_LEASE_SECONDS", "nan"),

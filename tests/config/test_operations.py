@@ -1,6 +1,9 @@
 """docs/operations.md says of every variable what config/env.py does, and starts what the table of processes starts."""
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -41,6 +44,47 @@ def test_every_variable_that_is_read_has_a_row_and_every_row_is_read() -> None:
         env.read(variables)
         asked |= variables.asked
     assert asked == set(ROWS)
+
+
+# Makes a client of each kind of provider and prints which variables were read, also while the libraries were imported.
+CLIENTS = """
+import os
+read, of = set(), type(os.environ)
+get = of.__getitem__
+of.__getitem__ = lambda variables, name: read.add(name) or get(variables, name)
+from agents.endpoints import Endpoint, Kind
+from agents.gateway.clients import client_of
+for kind in Kind:
+    client_of(Endpoint(name=kind, kind=kind, key="x", url="http://127.0.0.1:9/v1"), "x")
+print(*read)
+"""
+# Read by the libraries for what is not done here: other clients of theirs, webhooks, traces without an exporter.
+WITHOUT_EFFECT = re.compile(
+    "AZURE_.*|OPENAI_(API_KEY|API_TYPE|API_VERSION|ADMIN_KEY|WEBHOOK_SECRET)"
+    "|ANTHROPIC_(OPEN_TELEMETRY.*|WEBHOOK_SIGNING_KEY)"
+)
+
+
+def test_what_clients_of_providers_read_by_themselves_is_written_down() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENTS],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    providers = re.compile("(OPENAI|ANTHROPIC|AZURE|AWS|GOOGLE|GEMINI|OLLAMA|VLLM|SSL)_")
+    read = {name for name in done.stdout.split() if providers.match(name)}
+    (table,) = re.findall(r"^\| read by clients .*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    named = {
+        name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
+    assert {name for name in read if not WITHOUT_EFFECT.fullmatch(name)} == {
+        name
+        for name in named
+        if not name.endswith("_PROXY")  # these are looked for among all
+    }
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -92,7 +92,7 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     server = ThreadingHTTPServer(("127.0.0.1", 0), Api)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{server.server_port}")
+    settings.ANTHROPIC_BASE_URL = f"http://127.0.0.1:{server.server_port}"
     settings.ABEYANCE_MODEL = "anthropic:loopback"
     # A key of its own makes a client of its own, which finds this server and not the one before.
     settings.ANTHROPIC_API_KEY = f"{KEY}-{server.server_port}"
