@@ -1,6 +1,6 @@
 """`make bench`: every measure against its references in one run, as ratios.
 
-`python -m tests.bench --only flows --quick` takes one of them, on a small number.
+`python -m tests.bench --only engine --quick` takes one of them, on a small number: what to run after each change.
 """
 
 import argparse
@@ -16,8 +16,9 @@ from tests.bench.figures import Finding, say, show
 
 # In the order in which they are taken: those that leave many rows behind come last.
 MEASURES = {
+    "engine": "tools that do nothing against a bare Celery loop: speed, cost of a flow, long runs, bytes",
     "references": "a loop of bare transactions, pgbench, a Celery round trip",
-    "flows": "hr_onboarding_single against a loop written by hand",
+    "flows": "the same with a directory and mail: hr_onboarding_single",
     "steps": "steps a second against bare transactions",
     "long": "a run of 1,000 steps, and one of 50 gates",
     "waiting": "many runs that wait for slow models, on one worker process (with --quick: if named)",

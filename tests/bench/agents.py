@@ -1,10 +1,12 @@
-"""Agents for measuring: one that only takes steps, of a given number and size.
+"""Agents for measuring, whose tools do nothing: those of the `engine` measure, and some that take steps of any size.
 
 Who plays their model stands for a provider, whose work is not what is measured: it looks at nothing but the first
-message and their number, and says itself how many tokens there were.
+message, their number and the results it needs, and says itself how many tokens there were.
 """
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic_ai.messages import (
@@ -12,14 +14,105 @@ from pydantic_ai.messages import (
     ModelResponse,
     TextPart,
     ToolCallPart,
+    ToolReturnPart,
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.usage import RequestUsage
 
 from agents.sdk import agent, tool
+from tests.bench import workload
 
 TOKENS = RequestUsage(input_tokens=1000, output_tokens=100)
+
+# The workload of both sides
+
+
+class Newcomer(BaseModel):
+    """What a flow is given."""
+
+    full_name: str
+    email: str
+    username: str
+    department: str
+    manager: str
+    starts_on: str
+    security_level: int
+
+
+class Steps(BaseModel):
+    """How many steps to take before the gate."""
+
+    steps: int
+
+
+def plays(script: workload.Script) -> Callable[[list[ModelMessage], AgentInfo], ModelResponse]:
+    """The model that replies what a script of both sides says."""
+
+    def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        def result(number: int) -> Any:
+            part = messages[2 * number + 2].parts[0]
+            assert isinstance(part, ToolReturnPart)
+            return part.content
+
+        results = len(messages) // 2
+        reply = script(_given(messages), results, result)
+        if isinstance(reply, str):
+            return ModelResponse(parts=[TextPart(reply)], usage=TOKENS)
+        call = ToolCallPart(reply.tool, reply.args, tool_call_id=f"call-{results}")
+        return ModelResponse(parts=[call], usage=TOKENS)
+
+    return model
+
+
+create_account = tool(effect="idempotent")(workload.create_account)
+set_privileges = tool(
+    effect="idempotent",
+    approval=True,
+    risk="high",
+    sentence="Give {account_id} security level {security_level}",
+)(workload.set_privileges)
+send_welcome_mail = tool(effect="idempotent")(workload.send_welcome_mail)
+note = tool(effect="idempotent")(workload.note)
+gate = tool(effect="idempotent", approval=True)(workload.gate)
+
+onboard = agent(
+    name="onboard",
+    description="Onboards a new colleague.",
+    instructions="Create the account, set its privileges, send the welcome mail.",
+    input=Newcomer,
+    model=plays(workload.onboard),
+    tools=[create_account, set_privileges, send_welcome_mail],
+)
+
+account = agent(
+    name="account",
+    description="Creates a person's account and gives it the privileges of a security level.",
+    instructions="Create the account, set its privileges.",
+    input=Newcomer,
+    model=plays(workload.account),
+    tools=[create_account, set_privileges],
+)
+
+delegate = agent(
+    name="delegate",
+    description="Has another agent make an account.",
+    instructions="Hand the account over.",
+    input=Newcomer,
+    model=plays(workload.delegate),
+    subagents=[account],
+)
+
+walk = agent(
+    name="walk",
+    description="Takes steps of 1 KB, then one behind a gate.",
+    instructions="Take as many steps as you are told.",
+    input=Steps,
+    model=plays(workload.walk),
+    tools=[note, gate],
+)
+
+# Steps of any size
 
 
 class Walk(BaseModel):
@@ -43,12 +136,12 @@ def gated(text: str, got: int) -> str:
     return "x" * got
 
 
-def walk(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+def play_walker(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     """Plays walker."""
     return _next(messages, "step")
 
 
-def climb(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+def play_climber(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     """Plays climber."""
     return _next(messages, "gated")
 
@@ -58,7 +151,7 @@ walker = agent(
     description="Takes steps.",
     instructions="Take as many steps as you are told.",
     input=Walk,
-    model=walk,
+    model=play_walker,
     tools=[step, gated],
 )
 
@@ -67,20 +160,24 @@ climber = agent(
     description="Takes steps behind gates.",
     instructions="Take as many steps as you are told.",
     input=Walk,
-    model=climb,
+    model=play_climber,
     tools=[gated],
 )
 
 
-def _next(messages: list[ModelMessage], tool_name: str) -> ModelResponse:
+def _given(messages: list[ModelMessage]) -> Any:
     given = messages[0].parts[0]
     assert isinstance(given, UserPromptPart)
-    wanted = json.loads(str(given.content))
-    gate = wanted.get("gate", False)
-    left = wanted["turns"] + gate - len(messages) // 2  # each turn is a reply and its result
+    return json.loads(str(given.content))
+
+
+def _next(messages: list[ModelMessage], tool_name: str) -> ModelResponse:
+    wanted = _given(messages)
+    with_gate = wanted.get("gate", False)
+    left = wanted["turns"] + with_gate - len(messages) // 2  # each turn is a reply and its result
     if left == 0:
         return ModelResponse(parts=[TextPart("Done.")], usage=TOKENS)
-    name = "gated" if gate and left == 1 else tool_name
+    name = "gated" if with_gate and left == 1 else tool_name
     args = {"text": "x" * wanted["given"], "got": wanted["got"]}
     call = ToolCallPart(name, args, tool_call_id=f"call-{len(messages)}")
     return ModelResponse(parts=[call], usage=TOKENS)

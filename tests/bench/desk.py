@@ -1,7 +1,8 @@
 """The bench in the place of the web process: starts runs, looks at them, decides what they wait for."""
 
+import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from django.db import transaction
 from approvals import actions
 from approvals.models import Request
 from config import wiring
+from runtime import actions as run_actions
 from runtime import database, engine
 from runtime.ports import Actor
 from tests.cast import assemble
@@ -34,6 +36,30 @@ class Desk:
     def start(self, agent: str, given: dict[str, Any]) -> UUID:
         with transaction.atomic():
             return engine.start(agent=agent, input=given, requester=ADA).run
+
+    def ask(self, agent: str, given: Any) -> UUID:
+        """Start a run as a person does: with a look at rights and at the agent's input."""
+        return run_actions.start(agent=agent, input=given, business_key=None, actor=ADA).run
+
+    def pending(self, runs: Sequence[UUID]) -> dict[UUID, tuple[UUID, str]]:
+        """What a page shows of the request that each run waits for: its id and its digest."""
+        rows = Request.objects.filter(run__in=runs, status="pending")
+        return {
+            run: (id_, digest)
+            for run, id_, digest in rows.values_list("run", "id", "request_digest")
+        }
+
+    def decide(self, found: tuple[UUID, str]) -> None:
+        request, digest = found
+        actions.decide(request=request, verdict="approve", digest=digest, reason="", actor=BEA)
+
+    def output(self, run: UUID) -> str:
+        """The last text of a run that ended."""
+        with database.pooled() as connection:
+            ((text,),) = connection.execute(
+                "SELECT output FROM runtime_run WHERE id = %s", (run,)
+            ).fetchall()
+        return str(json.loads(text))
 
     def look(self, runs: Iterable[UUID]) -> dict[UUID, str]:
         """The status of each; asked as cheaply as the loops to compare with are asked."""

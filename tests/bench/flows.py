@@ -1,8 +1,9 @@
-"""Flows: `hr_onboarding_single` from its start through one approval to its end, ours and the loop written by hand.
+"""With a directory and mail: `hr_onboarding_single`, ours and the loop written by hand.
 
-Both do the same work against the same directory and mailbox, with as many worker processes and threads. They
-take turns, round by round; each ratio is of two neighbouring rounds, so that what else the machine does
-meets both. Times are from the call that starts or approves a run until its status is seen to have changed.
+From its start through one approval to its end. Both do the same work against the same directory and mailbox, with as
+many worker processes and threads. They take turns, round by round; each ratio is of two neighbouring rounds, so that
+what else the machine does meets both. Times are from the call that starts or approves a run until its status is seen
+to have changed.
 """
 
 import os
@@ -122,7 +123,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
     bare_counted = _count(site, theirs, 3 * alone)
     site.end(sweeper, *workers, *loops)
     return Finding(
-        title=f"Flows: {AGENT} against a Celery loop written by hand",
+        title=f"With a directory and mail: {AGENT} against a Celery loop written by hand",
         lines=(
             *_of_rounds(quiet, busy),
             *_of_counts(counted, bare_counted),

@@ -37,13 +37,17 @@ class Program:
     log: Path
 
     def cpu(self) -> float:
-        """Seconds of processor time so far, of all its threads."""
-        times = psutil.Process(self.process.pid).cpu_times()
-        return float(times.user + times.system)
+        """Seconds of processor time so far, of all its threads and child processes."""
+        times = [process.cpu_times() for process in self._tree()]
+        return float(sum(one.user + one.system for one in times))
 
     def memory(self) -> int:
         """Resident bytes."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    def share(self) -> int:
+        """Bytes of it and its child processes, with a fair share of what several processes have in common."""
+        return int(sum(process.memory_full_info().pss for process in self._tree()))
 
     def wait_until_it_says(self, text: str) -> None:
         """What another process does cannot be waited for. Raises AssertionError with what it said instead."""
@@ -52,6 +56,10 @@ class Program:
             assert self.process.poll() is None, self.log.read_text()[-3000:]
             assert time.monotonic() < deadline, self.log.read_text()[-3000:]
             time.sleep(0.02)
+
+    def _tree(self) -> list[psutil.Process]:
+        process = psutil.Process(self.process.pid)
+        return [process, *process.children(recursive=True)]
 
     def stop(self) -> None:
         """Ask it to end, and see to it."""
@@ -142,6 +150,16 @@ class Site:
         program.wait_until_it_says("ready.")
         return program
 
+    def baseline_worker(self) -> Program:
+        """The worker of the loop written by hand: two pool processes, which may go to any core."""
+        celery = (sys.executable, "-m", "celery", "-A", "tests.bench.baseline", "worker")
+        pool = ("--pool", "prefork", "--concurrency", str(os.cpu_count() or 1))
+        quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+        without = {"DJANGO_SETTINGS_MODULE": ""}
+        program = self.run("baseline", (*celery, *pool, *quiet, "--loglevel", "INFO"), without)
+        program.wait_until_it_says("ready.")
+        return program
+
     def run(
         self,
         name: str,
@@ -175,14 +193,17 @@ class Site:
 
     @contextmanager
     def untidied(self) -> Iterator[None]:
-        """Postgres vacuums and analyzes nothing of its own accord for as long as the block lasts."""
+        """Postgres vacuums, analyzes and checkpoints nothing of its own accord for as long as the block lasts."""
+        settings = {"autovacuum": "off", "checkpoint_timeout": "'1h'", "max_wal_size": "'16GB'"}
         with self.connect() as connection:
-            connection.execute("ALTER SYSTEM SET autovacuum = off")
+            for name, value in settings.items():
+                connection.execute(f"ALTER SYSTEM SET {name} = {value}")
             connection.execute("SELECT pg_reload_conf()")
             try:
                 yield
             finally:
-                connection.execute("ALTER SYSTEM RESET autovacuum")
+                for name in settings:
+                    connection.execute(f"ALTER SYSTEM RESET {name}")
                 connection.execute("SELECT pg_reload_conf()")
 
     @contextmanager

@@ -1,0 +1,173 @@
+"""Rounds of flows, of one side and then of the other: how fast, what each cost, and what the comparison comes to."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.bench.driver import Driven, Driver, Side
+from tests.bench.figures import Line, Spread, number, one, percentile, ratios, spread
+from tests.bench.meters import Cost, Meters
+from tests.bench.workload import newcomer
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A side with the meters of its workers, and what Postgres counts of everything at rest."""
+
+    side: Side
+    meters: Meters
+    idle: Cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """So many flows taken to their gate, then to their end; `cost` is of one flow."""
+
+    started: Driven
+    finished: Driven
+    cost: Cost
+
+    @property
+    def rate(self) -> float:
+        """Flows a second."""
+        return len(self.started.runs) / (self.started.seconds + self.finished.seconds)
+
+    def to_suspend(self, percent: float) -> float:
+        return percentile(self.started.times, percent)
+
+    def to_finish(self, percent: float) -> float:
+        return percentile(self.finished.times, percent)
+
+
+Pair = tuple[Round, Round]  # the baseline's, ours
+
+
+def take(driver: Driver, one: Contender, count: int, width: int, agent: str = "onboard") -> Round:
+    """One round of one side."""
+    given = [newcomer(next(_numbers)) for _ in range(count)]
+    before = one.meters.read()
+    started = driver.start(one.side, agent, given, width)
+    paused = one.meters.read()
+    pending = one.side.pending(started.runs)
+    resumed = one.meters.read()
+    finished = driver.finish(one.side, pending, width)
+    cost = (paused - before) + (one.meters.read() - resumed)
+    return Round(started=started, finished=finished, cost=cost.less(one.idle) / count)
+
+
+def pairs(
+    driver: Driver, both: Sequence[Contender], rounds: int, count: int, width: int, **more: Any
+) -> list[Pair]:
+    """Rounds of both in turn; who goes first changes each time."""
+    taken = []
+    for turn in range(rounds):
+        order = both if turn % 2 == 0 else both[::-1]
+        found = {one.side.name: take(driver, one, count, width, **more) for one in order}
+        taken.append((found[both[0].side.name], found[both[1].side.name]))
+    return taken
+
+
+def of_speed(alone: list[Pair], busy: list[Pair], nested: list[Pair]) -> list[Line]:
+    """What whoever waits notices."""
+    return [
+        compared("flows a second, 8 at once", busy, lambda one: one.rate, "/s", least=0.85),
+        compared("start → suspended, p50 alone", alone, lambda one: one.to_suspend(50), " ms"),
+        compared(
+            "approve → finished, p50 alone", alone, lambda one: one.to_finish(50), " ms", most=1.25
+        ),
+        compared(
+            "approve → finished, p95 under load",
+            busy,
+            lambda one: one.to_finish(95),
+            " ms",
+            most=1.4,
+        ),
+        compared(
+            "nested: approve → both finished, p50 alone",
+            nested,
+            lambda one: one.to_finish(50),
+            " ms",
+            most=1.25,
+        ),
+    ]
+
+
+def of_cost(busy: list[Pair]) -> list[Line]:
+    """What a flow costs, {at_once} at once: goals first, then each kind of process."""
+
+    def milliseconds(which: Callable[[Cost], float]) -> Callable[[Round], float]:
+        return lambda one: 1000 * which(one.cost)
+
+    kinds = (
+        ("the web process's stand-in", lambda cost: cost.driver),
+        ("workers", lambda cost: cost.workers),
+        ("Postgres", lambda cost: cost.postgres),
+        ("broker", lambda cost: cost.broker),
+    )
+    return [
+        compared(
+            "CPU of a flow, web and workers",
+            busy,
+            milliseconds(lambda cost: cost.own),
+            " ms",
+            most=1.3,
+        ),
+        compared(
+            "CPU of a flow, with Postgres and the broker",
+            busy,
+            milliseconds(lambda cost: cost.cpu),
+            " ms",
+            most=1.3,
+        ),
+        *(
+            compared(f"  of which {name}", busy, milliseconds(which), " ms")
+            for name, which in kinds
+        ),
+    ]
+
+
+def of_counts(busy: list[Pair]) -> list[Line]:
+    """What Postgres counts of a flow."""
+    return [
+        compared("WAL of a flow", busy, lambda one: one.cost.wal / 1024, " KB", most=2.3),
+        compared("transactions of a flow that write", busy, lambda one: one.cost.wrote, ""),
+        compared("statements of a flow", busy, lambda one: one.cost.statements, ""),
+        compared("the same with BEGIN and COMMIT", busy, lambda one: one.cost.trips, ""),
+    ]
+
+
+def compared(
+    what: str, taken: list[Pair], which: Callable[[Round], float], unit: str, **goal: float
+) -> Line:
+    """Ours over the baseline's: the median of neighbouring rounds."""
+    return line(
+        what,
+        [which(ours) for _, ours in taken],
+        [which(baseline) for baseline, _ in taken],
+        unit,
+        **goal,
+    )
+
+
+def line(
+    what: str, ours: Sequence[float], theirs: Sequence[float], unit: str, **goal: float
+) -> Line:
+    """A ratio with the medians that it is of."""
+    return Line(
+        what=what,
+        value=_ratios(ours, theirs),
+        unit=" ×",
+        ours=f"{number(spread(ours).median)}{unit}",
+        reference=f"{number(spread(theirs).median)}{unit}",
+        **goal,
+    )
+
+
+def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
+    """Where a figure is so small that the clock shows none of it in some round, of the sums."""
+    if all(theirs):
+        return ratios(ours, theirs)
+    return one(sum(ours) / sum(theirs)) if sum(theirs) else one(0.0)
