@@ -14,8 +14,8 @@ from agents import endpoints
 from agents.endpoints import Endpoint
 from config import ceilings, providers, values
 from config.problems import BadSetting
-from runtime.core import retention
 from runtime.core.budgets import Budget
+from runtime.upkeep import retention_rules
 
 MINUTE = 60.0
 DAY = 24 * 60 * MINUTE
@@ -54,7 +54,7 @@ class Environment:
     cooling_off_seconds: float
     drain_seconds: float
     unsafe_postgres: bool
-    retention: tuple[retention.Rule, ...]
+    retention: tuple[retention_rules.Rule, ...]
     poison_losses: int
     workers: int
     budget: Budget | None
@@ -233,9 +233,9 @@ def _seconds(
     return value
 
 
-def _retention(variables: Mapping[str, str]) -> tuple[retention.Rule, ...]:
+def _retention(variables: Mapping[str, str]) -> tuple[retention_rules.Rule, ...]:
     try:
-        return retention.parse(variables.get("ABEYANCE_RETENTION", ""))
+        return retention_rules.parse(variables.get("ABEYANCE_RETENTION", ""))
     except ValueError as error:
         raise BadSetting("ABEYANCE_RETENTION", str(error)) from None
 

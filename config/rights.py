@@ -18,6 +18,7 @@ TABLES = {
     "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
     "runtime_spent": (ADD, ADD),
     "runtime_lateoutcome": (READ, "SELECT, INSERT, DELETE"),  # as above
+    "runtime_loop": (READ, "SELECT, INSERT, UPDATE"),  # the sweeper notes what it did
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),
     "auth_group": (ALL, READ),

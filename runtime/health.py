@@ -30,6 +30,8 @@ def readyz(request: HttpRequest) -> HttpResponse:
         # Without a database the rest cannot hold, and each question would wait for its timeout.
         checks[name] = checks.get("database", True) and _holds(check)
     warnings = [name for name, warns in _WARNINGS.items() if checks["database"] and _holds(warns)]
+    if checks["migrations"]:
+        warnings += [f"{name}_late" for name in queries.late_loops()]
     body = {"checks": checks, "warnings": warnings}
     return JsonResponse(body, status=200 if all(checks.values()) else 503)
 

@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from itertools import chain
 from uuid import UUID
 
-import psycopg
-from psycopg import sql
-
 from runtime import keyring, pruning
 from runtime.core import codec
 from runtime.core.continuation import Continuation
@@ -141,17 +138,6 @@ def holds(connection: Connection, sealed: Sealed) -> bool:
     return row is not None and row[0] == sealed.commit_id
 
 
-def make_partitions(connection: Connection) -> None:
-    """Keep this month's partition and those of the next two; cheap when they are there.
-
-    Entries of these months that are in the DEFAULT partition are moved. Raises psycopg.errors.LockNotAvailable
-    rather than have steps wait.
-    """
-    with connection.transaction():
-        connection.execute("SET LOCAL lock_timeout = '500ms'")
-        connection.execute("SELECT abeyance_make_partitions(2)")
-
-
 def verify(connection: Connection, run: UUID, *, position: int, head: str) -> None:
     """Raises Tampered or KeyMissing unless every entry that is left verifies, and the last one is this."""
     mark, entries = _verified(connection, run)
@@ -167,41 +153,6 @@ def remove(connection: Connection, run: UUID, *, until: int) -> None:
     connection.execute(
         "DELETE FROM runtime_journalentry WHERE run_id = %s AND position <= %s", (run, until)
     )
-
-
-def empty_partitions(connection: Connection) -> list[str]:
-    """The months that were over a day ago and have no entry."""
-    rows = connection.execute(
-        """
-        SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-        WHERE i.inhparent = 'runtime_journalentry'::regclass
-            AND c.relname ~ '^runtime_journalentry_[0-9]{4}_[0-9]{2}$'
-            AND c.relname < 'runtime_journalentry_' || to_char(
-                (clock_timestamp() - interval '1 day') AT TIME ZONE 'UTC', 'YYYY_MM')
-        ORDER BY c.relname
-        """
-    )
-    return [name for (name,) in rows.fetchall() if _is_empty(connection, name)]
-
-
-def drop_empty_partitions(connection: Connection) -> list[str]:
-    """Drop them, unless that would have steps wait. Returns which; the rest goes another time."""
-    return [name for name in empty_partitions(connection) if _drop(connection, name)]
-
-
-def _drop(connection: Connection, name: str) -> bool:
-    try:
-        with connection.transaction():
-            connection.execute("SET LOCAL lock_timeout = '500ms'")
-            found = connection.execute("SELECT abeyance_drop_partition(%s)", (name,)).fetchone()
-            return found == (True,)
-    except psycopg.errors.LockNotAvailable:
-        return False
-
-
-def _is_empty(connection: Connection, name: str) -> bool:
-    query = sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(sql.Identifier(name))
-    return connection.execute(query).fetchone() == (True,)
 
 
 def _fold(now: Continuation, sealed: Sealed) -> Continuation:

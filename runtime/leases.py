@@ -23,8 +23,7 @@ from runtime.database import Connection
 HINT_SECONDS = 1.0
 RESEND_SECONDS = 5.0
 BACK_OFF_SECONDS = 30.0
-SWEEP_LIMIT = 200
-WINDOW = 2_000  # due runs that one sweep looks at, be they stopped or not
+WINDOW = 2_000  # due runs that `others_wait` considers
 
 # As part of a statement that is a transaction by itself: its COMMIT does not wait for the disk. For who has a run,
 # until when: should Postgres crash, nobody is robbed before one lease is over, an owner's token is never given
@@ -40,7 +39,7 @@ HINTED = f"clock_timestamp() + {HINT_SECONDS} * interval '1 second'"
 _LEASE_END = "clock_timestamp() + %(lease)s * interval '1 second'"
 
 # Whether Postgres has been there long enough for every owner to have renewed its lease.
-_MAY_ROB = "pg_postmaster_start_time() < clock_timestamp() - %(lease)s * interval '1 second'"
+MAY_ROB = "pg_postmaster_start_time() < clock_timestamp() - %(lease)s * interval '1 second'"
 
 # The part of the step statement that moves the run; no row means that the step may not be written.
 # The first step under a claim that was not made before makes it.
@@ -124,23 +123,6 @@ class Row:
     mailbox: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
-    """A run that needs a worker: `new` if it waits for no other reason, `isolated` if it needs one alone."""
-
-    run: UUID
-    new: bool
-    isolated: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A place in the line of due runs."""
-
-    due_at: datetime
-    run: UUID
-
-
 def lease_seconds() -> float:
     return float(settings.ABEYANCE_LEASE_SECONDS)
 
@@ -215,7 +197,7 @@ def claim(
             WHERE id = %(run)s AND isolated = %(isolated)s
                 AND due_at <= clock_timestamp() + %(resend)s * interval '1 second'
                 AND status <> 'quarantined' AND NOT ({stops.OF_RUN})
-                AND (lease_until IS NULL OR (%(robs)s AND lease_until < clock_timestamp() AND {_MAY_ROB}))
+                AND (lease_until IS NULL OR (%(robs)s AND lease_until < clock_timestamp() AND {MAY_ROB}))
             FOR UPDATE SKIP LOCKED
         ),
         noted AS ({losses.NOTE})
@@ -333,55 +315,6 @@ def read(connection: Connection, run: UUID) -> Row:
     return Row(epoch=epoch, owner=owner, position=position, mailbox=mailbox)
 
 
-def window(connection: Connection, after: Place | None = None) -> Place | None:
-    """Where the next 2,000 due runs after a place end; None if there are fewer.
-
-    However many runs are stopped, a sweep is short and those behind them have their turn.
-    """
-    row = connection.execute(
-        f"""
-        SELECT due_at, id FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN}
-        ORDER BY due_at, id OFFSET %(window)s LIMIT 1
-        """,
-        {**_bounds(after, None), "window": WINDOW - 1},
-    ).fetchone()
-    return None if row is None else Place(due_at=row[0], run=row[1])
-
-
-def due(
-    connection: Connection,
-    *,
-    robs: bool = True,
-    after: Place | None = None,
-    until: Place | None = None,
-) -> list[Due]:
-    """Runs that are due and not stopped, oldest first, pushed back so that no other sweeper takes them at once.
-
-    Without `robs`, and for one lease after a start of Postgres, none whose lease ran out: nobody could claim it then,
-    or its owner may be about to renew it.
-    That they were pushed stays on the row until somebody has got on with them.
-    """
-    rows = connection.execute(
-        f"""
-        UPDATE runtime_run SET pushed = true,
-            due_at = clock_timestamp() + %(pause)s * interval '1 second'
-        WHERE id IN (
-            SELECT id FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN} AND NOT ({stops.OF_RUN})
-                AND (owner IS NULL OR (%(robs)s AND {_MAY_ROB}))
-            ORDER BY due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-        RETURNING id, status = 'queued', isolated, {UNHURRIED}
-        """,
-        {
-            **_bounds(after, until),
-            "pause": RESEND_SECONDS,
-            "limit": SWEEP_LIMIT,
-            "robs": robs,
-            "lease": lease_seconds(),
-        },
-    )
-    return [Due(run=run, new=new, isolated=isolated) for run, new, isolated, _ in rows.fetchall()]
-
-
 def others_wait(connection: Connection) -> bool:
     """Whether a run that could go on has no worker, as far as the first 2,000 that are due can tell."""
     row = connection.execute(
@@ -397,22 +330,6 @@ def others_wait(connection: Connection) -> bool:
         prepare=True,
     ).fetchone()
     return row == (True,)
-
-
-# The due runs after one place and up to another. The first comparison alone finds its way in the index.
-_BETWEEN = """
-    (%(after)s::timestamptz IS NULL OR (due_at >= %(after)s AND (due_at, id) > (%(after)s, %(after_run)s::uuid)))
-    AND (%(until)s::timestamptz IS NULL OR (due_at <= %(until)s AND (due_at, id) <= (%(until)s, %(until_run)s::uuid)))
-"""
-
-
-def _bounds(after: Place | None, until: Place | None) -> dict[str, object]:
-    return {
-        "after": after and after.due_at,
-        "after_run": after and after.run,
-        "until": until and until.due_at,
-        "until_run": until and until.run,
-    }
 
 
 def _let_go(

@@ -240,6 +240,13 @@ class Stop(models.Model):
         ]
 
 
+class Loop(models.Model):
+    """A loop of the sweeper, and when any sweeper last did its work."""
+
+    name = models.TextField(primary_key=True)
+    done_at = models.DateTimeField()
+
+
 class Loss(models.Model):
     """A worker that lost a run it held, as whoever took the run over found it: evidence, never changed."""
 

@@ -55,7 +55,7 @@ def prune(connection: Connection) -> int:
         """
         DELETE FROM runtime_outsideevent WHERE id IN (
             SELECT id FROM runtime_outsideevent
-            WHERE at < clock_timestamp() - %s * interval '1 day' LIMIT %s)
+            WHERE at < clock_timestamp() - %s * interval '1 day' LIMIT %s FOR UPDATE SKIP LOCKED)
         """,
         (KEPT_DAYS, PRUNED),
     ).rowcount

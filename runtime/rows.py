@@ -212,13 +212,18 @@ def readmit(connection: Connection, run: UUID, *, status: str) -> None:
     )
 
 
-def strip(connection: Connection, run: UUID) -> End | None:
-    """Take its payloads off the row of a run that is over, and lock it. None if it has none or goes on."""
+def strip(connection: Connection, run: UUID, *, waits: bool = True) -> End | None:
+    """Take its payloads off the row of a run that is over, and lock it.
+
+    None if it has none or goes on, and unless it `waits`, if another transaction has locked it.
+    """
     row = connection.execute(
-        """
+        f"""
         UPDATE runtime_run SET removed_at = clock_timestamp(), input = 'null', output = NULL,
             reason = NULL, awaits = NULL
-        WHERE id = %s AND ended_at IS NOT NULL AND removed_at IS NULL
+        WHERE id = (SELECT id FROM runtime_run
+            WHERE id = %s AND ended_at IS NOT NULL AND removed_at IS NULL
+            FOR UPDATE {"" if waits else "SKIP LOCKED"})
         RETURNING position, head
         """,
         (run,),

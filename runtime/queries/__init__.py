@@ -37,7 +37,14 @@ from runtime.queries.spending import Use, spending
 from runtime.queries.timeline import Timeline
 from runtime.queries.tree import CallView, Ending, FrameView, Message, Progress, Retry
 from runtime.queries.versions import Difference, differences
-from runtime.queries.workers import has_month, live_versions, sweeper_sweeps, unserved, worker_beats
+from runtime.queries.workers import (
+    has_month,
+    late_loops,
+    live_versions,
+    sweeper_sweeps,
+    unserved,
+    worker_beats,
+)
 
 __all__ = [
     "LONGEST_SEARCH",
@@ -87,6 +94,7 @@ __all__ = [
     "journal_page",
     "last_quiescent",
     "late",
+    "late_loops",
     "live_versions",
     "losses",
     "masked",

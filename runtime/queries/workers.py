@@ -3,11 +3,12 @@
 from datetime import timedelta
 
 from django.db import connection
-from django.db.models import DateTimeField, Func
+from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Func
 from django.db.models.functions import Now
 
 from runtime import ports
-from runtime.models import Worker
+from runtime.loops import LATE_SECONDS
+from runtime.models import Loop, Worker
 from runtime.queries.runs import RunDetail
 from runtime.queries.tree import Progress
 from runtime.workers import sweeper_name
@@ -64,6 +65,17 @@ def sweeper_sweeps(within: timedelta) -> bool:
         )
         row = cursor.fetchone()
     return bool(row[0])
+
+
+def late_loops() -> tuple[str, ...]:
+    """The loops of the sweeper that did not do their work in time, whichever sweeper it was."""
+    age = ExpressionWrapper(Now() - F("done_at"), DurationField())
+    ages = dict(Loop.objects.values_list("name", age))
+    return tuple(
+        name
+        for name, seconds in LATE_SECONDS.items()
+        if name not in ages or ages[name] > timedelta(seconds=seconds)
+    )
 
 
 def has_month() -> bool:

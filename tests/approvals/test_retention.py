@@ -14,12 +14,13 @@ from pytest_django import Settings
 
 from approvals import audit, frozen, statements
 from approvals.models import AuditEntry, Request
-from runtime import database, dispatch, retention, verification
+from runtime import database, dispatch, verification
 from runtime.core.decisions import EffectClass, Verdict
-from runtime.core.retention import parse
 from runtime.errors import Tampered
 from runtime.models import Content, JournalEntry, Pruning, Run
 from runtime.ports import NotConfirmed, ToolResult
+from runtime.upkeep import retention
+from runtime.upkeep.retention_rules import parse
 from tests.attacks.conftest import Target
 from tests.cast import Cast
 from tests.fakes.ports import FakeTool
@@ -181,10 +182,10 @@ def test_what_cannot_be_removed_does_not_stop_the_rest(
     JournalEntry.objects.filter(run_id=broken).update(body="{}")
     tried: list[UUID] = []
 
-    def remove(run: UUID) -> bool:
+    def remove(run: UUID, *, waits: bool = True) -> bool:
         tried.append(run)
         assert len(tried) < 9, "it is tried for ever"
-        return REAL(run)
+        return REAL(run, waits=waits)
 
     monkeypatch.setattr(retention, "remove", remove)
     assert enforced(settings, "30") == 1

@@ -1,5 +1,6 @@
 """Rows of a run are put back together, by hands that write every table, the owner's included, but have no file."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,8 +15,9 @@ from pytest_django import Settings
 
 from approvals import actions, clock
 from approvals.models import AuditEntry
-from runtime import database, ledger, sweeper, verification
+from runtime import database, ledger, verification
 from runtime.models import Run
+from runtime.upkeep import sweeper
 from tests.attacks.conftest import BEA, Target
 
 WINDOW = 60.0
@@ -128,7 +130,7 @@ def test_what_the_database_forgot_is_found(
     (finding,) = verification.verify(run).findings
     assert finding.subject == "ledger"
     with database.own() as own:
-        sweeper._compare_ledger(own)
+        sweeper.compare_ledger(own, threading.Event())
     assert "CRITICAL" in caplog.text
 
 

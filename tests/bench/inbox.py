@@ -20,7 +20,8 @@ from django.test import Client
 
 from config.local import listeners
 from config.processes import table
-from runtime import database, leases
+from runtime import database
+from runtime.upkeep import due_runs
 from tests.bench.desk import PATIENCE, Desk, until_ended
 from tests.bench.figures import Finding, Line, Spread, number, one, percentile, spread
 from tests.bench.flows import AGENT, _newcomer
@@ -240,7 +241,7 @@ def _sweep(count: int) -> list[float]:
 
 
 def _due(connection: Any) -> None:
-    leases.due(connection)
+    due_runs.look(connection)
 
 
 def _standing(site: Site, worker: Program) -> tuple[int, int]:

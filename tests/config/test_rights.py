@@ -9,7 +9,8 @@ from django.db import connection
 
 from approvals import audit
 from config import rights
-from runtime import database, journal
+from runtime import database
+from runtime.upkeep import partitions
 
 WEB, WORKER, NOBODY = "rights_web", "rights_worker", "rights_nobody"
 BOTH = (WEB, WORKER)
@@ -106,8 +107,8 @@ def test_only_the_worker_makes_and_drops_months(granted: None) -> None:
         with pytest.raises(REFUSED):
             as_role(WEB, "SELECT abeyance_make_partitions(2)")
         own.execute(f"SET ROLE {WORKER}")
-        journal.make_partitions(own)
-        assert journal.drop_empty_partitions(own) == ["runtime_journalentry_2019_03"]
+        partitions.make(own)
+        assert partitions.drop_empty(own) == ["runtime_journalentry_2019_03"]
 
 
 @pytest.mark.parametrize("name", ["runtime_run", "runtime_journalentry_2999_01"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.core.retention import Rule, days_for, parse
+from runtime.upkeep.retention_rules import Rule, days_for, parse
 
 RULES = "90, */failed=365, hr_onboarding = 30, hr_onboarding/failed=never"
 

@@ -1,7 +1,7 @@
 """A zygote on the servers of the session, and the people."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 from uuid import UUID
@@ -55,6 +55,10 @@ class Switchboard:
         """From now on everybody may have the run."""
         self._routes[run] = 0
 
+    def hint_all(self, hints: Sequence[dispatch.Hint]) -> None:
+        for run, queue in hints:
+            self.hint(run, queue)
+
     def hint(self, run: UUID, queue: str = "") -> None:
         number = self._routes.setdefault(run, getattr(self._here, "number", 0))
         with Connection(self.address(number)) as broker:  # type: ignore[no-untyped-call]
@@ -74,6 +78,7 @@ def switchboard(broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sw
     for number in range(16):
         board.clear(number)
     monkeypatch.setattr(dispatch, "hint", board.hint)
+    monkeypatch.setattr(dispatch, "send_all", board.hint_all)
     yield board
     for number in range(16):
         board.clear(number)

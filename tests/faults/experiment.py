@@ -11,8 +11,9 @@ from uuid import UUID
 
 from django.db import connections
 
-from runtime import database, sweeper
+from runtime import database
 from runtime.models import Run
+from runtime.upkeep import due_runs
 from tests.faults.conftest import Switchboard
 from tests.faults.ledger import Effect
 from tests.faults.office import ENDS, Office, doubts, problems, stuck, verified, writes_under_way
@@ -89,7 +90,7 @@ class Experiment:
         if time.monotonic() - self._swept_at > 0.5:
             self._swept_at = time.monotonic()
             with database.pooled() as connection:
-                sweeper.sweep(connection)
+                due_runs.look(connection)
         for death in list(self.deaths):
             if death.finished is None:
                 self._follow(death)

@@ -1,6 +1,6 @@
 """A bench whose agents are scripts, on real Postgres."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
 import pytest
@@ -71,10 +71,17 @@ class Rig:
         self.bench.executor.close()
 
 
+def _give_each(hints: Sequence[dispatch.Hint]) -> None:
+    """As the sweeper sends them, for a test that watches what is hinted at."""
+    for run, queue in hints:
+        dispatch.hint(run, queue)
+
+
 @pytest.fixture
 def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
     """Make rigs; hints go nowhere, since these tests advance by hand."""
     monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    monkeypatch.setattr(dispatch, "send_all", _give_each)
     real = ports.gatekeeper()
     rigs: list[Rig] = []
 

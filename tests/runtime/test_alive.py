@@ -8,9 +8,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django.live_server_helper import LiveServer
 
-from runtime import queries, sweeper
+from runtime import queries
 from runtime.management.commands import alive
 from runtime.models import Worker
+from runtime.upkeep import sweeper
 from tests.e2e.office import until
 
 

@@ -9,12 +9,13 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime import database, engine, outside_events, retention
+from runtime import database, engine, outside_events
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.delivery import Delivered
 from runtime.errors import EventConflict, TooManyMatched
 from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.ports import Actor, Outcome, ToolRequest, ToolResult
+from runtime.upkeep import retention
 from runtime.verification import verify
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig

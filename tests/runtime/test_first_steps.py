@@ -10,7 +10,7 @@ from django.db import connections, transaction
 from pytest_django import Settings
 
 from runtime import advance as advancing
-from runtime import database, engine, leases, steps, sweeper
+from runtime import database, engine, leases, steps
 from runtime.advance import advance
 from runtime.core.continuation import Continuation
 from runtime.core.decisions import Verdict
@@ -20,6 +20,7 @@ from runtime.leases import Claim
 from runtime.models import Gate, Loss, Run
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.scribe import Sizes
+from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import types
@@ -63,7 +64,7 @@ def sweep() -> None:
     """As it is done a while later."""
     with database.own() as own:
         own.execute("UPDATE runtime_run SET due_at = '2000-01-01' WHERE due_at IS NOT NULL")
-        sweeper.sweep(own)
+        due_runs.look(own)
 
 
 @pytest.fixture

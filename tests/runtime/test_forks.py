@@ -8,13 +8,14 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connection, transaction
 
-from runtime import contents, database, engine, journal, retention, verification
+from runtime import contents, database, engine, journal, verification
 from runtime.core.continuation import Continuation
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import NoSuchEntry, NotQuiescent, Tampered
 from runtime.models import Content, ContentUse, Gate, JournalEntry, Run
 from runtime.models import Continuation as ContinuationRow
 from runtime.ports import Actor, ToolResult, Unknown
+from runtime.upkeep import retention
 from tests.e2e.office import until
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig

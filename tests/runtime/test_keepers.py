@@ -14,11 +14,23 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from runtime import database, engine, gates, heartbeat, journal, leases, rows, signals, steps
+from runtime import (
+    database,
+    dispatch,
+    engine,
+    gates,
+    heartbeat,
+    journal,
+    leases,
+    rows,
+    signals,
+    steps,
+)
 from runtime.core.decisions import Decision, Verdict
 from runtime.database import Connection
 from runtime.errors import GateNotOpen, LeaseLost, MailboxRaised, RunEnded
 from runtime.models import Gate, JournalEntry, Run, Signal, Stop
+from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 
@@ -267,13 +279,19 @@ def test_a_stopped_run_is_not_looked_at(own: Connection, desk: Rig) -> None:
     assert leases.look(own, run) is None
 
 
+def taken(own: Connection, *, robs: bool = True) -> list[UUID]:
+    """The runs that a sweeper would send a hint for, the oldest first."""
+    found = due_runs._take(own, dispatch.QUEUES, robs=robs, after=None, until=None)
+    return [place.run for _, place in sorted(found, key=lambda one: one[1].due_at)]
+
+
 def test_the_sweeper_notes_that_it_pushed_and_a_step_that_somebody_got_on(
     own: Connection, last: steps.Step, settings: Settings
 ) -> None:
     run = last.claim.run
     row(run, due_at=timezone.now() + PAST)
     settings.ABEYANCE_LEASE_SECONDS = 0  # Postgres may have started just now
-    leases.due(own)
+    taken(own)
     assert Run.objects.get(id=run).pushed
     steps.commit(own, last, prepare=False)
     assert not Run.objects.get(id=run).pushed
@@ -363,17 +381,17 @@ def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, desk: Rig) -> 
 def test_the_sweeper_takes_the_oldest_first_and_none_that_somebody_has_locked(
     own: Connection, desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "SWEEP_LIMIT", 1)
+    monkeypatch.setattr(due_runs, "BATCH", 1)
     runs = [desk.start("a") for _ in range(3)]
     for hours, run in enumerate(runs):
         row(run, due_at=timezone.now() + (hours + 1) * PAST)
     with transaction.atomic():
         Run.objects.select_for_update().get(id=runs[2])
         own.execute("SET lock_timeout = '200ms'")
-        assert [one.run for one in leases.due(own)] == [runs[1]]
-    assert [one.run for one in leases.due(own)] == [runs[2]]
-    assert [one.run for one in leases.due(own)] == [runs[0]]
-    assert leases.due(own) == []
+        assert taken(own) == [runs[1]]
+    assert taken(own) == [runs[2]]
+    assert taken(own) == [runs[0]]
+    assert taken(own) == []
 
 
 def test_the_sweeper_hints_at_nobodys_run_while_owners_may_renew_their_leases(
@@ -386,11 +404,11 @@ def test_the_sweeper_hints_at_nobodys_run_while_owners_may_renew_their_leases(
         row(run, due_at=timezone.now() + PAST)
     row(lost, lease_until=timezone.now() + PAST)
     settings.ABEYANCE_LEASE_SECONDS = 0
-    assert [one.run for one in leases.due(own, robs=False)] == [nobodys]
+    assert taken(own, robs=False) == [nobodys]
     settings.ABEYANCE_LEASE_SECONDS = 1e6
-    assert leases.due(own) == []
+    assert taken(own) == []
     settings.ABEYANCE_LEASE_SECONDS = 0
-    assert [one.run for one in leases.due(own)] == [lost]
+    assert taken(own) == [lost]
 
 
 # Signals

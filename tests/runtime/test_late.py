@@ -12,12 +12,13 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime import database, engine, executor, late_outcomes, retention, rows, verification
+from runtime import database, engine, executor, late_outcomes, rows, verification
 from runtime.advance import advance
 from runtime.core.decisions import Decision, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.models import Gate, LateOutcome, Run
 from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.upkeep import retention
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, LONG, MakeBench, Rig
 from tests.runtime.test_advance import events, types

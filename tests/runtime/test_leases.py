@@ -8,10 +8,11 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from runtime import database, leases, sweeper
+from runtime import database, leases
 from runtime.advance import advance
 from runtime.models import Run, Worker
 from runtime.ports import ModelRequest, Outcome
+from runtime.upkeep import due_runs, partitions
 from tests.fakes.ports import say, turns
 from tests.runtime.conftest import LONG, MakeBench, Rig
 
@@ -123,16 +124,16 @@ def test_sweeping_hints_at_what_is_due_once_per_back_off(
     hints.clear()
     with database.own() as own:
         own.execute("UPDATE runtime_run SET due_at = clock_timestamp()")
-        assert sweeper.sweep(own) == 3
-        assert sweeper.sweep(own) == 0
+        assert due_runs.look(own).hints == 3
+        assert due_runs.look(own).hints == 0
     assert set(hints) == runs
 
 
 def test_the_journal_has_partitions_for_this_month_and_the_next_two(desk: Rig) -> None:
     run = desk.start("a")
     with database.own() as own:
-        sweeper.upkeep(own, threading.Event())
-        sweeper.upkeep(own, threading.Event())
+        partitions.make(own)
+        partitions.make(own)
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_inherits WHERE inhparent = 'runtime_journalentry'::regclass"
@@ -158,7 +159,7 @@ def test_ids_sort_by_time(settings: Settings, desk: Rig) -> None:
     assert {value.variant for value in values} == {"specified in RFC 4122"}
 
 
-@pytest.mark.parametrize("look", [leases.due, leases.others_wait])
+@pytest.mark.parametrize("look", [due_runs.look, leases.others_wait])
 def test_whatever_looks_for_due_runs_passes_over_all_that_are_not(
     desk: Rig, look: Callable[[database.Connection], object]
 ) -> None:

@@ -1,6 +1,5 @@
 """The journal's months: made ahead, dropped when nothing is left in them and nobody has to wait for it."""
 
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from uuid import UUID
@@ -8,8 +7,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from runtime import database, journal, queries, retention, sweeper
+from runtime import database, journal, queries
 from runtime.database import Connection
+from runtime.upkeep import partitions
 
 LONG_AGO = datetime(2019, 3, 15, tzinfo=UTC)
 OLD = "runtime_journalentry_2019_03"
@@ -41,7 +41,7 @@ def entry(connection: Connection, at: datetime) -> UUID:
     return run
 
 
-def partitions(connection: Connection) -> list[str]:
+def months(connection: Connection) -> list[str]:
     rows = connection.execute(
         "SELECT inhrelid::regclass::text FROM pg_inherits"
         " WHERE inhparent = 'runtime_journalentry'::regclass ORDER BY 1"
@@ -50,24 +50,24 @@ def partitions(connection: Connection) -> list[str]:
 
 
 def test_a_month_that_is_over_and_empty_is_dropped_and_no_other(own: Connection) -> None:
-    before = partitions(own)
+    before = months(own)
     assert OLD in before
-    assert journal.drop_empty_partitions(own) == [OLD]
-    assert partitions(own) == [name for name in before if name != OLD]
-    assert len(partitions(own)) == 4  # this month, two ahead, and the one for the rest
+    assert partitions.drop_empty(own) == [OLD]
+    assert months(own) == [name for name in before if name != OLD]
+    assert len(months(own)) == 4  # this month, two ahead, and the one for the rest
 
 
 def test_a_month_with_an_entry_stays(own: Connection) -> None:
     run = entry(own, LONG_AGO)
     (kept,) = own.execute(f"SELECT count(*) FROM {OLD}").fetchone() or (None,)
     assert kept == 1
-    assert journal.drop_empty_partitions(own) == []
+    assert partitions.drop_empty(own) == []
     journal.remove(own, run, until=1)
-    assert journal.drop_empty_partitions(own) == [OLD]
+    assert partitions.drop_empty(own) == [OLD]
 
 
 def test_a_run_of_a_dropped_month_finds_a_place(own: Connection) -> None:
-    journal.drop_empty_partitions(own)
+    partitions.drop_empty(own)
     run = entry(own, LONG_AGO)
     row = own.execute("SELECT count(*) FROM runtime_journalentry_default").fetchone()
     assert row == (1,)
@@ -78,32 +78,30 @@ def test_dropping_waits_for_nobody(own: Connection) -> None:
     """Behind a lock that waits everybody who writes a step would wait, too."""
     with database.own() as other, other.transaction():
         other.execute("SELECT count(*) FROM runtime_journalentry")
-        assert journal.drop_empty_partitions(own) == []
-    assert journal.drop_empty_partitions(own) == [OLD]
+        assert partitions.drop_empty(own) == []
+    assert partitions.drop_empty(own) == [OLD]
 
 
 @pytest.fixture
 def no_months(own: Connection) -> Iterator[Connection]:
     """As after three months at a standstill: the web starts a run before the sweeper's first upkeep."""
-    for name in partitions(own):
+    for name in months(own):
         if name not in (OLD, "runtime_journalentry_default"):
             own.execute(f"DROP TABLE {name}")
     yield own
     own.execute("DELETE FROM runtime_journalentry_default")
-    journal.make_partitions(own)
+    partitions.make(own)
 
 
 def test_a_month_is_made_although_entries_of_it_are_in_default(no_months: Connection) -> None:
     run = entry(no_months, datetime.now(UTC))
     assert not queries.has_month()
-    journal.make_partitions(no_months)
+    partitions.make(no_months)
     assert queries.has_month()
     found = no_months.execute(
         "SELECT tableoid::regclass::text FROM runtime_journalentry WHERE run_id = %s", (run,)
     ).fetchall()
-    (name,) = [
-        month for month in partitions(no_months) if month.endswith(f"{datetime.now(UTC):%Y_%m}")
-    ]
+    (name,) = [month for month in months(no_months) if month.endswith(f"{datetime.now(UTC):%Y_%m}")]
     assert found == [(name,)]
     with pytest.raises(psycopg.errors.UniqueViolation):  # its key is that of every other month
         no_months.execute(
@@ -112,24 +110,10 @@ def test_a_month_is_made_although_entries_of_it_are_in_default(no_months: Connec
 
 
 def test_making_a_month_waits_for_no_step(own: Connection) -> None:
-    (last,) = partitions(own)[-2:-1]
+    (last,) = months(own)[-2:-1]
     own.execute(f"DROP TABLE {last}")
     with database.own() as other, other.transaction():
         entry(other, datetime.now(UTC))
-        journal.make_partitions(own)
-        assert last in partitions(own)
+        partitions.make(own)
+        assert last in months(own)
         other.execute("DELETE FROM runtime_journalentry")
-
-
-def test_a_duty_that_fails_keeps_no_other_from_being_done(
-    own: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[str] = []
-
-    def fails(connection: Connection) -> None:
-        raise ValueError("no such thing")
-
-    monkeypatch.setattr(journal, "make_partitions", fails)
-    monkeypatch.setattr(retention, "enforce", lambda connection, stop: done.append("retention"))
-    assert not sweeper.upkeep(own, threading.Event())
-    assert done == ["retention"]

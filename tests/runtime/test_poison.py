@@ -6,11 +6,12 @@ from uuid import UUID, uuid4
 import pytest
 from pytest_django import Settings
 
-from runtime import database, dispatch, leases, sweeper
+from runtime import database, dispatch, leases
 from runtime.advance import advance
 from runtime.core.decisions import EffectClass
 from runtime.models import Loss, Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
+from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
 from tests.runtime.test_advance import types
@@ -69,7 +70,7 @@ def test_a_run_whose_tool_was_under_way_is_tried_alone_and_then_ordinary_again(
     assert desk.advance_once(run).owner is None  # an ordinary worker does not take it
     assert desk.effects.calls == []
     with database.own() as own:
-        sweeper.sweep(own)
+        due_runs.look(own)
     assert hints[-1] == (run, dispatch.ISOLATED)
     advance(run, desk.bench, isolated=True)
     row = Run.objects.get(id=run)

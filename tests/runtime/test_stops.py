@@ -6,11 +6,12 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from runtime import database, stopping, sweeper
+from runtime import database, stopping
 from runtime.core.decisions import Verdict
 from runtime.errors import StopNotOn, StoppedAlready
 from runtime.models import Run, Stop
 from runtime.ports import InvalidInput, ToolRequest, ToolResult
+from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
 from tests.runtime.test_advance import types
@@ -57,7 +58,7 @@ def test_nothing_new_starts_and_the_run_stays_where_it_is(rig: MakeBench, agent:
     assert run.due_at is not None
     assert desk.advance(run.id).epoch == run.epoch  # nobody takes it
     with database.own() as own:
-        assert sweeper.sweep(own) == 0
+        assert due_runs.look(own).hints == 0
     lift()
     assert desk.advance(run.id).status == "completed"
 

@@ -1,16 +1,22 @@
 """The sweeper as a process runs it: at work from its first moment, whatever else goes on or goes wrong."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
+from django.db.models.functions import Now
+from django.test import Client
 
-from runtime import database, dispatch, leases, retention, stops, sweeper
+from runtime import database, dispatch, loops, queries, stops
 from runtime.database import Connection
-from runtime.models import Run
+from runtime.models import Loop, Run
+from runtime.upkeep import due_runs, partitions, retention, sweeper
+from runtime.upkeep.alarm import Alarm
 from tests.e2e.office import until
 from tests.fakes.ports import say, turns
 from tests.runtime.conftest import MakeBench
@@ -30,21 +36,30 @@ def sweeping(stop: threading.Event) -> Iterator[None]:
 
 
 @pytest.fixture
-def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
-    """Of each look at what is due: the connection's process in Postgres, and whether it robs."""
+def room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is never full."""
+    monkeypatch.setattr(dispatch, "queues_with_room", lambda: frozenset(dispatch.QUEUES))
+
+
+@pytest.fixture
+def sweeps(monkeypatch: pytest.MonkeyPatch, room: None) -> list[tuple[int, bool]]:
+    """Of each look at due runs: the connection's process in Postgres, and whether it robs."""
     looked: list[tuple[int, bool]] = []
-    really = leases.due
+    really = due_runs.look
 
-    def due(connection: Connection, *, robs: bool, **places: Any) -> list[leases.Due]:
+    def look(connection: Connection, queues: Any, *, robs: bool, **place: Any) -> due_runs.Look:
         looked.append((connection.info.backend_pid, robs))
-        return really(connection, robs=robs, **places)
+        return really(connection, queues, robs=robs, **place)
 
-    monkeypatch.setattr(leases, "due", due)
-    monkeypatch.setattr(sweeper, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(due_runs, "look", look)
+    monkeypatch.setattr(due_runs, "SWEEP_SECONDS", 0.01)
     return looked
 
 
-def test_upkeep_that_takes_long_keeps_no_run_from_its_hint(
+# Each loop by itself
+
+
+def test_retention_that_takes_long_keeps_no_run_from_its_hint(
     sweeps: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = threading.Event()
@@ -57,12 +72,39 @@ def test_upkeep_that_takes_long_keeps_no_run_from_its_hint(
     with sweeping(threading.Event()):
         assert began.wait(60)
         known = len(sweeps)
-        until(lambda: len(sweeps) > known or None, "a sweep beside the upkeep")
+        until(lambda: len(sweeps) > known or None, "a sweep beside the retention")
 
 
-def test_upkeep_that_fails_is_begun_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def _failing(_connection: Connection, _stop: threading.Event) -> None:
+    raise ValueError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "name"),
+    [((partitions, "maintain"), "partitions"), ((retention, "enforce"), "retention")],
+)
+def test_a_loop_that_fails_stops_no_other_and_raises_its_own_alarm(
+    spoilt: tuple[object, str],
+    name: str,
+    room: None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(*spoilt, _failing)
+    others = set(loops.LATE_SECONDS) - {name}
+    with sweeping(threading.Event()):
+        until(
+            lambda: set(Loop.objects.values_list("name", flat=True)) == others or None, "the rest"
+        )
+        until(lambda: f"{name} failed" in caplog.text or None, "its alarm")
+    assert [record.message for record in caplog.records if record.levelname == "CRITICAL"] == [
+        f"{name} failed, last done 0 s ago; again in 60 s: no such thing"
+    ]
+    assert Client().get("/readyz").json()["warnings"][-1] == f"{name}_late"
+    assert queries.late_loops() == (name,)
+
+
+def test_a_loop_that_failed_is_begun_again(room: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeper, "AGAIN_SECONDS", 0.01)
     again = threading.Event()
     times: list[int] = []
@@ -76,19 +118,59 @@ def test_upkeep_that_fails_is_begun_again(
     monkeypatch.setattr(retention, "enforce", enforce)
     with sweeping(threading.Event()):
         assert again.wait(60)
-    assert "upkeep interrupted; again in 0.01 s" in caplog.text
 
 
-def test_a_sweeper_that_fails_ends_its_upkeep_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the process would live on, and nobody would start it again."""
+def test_a_sweeper_that_sends_no_hints_ends_its_other_loops_too(
+    room: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the process would live on, and no supervisor would start it again."""
 
-    def due(connection: Connection, **_: Any) -> list[leases.Due]:
+    def take(connection: Connection, *_: Any, **__: Any) -> list[Any]:
         raise ValueError("no such thing")
 
-    monkeypatch.setattr(leases, "due", due)
+    monkeypatch.setattr(due_runs, "_take", take)
     with pytest.raises(ValueError, match="no such thing"):
         sweeper.run(threading.Event())
-    assert "upkeep" not in [thread.name for thread in threading.enumerate()]
+    assert set(loops.LATE_SECONDS) & {thread.name for thread in threading.enumerate()} == set()
+
+
+# Alarms
+
+
+def test_what_passes_by_itself_is_critical_once_the_loop_is_late(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    alarm = Alarm("partitions")
+    locked = psycopg.errors.LockNotAvailable("a step has the lock")
+    for exc in (locked, ConnectionError("no broker"), psycopg.errors.UndefinedTable("gone")):
+        alarm.failed(exc, again=1)
+    monkeypatch.setitem(loops.LATE_SECONDS, "partitions", 0)
+    alarm.failed(locked, again=1)
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["WARNING", "WARNING", "CRITICAL", "CRITICAL"]
+
+
+def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
+    assert queries.late_loops() == tuple(loops.LATE_SECONDS)
+    with database.own() as own:
+        for name in loops.LATE_SECONDS:
+            Alarm(name).done(own)
+    assert queries.late_loops() == ()
+    Loop.objects.filter(name="due_runs").update(done_at=Now() - timedelta(seconds=61))
+    Loop.objects.filter(name="retention").update(done_at=Now() - timedelta(seconds=61))
+    assert queries.late_loops() == ("due_runs",)
+
+
+def test_a_loop_that_works_every_second_notes_it_seldom(transactional_db: None) -> None:
+    alarm = Alarm("due_runs")
+    with database.own() as own:
+        alarm.done(own)
+        noted = Loop.objects.get(name="due_runs").done_at
+        alarm.done(own)
+    assert Loop.objects.get(name="due_runs").done_at == noted
+
+
+# Due runs
 
 
 def test_whoever_has_a_run_is_given_a_lease_after_the_sweeper_reconnects(
@@ -104,32 +186,35 @@ def test_whoever_has_a_run_is_given_a_lease_after_the_sweeper_reconnects(
 
 
 @pytest.fixture
-def hinted(monkeypatch: pytest.MonkeyPatch, rig: MakeBench) -> list[UUID]:
-    """At which runs the sweeper has hinted; nothing but a full batch keeps it from pausing for long."""
+def hinted(monkeypatch: pytest.MonkeyPatch, rig: MakeBench, room: None) -> list[UUID]:
+    """For which runs the sweeper has sent hints; nothing but a full batch keeps it from pausing for long."""
     runs: list[UUID] = []
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": runs.append(run))
-    monkeypatch.setattr(dispatch, "has_room", lambda: True)
-    monkeypatch.setattr(sweeper, "SWEEP_SECONDS", 600.0)
+
+    def send_all(hints: Sequence[dispatch.Hint]) -> None:
+        runs.extend(run for run, _ in hints)
+
+    monkeypatch.setattr(dispatch, "send_all", send_all)
+    monkeypatch.setattr(due_runs, "SWEEP_SECONDS", 600.0)
     return runs
 
 
 def test_a_sweeper_does_not_pause_while_more_runs_are_due(
     rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "SWEEP_LIMIT", 2)
+    monkeypatch.setattr(due_runs, "BATCH", 2)
     desk = rig({"a": turns(say("done"))})
     runs = {desk.start("a") for _ in range(5)}
     Run.objects.update(due_at="2020-01-01T00:00Z")
-    hinted.clear()
     with sweeping(threading.Event()):
-        until(lambda: set(hinted) == runs or None, "every run to be hinted at", within=30)
+        until(lambda: set(hinted) == runs or None, "a hint for every run", within=30)
+    assert len(hinted) == 5
 
 
 def test_stopped_runs_keep_no_other_run_from_its_hint(
     rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many they are, and though all of them were due earlier at the same moment."""
-    monkeypatch.setattr(leases, "WINDOW", 2)
+    monkeypatch.setattr(due_runs, "WINDOW", 2)
     desk = rig({"a": turns(say("done")), "b": turns(say("done"))})
     for _ in range(5):
         desk.start("a")
@@ -138,10 +223,71 @@ def test_stopped_runs_keep_no_other_run_from_its_hint(
     Run.objects.filter(id=other).update(due_at="2020-01-02T00:00Z")
     with database.own() as own:
         stops.put(own, {"agent": "a", "by": None, "token": None, "reason": "enough"})
-    hinted.clear()
     with sweeping(threading.Event()):
-        until(lambda: hinted == [other] or None, "the other run to be hinted at", within=30)
+        until(lambda: hinted == [other] or None, "the other run's hint", within=30)
 
 
-def test_without_a_broker_a_sweeper_pauses(transactional_db: None) -> None:
-    assert not dispatch.has_room()
+def test_a_run_that_has_become_due_before_the_place_of_a_long_pass_is_found(
+    rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due_runs, "BATCH", 1)
+    monkeypatch.setattr(due_runs, "PASS_SECONDS", 0.0)
+    desk = rig({"a": turns(say("done"))})
+    runs = [desk.start("a") for _ in range(3)]
+    early = runs.pop()
+    Run.objects.exclude(id=early).update(due_at="2020-01-02T00:00Z")
+    really = dispatch.send_all
+
+    def send_all(hints: Sequence[dispatch.Hint]) -> None:
+        """When the first hint is sent, the other run becomes due, before all that were."""
+        if not hinted:
+            with database.own() as own:
+                own.execute("UPDATE runtime_run SET due_at = '2020-01-01' WHERE id = %s", [early])
+        really(hints)
+
+    monkeypatch.setattr(dispatch, "send_all", send_all)
+    with sweeping(threading.Event()):
+        until(lambda: len(hinted) == 3 or None, "a hint for every run", within=30)
+    assert hinted[1] == early
+
+
+def test_a_full_queue_keeps_no_hint_from_another(rig: MakeBench, hinted: list[UUID]) -> None:
+    desk = rig({"a": turns(say("done"))})
+    new, waiting = desk.start("a"), desk.start("a")
+    Run.objects.update(due_at="2020-01-01T00:00Z")
+    Run.objects.filter(id=waiting).update(status="waiting")
+    with database.own() as own:
+        assert due_runs.look(own, {dispatch.RESUMED, dispatch.ISOLATED}).hints == 1
+        assert hinted == [waiting]
+        assert due_runs.look(own).hints == 1
+    assert hinted == [waiting, new]
+
+
+def test_two_sweepers_share_due_runs_and_send_no_hint_twice(
+    rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the first has runs locked, the second takes the others."""
+    monkeypatch.setattr(due_runs, "BATCH", 2)
+    desk = rig({"a": turns(say("done"))})
+    runs = {desk.start("a") for _ in range(4)}
+    Run.objects.update(due_at="2020-01-01T00:00Z")
+    with database.own() as one, database.own() as other:
+        other.execute("SET lock_timeout = '200ms'")
+        with one.transaction():
+            due_runs.look(one)
+            due_runs.look(other)
+        assert due_runs.look(other).hints == 0
+    assert sorted(hinted) == sorted(runs)
+
+
+def test_a_sweeper_without_a_broker_leaves_due_runs_as_they_are(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = rig({"a": turns(say("done"))})
+    desk.start("a")
+    Run.objects.update(due_at="2020-01-01T00:00Z")
+    with sweeping(threading.Event()):
+        until(lambda: "due_runs interrupted" in caplog.text or None, "the alarm", within=30)
+    run = Run.objects.get()
+    assert (run.pushed, run.due_at.year if run.due_at else None) == (False, 2020)
+    assert not Loop.objects.filter(name="due_runs").exists()

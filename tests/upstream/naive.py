@@ -205,7 +205,7 @@ def decision_wakes_nobody(patch: Patch) -> None:
 
 
 def sweeper_trusts_the_broker(patch: Patch) -> None:
-    patch.setattr("runtime.leases.due", lambda *_, **__: [])
+    patch.setattr("runtime.upkeep.due_runs._take", lambda *_, **__: [])
 
 
 def whoever_hears_of_it_takes_it(patch: Patch) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from runtime import database, journal, retention, start
+from runtime import database, start
+from runtime.upkeep import partitions, retention
 
 
 class Command(BaseCommand):
@@ -32,8 +33,9 @@ class Command(BaseCommand):
             total = sum(group.runs for group in groups)
             if options["dry_run"]:
                 self.stdout.write(f"{total} runs would lose their payloads.")
-                for name in journal.empty_partitions(connection):
+                for name in partitions.empty(connection):
                     self.stdout.write(f"{name} would be dropped: it is empty.")
                 return
             removed = retention.enforce(connection, threading.Event())
+            partitions.drop_empty(connection)
             self.stdout.write(f"{removed} of {total} runs have lost their payloads.")

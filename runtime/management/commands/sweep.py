@@ -6,11 +6,15 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from runtime import start, sweeper
+from runtime import start
+from runtime.upkeep import sweeper
 
 
 class Command(BaseCommand):
-    help = "Re-send whatever is due, every second, until stopped. Any number of sweepers may run."
+    help = (
+        "Send hints for due runs every second, look after partitions and retention every hour, until stopped."
+        " Any number of sweepers may run."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         start.require_database()

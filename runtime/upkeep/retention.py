@@ -28,9 +28,10 @@ from runtime import (
     rows,
     signals,
 )
-from runtime.core.retention import Rule
 from runtime.database import Connection
 from runtime.errors import KeyMissing, Tampered
+from runtime.upkeep.retention_rules import Rule
+from runtime.workers import FORGET
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Group:
     earliest: datetime
 
 
-# The rule that counts for a run: its days, or NULL for never. Rules are ordered as core.retention does.
+# The rule that counts for a run: its days, or NULL for never. Rules are ordered as retention_rules does.
 _DAYS = """
     (SELECT rule.days FROM unnest(%(agents)s::text[], %(statuses)s::text[], %(days)s::int[])
         WITH ORDINALITY AS rule(agent, status, days, place)
@@ -89,9 +90,10 @@ def outlook(connection: Connection) -> list[Group]:
 def enforce(connection: Connection, stop: threading.Event) -> int:
     """Remove the payloads of every run that is old enough, until `stop`. Returns how many runs.
 
-    Then go contents that nobody refers to any more, ids of events that were sent long ago, and months of the
-    journal in which nothing is left.
+    Besides go workers that are long gone, contents that nobody refers to any more, and ids of events that were sent
+    long ago.
     """
+    connection.execute(FORGET)
     given, removed = _parameters(rules()), 0
     after: datetime | None = None
     while given is not None and not stop.is_set():
@@ -104,21 +106,21 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
         pass
     while not stop.is_set() and outside_events.prune(connection) == outside_events.PRUNED:
         pass
-    for name in journal.drop_empty_partitions(connection):
-        log.info("the journal's %s is empty and dropped", name)
     if removed:
         log.info("the payloads of %d runs were removed", removed)
     return removed
 
 
-def remove(run: UUID) -> bool:
-    """Remove the payloads of one ended run. False if it is not over, or has lost them already.
+def remove(run: UUID, *, waits: bool = True) -> bool:
+    """Remove the payloads of one ended run.
+
+    False if it is not over or has lost them already, and unless it `waits`, if another transaction has the run.
 
     Raises Tampered or KeyMissing, with nothing removed, if its journal does not verify.
     """
     with transaction.atomic():
         connection = database.djangos()
-        end = rows.strip(connection, run)
+        end = rows.strip(connection, run, waits=waits)
         if end is None:
             return False
         journal.verify(connection, run, position=end.position, head=end.head)
@@ -134,7 +136,7 @@ def remove(run: UUID) -> bool:
 
 def _remove_one(run: UUID) -> bool:
     try:
-        return remove(run)
+        return remove(run, waits=False)  # another sweeper may be at it
     except (Tampered, KeyMissing) as exc:
         log.critical("run %s keeps its payloads, its journal does not verify: %s", run, exc)
         return False

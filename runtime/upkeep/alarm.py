@@ -1,0 +1,48 @@
+"""The alarm of one loop of the sweeper: notes when it last did its work, and says when it fails.
+
+Each loop has its own, so that none hides another's trouble. The log says what went wrong and `/readyz` which loop is
+late. What passes by itself, as a restart of Postgres does, is a warning until the loop is late; all else is critical.
+"""
+
+import logging
+import time
+
+import psycopg
+
+from runtime import database, loops
+from runtime.database import Connection
+
+log = logging.getLogger(__name__)
+
+NOTE_SECONDS = 10.0  # between two notes, of a loop that does its work every second
+
+
+class Alarm:
+    """Of one loop in one process."""
+
+    def __init__(self, loop: str) -> None:
+        self._loop = loop
+        self._done_at = time.monotonic()
+        self._noted_at = float("-inf")
+
+    def done(self, connection: Connection) -> None:
+        """The loop did its work."""
+        self._done_at = time.monotonic()
+        if self._done_at - self._noted_at >= NOTE_SECONDS:
+            loops.note(connection, self._loop)
+            self._noted_at = self._done_at
+
+    def failed(self, exc: Exception, *, again: float) -> None:
+        """The loop could not do its work and will try again in `again` seconds."""
+        passing = isinstance(exc, ConnectionError) or (
+            isinstance(exc, psycopg.Error) and database.is_passing(exc)
+        )
+        for_seconds = time.monotonic() - self._done_at
+        if passing and for_seconds < loops.LATE_SECONDS[self._loop]:
+            log.warning("%s interrupted; again in %g s: %s", self._loop, again, exc)
+        else:
+            log.critical(
+                "%s failed, last done %d s ago; again in %g s: %s",
+                *(self._loop, for_seconds, again, exc),
+                exc_info=None if passing else exc,
+            )
