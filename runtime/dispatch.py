@@ -63,10 +63,9 @@ class Publisher:
                 hints.append(self._queue.get())
             try:
                 send_all(hints)
-            except ConnectionError as exc:  # the sweeper sends them again
-                log.warning(
-                    "hint for run %s and %d more not sent: %s", hints[0][0], len(hints) - 1, exc
-                )
+            except Exception as exc:  # whatever it is, the sweeper sends them again
+                more = len(hints) - 1
+                log.warning("hint for run %s not sent, nor %d more: %s", hints[0][0], more, exc)
             for _ in hints:
                 self._queue.task_done()
 

@@ -26,6 +26,7 @@ def connects(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
 
     monkeypatch.setattr(socket.socket, "connect", watched)
     monkeypatch.setattr(dispatch, "_publisher", None)
+    dispatch._broker.cache_clear()
     return seen
 
 

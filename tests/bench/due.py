@@ -143,8 +143,7 @@ def _tidy(site: Site, hints: Hints) -> None:
     while hints.take():
         pass
     with site.connect() as connection:
-        connection.execute("DELETE FROM runtime_run WHERE agent = 'seeded'")
-        connection.execute("VACUUM FULL runtime_run")
+        connection.execute("TRUNCATE runtime_run CASCADE")
 
 
 def _wal(connection: "psycopg.Connection[tuple[object, ...]]") -> object:

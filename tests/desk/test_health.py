@@ -12,7 +12,8 @@ from django.test import Client
 from pytest_django import Settings
 
 from runtime import queries
-from runtime.models import Worker
+from runtime.loops import LATE_SECONDS
+from runtime.models import Loop, Worker
 
 
 def test_up_takes_no_database_and_no_login() -> None:
@@ -34,6 +35,7 @@ def test_ready_while_a_worker_beats() -> None:
 
 @pytest.mark.django_db
 def test_it_warns_of_a_superuser_and_of_no_ledger(settings: Settings, tmp_path: Path) -> None:
+    Loop.objects.bulk_create(Loop(name=name, done_at=Now()) for name in LATE_SECONDS)
     settings.ABEYANCE_LEDGER = None
     assert Client().get("/readyz").json()["warnings"] == ["superuser", "no_ledger"]
     settings.ABEYANCE_LEDGER = tmp_path / "ledger"

@@ -35,14 +35,15 @@ DEEPER = {
     "compaction": ("tests/runtime/test_compaction.py",),
     "forks": ("tests/runtime/test_forks.py",),
     "portable": ("tests/runtime/test_porting.py", "tests/attacks/test_imports.py"),
-    "retention": ("tests/approvals/test_retention.py",),
+    "retention_rules": ("tests/approvals/test_retention.py",),
     "worktime": ("tests/runtime/test_budgets.py",),
 }
 
 
 def everything() -> list[Mutant]:
     """Every mutant there is."""
-    files = [*sorted((ROOT / "runtime/core").glob("*.py")), ROOT / "approvals/policy.py"]
+    others = (ROOT / "runtime/upkeep/retention_rules.py", ROOT / "approvals/policy.py")
+    files = [*sorted((ROOT / "runtime/core").glob("*.py")), *others]
     found: list[Mutant] = []
     for file in files:
         module = ".".join(file.relative_to(ROOT).with_suffix("").parts)

@@ -1,10 +1,14 @@
 """Hints leave by a thread of their own: whoever gives one neither waits for the broker nor talks to it."""
 
+import base64
+import json
 import socket
 import threading
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
+import redis
 
 from config import celery
 from runtime import dispatch
@@ -13,6 +17,7 @@ from runtime import dispatch
 @pytest.fixture(autouse=True)
 def _fresh_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "_publisher", None)
+    dispatch._broker.cache_clear()
 
 
 def test_a_hint_opens_no_connection_in_the_thread_that_gives_it(
@@ -46,6 +51,70 @@ def test_a_hint_arrives_as_a_task_that_carries_the_run_id_only(live_broker: str)
         queue.close()
 
 
+def test_a_message_is_what_celery_sends(live_broker: str) -> None:
+    """Or a version of Celery or kombu has changed the form, and `dispatch._message` must follow."""
+    run = uuid4()
+    broker = redis.Redis.from_url(live_broker)
+    broker.delete(dispatch.NEW)
+    celery.app.send_task(
+        dispatch.ADVANCE, args=[str(run)], queue=dispatch.NEW, retry=False, ignore_result=True
+    )
+    dispatch.send(run, dispatch.NEW)
+    ours, celerys = [_comparable(message) for message in broker.lrange(dispatch.NEW, 0, -1)]
+    assert ours == celerys
+    broker.close()
+
+
+def _comparable(message: bytes) -> dict[str, Any]:
+    """Without what is new in each message; every other value, at any depth."""
+    found: dict[str, Any] = json.loads(message)
+    headers, properties = found["headers"], found["properties"]
+    assert headers["id"] == headers["root_id"] == properties["correlation_id"]
+    assert len(properties["delivery_tag"]) == len(headers["id"])
+    properties.pop("reply_to", None)  # of results, which are ignored
+    for part, names in (
+        (headers, ("id", "root_id", "origin")),
+        (properties, ("correlation_id", "delivery_tag")),
+    ):
+        for name in names:
+            del part[name]
+    return {**found, "body": json.loads(base64.b64decode(found["body"]))}
+
+
+def test_hints_travel_together_each_to_its_queue_in_order(live_broker: str) -> None:
+    hints = [(uuid4(), queue) for queue in dispatch.QUEUES for _ in range(2)]
+    broker = redis.Redis.from_url(live_broker)
+    broker.delete(*dispatch.QUEUES)
+    dispatch.send_all(hints)
+    found = [
+        (UUID(json.loads(base64.b64decode(json.loads(message)["body"]))[0][0]), queue)
+        for queue in dispatch.QUEUES
+        for message in reversed(broker.lrange(queue, 0, -1))  # taken from the right
+    ]
+    assert found == hints
+    broker.delete(*dispatch.QUEUES)
+    broker.close()
+
+
+def test_a_queue_with_ten_thousand_hints_has_no_room(
+    live_broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = redis.Redis.from_url(live_broker)
+    broker.delete(*dispatch.QUEUES)
+    monkeypatch.setattr(dispatch, "ROOM", 2)
+    dispatch.send_all(
+        [(uuid4(), dispatch.NEW), (uuid4(), dispatch.NEW), (uuid4(), dispatch.RESUMED)]
+    )
+    assert dispatch.queues_with_room() == {dispatch.RESUMED, dispatch.ISOLATED}
+    broker.delete(*dispatch.QUEUES)
+    broker.close()
+
+
+def test_without_a_broker_the_room_is_not_known() -> None:
+    with pytest.raises(ConnectionError, match="the broker is out of reach"):
+        dispatch.queues_with_room()
+
+
 def test_a_broker_that_is_gone_costs_the_hint_and_nothing_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -60,7 +129,7 @@ def test_hints_beyond_the_queue_are_dropped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     blocked = threading.Event()
-    monkeypatch.setattr(dispatch, "send", lambda run: blocked.wait())
+    monkeypatch.setattr(dispatch, "send_all", lambda hints: blocked.wait())
     monkeypatch.setattr(dispatch, "QUEUE_SIZE", 1)
     for _ in range(3):
         dispatch.hint(uuid4())
