@@ -65,7 +65,7 @@ def test_a_message_is_what_celery_sends(live_broker: str) -> None:
     broker.close()
 
 
-def _comparable(message: bytes) -> dict[str, Any]:
+def _comparable(message: bytes | str) -> dict[str, Any]:
     """Without what is new in each message; every other value, at any depth."""
     found: dict[str, Any] = json.loads(message)
     headers, properties = found["headers"], found["properties"]
