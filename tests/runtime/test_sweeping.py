@@ -202,6 +202,7 @@ def test_a_sweeper_does_not_pause_while_more_runs_are_due(
     rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(due_runs, "BATCH", 2)
+    monkeypatch.setattr(due_runs, "BREATH_SECONDS", 600.0)
     desk = rig({"a": turns(say("done"))})
     runs = {desk.start("a") for _ in range(5)}
     Run.objects.update(due_at="2020-01-01T00:00Z")
@@ -225,6 +226,26 @@ def test_stopped_runs_keep_no_other_run_from_its_hint(
         stops.put(own, {"agent": "a", "by": None, "token": None, "reason": "enough"})
     with sweeping(threading.Event()):
         until(lambda: hinted == [other] or None, "the other run's hint", within=30)
+
+
+def test_the_next_look_begins_where_the_last_one_ended(
+    rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the last hint of a full batch, behind the last run considered, or at the beginning again."""
+    monkeypatch.setattr(due_runs, "BATCH", 2)
+    monkeypatch.setattr(due_runs, "WINDOW", 3)
+    desk = rig({"a": turns(say("done")), "b": turns(say("done"))})
+    runs = [desk.start(agent) for agent in "aaabbbb"]
+    for day, run in enumerate(runs, start=1):
+        Run.objects.filter(id=run).update(due_at=f"2020-01-0{day}T00:00Z")
+    looks: list[due_runs.Look] = [due_runs.Look(hints=0, end=None)]
+    with database.own() as own:
+        stops.put(own, {"agent": "b", "by": None, "token": None, "reason": "enough"})
+        for _ in range(3):
+            looks.append(due_runs.look(own, after=looks[-1].end))
+    ends = [look.end and look.end.run for look in looks[1:]]
+    assert hinted == runs[:3]
+    assert ends == [runs[1], runs[4], None]
 
 
 def test_a_run_that_has_become_due_before_the_place_of_a_long_pass_is_found(
