@@ -11,7 +11,7 @@ from django.utils.cache import patch_vary_headers
 
 from approvals import clock, inbox, queries, statements
 from approvals.errors import AlreadyDecided, ApprovalError, Cancelled, Expired, NotFound
-from approvals.permissions import Standing
+from approvals.permissions import Scope, Standing
 from approvals.views.aftermath import aftermath
 from approvals.views.arguments import arguments
 from runtime import queries as runs
@@ -58,7 +58,8 @@ def picture(
     problem: Forbidden | ApprovalError | None = None,
 ) -> dict[str, Any]:
     """The context of each page; `problem` is what was wrong with the decision just sent."""
-    progress = runs.progress(shown.run)
+    is_admin = standing is not None and standing.has(Scope.ADMIN)
+    progress = runs.progress(shown.run, whole=is_admin)
     before, next_ = inbox.neighbours(standing, shown)
     status = _status(shown)
     call = progress.call(shown.frame, shown.call)

@@ -68,7 +68,7 @@ def history(run: RunDetail, *, whole: bool = False) -> History:
         lines, gates=_gates(run.id), start=run.created_at, until=_until(run, lines)
     )
     return History(
-        progress=progress_of(lines),
+        progress=progress_of(lines, whole=whole),
         timeline=timeline if whole else _for_all(timeline),
         spending=spending_of(run.id, lines),
     )

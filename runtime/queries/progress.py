@@ -38,14 +38,14 @@ _TO_COME = frozenset(
 )
 
 
-def progress(run: UUID) -> Progress:
-    """Fold the whole journal of a run. The caller has checked that the run may be read."""
-    return progress_of(read(run))
+def progress(run: UUID, *, whole: bool = False) -> Progress:
+    """Fold the whole journal of a run. The caller has checked that the run may be read, `whole` by an admin."""
+    return progress_of(read(run), whole=whole)
 
 
-def progress_of(lines: Iterable[Line]) -> Progress:
-    """Fold lines that were read before."""
-    fold = _Fold()
+def progress_of(lines: Iterable[Line], *, whole: bool = False) -> Progress:
+    """Fold lines that were read before; `whole` as for `progress`."""
+    fold = _Fold(whole=whole)
     for line in lines:
         fold.take(line)
     return fold.view()
@@ -54,7 +54,8 @@ def progress_of(lines: Iterable[Line]) -> Progress:
 class _Fold:
     """The frames so far, mutable while folding."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole: bool) -> None:
+        self.whole = whole
         self.frames: dict[str, FrameSketch] = {}
         self.unreadable: list[int] = []
         self.requester = ""
@@ -203,6 +204,7 @@ class _Fold:
                     attempt=event.attempt,
                     until=event.until,
                     since=event.since,
+                    said=masked(event.said) if self.whole else "",
                 )
                 self._retried(frame, f"the model of {frame.agent}", event)
             case e.WaitEnded(call=None):

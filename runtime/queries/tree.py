@@ -175,12 +175,16 @@ class CallView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A model call that brought no reply and is made again at `until`; `since` is when the first one did not."""
+    """A model call that brought no reply and is made again at `until`; `since` is when the first one did not.
+
+    `said` is what the provider wrote instead of a reply, for admins; empty for all others.
+    """
 
     error: str
     attempt: int
     until: datetime | None
     since: datetime | None = None
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from approvals.models import Request
 from runtime.core import retries
 from runtime.core.decisions import GateKind
 from runtime.ports import ModelFault
@@ -11,12 +12,14 @@ from tests.desk.caller import Caller
 from tests.desk.office import Office
 
 SAID = "openai:a is in trouble (status 503): <the provider>"
+WROTE = "no capacity <b>in eu-1</b> until noon " + "x" * 3_000
+SHOWN = "no capacity &lt;b&gt;in eu-1&lt;/b&gt; until noon"
 
 
 @pytest.fixture(autouse=True)
 def out(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """The provider of hr_onboarding does not answer, and the first round is over at once."""
-    fault = ModelFault(error=SAID, again=True, model="openai:a")
+    fault = ModelFault(error=SAID, again=True, model="openai:a", said=WROTE)
     office.effects.agents["hr_onboarding"] = lambda request: fault
     monkeypatch.setattr(retries, "_worth", lambda policy, blame: False)
     monkeypatch.setattr(retries, "FIRST_ROUND", 200.0)
@@ -51,3 +54,24 @@ def test_a_run_that_waits_for_a_person_waits_for_no_provider(
     assert (found["status_text"], found["next_try_at"]) == (None, None)
     page = ada.get(f"/runs/{run}/").content.decode()
     assert "The provider of its model does not answer" in page
+
+
+def test_admins_alone_read_what_the_provider_wrote_while_the_run_waits(
+    office: Office, ada: Client, admin: Client
+) -> None:
+    run = office.start()
+    page = admin.get(f"/runs/{run}/").content.decode()
+    assert page.count(SHOWN) == 1
+    assert "x" * 1_900 in page
+    assert "x" * 2_000 not in page
+    assert "no capacity" not in ada.get(f"/runs/{run}/").content.decode()
+
+
+def test_admins_alone_read_what_the_provider_wrote_at_the_hold(
+    office: Office, ada: Client, admin: Client, settings: object
+) -> None:
+    settings.ABEYANCE_OUTAGE_SECONDS = 0.0  # type: ignore[attr-defined]
+    run = office.start()
+    for path in (f"/runs/{run}/", f"/a/{Request.objects.get(run=run).id}/"):
+        assert admin.get(path).content.decode().count(SHOWN) == 1
+        assert "no capacity" not in ada.get(path).content.decode()
