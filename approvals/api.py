@@ -11,9 +11,11 @@ from pydantic import WithJsonSchema
 from approvals import actions, queries
 from approvals.errors import NotFound
 from approvals.permissions import Access, Scope
+from runtime import queries as runs
 from runtime.core.amounts import NAMES
 from runtime.core.decisions import VERDICTS, GateKind
 from runtime.core.limits import MAX_REASON
+from runtime.late_api import LateOut
 from runtime.ports import Actor
 from runtime.requests import Body
 
@@ -62,6 +64,12 @@ class ApprovalOut(Schema):
     reason: str | None
     removed_at: datetime | None
     tampered: str | None
+
+
+class ApprovalDetailOut(ApprovalOut):
+    """One request, with what its call in doubt itself ended with, if a worker handed that in late."""
+
+    late_outcomes: list[LateOut]
 
 
 class ApprovalPage(Schema):
@@ -123,11 +131,13 @@ def list_approvals(
     )
 
 
-@router.get("/approvals/{approval}", response=ApprovalOut)
-def read_approval(request: Authenticated, approval: str) -> queries.Approval:
+@router.get("/approvals/{approval}", response=ApprovalDetailOut)
+def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     """One request, of any kind."""
     Access().require(request.auth, Scope.APPROVALS_READ)
-    return queries.approval(_id(approval), actor=request.auth)
+    found = queries.approval(_id(approval), actor=request.auth)
+    shown = ApprovalOut.from_orm(found).dict()
+    return ApprovalDetailOut(**shown, late_outcomes=_late_outcomes(found))
 
 
 @router.post("/approvals/{approval}/decision", response=ApprovalOut)
@@ -163,6 +173,14 @@ def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> q
         reason=body.reason,
         actor=request.auth,
     )
+
+
+def _late_outcomes(found: queries.Approval) -> list[LateOut]:
+    if found.kind != GateKind.IN_DOUBT:
+        return []
+    progress = runs.progress(found.run)
+    late = runs.late_of_call(found.run, progress, frame=found.frame, call=found.call)
+    return [LateOut.shown(one) for one in late]
 
 
 def _id(text: str) -> UUID:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 from runtime import actions, ports, queries, stopping
 from runtime.core.amounts import NAMES
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
+from runtime.late_api import LateOut
 from runtime.ports import Actor
 from runtime.requests import Body
 from runtime.stops import Stop
@@ -309,6 +310,14 @@ def read_budget(request: Authenticated, run: UUID) -> tuple[queries.Use, ...]:
     ports.access().require(request.auth, "runs:read")
     actions.readable(run, request.auth)
     return queries.spending(run)
+
+
+@router.get("/runs/{uuid:run}/late-outcomes", response=list[LateOut])
+def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
+    """What calls of the run ended with after their workers had lost it, oldest first."""
+    ports.access().require(request.auth, "runs:read")
+    actions.readable(run, request.auth)
+    return [LateOut.shown(one) for one in queries.late(run, queries.progress(run))]
 
 
 @router.get("/runs/{uuid:run}/journal", response=JournalPage)

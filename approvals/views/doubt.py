@@ -14,7 +14,6 @@ from approvals.views.picture import answer, picture, readable, status_of, typed
 from runtime import queries as runs
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor
-from runtime.queries import LateView, Progress
 
 
 @require_POST
@@ -47,7 +46,7 @@ def page(
     seen = picture(shown, permissions.standing_of(actor), problem)
     context = {
         **seen,
-        "late": _late(shown, seen["progress"]),
+        "late": runs.late_of_call(shown.run, seen["progress"], frame=shown.frame, call=shown.call),
         "ready": shown.not_before is None or shown.not_before <= clock.now(),
         "returns_nothing": _returns_nothing(shown.result_schema),
         "returns_text": results.is_text(shown.result_schema),
@@ -78,12 +77,6 @@ def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpRespo
         ),
         said=("Settled", "A worker continues the run next."),
     )
-
-
-def _late(shown: queries.Approval, progress: Progress) -> tuple[LateView, ...]:
-    """What the call itself said since, of any of its attempts."""
-    place = (shown.frame, shown.call)
-    return tuple(one for one in runs.late(shown.run, progress) if (one.frame, one.call) == place)
 
 
 def _returns_nothing(schema: Any) -> bool:

@@ -6,7 +6,7 @@ from runtime.queries.contents import content
 from runtime.queries.filters import LONGEST_SEARCH, TABS, narrowed
 from runtime.queries.forks import ForkView, fork_view, last_quiescent
 from runtime.queries.history import History, StepView, history
-from runtime.queries.late import LateView, late
+from runtime.queries.late import LateView, late, late_of_call
 from runtime.queries.lookalikes import noted
 from runtime.queries.lost import LossView, losses
 from runtime.queries.moves import Move
@@ -95,6 +95,7 @@ __all__ = [
     "last_quiescent",
     "late",
     "late_loops",
+    "late_of_call",
     "live_versions",
     "losses",
     "masked",

@@ -52,6 +52,11 @@ def late(run: UUID, progress: Progress) -> tuple[LateView, ...]:
     return tuple(_view(one, told, progress) for one in found if _attempt(one) not in told.on_time)
 
 
+def late_of_call(run: UUID, progress: Progress, *, frame: str, call: str) -> tuple[LateView, ...]:
+    """Those of every attempt at one call; otherwise as `late`."""
+    return tuple(one for one in late(run, progress) if (one.frame, one.call) == (frame, call))
+
+
 class _Told:
     """What the journal says of attempts."""
 

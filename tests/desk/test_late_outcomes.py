@@ -12,6 +12,7 @@ from runtime import database, late_outcomes, rows
 from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.models import Gate
+from tests.desk.caller import Caller
 from tests.desk.office import MAIL_RESULT, Office
 from tests.runtime.test_advance import events
 
@@ -108,3 +109,45 @@ def test_one_of_a_run_that_is_over(bea: Client, office: Office, doubt: UUID) -> 
     arrives(doubt)
     for page in pages(bea, office, doubt):
         assert "The call was closed before this came, so the agent was not told it." in page
+
+
+def test_the_api_says_what_the_pages_say(
+    bea: Client, bea_api: Caller, office: Office, doubt: UUID
+) -> None:
+    """The run, and the request about the call in doubt; other requests have none."""
+
+    def read() -> list[dict[str, object]]:
+        found: list[dict[str, object]] = bea_api.get(f"/runs/{doubt}/late-outcomes").json()
+        shown = bea_api.get(f"/approvals/{office.doubt(doubt).id}").json()
+        assert shown["late_outcomes"] == found
+        return found
+
+    assert read() == []
+    form = {"result": '{"message_id": "m-2"}'}
+    bea.post(f"/a/{office.doubt(doubt).id}/settle/happened/", form)
+    office.advance(doubt)
+    gate = Gate.objects.get(run=doubt, kind="in_doubt")
+    arrives(doubt)
+    (late,) = read()
+    assert late.pop("at")
+    assert late == {
+        "frame": gate.frame,
+        "call": gate.call,
+        "tool": "send_welcome_mail",
+        "attempt": 1,
+        "outcome": "returned",
+        "result": MAIL_RESULT,
+        "error": None,
+        "decided_by": "bea",
+        "contradicts": True,
+        "note": "bea had reported something else, and the agent was told that.",
+    }
+    assert bea_api.get(f"/approvals/{office.request(doubt).id}").json()["late_outcomes"] == []
+
+
+def test_the_api_says_that_a_call_failed_late(ada_api: Caller, office: Office, doubt: UUID) -> None:
+    arrives(doubt, error="<no>")
+    (late,) = ada_api.get(f"/runs/{doubt}/late-outcomes").json()
+    assert (late["outcome"], late["result"], late["error"]) == ("failed", None, "<no>")
+    assert (late["decided_by"], late["contradicts"]) == (None, False)
+    assert late["note"].startswith("The run takes it up next")
