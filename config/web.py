@@ -31,7 +31,14 @@ def main(arguments: Sequence[str]) -> int:
     place = _place(chosen.bind)
     start.require_database()
     start.require_keys(signing=True)
-    server = Server(
+    serving = server(**place)
+    serving.run()
+    return 0 if serving.started else 1
+
+
+def server(**place: Any) -> Server:
+    """The server of the web at `host` and `port`, or on the socket `fd`."""
+    return Server(
         uvicorn.Config(
             application,
             **place,
@@ -47,8 +54,6 @@ def main(arguments: Sequence[str]) -> int:
             timeout_graceful_shutdown=2,
         )
     )
-    server.run()
-    return 0 if server.started else 1
 
 
 def _place(bind: str) -> dict[str, Any]:

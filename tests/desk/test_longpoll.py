@@ -1,18 +1,25 @@
 """A request that waits for a run is answered when the run has come far enough, and holds no thread until then."""
 
 import asyncio
+import http.client
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import closing, contextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from a2wsgi import WSGIMiddleware
+from django.db import connections
 
+from approvals import tokens
 from config import longpoll
 from runtime import dispatch
 from runtime.api import WAIT_HEADER
-from runtime.doorbell import Message, Send
+from runtime.doorbell import Doorbell, Message, Send
+from tests.cast import Cast
 from tests.desk.caller import Caller
 from tests.desk.listening import WITHIN, House
 from tests.desk.office import Office
@@ -52,6 +59,94 @@ def _answered(house: House, run: UUID, answers: Answers) -> Future[list[Message]
         return sent
 
     return asyncio.run_coroutine_threadsafe(wait(), house._loop)
+
+
+class Heard(asyncio.Event):
+    """That the broker is heard, also for other threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known = threading.Event()
+
+    def set(self) -> None:
+        super().set()
+        self.known.set()
+
+
+class Watched(Doorbell):
+    """Says when a request begins to wait, and when it waits no longer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: Heard = Heard()
+        self.begun = threading.Semaphore(0)
+        self.over = threading.Semaphore(0)
+
+    @contextmanager
+    def waiting(self, run: UUID) -> Iterator[asyncio.Event]:
+        with super().waiting(run) as rung:
+            self.begun.release()
+            yield rung
+        self.over.release()
+
+
+@pytest.fixture
+def served(
+    suspended: UUID, live_broker: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Watched, socket.socket]]:
+    """The web's own server and application on a socket, with one thread for Django.
+
+    The run is there before: its rings went to a broker that is not listened to.
+    """
+    from config import asgi, web, wsgi
+
+    application: Any = wsgi.application
+    django: Any = WSGIMiddleware(application, workers=1)
+    watched = Watched()
+    monkeypatch.setattr(dispatch, "_ringer", None)
+    monkeypatch.setattr(longpoll, "ROUND_SECONDS", 1000.0)
+    monkeypatch.setattr(asgi, "_django", django)
+    monkeypatch.setattr(asgi, "doorbell", watched)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = web.server(fd=listening.fileno())
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        assert watched.heard.known.wait(WITHIN)  # from here on only a ring ends a wait, or leaving
+        yield watched, listening
+        server.should_exit = True
+        thread.join(WITHIN)
+    django.executor.submit(connections.close_all).result(WITHIN)
+    django.executor.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore:No directory at")
+def test_whoever_goes_away_while_waiting_leaves_place_and_thread_to_others(
+    served: tuple[Watched, socket.socket], office: Office, cast: Cast, suspended: UUID
+) -> None:
+    """Over a real connection: one waits and hangs up, the next one waits too and is answered by a ring."""
+    watched, listening = served
+    address, port = listening.getsockname()
+    _, secret = tokens.create(cast.ada, ["runs:read"])
+    headers = {"Authorization": f"Bearer {secret}"}
+
+    def ask(query: str) -> http.client.HTTPConnection:
+        asking = http.client.HTTPConnection(address, port, timeout=WITHIN)
+        asking.request("GET", f"/api/v1/runs/{suspended}{query}", headers=headers)
+        return asking
+
+    leaving = ask("?wait=60s")
+    assert watched.begun.acquire(timeout=WITHIN)
+    with closing(ask("")) as other:  # the only thread is free
+        assert other.getresponse().status == 200
+    leaving.close()
+    assert watched.over.acquire(timeout=WITHIN)
+    assert watched.count_waiting() == 0
+    with closing(ask("?wait=60s")) as staying:
+        assert watched.begun.acquire(timeout=WITHIN)
+        office.approve(suspended)
+        dispatch.ring(suspended, inbox=False)
+        answer = staying.getresponse()
+        assert (answer.status, answer.headers[WAIT_HEADER]) == (200, "met")
 
 
 def test_a_ring_answers_a_waiting_request(house: House) -> None:
