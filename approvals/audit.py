@@ -10,7 +10,9 @@ before them, in their chain or at the beginning of that of a run that started ea
 """
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -30,11 +32,19 @@ _HOLD_OF = """
     SELECT FROM runtime_run WHERE id = (SELECT run_id FROM approvals_request WHERE id = %s) FOR NO KEY UPDATE
 """
 _LAST = "SELECT seq, hash FROM approvals_auditentry WHERE run_id = %s ORDER BY seq DESC LIMIT 1"
-_APPEND = """
-    INSERT INTO approvals_auditentry
-        (run_id, seq, at, actor, token, act, subject, detail, previous, hash, key_id)
+_COLUMNS = "run_id, seq, at, actor, token, act, subject, detail, previous, hash, key_id"
+_APPEND = f"""
+    INSERT INTO approvals_auditentry ({_COLUMNS})
     VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
+# The same as a part of a statement that has the run's row as `run`. It takes the rows as a JSON list.
+APPENDED = f"""
+    INSERT INTO approvals_auditentry ({_COLUMNS})
+    SELECT {_COLUMNS} FROM run, json_to_recordset(%(audited)s::json) AS a (
+        run_id uuid, seq bigint, at timestamptz, actor text, token text, act text, subject text, detail text,
+        previous text, hash text, key_id text)
+"""
+ORDER = "audit_order"  # the constraint that one of two who append at once violates
 # An imported run brings its id along, and so the time of its start elsewhere.
 _KEYED_BEFORE = """
     SELECT EXISTS (SELECT FROM approvals_auditentry
@@ -64,24 +74,60 @@ def append(
     at: datetime | None = None,
 ) -> None:
     """Add a row to the run's chain. `actor` None is the system; `at` is now unless given."""
-    # At each gate and each decision, where the ORM would cost more than Postgres.
+    # At each decision, where the ORM would cost more than Postgres.
     with connection.cursor() as cursor:
         cursor.execute(_LAST, [run])
         seq, previous = cursor.fetchone() or (0, GENESIS)
-        entry = AuditEntry(
-            run_id=run,
-            seq=seq + 1,
-            at=at or clock.now(),
-            actor=None if actor is None else actor.person,
-            token=None if actor is None else actor.token,
+        entry = following(
+            Last(seq=seq, hash=previous),
+            run=run,
+            actor=actor,
             act=act,
             subject=subject,
-            detail=json.dumps(detail, ensure_ascii=False, sort_keys=True),
-            previous=previous,
+            detail=detail,
+            at=at or clock.now(),
         )
-        seal = keyring.seal(keyring.AUDIT, _hash(entry))
-        said = (entry.actor, entry.token, act, subject, entry.detail, previous)
-        cursor.execute(_APPEND, [run, entry.seq, entry.at, *said, seal.mac, seal.key_id])
+        cursor.execute(_APPEND, list(written(entry).values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Last:
+    """The end of a run's chain: sequence number and MAC of its newest row, 0 and empty without any."""
+
+    seq: int
+    hash: str
+
+
+def following(
+    last: Last,
+    *,
+    run: UUID,
+    actor: Actor | None,
+    act: str,
+    subject: str,
+    detail: dict[str, str | None],
+    at: datetime,
+) -> AuditEntry:
+    """The row to come after the last one, with its MAC, not yet written."""
+    entry = AuditEntry(
+        run_id=run,
+        seq=last.seq + 1,
+        at=at,
+        actor=None if actor is None else actor.person,
+        token=None if actor is None else actor.token,
+        act=act,
+        subject=subject,
+        detail=json.dumps(detail, ensure_ascii=False, sort_keys=True),
+        previous=last.hash,
+    )
+    seal = keyring.seal(keyring.AUDIT, _hash(entry))
+    entry.hash, entry.key_id = seal.mac, seal.key_id
+    return entry
+
+
+def written(entry: AuditEntry) -> dict[str, Any]:
+    """The columns of a row as they are written."""
+    return {name: getattr(entry, name) for name in _COLUMNS.split(", ")}
 
 
 def undone(request: Request) -> int:

@@ -10,7 +10,7 @@ statement names it, so that all of it holds together or not at all.
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -18,16 +18,15 @@ from django.db.models import F, Q, Value
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Concat
 
-from approvals import audit, clock, endings, frozen, permissions, policy, statements
+from approvals import asking, audit, clock, endings, frozen, permissions, policy, statements
 from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.statements import Statement
 from runtime import ledger
 from runtime.core.decisions import Decision, GateKind, Verdict
-from runtime.core.origin import merged
+from runtime.database import Connection
 from runtime.errors import GateNotOpen, RunEnded
-from runtime.models import Run
-from runtime.ports import ActionPicture, Actor, ApprovalVoid, CallFacts, NotConfirmed
+from runtime.ports import ActionPicture, Actor, ApprovalVoid, CallFacts, NotConfirmed, Part
 
 
 class Gatekeeper:
@@ -37,31 +36,11 @@ class Gatekeeper:
         """Whether this call waits for a person."""
         return policy.gates(gated=facts.gated, risk=facts.risk)
 
-    def open(self, pictures: Sequence[ActionPicture]) -> None:
-        """Write one pending request per picture, inside the caller's transaction on Django's connection."""
-        with transaction.atomic(savepoint=False):  # what fails here fails with all of it
-            runs = {picture.run for picture in pictures}
-            audit.hold(*runs)
-            known = dict(Run.objects.filter(pk__in=runs).values_list("pk", "origin"))
-            at = clock.now()
-            # A microsecond apart, so that the requests of a turn keep the order of its calls.
-            requests = Request.objects.bulk_create(
-                frozen.row(
-                    picture,
-                    at + n * timedelta.resolution,
-                    merged(picture.origin, known[picture.run]),
-                )
-                for n, picture in enumerate(pictures)
-            )
-            for request in requests:
-                audit.append(
-                    run=request.run_id,
-                    actor=None,
-                    act="requested",
-                    subject=f"request {request.id}",
-                    detail={"digest": request.request_digest, "requester": request.requester},
-                    at=request.created_at,
-                )
+    def open(
+        self, connection: Connection, pictures: Sequence[ActionPicture], *, origin: Collection[str]
+    ) -> tuple[Part, ...]:
+        """A pending request per picture, as parts of the step that opens their gates."""
+        return asking.ask(connection, pictures, origin)
 
     def vouch(self, *, gate: UUID, decision: Decision) -> None:
         """Raise NotConfirmed unless this is what was decided at the gate. Raises KeyMissing."""

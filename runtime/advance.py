@@ -36,7 +36,6 @@ from runtime.heartbeat import Held
 from runtime.leases import Claim
 from runtime.ports import EffectHandler, UnknownAgent
 from runtime.scribe import DATABASE_ERRORS, Sizes
-from runtime.seats import Seat
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +48,16 @@ def advance(run: UUID, bench: Bench, *, isolated: bool = False) -> bool:
     """
     if bench.heartbeat.shift.ends:
         return False
-    with bench.seats.taken() as seat:
-        return _advance(run, bench, seat, isolated=isolated)
+    with bench.seats.taken():
+        return _advance(run, bench, isolated=isolated)
 
 
-def _advance(run: UUID, bench: Bench, seat: Seat, *, isolated: bool) -> bool:
+def _advance(run: UUID, bench: Bench, *, isolated: bool) -> bool:
     if bench.refusals.stand(run, lambda: _mailbox(run)):
         if bench.refusals.pass_on(run):
             dispatch.hint(run)
         return False
-    if not isolated and _at_once(run, bench, seat):
+    if not isolated and _at_once(run, bench):
         return True
     with database.pooled() as connection:
         claim = leases.claim(
@@ -74,13 +73,13 @@ def _advance(run: UUID, bench: Bench, seat: Seat, *, isolated: bool) -> bool:
         return False
     with _holding(claim, bench) as (held, inbox):
         try:
-            _work(bench, held, seat, inbox)
+            _work(bench, held, inbox)
         except Exception as exc:
             _give_up(claim, bench, exc)
     return True
 
 
-def _at_once(run: UUID, bench: Bench, seat: Seat) -> bool:
+def _at_once(run: UUID, bench: Bench) -> bool:
     """Have the first step claim the run. False, with nothing done, if the run has to be claimed before.
 
     So it does if anything but a step comes first, be it an error: what was loaded without a claim may have been
@@ -92,7 +91,7 @@ def _at_once(run: UUID, bench: Bench, seat: Seat) -> bool:
         return False
     with _holding(claim, bench) as (held, inbox):
         try:
-            _work(bench, held, seat, inbox)
+            _work(bench, held, inbox)
         except Exception as exc:
             if not held.claim.made:
                 log.info("run %s is claimed before anything is done: %s", run, exc)
@@ -108,7 +107,7 @@ def _holding(claim: Claim, bench: Bench) -> Iterator[tuple[Held, Inbox]]:
         yield held, inbox
 
 
-def _work(bench: Bench, held: Held, seat: Seat, inbox: Inbox) -> None:
+def _work(bench: Bench, held: Held, inbox: Inbox) -> None:
     """Load the run, and have a coordinator take it as far as it goes."""
     if _sorted_out(held.claim):
         return
@@ -116,7 +115,7 @@ def _work(bench: Bench, held: Held, seat: Seat, inbox: Inbox) -> None:
     if _sorted_out(held.claim, now):
         return
     skews = _skews(now, bench.handler)
-    Coordinator(bench, held, seat, inbox, now, sizes, skews).work()
+    Coordinator(bench, held, inbox, now, sizes, skews).work()
     bench.refusals.drop(now.run)
 
 

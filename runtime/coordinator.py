@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime import leases, ledger
+from runtime import database, leases, ledger
 from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import EffectClass
@@ -41,7 +41,7 @@ from runtime.ports import (
     ToolRequest,
 )
 from runtime.scribe import Scribe, Sizes
-from runtime.seats import Seat, Seats
+from runtime.seats import Seats
 from runtime.skew import Refusals, Skews, require_agents, writes
 from runtime.tenure import Tenure
 from runtime.transactional import Handoff
@@ -85,7 +85,6 @@ class Coordinator:
         self,
         bench: Bench,
         held: Held,
-        seat: Seat,
         inbox: Inbox,
         now: Continuation,
         sizes: Sizes,
@@ -95,10 +94,9 @@ class Coordinator:
         self._skews = skews
         self._unadopted = skews  # until a step says what became of them: each draft of it anew
         self._held = held
-        self._seat = seat
         self._inbox = inbox
         self._tenure = Tenure(held, bench.heartbeat.shift)
-        self._scribe = Scribe(held, seat, bench.gatekeeper, now, sizes, self._tenure)
+        self._scribe = Scribe(held, bench.seats, bench.gatekeeper, now, sizes, self._tenure)
         self._running: dict[tuple[str, str | None], Abort] = {}
         self._ready: list[Work] = []
         self._handed: list[Handoff] = []
@@ -230,7 +228,7 @@ class Coordinator:
     def _next(self) -> News:
         """What came first. Nobody waits sitting. Raises queue.Empty when nothing came in time."""
         if self._inbox.empty():
-            with self._seat.left():
+            with self._bench.seats.left():
                 return self._inbox.get(timeout=self._patience())
         return self._inbox.get_nowait()
 
@@ -309,9 +307,12 @@ class Coordinator:
             if expired and pending.gate not in self._expired:
                 self._scribe.require_claim()
                 self._expired.add(pending.gate)
-                expire = functools.partial(self._bench.gatekeeper.expire, pending.gate)
-                self._scribe.persist(expire)
+                self._scribe.persist(functools.partial(self._let_expire, pending.gate))
                 self._scribe.look_again()
+
+    def _let_expire(self, gate: UUID) -> None:
+        with database.djangos_once():
+            self._bench.gatekeeper.expire(gate)
 
     def _settle_cancelling(self) -> None:
         """Give what is under way 10 s of grace, what was never started none, and note what is left unknown."""

@@ -1,7 +1,7 @@
 """The engine's own way to Postgres: an autocommit pool beside Django's connections, made after fork.
 
 Step commits go through this pool because a prepared statement on an open connection is what keeps
-a step cheap. What must share a transaction with Django's tables runs on Django's connection instead.
+a step cheap. What must share a transaction with the ORM runs on Django's connection instead.
 """
 
 import os
@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    InterfaceError,
+    OperationalError,
+    close_old_connections,
+    connections,
+)
 from django.db import connection as django_connection
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
@@ -54,6 +60,18 @@ def djangos() -> Connection:
     django_connection.ensure_connection()
     connection: Connection = django_connection.connection
     return connection
+
+
+@contextmanager
+def djangos_once() -> Iterator[None]:
+    """For a thread that rarely needs Django's connection: closed afterwards, unless it was open before."""
+    close_old_connections()
+    was_open = django_connection.connection is not None
+    try:
+        yield
+    finally:
+        if not was_open:
+            django_connection.close()
 
 
 def is_passing(exc: BaseException) -> bool:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol, TypeVar
 from uuid import UUID
 
+import psycopg
 from django.db.models import Q
 
 from runtime.core.budgets import Budget, Rates
@@ -395,14 +396,37 @@ class ApprovalVoid(Exception):
     """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of the statement that commits a step: `INSERT … SELECT … FROM run`, empty if the step is not written.
+
+    `parameters` are named so that they meet none of another part. `overtaken` is the constraint whose violation
+    says that another transaction was faster: then the step is drafted again.
+    """
+
+    name: str
+    sql: str
+    parameters: dict[str, object]
+    overtaken: str | None = None
+
+
 class Gatekeeper(Protocol):
     """Says which calls need a person and keeps their requests; implemented by approvals."""
 
     def gates(self, facts: CallFacts) -> bool:
         """Whether this call waits for a person. Policy may be stricter than the tool, never laxer."""
 
-    def open(self, pictures: Sequence[ActionPicture]) -> None:
-        """Write one approval request per picture, inside the transaction that opens the gates."""
+    def open(
+        self,
+        connection: psycopg.Connection[Any],
+        pictures: Sequence[ActionPicture],
+        *,
+        origin: Collection[str],
+    ) -> tuple[Part, ...]:
+        """What the step that opens these gates of one run has to write: a request per picture, and its audit.
+
+        Nothing is written here. `origin` are the people the run comes from, as its row says.
+        """
 
     def vouch(self, *, gate: UUID, decision: Decision) -> None:
         """When a decision is taken up: raise NotConfirmed unless the web signed exactly this one.

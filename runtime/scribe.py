@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
-from django.db import DatabaseError, InterfaceError, close_old_connections, transaction
+from django.db import DatabaseError, InterfaceError, transaction
 
 from runtime import (
     clock,
@@ -37,12 +37,13 @@ from runtime.core.events import Compacted
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.replay import Entry
 from runtime.core.worktime import tick, used_up_at
+from runtime.database import Connection
 from runtime.draft import Draft
 from runtime.errors import LeaseLost, MailboxRaised, Unclaimed
 from runtime.heartbeat import Held
 from runtime.late_outcomes import LateOutcome
-from runtime.ports import Gatekeeper
-from runtime.seats import Seat
+from runtime.ports import Gatekeeper, Part
+from runtime.seats import Seats
 from runtime.tenure import Tenure
 from runtime.transactional import Handoff
 
@@ -69,7 +70,7 @@ class Scribe:
     def __init__(
         self,
         held: Held,
-        seat: Seat,
+        seats: Seats,
         gatekeeper: Gatekeeper,
         now: Continuation,
         sizes: Sizes,
@@ -79,9 +80,10 @@ class Scribe:
         self._sizes = sizes
         self._tenure = tenure
         self._held = held
-        self._seat = seat
+        self._seats = seats
         self._gatekeeper = gatekeeper
         self._mailbox = -1
+        self._origin: tuple[str, ...] = ()
         self.settling: frozenset[UUID] = frozenset()  # gates whose decision does not count yet
         self._late: tuple[int, tuple[LateOutcome, ...]] = (-1, ())  # and the mailbox of that moment
         self.next_signal: datetime | None = None  # when one that does not count yet will
@@ -102,11 +104,10 @@ class Scribe:
                 if not database.is_passing(exc):
                     raise
                 log.warning("run %s: Postgres is out of reach: %s", self.now.run, exc)
-                with self._seat.left():
+                with self._seats.left():
                     self._held.lost.wait(RETRY_SECONDS)
                 if self._held.lost.is_set():
                     raise LeaseLost from exc
-                close_old_connections()
 
     def read_signals(self) -> tuple[signals.Signal, ...]:
         """The signals, if the mailbox is not as last read. A step that counts on them requires that count."""
@@ -115,6 +116,7 @@ class Scribe:
             return ()
         mail = self.persist(self._signals)
         self._mailbox, self.next_signal, self.settling = mail.count, mail.next, mail.settling
+        self._origin = mail.origin
         self._held.mailbox = self._mailbox
         return mail.due
 
@@ -236,18 +238,23 @@ class Scribe:
         return not continuations.stays(size, tail) if release else continuations.overdue(size, tail)
 
     def _write(self, draft: Draft, step: steps.Step, tries: Iterator[int]) -> None:
-        if not (draft.pictures or draft.closed):
+        if not draft.closed:
             with database.pooled() as connection:
-                steps.commit(connection, step, prepare=True)
+                steps.commit(connection, step, self._asked(connection, draft), prepare=True)
             return
-        with transaction.atomic():
-            if next(tries) and steps.settled(database.djangos(), step):
+        with database.djangos_once(), transaction.atomic():
+            connection = database.djangos()
+            if next(tries) and steps.settled(connection, step):
                 return  # by the try before, whose COMMIT was cut off
-            if draft.pictures:
-                self._gatekeeper.open(draft.pictures)
             for reason, gates in draft.closed_for.items():
                 self._gatekeeper.close(run=draft.now.run, gates=gates, actor=None, reason=reason)
-            steps.commit(database.djangos(), step, prepare=False)
+            steps.commit(connection, step, self._asked(connection, draft), prepare=False)
+
+    def _asked(self, connection: Connection, draft: Draft) -> tuple[Part, ...]:
+        """What asks people, if gates open."""
+        if not draft.pictures:
+            return ()
+        return self._gatekeeper.open(connection, draft.pictures, origin=self._origin)
 
     def _let_go(self) -> None:
         with database.pooled() as connection:

@@ -173,13 +173,14 @@ def last_of(connection: Connection, run: UUID, *kinds: str) -> str | None:
 class Mail:
     """The mailbox count, the signals that count, and when the first of the others will.
 
-    `settling` are the gates whose decision does not count yet.
+    `settling` are the gates whose decision does not count yet. `origin` are the people the run comes from by its row.
     """
 
     count: int
     due: tuple[Signal, ...]
     next: datetime | None
     settling: frozenset[UUID] = frozenset()
+    origin: tuple[str, ...] = ()
 
 
 def read(connection: Connection, run: UUID) -> Mail:
@@ -187,18 +188,19 @@ def read(connection: Connection, run: UUID) -> Mail:
     rows = connection.execute(
         """
         SELECT r.mailbox, s.id, s.kind, s.body, s.effective_at,
-            s.effective_at <= clock_timestamp()
+            s.effective_at <= clock_timestamp(), ARRAY(SELECT jsonb_array_elements_text(r.origin))
         FROM runtime_run r LEFT JOIN runtime_signal s ON s.run_id = r.id
         WHERE r.id = %s ORDER BY s.id
         """,
         (run,),
     ).fetchall()
-    later = [_decode(row[1], row[2], row[3]) for row in rows if row[-1] is False]
+    later = [_decode(row[1], row[2], row[3]) for row in rows if row[5] is False]
     return Mail(
         count=rows[0][0],
-        due=tuple(_decode(number, kind, body) for _, number, kind, body, _, due in rows if due),
-        next=min((at for *_, at, due in rows if due is False), default=None),
+        due=tuple(_decode(number, kind, body) for _, number, kind, body, _, due, _ in rows if due),
+        next=min((at for *_, at, due, _ in rows if due is False), default=None),
         settling=frozenset(one.gate for one in later if isinstance(one, GateDecidedSignal)),
+        origin=tuple(rows[0][-1]),
     )
 
 

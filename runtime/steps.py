@@ -1,9 +1,11 @@
 """The one statement that commits a step: outcomes, the next intents, gates, signals and the run's row.
 
-Each keeper lends the part that writes its table; all of them hang on the run's row, which is changed
-only for the epoch, owner and position of the claim. No row, no step. A first step may make the claim itself.
+Each keeper lends the part that writes its table, and the gatekeeper the parts that ask people; all of them hang
+on the run's row, which is changed only for the epoch, owner and position of the claim. No row, no step. A first
+step may make the claim itself.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -20,6 +22,7 @@ from runtime.errors import LeaseLost, MailboxRaised, Tampered
 from runtime.journal import APPEND, Sealed, holds
 from runtime.leases import Claim
 from runtime.ledger import Spend
+from runtime.ports import Part
 
 # In the order in which they come in the statement; most steps need none of them, and do not pay for them.
 _PARTS = {
@@ -78,16 +81,23 @@ class Step:
     spent: tuple[Spend, ...] = ()
 
 
-def commit(connection: Connection, step: Step, *, prepare: bool) -> None:
-    """Write the step. Raises MailboxRaised, LeaseLost, or Tampered if an approval was used before; nothing is written.
+def commit(connection: Connection, step: Step, lent: Sequence[Part] = (), *, prepare: bool) -> None:
+    """Write the step, with the parts that the gatekeeper lends to it.
 
+    Raises MailboxRaised, LeaseLost, or Tampered if an approval was used before; nothing is written.
     Raises psycopg.OperationalError when the connection is cut; `written` then tells what became of it.
     """
     killpoints.pass_by("before", step.kind, step.depth)
-    statement = _statement(_parts(step))
+    own = tuple((name, _PARTS[name]) for name in _parts(step))
+    statement = _statement((*own, *((part.name, part.sql) for part in lent)))
+    parameters = _parameters(step)
+    for part in lent:
+        parameters |= part.parameters
     try:
-        row = connection.execute(statement, _parameters(step), prepare=prepare).fetchone()
+        row = connection.execute(statement, parameters, prepare=prepare).fetchone()
     except psycopg.errors.UniqueViolation as exc:
+        if exc.diag.constraint_name in {part.overtaken for part in lent}:
+            raise MailboxRaised from exc
         if exc.diag.constraint_name != spent.CONSTRAINT:
             raise
         raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
@@ -133,8 +143,8 @@ def _parts(step: Step) -> tuple[str, ...]:
 
 
 @cache
-def _statement(parts: tuple[str, ...]) -> str:
-    tables = "".join(f", {name} AS ({_PARTS[name]})" for name in parts)
+def _statement(parts: tuple[tuple[str, str], ...]) -> str:
+    tables = "".join(f", {name} AS ({sql})" for name, sql in parts)
     return f"WITH run AS ({leases.ADVANCE}), entry AS ({APPEND}){tables} SELECT count(*) FROM run"
 
 
@@ -150,7 +160,7 @@ def _parameters(step: Step) -> dict[str, object]:
         "release": step.release,
         "suspends": step.continuation is not None,
         "due": step.due,
-        "strict": step.release or bool(step.signals) or step.first,
+        "strict": step.release or bool(step.signals) or bool(step.opened) or step.first,
         "mailbox": step.mailbox,
         "signals": list(step.signals),
         **leases.parameters(step.claim),

@@ -9,7 +9,7 @@ from uuid import UUID
 from celery import current_app, shared_task
 from django.conf import settings
 
-from runtime import database, ports, seats
+from runtime import database, ports
 from runtime.advance import advance
 from runtime.coordinator import Bench
 from runtime.dispatch import ADVANCE, ISOLATED
@@ -71,6 +71,5 @@ def stop() -> bool:
         busy = bench().executor.is_busy()
         bench().heartbeat.stop()
         bench.cache_clear()
-    seats.close()
     database.close()
     return not busy

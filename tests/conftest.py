@@ -15,7 +15,7 @@ from kombu import pools
 
 from config import celery, env
 from config.local import accounts, broker, postgres, programs
-from runtime import database, keyring, seats
+from runtime import database, keyring
 from tests import emptying
 from tests.cast import Cast, assemble
 from tests.skips import Skips
@@ -93,7 +93,6 @@ def django_db_modify_db_settings(postgres_url: str) -> None:
 def django_db_setup(django_db_setup: None) -> Iterator[None]:
     with emptying.quickly():
         yield
-    seats.close()
     database.close()  # or the test database cannot be dropped
 
 

@@ -5,7 +5,8 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core.decisions import Decision, Verdict
-from runtime.ports import ActionPicture, Actor, CallFacts, NotConfirmed
+from runtime.database import Connection
+from runtime.ports import ActionPicture, Actor, CallFacts, NotConfirmed, Part
 
 
 class Gatekeeper:
@@ -18,8 +19,14 @@ class Gatekeeper:
     def gates(self, facts: CallFacts) -> bool:
         return facts.gated
 
-    def open(self, pictures: Sequence[ActionPicture]) -> None:
+    def show(self, pictures: Sequence[ActionPicture]) -> None:
         self.shown |= {picture.gate: picture for picture in pictures}
+
+    def open(
+        self, connection: Connection, pictures: Sequence[ActionPicture], *, origin: Collection[str]
+    ) -> tuple[Part, ...]:
+        """Nothing is written to Postgres here: see `show`."""
+        return ()
 
     def vouch(self, *, gate: UUID, decision: Decision) -> None:
         if self.said.get(gate) != decision:

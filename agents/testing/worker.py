@@ -181,7 +181,7 @@ class Worker:
         self.journal.append(text)
         self._contents |= {content.digest: value_of(content) for content in draft.contents}
         self.now = step(self.now, decode_entry(text).events, head="", at=self.clock)
-        self._gatekeeper.open(draft.pictures)
+        self._gatekeeper.show(draft.pictures)
         self._ready.extend(draft.work)
 
     def _skews(self) -> skew.Skews:

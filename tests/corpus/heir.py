@@ -25,7 +25,7 @@ class Heir(Worker):
         self.now = decode_continuation(document["continuation"])
         self.journal = list(document["journal"])
         self.clock = datetime.fromisoformat(document["clock"])
-        self._gatekeeper.open([PICTURE.validate_python(gate) for gate in document["gates"]])
+        self._gatekeeper.show([PICTURE.validate_python(gate) for gate in document["gates"]])
 
     def resume(self) -> None:
         """As a worker that claims the run."""

@@ -15,6 +15,7 @@ from runtime.core.budgets import Budget, Rates
 from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
 from runtime.core.events import Proposal
 from runtime.core.terms import RetryPolicy
+from runtime.database import Connection
 from runtime.errors import GateNotOpen
 from runtime.ports import (
     Abort,
@@ -29,6 +30,7 @@ from runtime.ports import (
     ModelRequest,
     NotConfirmed,
     Outcome,
+    Part,
     Skew,
     ToolRequest,
     ToolResult,
@@ -183,8 +185,13 @@ class FakeGatekeeper:
     def gates(self, facts: CallFacts) -> bool:
         return facts.gated
 
-    def open(self, pictures: Sequence[ActionPicture]) -> None:
-        self.pictures += pictures
+    def open(
+        self, connection: Connection, pictures: Sequence[ActionPicture], *, origin: Collection[str]
+    ) -> tuple[Part, ...]:
+        self.pictures += [
+            one for one in pictures if one not in self.pictures
+        ]  # it may be asked again
+        return ()
 
     def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
         shown = [picture for picture in self.pictures if picture.gate == gate]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -223,8 +224,8 @@ def test_a_first_step_whose_answer_was_cut_off_is_known_and_goes_on(
     desk, run = suspended(rig)
     cut: list[bool] = []
 
-    def commit(connection: Connection, step: steps.Step, *, prepare: bool) -> None:
-        COMMITTED(connection, step, prepare=prepare)
+    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> None:
+        COMMITTED(connection, step, *lent, prepare=prepare)
         if not cut:
             cut.append(True)
             raise psycopg.OperationalError("cut off")

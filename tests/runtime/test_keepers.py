@@ -54,11 +54,11 @@ def last(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> steps.Step:
     """The step that opens the gate and lets go of the run; its worker held it back, and has the run still."""
     held: list[steps.Step] = []
 
-    def commit(connection: Connection, step: steps.Step, *, prepare: bool) -> None:
+    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> None:
         if step.release:
             held.append(step)
             raise LeaseLost
-        REAL(connection, step, prepare=prepare)
+        REAL(connection, step, *lent, prepare=prepare)
 
     with monkeypatch.context() as patch:
         patch.setattr(steps, "commit", commit)

@@ -2,6 +2,7 @@
 
 import threading
 from datetime import datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -62,11 +63,11 @@ def test_an_outcome_waits_for_postgres(
 ) -> None:
     refused: list[str] = []
 
-    def commit(connection: Connection, step: steps.Step, *, prepare: bool) -> None:
+    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> None:
         if step.kind == "ToolReturned" and not refused:
             refused.append(sqlstate)
             raise psycopg.errors.lookup(sqlstate)
-        COMMIT(connection, step, prepare=prepare)
+        COMMIT(connection, step, *lent, prepare=prepare)
 
     monkeypatch.setattr(steps, "commit", commit)
     monkeypatch.setattr("runtime.scribe.RETRY_SECONDS", 0.0)

@@ -101,7 +101,7 @@ def test_a_step_that_postgres_refuses_parks_the_run(
 
 
 def _refuse(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> None:
+    def refuse(*_: object, origin: object) -> None:
         raise DataError("value too long")
 
     monkeypatch.setattr(desk.gatekeeper, "open", refuse)

@@ -10,10 +10,10 @@ import pytest
 from django.db import OperationalError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from runtime import database
+from runtime import database, steps
 from runtime.core.decisions import EffectClass
 from runtime.models import Gate
-from runtime.ports import Outcome, ToolRequest, ToolResult
+from runtime.ports import Outcome, Part, ToolRequest, ToolResult
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench
 from tests.runtime.test_advance import types
@@ -78,13 +78,22 @@ def test_an_unknown_commit_opens_its_gate_once(
     rig: MakeBench, cut: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
-    run, real = desk.start("a"), desk.gatekeeper.open
+    run, real = desk.start("a"), steps.commit
 
-    def opened(pictures: Any) -> None:
-        real(pictures)
-        cut.arm()
+    def commit(connection: Any, step: steps.Step, *lent: Any, prepare: bool) -> None:
+        if not step.opened or cut.done.is_set():
+            return real(connection, step, *lent, prepare=prepare)
+        cut.done.set()
+        aside = psycopg.connect(connection.info.dsn, password=connection.info.password)
+        real(aside, step, *lent, prepare=prepare)
+        if cut.late:
+            threading.Thread(target=_commit_when_waited_for, args=(aside,)).start()
+        else:
+            aside.commit()
+            aside.close()
+        raise psycopg.OperationalError("the connection was lost")
 
-    monkeypatch.setattr(desk.gatekeeper, "open", opened)
+    monkeypatch.setattr(steps, "commit", commit)
     assert desk.advance(run).status == "suspended"
     assert cut.done.is_set()
     assert [picture.gate for picture in desk.gatekeeper.pictures] == _gates(run)
@@ -118,3 +127,24 @@ def _rows() -> int:
         row = own.execute("SELECT count(*) FROM unknown_commit").fetchone()
     assert row is not None
     return int(row[0])
+
+
+def test_a_gate_is_drafted_again_if_another_transaction_was_faster(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run, real, taken = desk.start("a"), desk.gatekeeper.open, list[Part]()
+    desk.advance(desk.start("a"))  # whose gate is there already
+
+    def overtaken(*args: Any, origin: Any) -> tuple[Part, ...]:
+        real(*args, origin=origin)
+        sql = "INSERT INTO runtime_gate SELECT g.* FROM run, runtime_gate g"
+        if taken:
+            return ()
+        taken.append(Part(name="lent", sql=sql, parameters={}, overtaken="runtime_gate_pkey"))
+        return tuple(taken)
+
+    monkeypatch.setattr(desk.gatekeeper, "open", overtaken)
+    assert desk.advance(run).status == "suspended"
+    assert len(taken) == len(_gates(run)) == 1
+    assert types(run)[-2:] == ["ModelReplied", "GateOpened"]

@@ -1,0 +1,88 @@
+"""Asking people: what the step that opens gates writes of it, as parts of its one statement.
+
+The end of the run's audit chain is read before. If another transaction appends to the chain meanwhile, the
+step is not written, and drafted again.
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from approvals import audit, frozen
+from approvals.models import AuditEntry, Request
+from runtime.core.origin import merged
+from runtime.database import Connection
+from runtime.ports import ActionPicture, Part
+
+_LAST = """
+    SELECT clock_timestamp(), coalesce(max(a.seq), 0), coalesce(max(a.hash), '')
+    FROM (SELECT seq, hash FROM approvals_auditentry WHERE run_id = %s ORDER BY seq DESC LIMIT 1) a
+"""
+# The rows as a JSON list, each with every column by its name.
+_REQUESTED = """
+    INSERT INTO approvals_request
+    SELECT r.* FROM run, json_populate_recordset(NULL::approvals_request, %(requests)s::json) r
+"""
+_COLUMNS = tuple(field.attname for field in Request._meta.concrete_fields)  # noqa: SLF001 - its documented API
+
+
+def ask(
+    connection: Connection, pictures: Sequence[ActionPicture], origin: Collection[str]
+) -> tuple[Part, ...]:
+    """A pending request for each picture, all of one run, and the rows of their audit.
+
+    `origin` are the people the run comes from by its row, beside those that the pictures name.
+    """
+    run = pictures[0].run
+    at, last = _look(connection, run)
+    # A microsecond apart, so that the requests of a turn keep the order of its calls.
+    requests = [
+        frozen.row(picture, at + n * timedelta.resolution, merged(picture.origin, origin))
+        for n, picture in enumerate(pictures)
+    ]
+    entries = list[AuditEntry]()
+    for request in requests:
+        entry = audit.following(
+            last,
+            run=run,
+            actor=None,
+            act="requested",
+            subject=f"request {request.id}",
+            detail={"digest": request.request_digest, "requester": request.requester},
+            at=request.created_at,
+        )
+        entries.append(entry)
+        last = audit.Last(seq=entry.seq, hash=entry.hash)
+    return (
+        Part(
+            name="requested",
+            sql=_REQUESTED,
+            parameters={"requests": _json([_written(request) for request in requests])},
+        ),
+        Part(
+            name="audited",
+            sql=audit.APPENDED,
+            parameters={"audited": _json([audit.written(entry) for entry in entries])},
+            overtaken=audit.ORDER,
+        ),
+    )
+
+
+def _look(connection: Connection, run: UUID) -> tuple[datetime, audit.Last]:
+    row = connection.execute(_LAST, (run,), prepare=True).fetchone()
+    assert row is not None  # an aggregate has one row
+    return row[0].astimezone(UTC), audit.Last(seq=row[1], hash=row[2])
+
+
+def _written(request: Request) -> dict[str, object]:
+    return {name: getattr(request, name) for name in _COLUMNS}
+
+
+def _json(rows: list[dict[str, object]]) -> str:
+    return json.dumps(rows, default=_text)
+
+
+def _text(value: object) -> str:
+    """A moment or an id as Postgres reads it."""
+    return value.isoformat() if isinstance(value, datetime) else str(value)
