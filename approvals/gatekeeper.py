@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F, Q, Value
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Concat
@@ -22,7 +22,7 @@ from approvals import asking, audit, clock, endings, frozen, permissions, policy
 from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.statements import Statement
-from runtime import ledger
+from runtime import database, ledger
 from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.database import Connection
 from runtime.errors import GateNotOpen, RunEnded
@@ -44,10 +44,11 @@ class Gatekeeper:
 
     def vouch(self, *, gate: UUID, decision: Decision) -> None:
         """Raise NotConfirmed unless this is what was decided at the gate. Raises KeyMissing."""
-        asked = _asked(gate)
+        with database.asking() as connection:
+            asked = _asked(connection, gate)
         frozen.check_digests(asked.request)
         if decision.verdict is Verdict.EXPIRE:
-            _check_expired(asked.request, decision)
+            _check_expired(asked, decision)
             return
         said = _said(asked)
         if said.by in (asked.request.requester, *asked.request.origin):
@@ -67,15 +68,16 @@ class Gatekeeper:
         for what was never approved or is not what it was, ApprovalVoid if the right to approve was taken away
         since or the decider has steered the run since, KeyMissing.
         """
-        asked = _asked(gate)
-        request = asked.request
-        if request.status != Request.Status.APPROVED:
-            raise NotConfirmed(f"the request is {request.status}")
-        frozen.check_digests(request)
-        said = _said(asked)
-        if action_digest != request.action_digest:
-            raise NotConfirmed("the action to start is not the one that was approved")
-        _check_rights(request, said, origin)
+        with database.asking() as connection:
+            asked = _asked(connection, gate)
+            request = asked.request
+            if request.status != Request.Status.APPROVED:
+                raise NotConfirmed(f"the request is {request.status}")
+            frozen.check_digests(request)
+            said = _said(asked)
+            if action_digest != request.action_digest:
+                raise NotConfirmed("the action to start is not the one that was approved")
+            _check_rights(connection, request, said, origin)
 
     def expire(self, gate: UUID) -> None:
         """Deny by time, in a transaction of its own. Nothing happens before its time or after anybody."""
@@ -157,7 +159,7 @@ class Gatekeeper:
 _ASK = """
     SELECT (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %s AND a.subject = 'request ' || r.id),
-        r.*
+        clock_timestamp(), r.*, r.path::text, r.origin::text, r.excluded::text
     FROM approvals_request r WHERE r.gate = %s
 """
 
@@ -167,26 +169,27 @@ _ASK = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A request as it is stored, and how many decisions on it were taken back by then."""
+    """A request as it is stored, and how many decisions on it were taken back by then; `at` is the database's time."""
 
     request: Request
     undone: int
+    at: datetime
 
 
-def _asked(gate: UUID) -> _Asked:
+def _asked(connection: Connection, gate: UUID) -> _Asked:
     """Everything that may have changed, in one look. Raises NotConfirmed if there is no such request."""
-    with connection.cursor() as cursor:  # twice for each decision: the ORM costs more than Postgres
-        cursor.execute(_ASK, [audit.UNDONE, gate])
-        row = cursor.fetchone()
-        names = [column.name for column in cursor.description or ()]
+    # Twice for each decision: the ORM costs more than Postgres.
+    cursor = connection.execute(_ASK, (audit.UNDONE, gate))
+    row = cursor.fetchone()
     if row is None:
         raise NotConfirmed("nobody was asked")
     request = Request()
-    for name, value in zip(names[1:], row[1:], strict=True):
+    names = [column.name for column in cursor.description or ()]
+    for name, value in zip(names[2:], row[2:], strict=True):
         setattr(request, name, value)
-    for name in ("path", "origin", "excluded"):
+    for name in ("path", "origin", "excluded"):  # the last of that name, which is text
         setattr(request, name, json.loads(getattr(request, name)))
-    return _Asked(request=request, undone=row[0])
+    return _Asked(request=request, undone=row[0], at=row[1])
 
 
 def _said(asked: _Asked) -> Statement:
@@ -198,7 +201,7 @@ def _said(asked: _Asked) -> Statement:
     again = said.verdict is Verdict.RUN_AGAIN
     if again and request.not_before is not None and said.at < request.not_before:
         raise NotConfirmed("the first start may still have been under way")
-    if said.effective_at is not None and said.effective_at > clock.now():
+    if said.effective_at is not None and said.effective_at > asked.at:
         raise NotConfirmed("the decision can still be taken back")
     if said.undone != asked.undone or ledger.holds(ledger.undone(request.id, said.undone + 1)):
         raise NotConfirmed("the decision was taken back")
@@ -206,18 +209,21 @@ def _said(asked: _Asked) -> Statement:
     return said
 
 
-def _check_rights(request: Request, said: Statement, origin: Collection[str]) -> None:
-    standing = permissions.standing_of(Actor(person=said.by), said.at)
+def _check_rights(
+    connection: Connection, request: Request, said: Statement, origin: Collection[str]
+) -> None:
+    standing = permissions.standing_of(Actor(person=said.by), said.at, asked=connection)
     refusal = permissions.refusal(standing, request, origin)
     if refusal is not None:
         raise ApprovalVoid(f"{said.by} approved it, but may not any more: {refusal.detail}")
 
 
-def _check_expired(request: Request, decision: Decision) -> None:
+def _check_expired(asked: _Asked, decision: Decision) -> None:
     """Time signs nothing: that it has come everybody can see."""
+    request = asked.request
     if request.status != Request.Status.EXPIRED or request.kind != GateKind.APPROVAL:
         raise NotConfirmed(f"the request of kind {request.kind} is {request.status}")
-    if request.expires_at is None or request.expires_at > clock.now():
+    if request.expires_at is None or request.expires_at > asked.at:
         raise NotConfirmed("the request has not expired")
     if (decision.by, decision.reason, decision.result) != ("", request.reason, None):
         raise NotConfirmed("the decision to take up is not the one of time")

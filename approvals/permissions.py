@@ -21,6 +21,7 @@ from approvals import assignments, attestation, policy
 from approvals.assignments import Bond
 from approvals.models import Assignment, Request, Token
 from approvals.policy import Group
+from runtime.database import Connection
 from runtime.ports import Actor, Forbidden
 
 
@@ -139,7 +140,7 @@ _ASSIGNED = """
             ELSE a.what IN (
                 SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id WHERE m.user_id = u.id
             ) END,
-        a.*
+        a.*, a.givers::text
     FROM auth_user u
         LEFT JOIN LATERAL (
             SELECT DISTINCT ON (what) * FROM approvals_assignment WHERE person_id = u.id ORDER BY what, seq DESC
@@ -148,14 +149,17 @@ _ASSIGNED = """
 """
 
 
-def standing_of(actor: Actor, at: datetime | None = None) -> Standing | None:
+def standing_of(
+    actor: Actor, at: datetime | None = None, *, asked: Connection | None = None
+) -> Standing | None:
     """None if the person is unknown or disabled, or the token revoked, unsigned or somebody else's.
 
     An unsigned password gives no right. `at` is when the actor decided, now if it is None: a right must
-    have cooled off by then, and a password that was set since is no matter.
+    have cooled off by then, and a password that was set since is no matter. `asked` is the connection to use,
+    Django's if it is None.
     """
     # Of every page, and of each decision twice, where the ORM would cost more than Postgres.
-    with connection.cursor() as cursor:
+    with (asked or connection).cursor() as cursor:
         cursor.execute(_ASSIGNED, [actor.person])
         rows = cursor.fetchall()
         names = [column.name for column in cursor.description or ()]

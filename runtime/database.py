@@ -63,6 +63,16 @@ def djangos() -> Connection:
 
 
 @contextmanager
+def asking() -> Iterator[Connection]:
+    """The connection of the transaction that the caller is in, else one of the pool."""
+    if django_connection.in_atomic_block:
+        yield djangos()
+    else:
+        with pooled() as connection:
+            yield connection
+
+
+@contextmanager
 def djangos_once() -> Iterator[None]:
     """For a thread that rarely needs Django's connection: closed afterwards, unless it was open before."""
     close_old_connections()
