@@ -19,13 +19,13 @@ from django.db import transaction
 from approvals import (
     audit,
     clock,
+    deciding,
     endings,
     grants,
     permissions,
     queries,
     record,
     results,
-    statements,
     tampering,
 )
 from approvals.errors import (
@@ -35,6 +35,7 @@ from approvals.errors import (
     Expired,
     Invalid,
     NotDecided,
+    NotFound,
     TamperedWith,
     TooEarly,
     TooLate,
@@ -87,7 +88,7 @@ def decide(
         )
 
     hold = partial(audit.hold_run_of, request)
-    return _decide(hold, partial(queries.readable, request), judge, actor)
+    return _decide(hold, partial(deciding.look, request), judge, actor)
 
 
 def settle(
@@ -119,7 +120,7 @@ def settle(
         )
 
     hold = partial(audit.hold, run)
-    return _decide(hold, partial(queries.settleable, run, gate), judge, actor)
+    return _decide(hold, partial(deciding.look_at_gate, run, gate), judge, actor)
 
 
 def undo(*, request: UUID, actor: Actor) -> queries.Approval:
@@ -172,30 +173,46 @@ def _reopen(row: Request, actor: Actor) -> None:
 
 def _decide(
     hold: Callable[[], None],
-    find: Callable[[permissions.Standing | None], Request],
+    look: Callable[[], deciding.Looked | None],
     judge: Callable[[Request, datetime], Decision],
     actor: Actor,
 ) -> queries.Approval:
-    with transaction.atomic():
-        hold()  # nothing of the run can move from here on
-        standing = permissions.standing_of(actor)
-        row = find(standing)
-        _check_right(row, standing)
-        _check_still_open(row)
-        _check_untouched(row)
-        at = clock.now()
-        due = row.expires_at if endings.is_due(row, at) else None
-        if due is None:
-            decision = judge(row, at)
-            seconds = float(settings.ABEYANCE_UNDO_SECONDS)
-            row.effective_at = at + timedelta(seconds=seconds) if seconds else None
-            _settle(row, decision)
-            _close(row, decision, at)
-            _audit(row, decision, actor)
-        else:
-            _expire(row, at)
-    if due is not None:
-        raise Expired(due)  # after it was written, so that nothing else can become of it
+    """Decide without a lock; if another act on the run comes in between, once more with its row held."""
+    try:
+        made = _attempt(look, judge, actor)
+    except GateNotOpen:
+        with transaction.atomic():
+            hold()  # nothing of the run can move from here on
+            try:
+                made = _attempt(look, judge, actor)
+            except GateNotOpen as exc:
+                raise AlreadyDecided(None) from exc
+    if isinstance(made, Expired):
+        raise made  # after it was written, so that nothing else can become of it
+    return made
+
+
+def _attempt(
+    look: Callable[[], deciding.Looked | None],
+    judge: Callable[[Request, datetime], Decision],
+    actor: Actor,
+) -> queries.Approval | Expired:
+    """Raises GateNotOpen, with nothing written, if another act on the run came in between."""
+    standing, looked = permissions.standing_of(actor), look()
+    if looked is None or not permissions.reads(standing, looked.request):
+        raise NotFound
+    row, at = looked.request, looked.at
+    _check_right(row, standing)
+    _check_still_open(row)
+    _check_untouched(row)
+    decision = None if endings.is_due(row, at) else judge(row, at)
+    if not looked.is_open:
+        raise AlreadyDecided(None)
+    if decision is None:
+        return _expire(row, at)
+    seconds = float(settings.ABEYANCE_UNDO_SECONDS)
+    row.effective_at = at + timedelta(seconds=seconds) if seconds else None
+    deciding.close(looked, decision, actor)
     return queries.plain(row, standing)
 
 
@@ -270,53 +287,10 @@ def _checked_result(result: Any, verdict: Verdict, row: Request) -> Any:
     return result
 
 
-def _settle(row: Request, decision: Decision) -> None:
-    try:
-        engine.settle(gate=row.gate, decision=decision, effective_at=row.effective_at)
-    except (GateNotOpen, RunEnded) as exc:
-        raise AlreadyDecided(None) from exc
-
-
-def _expire(row: Request, at: datetime) -> None:
-    try:
+def _expire(row: Request, at: datetime) -> Expired:
+    """Have time decide the request before it refuses the person. Raises GateNotOpen."""
+    assert row.expires_at is not None  # it is due
+    with transaction.atomic():
+        audit.hold(row.run_id)
         endings.expire(row, at)
-    except (GateNotOpen, RunEnded) as exc:
-        raise AlreadyDecided(None) from exc
-
-
-def _close(row: Request, decision: Decision, at: datetime) -> None:
-    """The compare-and-set that makes one winner even if a door forgot the lock."""
-    row.status = statements.STATUS[decision.verdict]
-    row.decided_by, row.decided_at, row.reason = decision.by, at, decision.reason
-    statements.sign(row, statements.make(row, decision, at, audit.undone(row)))
-    changed = Request.objects.filter(
-        pk=row.pk, status=Request.Status.PENDING, request_digest=row.request_digest
-    ).update(
-        status=row.status,
-        decided_by=row.decided_by,
-        decided_at=at,
-        effective_at=row.effective_at,
-        reason=row.reason,
-        statement=row.statement,
-        signature=row.signature,
-        key_id=row.key_id,
-    )
-    if changed != 1:
-        winner = Request.objects.values_list("decided_by", flat=True).get(pk=row.pk)
-        raise AlreadyDecided(winner)
-
-
-def _audit(row: Request, decision: Decision, actor: Actor) -> None:
-    audit.append(
-        run=row.run_id,
-        actor=actor,
-        act=row.status,
-        subject=f"request {row.id}",
-        detail={
-            "digest": row.request_digest,
-            "verdict": decision.verdict,
-            "reason": decision.reason,
-            **({"granted": decision.result} if decision.verdict is Verdict.CONTINUE else {}),
-        },
-        at=row.decided_at,
-    )
+    return Expired(row.expires_at)

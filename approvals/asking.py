@@ -6,10 +6,10 @@ step is not written, and drafted again.
 
 import json
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from approvals import audit, frozen
+from approvals import audit, clock, frozen
 from approvals.models import AuditEntry, Request
 from runtime.core.origin import merged
 from runtime.database import Connection
@@ -54,35 +54,22 @@ def ask(
         )
         entries.append(entry)
         last = audit.Last(seq=entry.seq, hash=entry.hash)
+    rows = [_written(request) for request in requests]
     return (
         Part(
             name="requested",
             sql=_REQUESTED,
-            parameters={"requests": _json([_written(request) for request in requests])},
+            parameters={"requests": json.dumps(rows, default=str)},
         ),
-        Part(
-            name="audited",
-            sql=audit.APPENDED,
-            parameters={"audited": _json([audit.written(entry) for entry in entries])},
-            overtaken=audit.ORDER,
-        ),
+        audit.appended(entries),
     )
 
 
 def _look(connection: Connection, run: UUID) -> tuple[datetime, audit.Last]:
     row = connection.execute(_LAST, (run,), prepare=True).fetchone()
     assert row is not None  # an aggregate has one row
-    return row[0].astimezone(UTC), audit.Last(seq=row[1], hash=row[2])
+    return clock.told(row[0]), audit.Last(seq=row[1], hash=row[2])
 
 
 def _written(request: Request) -> dict[str, object]:
     return {name: getattr(request, name) for name in _COLUMNS}
-
-
-def _json(rows: list[dict[str, object]]) -> str:
-    return json.dumps(rows, default=_text)
-
-
-def _text(value: object) -> str:
-    """A moment or an id as Postgres reads it."""
-    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -10,6 +10,7 @@ before them, in their chain or at the beginning of that of a run that started ea
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,7 +23,7 @@ from approvals.errors import BrokenChain
 from approvals.models import AuditEntry, Request
 from runtime import keyring
 from runtime.core.digest import sha256_of
-from runtime.ports import Actor
+from runtime.ports import Actor, Part
 
 GENESIS = ""
 UNDONE = "undone"
@@ -38,13 +39,12 @@ _APPEND = f"""
     VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 # The same as a part of a statement that has the run's row as `run`. It takes the rows as a JSON list.
-APPENDED = f"""
+_APPENDED = f"""
     INSERT INTO approvals_auditentry ({_COLUMNS})
     SELECT {_COLUMNS} FROM run, json_to_recordset(%(audited)s::json) AS a (
         run_id uuid, seq bigint, at timestamptz, actor text, token text, act text, subject text, detail text,
         previous text, hash text, key_id text)
 """
-ORDER = "audit_order"  # the constraint that one of two who append at once violates
 # An imported run brings its id along, and so the time of its start elsewhere.
 _KEYED_BEFORE = """
     SELECT EXISTS (SELECT FROM approvals_auditentry
@@ -87,7 +87,7 @@ def append(
             detail=detail,
             at=at or clock.now(),
         )
-        cursor.execute(_APPEND, list(written(entry).values()))
+        cursor.execute(_APPEND, list(_written(entry).values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +125,18 @@ def following(
     return entry
 
 
-def written(entry: AuditEntry) -> dict[str, Any]:
-    """The columns of a row as they are written."""
+def appended(entries: Sequence[AuditEntry]) -> Part:
+    """The part of a statement of the engine's that adds these rows of its run."""
+    rows = [_written(entry) for entry in entries]
+    return Part(
+        name="audited",
+        sql=_APPENDED,
+        parameters={"audited": json.dumps(rows, default=str)},
+        overtaken="audit_order",
+    )
+
+
+def _written(entry: AuditEntry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in _COLUMNS.split(", ")}
 
 

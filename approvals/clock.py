@@ -9,5 +9,9 @@ def now() -> datetime:
     """The moment itself, not the start of the transaction: somebody may have waited for a lock."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
-        moment: datetime = cursor.fetchone()[0]
+        return told(cursor.fetchone()[0])
+
+
+def told(moment: datetime) -> datetime:
+    """The `clock_timestamp()` that came with the answer to another question."""
     return moment.astimezone(UTC)

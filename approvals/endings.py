@@ -19,7 +19,7 @@ def is_due(request: Request, at: datetime) -> bool:
 
 
 def expire(request: Request, at: datetime) -> None:
-    """Settle the gate of a request that is due. Raises as engine.settle does."""
+    """Settle the gate of a request that is due. Raises GateNotOpen."""
     assert request.expires_at is not None
     due = request.expires_at.astimezone(UTC)
     reason = f"Nobody decided before {due:%Y-%m-%d %H:%M:%S} UTC."

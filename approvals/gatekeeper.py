@@ -7,7 +7,6 @@ are recomputed from the stored row. The engine seals the second when it asks, an
 statement names it, so that all of it holds together or not at all.
 """
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +17,7 @@ from django.db.models import F, Q, Value
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Concat
 
-from approvals import asking, audit, clock, endings, frozen, permissions, policy, statements
+from approvals import asking, audit, clock, endings, frozen, permissions, policy, statements, stored
 from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.statements import Statement
@@ -156,10 +155,10 @@ class Gatekeeper:
         return dict(Request.objects.filter(gate__in=gates).values_list("gate", "id"))
 
 
-_ASK = """
+_ASK = f"""
     SELECT (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %s AND a.subject = 'request ' || r.id),
-        clock_timestamp(), r.*, r.path::text, r.origin::text, r.excluded::text
+        clock_timestamp(), {stored.COLUMNS}
     FROM approvals_request r WHERE r.gate = %s
 """
 
@@ -178,18 +177,11 @@ class _Asked:
 
 def _asked(connection: Connection, gate: UUID) -> _Asked:
     """Everything that may have changed, in one look. Raises NotConfirmed if there is no such request."""
-    # Twice for each decision: the ORM costs more than Postgres.
     cursor = connection.execute(_ASK, (audit.UNDONE, gate))
     row = cursor.fetchone()
     if row is None:
         raise NotConfirmed("nobody was asked")
-    request = Request()
-    names = [column.name for column in cursor.description or ()]
-    for name, value in zip(names[2:], row[2:], strict=True):
-        setattr(request, name, value)
-    for name in ("path", "origin", "excluded"):  # the last of that name, which is text
-        setattr(request, name, json.loads(getattr(request, name)))
-    return _Asked(request=request, undone=row[0], at=row[1])
+    return _Asked(request=stored.read(cursor, row, skip=2), undone=row[0], at=clock.told(row[1]))
 
 
 def _said(asked: _Asked) -> Statement:

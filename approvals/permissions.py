@@ -231,6 +231,15 @@ def readable_requests(standing: Standing | None) -> Q:
     return Q(requester=standing.person) | Q(risk__in=risks)
 
 
+def reads(standing: Standing | None, row: Request) -> bool:
+    """The same of one request."""
+    if standing is None:
+        return False
+    if standing.has(Scope.ADMIN) or row.requester == standing.person:
+        return True
+    return row.risk in policy.risks_decided_by(standing.groups)
+
+
 def decidable_requests(standing: Standing | None) -> Q:
     """The condition on Request that holds for exactly those this standing may decide."""
     if standing is None or Scope.APPROVALS_DECIDE not in standing.scopes or standing.cooling_until:

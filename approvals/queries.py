@@ -140,15 +140,6 @@ def open_doubt(approval: Approval) -> UUID | None:
     return rows.values_list("id", flat=True).first()
 
 
-def settleable(run: UUID, gate: UUID, standing: permissions.Standing | None) -> Request:
-    """The row of a gate of a run, for somebody of this standing. Raises NotFound."""
-    readable = permissions.readable_requests(standing)
-    row = Request.objects.filter(readable, run=run, gate=gate).first()
-    if row is None:
-        raise NotFound
-    return row
-
-
 def readable(request: UUID, standing: permissions.Standing | None) -> Request:
     """The row, for somebody of this standing. Raises NotFound."""
     row = Request.objects.filter(permissions.readable_requests(standing), pk=request).first()

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,6 +22,7 @@ from runtime import (
     readmission,
     retrying,
     rows,
+    settling,
     signals,
 )
 from runtime.core.budgets import NO_LIMITS, Budget
@@ -33,7 +35,7 @@ from runtime.core.limits import MAX_UNHEARD
 from runtime.core.replay import Entry
 from runtime.database import Connection
 from runtime.errors import BusinessKeyConflict, GateNotOpen, RunEnded, TooManyUnheard
-from runtime.ports import Actor
+from runtime.ports import Actor, Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,19 +128,23 @@ def take_over(*, text: str, actor: Actor) -> UUID:
     return now.run
 
 
-def settle(*, gate: UUID, decision: Decision, effective_at: datetime | None = None) -> None:
-    """Close an open gate with a decision and wake its run. Raises GateNotOpen if somebody was faster.
+def settle(
+    *,
+    gate: UUID,
+    decision: Decision,
+    effective_at: datetime | None = None,
+    lent: Sequence[Part] = (),
+) -> None:
+    """Close an open gate with a decision and wake its run, with the parts that the caller lends.
 
     Until `effective_at` (at once if None) the decision can be taken back, and the run does not hear of it.
-    The first statement locks the run's row, so everything the caller writes after it is one at a time.
+    In the caller's transaction, if there is one. Raises GateNotOpen, with nothing written, if another decision was
+    faster, the run is over or a required part writes no row.
     """
-    connection = _transaction()
-    run = gates.find(connection, gate).run
-    rows.ring(connection, run, effective_at)
-    gates.decide(connection, gate)
-    signals.send_decision(
-        connection, run=run, gate=gate, decision=decision, effective_at=effective_at
-    )
+    with database.asking() as connection:
+        run = settling.settle(
+            connection, gate=gate, decision=decision, effective_at=effective_at, lent=lent
+        )
     transaction.on_commit(lambda: _tell(run, inbox=True, hint=effective_at is None))
 
 

@@ -25,6 +25,12 @@ CLOSE = """
     WHERE id = ANY(%(g_closed)s) AND state IN ('open', 'decided') AND run_id = (SELECT id FROM run)
 """
 
+# The part of the statement that settles a gate: open → decided, if no other decision was faster.
+DECIDE = """
+    UPDATE runtime_gate SET state = 'decided', decided_at = clock_timestamp()
+    WHERE id = %(gate)s AND state = 'open' AND run_id = (SELECT id FROM rung) RETURNING run_id
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -55,19 +61,6 @@ def find(connection: Connection, gate: UUID) -> Place:
     if row is None:
         raise GateNotOpen("there is no such gate")
     return Place(gate=gate, run=row[0])
-
-
-def decide(connection: Connection, gate: UUID) -> None:
-    """Open → decided, if nobody was faster. The caller holds the run's row. Raises GateNotOpen."""
-    done = connection.execute(
-        """
-        UPDATE runtime_gate SET state = 'decided', decided_at = clock_timestamp()
-        WHERE id = %s AND state = 'open'
-        """,
-        (gate,),
-    )
-    if done.rowcount != 1:
-        raise GateNotOpen
 
 
 def reopen(connection: Connection, gate: UUID) -> None:

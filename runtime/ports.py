@@ -398,16 +398,18 @@ class ApprovalVoid(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of the statement that commits a step: `INSERT … SELECT … FROM run`, empty if the step is not written.
+    """A part of a statement of the engine's: `INSERT … SELECT … FROM run`, empty if that writes nothing.
 
     `parameters` are named so that they meet none of another part. `overtaken` is the constraint whose violation
-    says that another transaction was faster: then the step is drafted again.
+    says that another transaction was faster: then the step is drafted again. A `required` part returns the row
+    that it has to write.
     """
 
     name: str
     sql: str
     parameters: dict[str, object]
     overtaken: str | None = None
+    required: bool = False
 
 
 class Gatekeeper(Protocol):

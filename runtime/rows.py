@@ -15,6 +15,18 @@ from runtime.database import Connection
 from runtime.errors import NoSuchRun, RunEnded
 from runtime.leases import HINTED
 
+# The part of the statement that settles a gate: `ring` for its run, unless that is over. It waits for no lock, under
+# which what the statement rests on could change.
+RING = f"""
+    UPDATE runtime_run SET mailbox = mailbox + 1,
+        due_at = CASE WHEN status <> 'quarantined'
+            THEN least(due_at, coalesce(%(effective_at)s::timestamptz, {HINTED})) END
+    WHERE id = (
+        SELECT held.id FROM runtime_run held JOIN runtime_gate ON runtime_gate.run_id = held.id
+        WHERE runtime_gate.id = %(gate)s AND held.ended_at IS NULL FOR NO KEY UPDATE OF held SKIP LOCKED)
+    RETURNING id
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:

@@ -27,6 +27,12 @@ CONSUME = """
     DELETE FROM runtime_signal WHERE id = ANY(%(signals)s) AND run_id = (SELECT id FROM run)
 """
 
+# The part of the statement that settles a gate.
+SEND = """
+    INSERT INTO runtime_signal (run_id, kind, body, effective_at)
+    SELECT run_id, %(kind)s, %(body)s, coalesce(%(effective_at)s::timestamptz, clock_timestamp()) FROM decided
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDecidedSignal:
@@ -86,18 +92,8 @@ class EventSignal:
 Signal = GateDecidedSignal | CancelSignal | PauseSignal | ResumeSignal | MessageSignal | EventSignal
 
 
-def send_decision(
-    connection: Connection,
-    *,
-    run: UUID,
-    gate: UUID,
-    decision: Decision,
-    effective_at: datetime | None = None,
-) -> None:
-    """Write the signal, which counts from `effective_at` on, or at once.
-
-    The caller has raised the mailbox in the same transaction.
-    """
+def body_of(gate: UUID, decision: Decision) -> str:
+    """What the signal of a decision says, as it is stored."""
     body = {
         "gate": str(gate),
         "verdict": decision.verdict,
@@ -105,7 +101,7 @@ def send_decision(
         "reason": decision.reason,
         "result": decision.result,
     }
-    _send(connection, run, GATE_DECIDED, body, effective_at)
+    return json.dumps(body)
 
 
 def withdraw(connection: Connection, run: UUID, gate: UUID | None = None) -> list[UUID]:
@@ -222,19 +218,13 @@ def forget(connection: Connection, run: UUID) -> None:
     connection.execute("DELETE FROM runtime_signal WHERE run_id = %s", (run,))
 
 
-def _send(
-    connection: Connection,
-    run: UUID,
-    kind: str,
-    body: dict[str, object],
-    effective_at: datetime | None = None,
-) -> None:
+def _send(connection: Connection, run: UUID, kind: str, body: dict[str, object]) -> None:
     connection.execute(
         """
         INSERT INTO runtime_signal (run_id, kind, body, effective_at)
-        VALUES (%s, %s, %s, coalesce(%s, clock_timestamp()))
+        VALUES (%s, %s, %s, clock_timestamp())
         """,
-        (run, kind, json.dumps(body), effective_at),
+        (run, kind, json.dumps(body)),
     )
 
 

@@ -6,10 +6,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
+import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from approvals import audit
+from approvals import clock
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from approvals.people import create_person
@@ -114,10 +115,16 @@ def _asked(pictures: Sequence[ActionPicture]) -> bool:
             for of in dict.fromkeys(one.run for one in pictures):
                 ask([one for one in pictures if one.run == of])
     except psycopg.errors.UniqueViolation as exc:
-        if exc.diag.constraint_name != audit.ORDER:
+        if exc.diag.constraint_name != "audit_order":
             raise
         return False
     return True
+
+
+def set_clock(patch: pytest.MonkeyPatch, moment: datetime) -> None:
+    """Have it be this moment by the clock of the database, as the approvals read it."""
+    patch.setattr(clock, "now", lambda: moment)
+    patch.setattr(clock, "told", lambda _: moment)
 
 
 def ask(pictures: Sequence[ActionPicture]) -> None:

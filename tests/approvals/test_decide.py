@@ -1,20 +1,17 @@
 """The choke point: what a decision does, and every refusal in its order."""
 
 import json
-from datetime import datetime
 from uuid import UUID, uuid4
 
 import pytest
 from django.contrib.auth.models import User
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from approvals import actions, audit, tokens
+from approvals import actions, audit, deciding, tokens
 from approvals.errors import AlreadyDecided, ApprovalError, DigestMismatch, Invalid, NotFound
 from approvals.models import AuditEntry, Request, Token
 from approvals.permissions import ALL_SCOPES, Scope
 from approvals.queries import Approval
-from runtime import engine
-from runtime.core.decisions import Decision
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, Forbidden
 from tests.approvals import seeds
@@ -223,14 +220,14 @@ def test_a_gate_that_closed_by_itself_is_closed_without_a_decision(bea: Actor) -
     assert request.status == Request.Status.PENDING
 
 
-def test_a_door_that_forgot_the_lock_still_cannot_decide_twice(
+@pytest.mark.django_db(transaction=True)
+def test_a_decision_between_reading_and_writing_wins(
     bea: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = seeds.pending()
-    settle = engine.settle
+    request, look = seeds.pending(), deciding.look
 
-    def overtaken(*, gate: UUID, decision: Decision, effective_at: datetime | None) -> None:
-        settle(gate=gate, decision=decision, effective_at=effective_at)
+    def overtaken(of: UUID) -> deciding.Looked | None:
+        looked = look(of)
         Request.objects.filter(pk=request.pk).update(
             status="denied",
             decided_by="ada",
@@ -240,12 +237,15 @@ def test_a_door_that_forgot_the_lock_still_cannot_decide_twice(
             signature="",
             key_id="",
         )
+        return looked
 
-    monkeypatch.setattr(engine, "settle", overtaken)
+    monkeypatch.setattr(deciding, "look", overtaken)
     with pytest.raises(AlreadyDecided) as caught:
         decide(request, bea)
     assert caught.value.decided_by == "ada"
-    assert untouched(request)  # all of it was rolled back
+    assert Gate.objects.get(id=request.gate).state == "open"  # nothing of it was written
+    assert not Signal.objects.exists()
+    assert Run.objects.get(id=request.run_id).mailbox == 0
 
 
 @pytest.mark.parametrize("digest", ["", "sha256:", "sha256:" + "0" * 64, "ä", HALF_A_PAIR])

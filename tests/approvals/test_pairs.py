@@ -180,7 +180,7 @@ def _vouch(request: Request, decision: Decision) -> None:
     with pytest.MonkeyPatch.context() as patch:
         moment = request.effective_at or request.expires_at
         if moment is not None:
-            patch.setattr(clock, "now", lambda: moment)
+            seeds.set_clock(patch, moment)
         Gatekeeper().vouch(gate=request.gate, decision=decision)
 
 
@@ -195,7 +195,7 @@ def _in_turn(case: Case, monkeypatch: pytest.MonkeyPatch) -> set[Ending]:
             for who, is_late in ((first, late[0]), (second, late[1])):
                 with monkeypatch.context() as patch:
                     if is_late:
-                        patch.setattr(clock, "now", lambda due=due: due + timedelta(seconds=1))
+                        seeds.set_clock(patch, due + timedelta(seconds=1))
                     heard[who] = _act(case[who], request)
             endings.add(_ending(request, (heard[0], heard[1])))
     return endings

@@ -13,11 +13,12 @@ from django.utils import timezone
 from psycopg import sql
 from pytest_django import Settings
 
-from approvals import actions, clock
+from approvals import actions
 from approvals.models import AuditEntry
 from runtime import database, ledger, verification
 from runtime.models import Run
 from runtime.upkeep import sweeper
+from tests.approvals import seeds
 from tests.attacks.conftest import BEA, Target
 
 WINDOW = 60.0
@@ -194,7 +195,7 @@ def test_a_decision_that_was_taken_back_stays_so(
     assert not AuditEntry.objects.filter(run=run, act="undone").exists()
     put_back(run, before)
     later = timezone.now() + timedelta(seconds=WINDOW + 1)
-    monkeypatch.setattr(clock, "now", lambda: later)
+    seeds.set_clock(monkeypatch, later)
     with unguarded() as own:
         own.execute("UPDATE runtime_signal SET effective_at = now() WHERE run_id = %s", [run])
     after = target.advance(run)

@@ -9,10 +9,10 @@ from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
 
-from approvals import clock
 from approvals.models import Request
 from runtime.core.continuation import RunStatus
 from runtime.ports import ToolResult
+from tests.approvals import seeds
 from tests.cast import Cast
 from tests.desk.office import LOST, MAIL_RESULT, Office
 from tests.fakes.ports import FakeTool
@@ -30,7 +30,7 @@ def doubt(office: Office) -> UUID:
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The database's clock when nothing of the first start can be under way any more."""
     at = timezone.now() + timedelta(hours=1)
-    monkeypatch.setattr(clock, "now", lambda: at)
+    seeds.set_clock(monkeypatch, at)
 
 
 def _page(client: Client, request: Request) -> str:

@@ -8,8 +8,8 @@ from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
 
-from approvals import clock
 from approvals.gatekeeper import Gatekeeper
+from tests.approvals import seeds
 from tests.desk.caller import Caller
 from tests.desk.office import Office
 
@@ -18,7 +18,7 @@ from tests.desk.office import Office
 def overdue(suspended: UUID, monkeypatch: pytest.MonkeyPatch) -> UUID:
     """A run whose approval nobody decided in time, which nobody has written down yet."""
     at = timezone.now() + timedelta(days=8)
-    monkeypatch.setattr(clock, "now", lambda: at)
+    seeds.set_clock(monkeypatch, at)
     return suspended
 
 

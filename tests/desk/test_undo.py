@@ -8,10 +8,11 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals import audit, clock
+from approvals import audit
 from approvals.models import AuditEntry, Request
 from runtime import signals
 from runtime.models import Gate, Run, Signal
+from tests.approvals import seeds
 from tests.desk.caller import Caller
 from tests.desk.office import Office
 
@@ -204,7 +205,7 @@ def test_a_decision_that_was_taken_back_cannot_be_put_back(
     assert bea_api.post(f"/approvals/{request.id}/undo").status_code == 200
     row.save()
     later = timezone.now() + timedelta(seconds=WINDOW)
-    monkeypatch.setattr(clock, "now", lambda: later)
+    seeds.set_clock(monkeypatch, later)
     Signal.objects.create(run_id=suspended, kind=signal.kind, body=signal.body)
     Gate.objects.filter(run=suspended).update(state="decided", decided_at=timezone.now())
     Run.objects.filter(id=suspended).update(mailbox=99, due_at=timezone.now())

@@ -396,6 +396,28 @@ LEASES = (
         "tests/runtime/test_advance.py::test_a_decision_about_a_parked_run_does_not_make_it_due",
     ),
     _row(
+        "a decision takes a run's row while another transaction has it",
+        "rows",
+        "held.ended_at IS NULL FOR NO KEY UPDATE OF held SKIP LOCKED)",
+        "held.ended_at IS NULL)",
+        "tests/approvals/test_races.py::"
+        "test_rights_that_end_while_a_decision_waits_for_its_turn_are_gone",
+    ),
+    _row(
+        "a decision does not raise the mailbox",
+        "rows",
+        "UPDATE runtime_run SET mailbox = mailbox + 1,\n        due_at = CASE",
+        "UPDATE runtime_run SET\n        due_at = CASE",
+        "tests/runtime/test_engine.py::test_a_gate_is_settled_once_and_its_run_is_due_at_once",
+    ),
+    _row(
+        "a decision that closes no request is written",
+        "settling",
+        '("run", *required)',
+        '("run",)',
+        "tests/approvals/test_decide.py::test_a_decision_between_reading_and_writing_wins",
+    ),
+    _row(
         "a signal does not raise the mailbox",
         "rows",
         "UPDATE runtime_run SET mailbox = mailbox + 1,\n            due_at = CASE",
@@ -560,14 +582,14 @@ SIGNALS = (
     _row(
         "a decision counts before its time",
         "signals",
-        "            s.effective_at <= clock_timestamp()\n",
-        "            s.effective_at IS NOT NULL\n",
+        "            s.effective_at <= clock_timestamp(), ARRAY",
+        "            s.effective_at IS NOT NULL, ARRAY",
         MOMENT,
     ),
     _row(
         "nobody knows when the next signal counts",
         "signals",
-        "next=min((at for *_, at, due in rows if due is False), default=None)",
+        "next=min((at for *_, at, due, _ in rows if due is False), default=None)",
         "next=None",
         MOMENT,
     ),
@@ -588,9 +610,8 @@ SIGNALS = (
     _row(
         "the window of an undo is forgotten",
         "signals",
-        'coalesce(%s, clock_timestamp()))\n        """,\n        (run, kind,',
-        "coalesce(NULL::timestamptz, coalesce(%s, clock_timestamp()) - interval '1 day'))\n"
-        '        """,\n        (run, kind,',
+        "coalesce(%(effective_at)s::timestamptz, clock_timestamp()) FROM decided",
+        "least(%(effective_at)s::timestamptz, clock_timestamp()) FROM decided",
         WITHDRAWN,
     ),
 )
@@ -599,8 +620,8 @@ GATES = (
     _row(
         "a gate is decided twice",
         "gates",
-        "WHERE id = %s AND state = 'open'\n",
-        "WHERE id = %s\n",
+        "WHERE id = %(gate)s AND state = 'open' AND run_id",
+        "WHERE id = %(gate)s AND run_id",
         GATE,
     ),
     _row(
@@ -611,12 +632,10 @@ GATES = (
         GATE,
     ),
     _row(
-        "nobody looks whether a gate was decided",
-        "gates",
-        '        WHERE id = %s AND state = \'open\'\n        """,\n        (gate,),\n    )\n'
-        "    if done.rowcount != 1:",
-        '        WHERE id = %s AND state = \'open\'\n        """,\n        (gate,),\n    )\n'
-        "    if False:",
+        "no statement looks whether a gate was decided",
+        "settling",
+        "        SELECT (SELECT id FROM run), 1 / ({counts})\n",
+        "        SELECT (SELECT id FROM run), ({counts})\n",
         GATE,
     ),
     _row(

@@ -1,5 +1,6 @@
 """What each keeper's SQL insists on, asked of it directly on real Postgres."""
 
+import functools
 import os
 import random
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from runtime import (
     journal,
     leases,
     rows,
+    settling,
     signals,
     steps,
 )
@@ -415,8 +417,11 @@ def test_the_sweeper_hints_at_nobodys_run_while_owners_may_renew_their_leases(
 
 
 def decision_of(run: UUID, gate: UUID, own: Connection, at: datetime | None) -> None:
-    decision = Decision(verdict=Verdict.APPROVE, by="bea")
-    signals.send_decision(own, run=run, gate=gate, decision=decision, effective_at=at)
+    body = signals.body_of(gate, Decision(verdict=Verdict.APPROVE, by="bea"))
+    own.execute(
+        f"WITH decided AS (SELECT %(run)s::uuid AS run_id) {signals.SEND}",
+        {"run": run, "kind": signals.GATE_DECIDED, "body": body, "effective_at": at},
+    )
 
 
 def test_a_signal_counts_from_its_moment_on_and_the_next_one_is_told(
@@ -469,13 +474,19 @@ def test_a_gate_is_decided_while_open_and_reopened_while_decided(
     run = desk.advance(desk.start("a")).id
     (gate,) = desk.open_gates(run)
     Gate.objects.filter(id=gate.id).update(state=state)
-    for act, from_state in ((gates.decide, "open"), (gates.reopen, "decided")):
+    decision = Decision(verdict=Verdict.APPROVE, by="bea")
+    decide = functools.partial(settling.settle, decision=decision, effective_at=None)
+    acts = (
+        (lambda: decide(own, gate=gate.id), "open"),
+        (lambda: gates.reopen(own, gate.id), "decided"),
+    )
+    for act, from_state in acts:
         with own.transaction(force_rollback=True):
             if state == from_state:
-                act(own, gate.id)
+                act()
             else:
                 with pytest.raises(GateNotOpen):
-                    act(own, gate.id)
+                    act()
 
 
 @pytest.mark.parametrize("state", ["open", "decided", "closed", "effective"])

@@ -1,0 +1,68 @@
+"""The one statement that closes an open gate with a decision and wakes its run; it writes all of it or nothing.
+
+The gate is what decisions compete for: of two, one finds it open. The run's row comes first, so a decision comes
+before a step or after it. It waits for no lock: whoever has to wait takes the run's row first and looks again.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from uuid import UUID
+
+import psycopg
+
+from runtime import gates, rows, signals
+from runtime.core.decisions import Decision
+from runtime.database import Connection
+from runtime.errors import GateNotOpen
+from runtime.ports import Part
+
+
+def settle(
+    connection: Connection,
+    *,
+    gate: UUID,
+    decision: Decision,
+    effective_at: datetime | None,
+    lent: Sequence[Part] = (),
+) -> UUID:
+    """Settle the gate, with the parts that the gatekeeper lends to it, and return its run.
+
+    Raises GateNotOpen, with nothing written, also if the run is over, if a required part writes no row or if
+    another transaction overtook one.
+    """
+    statement = _statement(
+        tuple((part.name, part.sql) for part in lent),
+        tuple(part.name for part in lent if part.required),
+    )
+    parameters = {
+        "gate": gate,
+        "kind": signals.GATE_DECIDED,
+        "body": signals.body_of(gate, decision),
+        "effective_at": effective_at,
+    }
+    for part in lent:
+        parameters |= part.parameters
+    try:
+        row = connection.execute(statement, parameters).fetchone()
+    except psycopg.errors.DivisionByZero as exc:
+        raise GateNotOpen from exc
+    except psycopg.errors.UniqueViolation as exc:
+        if exc.diag.constraint_name not in {part.overtaken for part in lent}:
+            raise
+        raise GateNotOpen from exc
+    assert row is not None  # a SELECT without FROM has one row
+    run: UUID = row[0]
+    return run
+
+
+@cache
+def _statement(lent: tuple[tuple[str, str], ...], required: tuple[str, ...]) -> str:
+    """`run` is the run's row if its gate was open. A part that has to write a row and does not divides by zero."""
+    tables = "".join(f", {name} AS ({sql})" for name, sql in lent)
+    counts = " * ".join(f"(SELECT count(*) FROM {name})" for name in ("run", *required))
+    return f"""
+        WITH rung AS ({rows.RING}), decided AS ({gates.DECIDE}), sent AS ({signals.SEND}),
+            run AS (SELECT run_id AS id FROM decided){tables}
+        SELECT (SELECT id FROM run), 1 / ({counts})
+    """
