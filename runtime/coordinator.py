@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime import database, leases, ledger
+from runtime import leases, ledger
 from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import EffectClass
@@ -307,12 +307,9 @@ class Coordinator:
             if expired and pending.gate not in self._expired:
                 self._scribe.require_claim()
                 self._expired.add(pending.gate)
-                self._scribe.persist(functools.partial(self._let_expire, pending.gate))
+                expire = functools.partial(self._bench.gatekeeper.expire, pending.gate)
+                self._scribe.persist(expire)
                 self._scribe.look_again()
-
-    def _let_expire(self, gate: UUID) -> None:
-        with database.djangos_once():
-            self._bench.gatekeeper.expire(gate)
 
     def _settle_cancelling(self) -> None:
         """Give what is under way 10 s of grace, what was never started none, and note what is left unknown."""

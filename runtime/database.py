@@ -11,13 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from django.db import (
-    DEFAULT_DB_ALIAS,
-    InterfaceError,
-    OperationalError,
-    close_old_connections,
-    connections,
-)
+from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 from django.db import connection as django_connection
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
@@ -70,18 +64,6 @@ def asking() -> Iterator[Connection]:
     else:
         with pooled() as connection:
             yield connection
-
-
-@contextmanager
-def djangos_once() -> Iterator[None]:
-    """For a thread that rarely needs Django's connection: closed afterwards, unless it was open before."""
-    close_old_connections()
-    was_open = django_connection.connection is not None
-    try:
-        yield
-    finally:
-        if not was_open:
-            django_connection.close()
 
 
 def is_passing(exc: BaseException) -> bool:

@@ -22,7 +22,6 @@ from runtime import (
     readmission,
     retrying,
     rows,
-    settling,
     signals,
 )
 from runtime.core.budgets import NO_LIMITS, Budget
@@ -36,6 +35,7 @@ from runtime.core.replay import Entry
 from runtime.database import Connection
 from runtime.errors import BusinessKeyConflict, GateNotOpen, RunEnded, TooManyUnheard
 from runtime.ports import Actor, Part
+from runtime.store import decisions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ def settle(
     faster, the run is over or a required part writes no row.
     """
     with database.asking() as connection:
-        run = settling.settle(
+        run = decisions.settle(
             connection, gate=gate, decision=decision, effective_at=effective_at, lent=lent
         )
     transaction.on_commit(lambda: _tell(run, inbox=True, hint=effective_at is None))

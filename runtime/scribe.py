@@ -242,7 +242,7 @@ class Scribe:
             with database.pooled() as connection:
                 steps.commit(connection, step, self._asked(connection, draft), prepare=True)
             return
-        with database.djangos_once(), transaction.atomic():
+        with transaction.atomic():
             connection = database.djangos()
             if next(tries) and steps.settled(connection, step):
                 return  # by the try before, whose COMMIT was cut off

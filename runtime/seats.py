@@ -2,12 +2,14 @@
 
 A run that waits for a model blocks a thread, which costs little; one that is worked on needs the interpreter
 and Postgres. A coordinator sits while it works and gets up while it waits, so a process needs as many
-connections as it has seats at most.
+connections as it has seats at most. What an author's rules opened of Django's is closed with the seat.
 """
 
 import queue
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from django.db import connections
 
 SEATS = 8
 
@@ -27,13 +29,17 @@ class Seats:
         try:
             yield
         finally:
-            self._free.put(None)
+            self._leave()
 
     @contextmanager
     def left(self) -> Iterator[None]:
         """Let another run have the caller's seat for as long as the block lasts, and wait for one afterwards."""
-        self._free.put(None)
+        self._leave()
         try:
             yield
         finally:
             self._free.get()
+
+    def _leave(self) -> None:
+        connections.close_all()
+        self._free.put(None)

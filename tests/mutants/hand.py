@@ -412,7 +412,7 @@ LEASES = (
     ),
     _row(
         "a decision that closes no request is written",
-        "settling",
+        "store/decisions",
         '("run", *required)',
         '("run",)',
         "tests/approvals/test_decide.py::test_a_decision_between_reading_and_writing_wins",
@@ -633,7 +633,7 @@ GATES = (
     ),
     _row(
         "no statement looks whether a gate was decided",
-        "settling",
+        "store/decisions",
         "        SELECT (SELECT id FROM run), 1 / ({counts})\n",
         "        SELECT (SELECT id FROM run), ({counts})\n",
         GATE,

@@ -24,7 +24,6 @@ from runtime import (
     journal,
     leases,
     rows,
-    settling,
     signals,
     steps,
 )
@@ -32,6 +31,7 @@ from runtime.core.decisions import Decision, Verdict
 from runtime.database import Connection
 from runtime.errors import GateNotOpen, LeaseLost, MailboxRaised, RunEnded
 from runtime.models import Gate, JournalEntry, Run, Signal, Stop
+from runtime.store import decisions
 from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
@@ -475,7 +475,7 @@ def test_a_gate_is_decided_while_open_and_reopened_while_decided(
     (gate,) = desk.open_gates(run)
     Gate.objects.filter(id=gate.id).update(state=state)
     decision = Decision(verdict=Verdict.APPROVE, by="bea")
-    decide = functools.partial(settling.settle, decision=decision, effective_at=None)
+    decide = functools.partial(decisions.settle, decision=decision, effective_at=None)
     acts = (
         (lambda: decide(own, gate=gate.id), "open"),
         (lambda: gates.reopen(own, gate.id), "decided"),

@@ -3,12 +3,13 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from uuid import UUID
 
-from django.db import connections
+import pytest
 
+from runtime import database
 from runtime.advance import advance
-from runtime.ports import ModelAnswer, ModelRequest
+from runtime.models import Run
+from runtime.ports import ModelAnswer, ModelRequest, TurnBoundary
 from runtime.seats import Seats
 from tests.fakes.ports import FakeTool, ask
 from tests.runtime.conftest import MakeBench
@@ -33,21 +34,33 @@ def test_a_run_that_waits_lets_others_sit_and_sits_again_afterwards() -> None:
         waits.result(10)
 
 
-def test_runs_that_wait_for_their_model_hold_no_seat_and_no_connection(rig: MakeBench) -> None:
-    all_wait = threading.Barrier(WAITING)
+def test_runs_that_wait_for_their_model_hold_no_seat_and_no_connection(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_wait, connected = threading.Barrier(WAITING), list[int]()
 
     def slow(request: ModelRequest) -> ModelAnswer:
         all_wait.wait(30)  # or none of them is answered
+        connected.append(_connected())
         return ask(("t", {}))
 
+    def rule(boundary: TurnBoundary) -> str:
+        return "" if Run.objects.exists() else "there are no runs"  # with Django's connection
+
     desk = rig({"a": slow}, t=FakeTool(gated=True))
+    monkeypatch.setattr(desk.effects, "hold", rule)
     bench = replace(desk.bench, seats=Seats(2))
     runs = [desk.start("a") for _ in range(WAITING)]
-
-    def work(run: UUID) -> bool:
-        advance(run, bench)
-        return any(one.connection for one in connections.all(initialized_only=True))
-
     with ThreadPoolExecutor(WAITING) as pool:
-        assert not any(pool.map(work, runs))
+        assert all(pool.map(lambda run: advance(run, bench), runs))
     assert [len(desk.open_gates(run)) for run in runs] == [1] * WAITING
+    assert max(connected) < WAITING
+
+
+def _connected() -> int:
+    with database.own() as own:
+        row = own.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])

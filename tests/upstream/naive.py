@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 from agents.gateway.messages import from_provider
 from agents.spec import AgentSpec
 from approvals import policy
-from runtime import database, gates, rows, settling
+from runtime import database, gates, rows
 from runtime.core import pending, replay, retries
 from runtime.core.codec import decode_continuation
 from runtime.core.continuation import Call, CallState, Continuation, FrameState
@@ -24,6 +24,7 @@ from runtime.core.transitions import CALLS, FRAMES
 from runtime.database import Connection
 from runtime.leases import Claim
 from runtime.ports import ApprovalVoid
+from runtime.store import decisions
 from tests.upstream import properties as the
 
 Patch = pytest.MonkeyPatch
@@ -195,13 +196,13 @@ def owner_is_not_looked_at(patch: Patch) -> None:
 
 def gate_is_overwritten(patch: Patch) -> None:
     patch.setattr("runtime.gates.DECIDE", gates.DECIDE.replace("AND state = 'open'", ""))
-    patch.setattr("runtime.settling._statement", settling._statement.__wrapped__)
+    patch.setattr("runtime.store.decisions._statement", decisions._statement.__wrapped__)
 
 
 def decision_wakes_nobody(patch: Patch) -> None:
     wakes = rows.RING.partition("SET ")[2].partition("WHERE ")[0]
     patch.setattr("runtime.rows.RING", rows.RING.replace(wakes, "mailbox = mailbox "))
-    patch.setattr("runtime.settling._statement", settling._statement.__wrapped__)
+    patch.setattr("runtime.store.decisions._statement", decisions._statement.__wrapped__)
 
 
 def sweeper_trusts_the_broker(patch: Patch) -> None:
