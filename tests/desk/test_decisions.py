@@ -1,5 +1,7 @@
 """Deciding on the page: forms, their refusals, and what happens afterwards."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
 from django.db import connection
@@ -7,6 +9,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from approvals.models import AuditEntry
+from runtime import database
 from runtime.core.continuation import RunStatus
 from tests.cast import Cast
 from tests.desk.caller import Caller
@@ -136,12 +139,25 @@ def test_a_decision_is_flushed_before_its_answer(
     """Whatever crashes after the 200: the server of the tests flushes nothing unless a session asks for it."""
     office.heartbeat.stop()  # which writes all the time
     request = office.request(suspended)
-    with connection.cursor() as cursor:
-        cursor.execute("SET synchronous_commit = on")
+    with _flushing(), connection.cursor() as cursor:
         answer = bea_api.post(
             f"/approvals/{request.id}/decision",
             {"verdict": "approve", "digest": request.request_digest, "reason": ""},
         )
         cursor.execute("SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()")
         assert (answer.status_code, cursor.fetchone()) == (200, (True,))
-        cursor.execute("RESET synchronous_commit")
+
+
+@contextmanager
+def _flushing() -> Iterator[None]:
+    """Sessions that begin in here ask that commits are flushed, be they Django's or the engine's."""
+    name = connection.settings_dict["NAME"]
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER DATABASE {name} SET synchronous_commit = on")
+    connection.close()
+    database.close()
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER DATABASE {name} RESET synchronous_commit")
+    connection.close()
+    database.close()
