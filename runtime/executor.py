@@ -286,6 +286,7 @@ def request_for(
             summary=work.summary,
             unheard=len(unheard),
             instructions=frame.instructions,
+            calls=frame.calls,
         )
     call = frame.find(work.call)
     assert call.terms is not None  # a call is judged before it is started
@@ -334,6 +335,7 @@ def _model_event(
                 text=outcome.text,
                 calls=outcome.calls,
                 output=outcome.output,
+                output_kept=outcome.output_kept,
                 usage=outcome.usage,
                 model=outcome.model,
                 cost=outcome.cost,

@@ -10,6 +10,7 @@ import psycopg
 from django.db.models import Q
 
 from runtime.core.budgets import Budget, Rates
+from runtime.core.continuation import Call
 from runtime.core.decisions import Blame, Decision, EffectClass, GateKind, Risk
 from runtime.core.events import Change, Proposal
 from runtime.core.terms import MODEL_TERMS, TOOL_RETRIES, CompactionTerms, ModelTerms, RetryPolicy
@@ -197,7 +198,8 @@ class ModelRequest:
     first of the agent's; `ticket` is what Braked said, 0 for nothing.
 
     `summary` asks for a summary of these messages, from the second on: an answer whose text it is.
-    `instructions` are those that were made of the frame's input; empty for the agent's own.
+    `instructions` are those that were made of the frame's input; empty for the agent's own. `calls` are the frame's:
+    replies are kept without their arguments, which stand there.
     """
 
     run: UUID
@@ -210,6 +212,7 @@ class ModelRequest:
     summary: bool = False
     unheard: int = 0
     instructions: str = ""
+    calls: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,12 +244,14 @@ class ModelAnswer:
 
     `model` is the one that answered, as it is configured. `cost` is in micro-units of US dollars, None
     if the price is unknown. `output` is the result of an agent whose result is typed: then there are no calls.
+    `reply` may leave out what the others say; `output_kept` tells that of `output`, see ModelReplied.
     """
 
     reply: Any
     text: str
     calls: tuple[Proposal, ...] = ()
     output: dict[str, Any] | None = None
+    output_kept: bool = False
     usage: dict[str, int] = field(default_factory=dict)
     model: str = ""
     cost: int | None = None

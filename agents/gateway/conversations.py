@@ -15,6 +15,7 @@ from pydantic_ai.messages import ModelMessage
 
 from agents.gateway.messages import to_provider
 from agents.spec import AgentSpec
+from runtime.core.continuation import Call
 
 KEPT = 64  # conversations of one process
 LONG = 4  # messages: a shorter one is translated in no time
@@ -37,6 +38,7 @@ def conversation_of(
     frame: str,
     messages: tuple[dict[str, Any], ...],
     instructions: str = "",
+    calls: tuple[Call, ...] = (),
 ) -> list[ModelMessage]:
     """What `to_provider` makes of the messages of a frame; its instructions change with its agent alone."""
     place = (run, frame)
@@ -44,7 +46,7 @@ def conversation_of(
         known = _known.get(place)
     goes_on = known is not None and known.agent is agent and _begins(messages, known.messages)
     begun_before = known.conversation if known and goes_on else ()
-    conversation = to_provider(agent, messages, begun_before, instructions)
+    conversation = to_provider(agent, messages, begun_before, instructions, calls)
     if len(messages) >= LONG and not agent.keeps_secrets:
         begun = _Begun(agent=agent, messages=messages, conversation=tuple(conversation))
         with _lock:

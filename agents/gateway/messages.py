@@ -1,8 +1,8 @@
 """Translates between a frame's messages and the provider-neutral ones of pydantic-ai, both ways.
 
-A reply is stored as the provider gave it, except that secret arguments are sealed, and goes back untouched,
-except for what a provider would choke on: arguments that are no JSON object, and ids that repeat. Our ids of
-its calls are positions: `c3.1` is the second call of the reply of turn 3, whatever id the provider gave it.
+A reply is stored as the provider gave it (see agents.gateway.replies), except that secret arguments are sealed, and
+goes back untouched, except for what a provider would choke on: arguments that are no JSON object, and ids that repeat.
+Our ids of its calls are positions: `c3.1` is the second call of the reply of turn 3, whatever id the provider gave it.
 """
 
 import json
@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from pydantic_ai.messages import (
     ModelMessage,
-    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     TextPart,
@@ -25,8 +24,10 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from agents import outputs, secrets
+from agents.gateway import replies
 from agents.gateway.prices import cost_of
 from agents.spec import FINAL_ANSWER, AgentSpec
+from runtime.core.continuation import Call
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
@@ -63,16 +64,18 @@ def to_provider(
     messages: tuple[dict[str, Any], ...],
     begun: Sequence[ModelMessage] = (),
     instructions: str = "",
+    calls: tuple[Call, ...] = (),
 ) -> list[ModelMessage]:
     """The conversation of one frame; the instructions go with every request, as pydantic-ai wants them.
 
     One message becomes one. `begun` is what this made of the first of them. Empty `instructions` are the agent's own.
+    `calls` are the frame's.
     """
     told = instructions or agent.instructions
     conversation = list(begun)
-    replies = (one for one in reversed(conversation) if isinstance(one, ModelResponse))
-    reply = next(replies, ModelResponse(parts=[]))
-    for message in messages[len(conversation) :]:
+    before = (one for one in reversed(conversation) if isinstance(one, ModelResponse))
+    reply = next(before, ModelResponse(parts=[]))
+    for message in replies.whole(messages[len(conversation) :], calls):
         match message["role"]:
             case "input":
                 text = json.dumps(message["content"], ensure_ascii=False)
@@ -139,21 +142,24 @@ def tools_of(agent: AgentSpec, *, summary: bool = False) -> ModelRequestParamete
 def from_provider(
     agent: AgentSpec, response: ModelResponse, *, summary: bool = False
 ) -> ModelAnswer:
-    """The reply as JSON and the facts the core needs of it. Raises NotJson for what cannot be journaled.
+    """The reply as JSON and the facts the core needs of it. Whether the journal takes them is not looked at.
 
     A `summary` is text, whatever the agent's result is.
     """
+    text = response.text or ""
     output, proposals = None, _proposals(agent, response)
     if not summary:
-        output, proposals = outputs.read(agent, proposals, response.text or "")
-    kept = replace(response, parts=[_sealed(agent, part) for part in response.parts])
-    reply = ModelMessagesTypeAdapter.dump_python([kept], mode="json")[0]
-    require_json(reply, "the model's reply")
+        output, proposals = outputs.read(agent, proposals, text)
+    kept = response
+    if agent.keeps_secrets:
+        kept = replace(response, parts=[_sealed(agent, part) for part in response.parts])
+    reply, output_kept = replies.stored(agent, kept, text, proposals, output)
     return ModelAnswer(
         reply=reply,
-        text=response.text or "",
+        text=text,
         calls=proposals,
         output=output,
+        output_kept=output_kept,
         usage={
             "input_tokens": response.usage.input_tokens,
             "output_tokens": response.usage.output_tokens,
@@ -192,9 +198,7 @@ def _sealed(agent: AgentSpec, part: Any) -> Any:
 
 def _reply(agent: AgentSpec, kept: dict[str, Any]) -> ModelResponse:
     """As the provider gave it, but so that any provider takes it back. Raises as secrets.open_reply."""
-    (message,) = ModelMessagesTypeAdapter.validate_python([kept["reply"]])
-    if not isinstance(message, ModelResponse):
-        raise TypeError("a stored reply is not a model's")
+    message = replies.read(kept["reply"])
     taken: set[str] = set()
     given = message.parts if kept["calls"] else [_as_text(part) for part in message.parts]
     return replace(message, parts=[_given_back(agent, part, taken) for part in given])

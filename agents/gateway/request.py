@@ -22,6 +22,7 @@ from agents.gateway.faults import cut_off, ended, fault_of, said_of, too_slow
 from agents.gateway.messages import from_provider, sum_up, tools_of
 from agents.gateway.outages import Outages
 from agents.gateway.playing import play
+from agents.gateway.replies import whole
 from agents.spec import AgentSpec
 from agents.wording import describe_exception
 from runtime.core.decisions import Blame
@@ -51,10 +52,16 @@ def ask(
     call = _Call(agent, request, brakes, outages or Outages())
     try:
         if request.summary and agent.compaction and agent.compaction.summarise:
-            deliver(ModelAnswer(reply=None, text=agent.compaction.summarise(request.messages)))
+            text = agent.compaction.summarise(whole(request.messages, request.calls))
+            deliver(ModelAnswer(reply=None, text=text))
             return _over
         conversation = conversation_of(
-            agent, request.run, request.frame, request.messages, request.instructions
+            agent,
+            request.run,
+            request.frame,
+            request.messages,
+            request.instructions,
+            request.calls,
         )
         if request.summary:
             conversation.append(sum_up(agent, request.instructions))

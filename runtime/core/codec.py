@@ -1,14 +1,19 @@
 """The JSON text of entries and continuations, one schema number for both, and reading it back.
 
-Text is ASCII: a character that a database column would refuse or change cannot occur in it.
+Text is ASCII: a character that a database column would refuse or change cannot occur in it. Fields that have their
+default are left out, so the defaults belong to the schema: whoever changes one raises SCHEMA and has `upgrades` write
+the old one into documents that left it out.
 """
 
 import json
+import re
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from runtime.core.continuation import Continuation
 from runtime.core.digest import ENCLOSED_DEPTH, require_json
@@ -17,30 +22,39 @@ from runtime.core.events import Event, TaggedEvent
 from runtime.core.replay import Entry
 from runtime.core.upgrades import upgraded
 
-SCHEMA = 4
+SCHEMA = 5
 HISTORY = {
     1: "frames, calls and approval gates",
     2: "gates that hold a whole frame",
     3: "messages of people, and calls that wait for a time or an event",
     4: "failed runs that are tried again, and outcomes that arrive late",
+    5: "fields that have their default are left out, and a reply what its event says anyway",
 }
+
+_BEGINNING = f'{{"schema":{SCHEMA},'
+# What compact JSON has, perhaps within a text, of a value that `require_json` refuses.
+_SUSPECT = ("\\u0000", "NaN", "Infinity")
+_LONG_NUMBER = re.compile(r"[:,\[\-][0-9]{16}")
 
 
 def encode_entry(entry: Entry) -> str:
     """`{"schema", "at", "events": [{"type", …}]}`. Raises NotJson if an event carries what JSON cannot."""
-    events = _checked(entry.events)
-    return _dump({"schema": SCHEMA, "at": entry.at.isoformat(), "events": events})
+    events = ",".join(_encoded(entry.events))
+    return f'{_BEGINNING}"at":"{entry.at.isoformat()}","events":[{events}]}}'
 
 
 def require_encodable(event: Event) -> None:
     """Raises NotJson if an entry cannot carry this event."""
-    _checked((event,))
+    _encoded((event,))
 
 
 def decode_entry(text: str) -> Entry:
     """Raises Unreadable or NewerSchema."""
-    document = _load(text)
     try:
+        if text.startswith(_BEGINNING):
+            stored = _entries().validate_json(text)
+            return Entry(at=stored.at, events=stored.events)
+        document = _load(text)
         return Entry(
             at=datetime.fromisoformat(document["at"]),
             events=_events().validate_python(document["events"]),
@@ -51,26 +65,66 @@ def decode_entry(text: str) -> Entry:
 
 def encode_continuation(continuation: Continuation) -> str:
     """The whole document: schema, run, position, head, agents, frames, pending, usage."""
-    return _dump(_continuations().dump_python(continuation, mode="json"))
+    found = _continuations().dump_json(continuation, exclude_defaults=True, ensure_ascii=True)
+    return _BEGINNING + found.decode()[1:]
 
 
 def decode_continuation(text: str) -> Continuation:
     """A document of an older schema becomes one of this. Raises Unreadable or NewerSchema."""
-    document = _load(text)
     try:
-        return _continuations().validate_python({**upgraded(document), "schema": SCHEMA})
+        if text.startswith(_BEGINNING):
+            return _continuations().validate_json(text)
+        return _continuations().validate_python({**upgraded(_load(text)), "schema": SCHEMA})
     except ValidationError as exc:
         raise Unreadable(f"not a continuation: {exc}") from exc
 
 
-def _checked(events: tuple[Event, ...]) -> Any:
-    found = _events().dump_python(events, mode="json")
-    require_json(found, "events", depth=ENCLOSED_DEPTH)
-    return found
+def document_of(continuation: Continuation) -> dict[str, Any]:
+    """The document with every field, for those who read it."""
+    document: dict[str, Any] = _continuations().dump_python(continuation, mode="json")
+    return document
 
 
-def _dump(document: Any) -> str:
-    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+def documents_of(events: tuple[Event, ...]) -> list[dict[str, Any]]:
+    """Events with every field, for those who read them."""
+    return list(_events().dump_python(events, mode="json"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """An entry of the present schema as it is stored."""
+
+    schema: int
+    at: datetime
+    events: tuple[TaggedEvent, ...]
+
+
+def _encoded(events: tuple[Event, ...]) -> list[str]:
+    """The JSON of each event. Only where it looks as if something was wrong is it gone through value by value."""
+    try:
+        texts = [_text(event) for event in events]
+    except PydanticSerializationError:  # half of a surrogate pair
+        _require(events)
+        raise
+    if any(_is_suspect(text) for text in texts):
+        _require(events)
+    return texts
+
+
+def _text(event: Event) -> str:
+    kind: Any = type(event)
+    found = _one(kind).dump_json((event,), exclude_defaults=True, ensure_ascii=True)
+    fields = found.decode()[2:-2]  # within `[{` and `}]`
+    return f'{{"type":"{event.type}",{fields}}}' if fields else f'{{"type":"{event.type}"}}'
+
+
+def _is_suspect(text: str) -> bool:
+    deep = text.count("{") + text.count("[") >= ENCLOSED_DEPTH
+    return deep or any(one in text for one in _SUSPECT) or bool(_LONG_NUMBER.search(text))
+
+
+def _require(events: tuple[Event, ...]) -> None:
+    require_json(documents_of(events), "events", depth=ENCLOSED_DEPTH)
 
 
 def _load(text: str) -> dict[str, Any]:
@@ -85,10 +139,24 @@ def _load(text: str) -> dict[str, Any]:
     return document
 
 
+# By default NaN and infinities become null, where `require_json` does not see them.
+_CONFIG = ConfigDict(ser_json_inf_nan="constants")
+
+
 @cache
 def _events() -> TypeAdapter[tuple[Event, ...]]:
-    # By default NaN and infinities become null, where `require_json` does not see them.
-    return TypeAdapter(tuple[TaggedEvent, ...], config=ConfigDict(ser_json_inf_nan="constants"))
+    return TypeAdapter(tuple[TaggedEvent, ...], config=_CONFIG)
+
+
+@cache
+def _entries() -> TypeAdapter[_Stored]:
+    return TypeAdapter(_Stored)
+
+
+@cache
+def _one(kind: Any) -> TypeAdapter[Any]:
+    alone: Any = tuple[kind]
+    return TypeAdapter(alone, config=_CONFIG)
 
 
 @cache

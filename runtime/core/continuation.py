@@ -249,7 +249,7 @@ class Continuation:
     """
 
     run: UUID
-    schema: int = 4
+    schema: int = 5
     position: int = 0
     head: str = ""
     phase: Phase = Phase.NEW

@@ -79,7 +79,8 @@ class ModelReplied:
 
     `model` is the one of the agent's models that answered, as it is configured. `cost` is in micro-units of
     US dollars at the price of that day, None if nobody knows it. `heard` is how many messages of people it
-    was given that no model had heard before. `output` is the result it gave, of an agent whose result is typed.
+    was given that no model had heard before. `output` is the result it gave, of an agent whose result is typed;
+    with `output_kept` the reply leaves it out, and the frame's message has it instead.
     """
 
     frame: str
@@ -91,6 +92,7 @@ class ModelReplied:
     cost: int | None = None
     heard: int = 0
     output: dict[str, Any] | None = None
+    output_kept: bool = False
     type: Literal["ModelReplied"] = "ModelReplied"
 
 

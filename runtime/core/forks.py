@@ -34,8 +34,10 @@ def quiescent(now: Continuation) -> bool:
 
 def forked(now: Continuation) -> dict[str, Any]:
     """What a fork of this state begins with, as JSON: see `released`."""
-    document: dict[str, Any] = _STATES.dump_python(released(now), mode="json")
-    return document
+    document: dict[str, Any] = _STATES.dump_python(
+        released(now), mode="json", exclude_defaults=True
+    )
+    return {"schema": now.schema, **document}
 
 
 def state_of(event: Forked) -> Continuation:

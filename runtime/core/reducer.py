@@ -227,6 +227,7 @@ def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
             "reply": event.reply,
             "text": event.text,
             "calls": [call.id for call in calls],
+            **({"output": event.output} if event.output_kept else {}),
         },
     )
     frame = replace(

@@ -7,7 +7,7 @@ from runtime.core import origin
 
 def upgraded(document: dict[str, Any]) -> dict[str, Any]:
     """A continuation's document with everything that its schema said in other words."""
-    if "origin" not in document:
+    if document["schema"] < 5 and "origin" not in document:
         document = {**document, "origin": origin.of_document(document)}
     frames = document.get("frames")
     if document["schema"] > 1 or not isinstance(frames, dict):

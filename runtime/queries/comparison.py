@@ -1,6 +1,5 @@
 """Two runs side by side: what they have in common, and where they went different ways."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,8 +96,10 @@ def _same(left: tuple[Line, ...], right: tuple[Line, ...]) -> bool:
 
 
 def _told(entry: Entry) -> list[Any]:
-    events = json.loads(codec.encode_entry(entry))["events"]
-    return [{name: value for name, value in event.items() if name not in _OWN} for event in events]
+    return [
+        {name: value for name, value in event.items() if name not in _OWN}
+        for event in codec.documents_of(entry.events)
+    ]
 
 
 def _side(run: RunDetail, lines: tuple[Line, ...], common: int) -> Side:

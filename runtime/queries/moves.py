@@ -1,6 +1,5 @@
 """What an entry of a journal changed: two states held against each other, by run, frame and call."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +36,7 @@ def moves(before: Continuation, after: Continuation) -> tuple[Move, ...]:
 
 
 def _document(now: Continuation) -> dict[str, Any]:
-    document: dict[str, Any] = masked(json.loads(codec.encode_continuation(now)))
+    document: dict[str, Any] = masked(codec.document_of(now))
     return document
 
 

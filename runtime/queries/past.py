@@ -3,7 +3,6 @@
 It is folded as the engine folds it, by the same core, but nothing is verified and nothing goes on from it.
 """
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -75,7 +74,7 @@ def past(run: UUID, position: int) -> Past | None:
         events=tuple(event.type for event in last.events) if last else (),
         pending=now.pending if now else (),
         frames=_frames(now) if now else (),
-        document=masked(json.loads(codec.encode_continuation(now))) if now else None,
+        document=masked(codec.document_of(now)) if now else None,
         unreadable=unreadable,
         moves=moves(before, now) if now and before else (),
     )

@@ -19,7 +19,7 @@ from runtime.core.errors import CoreError, Unreadable
 from runtime.core.origin import merged
 from runtime.core.replay import step
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
-from runtime.queries.entries import read
+from runtime.queries.entries import decoded, read
 from runtime.queries.secrets import masked
 from runtime.signals import CANCEL, MESSAGE, PAUSE, RESUME
 
@@ -224,7 +224,7 @@ def continuation(run: UUID) -> Any | None:
             now = step(now, line.entry.events, head=line.mac, at=line.entry.at)
     except CoreError:
         return _json(body)
-    return _json(body if now.position == position else codec.encode_continuation(now))
+    return masked(codec.document_of(now))
 
 
 def _some_runs(
@@ -344,6 +344,8 @@ def _item(position: int, body: str, whole: bool) -> JournalItem:
     entry = _json(body)
     if not isinstance(entry, dict):
         return JournalItem(position=position, at=None, events=[])
+    if (read := decoded(body)) is not None:
+        entry = {**entry, "events": masked(codec.documents_of(read.events))}
     events = entry.get("events")
     return JournalItem(
         position=position,

@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from agents.handlers import Handler
+from runtime.core.continuation import Call
 from runtime.performing import perform
 from runtime.ports import ModelAnswer, ModelRequest
 
@@ -18,6 +19,7 @@ class Frame:
         self.agent = agent
         self.turn = 0
         self.tools: list[str] = []
+        self.calls: tuple[Call, ...] = ()
         self.messages: list[dict[str, Any]] = [{"role": "input", "content": content}]
 
     def ask(self) -> ModelAnswer:
@@ -25,7 +27,12 @@ class Frame:
         assert isinstance(answer, ModelAnswer), answer
         self.turn += 1
         self.tools = [call.tool for call in answer.calls]
-        ids = [f"c{self.turn}.{index}" for index in range(len(answer.calls))]
+        calls = [
+            Call(id=f"c{self.turn}.{index}", tool=one.tool, args=one.args)
+            for index, one in enumerate(answer.calls)
+        ]
+        ids = [call.id for call in calls]
+        self.calls += tuple(calls)
         self.messages.append(
             {"role": "model", "reply": answer.reply, "text": answer.text, "calls": ids}
         )
@@ -48,4 +55,5 @@ class Frame:
             agent=self.agent,
             messages=tuple(self.messages),
             deadline=deadline,
+            calls=self.calls,
         )

@@ -35,7 +35,7 @@ def looked_at(run: str, entry: str) -> Iterator[dict[str, Any]]:
         now = evolve(now, event)
         seen = _seen(now)
         if number % EVERY == 0 or number == len(events):
-            seen["state"] = json.loads(codec.encode_continuation(now))
+            seen["state"] = codec.document_of(now)
             del seen["state"]["schema"]  # which is that of the release
         yield seen
 

@@ -69,6 +69,6 @@ def test_a_document_without_frames_is_one_of_a_run_that_has_none() -> None:
 
 def test_a_stored_text_is_compact_and_of_the_present_schema() -> None:
     text = encode_continuation(Continuation(run=UUID(int=1)))
-    assert text.startswith('{"run":"00000000-0000-0000-0000-000000000001","schema":4,')
+    assert text == '{"schema":5,"run":"00000000-0000-0000-0000-000000000001"}'
     entry = encode_entry(Entry(at=AT, events=(STARTED[0],)))
-    assert entry.startswith('{"schema":4,"at":"2026-01-01T00:00:00+00:00","events":[{')
+    assert entry.startswith('{"schema":5,"at":"2026-01-01T00:00:00+00:00","events":[{')

@@ -1,0 +1,160 @@
+"""A model's reply as it is stored, and made whole again for those who need all of it.
+
+What is stored is what the provider sent: no field that is empty or has its default, no id that the client made up, and
+nothing that the event of the reply says as well, which are its text and its calls with their arguments. These stand in
+the frame's messages and calls, and come back from there to the last character. A reply of an earlier release has all
+of it, and stays as it is.
+"""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter
+from pydantic_ai.messages import (
+    ModelResponse,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+
+from agents.spec import FINAL_ANSWER, AgentSpec
+from runtime.core.continuation import Call
+from runtime.core.events import Proposal
+
+# Parts of which only `part_kind` is lost with the defaults; what is in others may be told apart by fields of its own.
+_PLAIN: dict[type, str] = {TextPart: "text", ThinkingPart: "thinking", ToolCallPart: "tool-call"}
+_MADE_UP = "pyd_ai_"  # how the client begins the id of a call that the provider gave none
+_LOCAL = ("timestamp", "kind", "state")  # of the client's own; the entry has a time
+_COUNTED = ("input_tokens", "output_tokens")  # the event has them
+
+# How arguments that came as text were written, where writing them so gives that very text.
+_FORMS: dict[str, dict[str, Any]] = {
+    "compact": {"separators": (",", ":"), "ensure_ascii": False},
+    "spaced": {"ensure_ascii": False},
+    "compact-ascii": {"separators": (",", ":")},
+    "spaced-ascii": {},
+}
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+_REPLIES: TypeAdapter[list[ModelResponse]] = TypeAdapter(
+    list[ModelResponse], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+)
+
+
+def stored(
+    agent: AgentSpec,
+    response: ModelResponse,
+    text: str,
+    calls: Sequence[Proposal],
+    output: dict[str, Any] | None,
+) -> tuple[dict[str, Any], bool]:
+    """The reply without what `text`, `calls` and `output` say, and whether that is so of `output`."""
+    plain = all(type(part) in _PLAIN for part in response.parts)
+    reply: dict[str, Any] = _REPLIES.dump_python(
+        [response], mode="json", exclude_defaults=plain, exclude_none=True
+    )[0]
+    for name in _LOCAL:
+        reply.pop(name, None)
+    if reply.get("model_name") == agent.model_name:  # a script's
+        del reply["model_name"]
+    used = {name: n for name, n in reply.pop("usage", {}).items() if n and name not in _COUNTED}
+    if used:
+        reply["usage"] = used
+    kept_output = False
+    number = 0
+    if plain:
+        kinds = [_PLAIN[type(part)] for part in response.parts]
+        reply["parts"] = [
+            {"part_kind": kind, **kept} for kind, kept in zip(kinds, reply["parts"], strict=True)
+        ]
+    for part, kept in zip(response.parts, reply["parts"], strict=True):
+        if isinstance(part, TextPart) and part.content == text:
+            kept.pop("content", None)
+        if not isinstance(part, ToolCallPart):
+            continue
+        if part.tool_call_id.startswith(_MADE_UP):
+            kept.pop("tool_call_id", None)
+        if output is not None:
+            kept_output = _leave_out(kept, part, output)
+        elif number < len(calls):
+            _leave_out(kept, part, calls[number].args)
+        number += 1
+    return reply, kept_output
+
+
+def read(reply: dict[str, Any]) -> ModelResponse:
+    """A whole reply as what it was. Raises ValidationError."""
+    (message,) = _REPLIES.validate_python([{"timestamp": _NO_TIME, **reply}])
+    return message
+
+
+def whole(
+    messages: Sequence[dict[str, Any]], calls: tuple[Call, ...]
+) -> tuple[dict[str, Any], ...]:
+    """The messages with every reply as the provider gave it; `calls` are those of their frame."""
+    wanted = {one for message in messages for one in message.get("calls", ())}
+    found: dict[str, Call] = {}
+    for call in reversed(calls):  # those of the last replies are at the end
+        if len(found) == len(wanted):
+            break
+        if call.id in wanted:
+            found[call.id] = call
+    return tuple(
+        _whole(message, found) if message["role"] == "model" else message for message in messages
+    )
+
+
+def _leave_out(kept: dict[str, Any], part: ToolCallPart, args: Any) -> bool:
+    """Drop tool and arguments of a call whose arguments are `args`, if they can be made of these again."""
+    form = _form(part.args, args)
+    if form is None:
+        return False
+    for name in ("args", "tool_name"):
+        kept.pop(name, None)
+    if form:
+        kept["args_as"] = form
+    return True
+
+
+def _form(given: Any, args: Any) -> str | None:
+    """Empty if `given` are these arguments, the form if it is their text; None if it is neither."""
+    if given is args or (not given and args == {}):
+        return ""
+    if not isinstance(given, str):
+        return None
+    written = (name for name, form in _FORMS.items() if json.dumps(args, **form) == given)
+    return next(written, None)
+
+
+def _whole(message: dict[str, Any], calls: dict[str, Call]) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = []
+    ids = iter(message["calls"])
+    for part in message["reply"]["parts"]:
+        match part["part_kind"]:
+            case "text" if "content" not in part:
+                parts.append({**part, "content": message["text"]})
+            case "tool-call":
+                parts.append(_called(part, next(ids, None), message, calls))
+            case _:
+                parts.append(part)
+    return {**message, "reply": {**message["reply"], "parts": parts}}
+
+
+def _called(
+    part: dict[str, Any], name: str | None, message: dict[str, Any], calls: dict[str, Call]
+) -> dict[str, Any]:
+    part = {"tool_call_id": name.replace(".", "-") if name else FINAL_ANSWER, **part}
+    if "tool_name" in part:
+        return part
+    if name is None:
+        tool, args = FINAL_ANSWER, message["output"]
+    else:
+        tool, args = calls[name].tool, calls[name].args
+    form = part.pop("args_as", None)
+    return {
+        **part,
+        "tool_name": tool,
+        "args": json.dumps(args, **_FORMS[form]) if form else args,
+    }
