@@ -26,7 +26,7 @@ from runtime.core.events import Proposal
 # Parts of which only `part_kind` is lost with the defaults; what is in others may be told apart by fields of its own.
 _PLAIN: dict[type, str] = {TextPart: "text", ThinkingPart: "thinking", ToolCallPart: "tool-call"}
 _MADE_UP = "pyd_ai_"  # how the client begins the id of a call that the provider gave none
-_LOCAL = ("timestamp", "kind", "state")  # of the client's own; the entry has a time
+_LOCAL = ("timestamp", "kind")  # of the client's own; the entry has a time
 _COUNTED = ("input_tokens", "output_tokens")  # the event has them
 
 # How arguments that came as text were written, where writing them so gives that very text.
@@ -57,6 +57,8 @@ def stored(
     )[0]
     for name in _LOCAL:
         reply.pop(name, None)
+    if reply.get("state") == "complete":
+        del reply["state"]
     if reply.get("model_name") == agent.model_name:  # a script's
         del reply["model_name"]
     used = {name: n for name, n in reply.pop("usage", {}).items() if n and name not in _COUNTED}

@@ -25,7 +25,7 @@ def due(frame: Frame) -> bool:
         return False
     if terms.messages is not None and len(frame.messages) > terms.messages:
         return True
-    return terms.bytes is not None and _size(frame.messages) > terms.bytes
+    return terms.bytes is not None and _size(frame) > terms.bytes
 
 
 def cut(frame: Frame) -> int:
@@ -56,12 +56,16 @@ def compacted(now: Continuation, event: Compacted) -> Continuation:
     return replace(now.with_frame(frame), usage=usage)
 
 
-def _size(messages: tuple[dict[str, Any], ...]) -> int:
-    """Bytes of the messages as the model gets them, those of results that are stored elsewhere included."""
+def _size(frame: Frame) -> int:
+    """Bytes of the messages as the model gets them: with arguments, and with results that are stored elsewhere."""
     stored: Iterator[int] = (
         result["stored"]["size"]
-        for message in messages
+        for message in frame.messages
         for result in message.get("results", ())
         if "stored" in result
     )
-    return len(json.dumps(messages, separators=(",", ":"))) + sum(stored)
+    return sum(stored) + _written(frame.messages) + _written([call.args for call in frame.calls])
+
+
+def _written(value: Any) -> int:
+    return len(json.dumps(value, separators=(",", ":")))

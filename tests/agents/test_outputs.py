@@ -1,5 +1,6 @@
 """A typed result: checked before an agent is done, told in full where it does not fit, JSON wherever it goes."""
 
+import json
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -97,15 +98,23 @@ def test_the_caller_of_an_agent_is_given_its_result_as_json() -> None:
 
 def test_a_result_that_people_write_after_goes_back_as_text() -> None:
     reply = from_provider(quotes, answer(WHOLE))
-    assert (reply.calls, reply.output) == ((), WHOLE)
+    assert (reply.calls, reply.output, reply.output_kept) == ((), WHOLE, True)
     messages = (
         {"role": "input", "content": X},
-        {"role": "model", "reply": reply.reply, "text": reply.text, "calls": []},
+        {
+            "role": "model",
+            "reply": reply.reply,
+            "text": reply.text,
+            "calls": [],
+            "output": reply.output,
+        },
         {"role": "message", "by": "ada", "content": "And in dollars?"},
     )
     _, back, _ = conversation_of(quotes, uuid4(), "0", messages)
     assert isinstance(back, ModelResponse)
-    assert [type(part) for part in back.parts] == [TextPart]
+    (part,) = back.parts
+    assert isinstance(part, TextPart)
+    assert json.loads(part.content) == WHOLE
 
 
 def test_a_model_must_call_a_tool_unless_it_sums_up() -> None:

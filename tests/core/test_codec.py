@@ -1,25 +1,104 @@
 """What is stored of a run: only what can be read again, and documents of every schema as they were meant."""
 
 import json
-from typing import Any
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
 from uuid import UUID
 
 import pytest
 
-from runtime.core.codec import SCHEMA, decode_continuation, encode_continuation, encode_entry
+from runtime.core.codec import (
+    SCHEMA,
+    decode_continuation,
+    decode_entry,
+    encode_continuation,
+    encode_entry,
+)
 from runtime.core.continuation import Continuation
 from runtime.core.errors import NotJson, Unreadable
-from runtime.core.events import ToolReturned
+from runtime.core.events import EVENT_TYPES, ToolReturned
 from runtime.core.replay import Entry
 from tests.core.test_transitions import AT, STARTED
 
+DEEP = json.loads("[" * 81 + "]" * 81)
 
-@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 2**53, "a\x00b", {"k": ["\x00"]}])
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        float("-inf"),
+        2**53,
+        [1, -(2**53)],
+        {"k": 10**40},
+        "a\x00b",
+        {"k": ["\x00"]},
+        {"\x00": 1},
+        "\ud800",
+        {"k\udfff": 1},
+        DEEP,
+    ],
+)
 def test_what_would_not_be_read_as_it_was_written_is_not_written(value: Any) -> None:
     event = ToolReturned(frame="0", call="c1.0", attempt=1, result=value)
     with pytest.raises(NotJson) as raised:
         encode_entry(Entry(at=AT, events=(STARTED[0], event)))
     assert raised.value.where.startswith("events[1].result")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "NaN",
+        {"Infinity": ["-Infinity"]},
+        "\\u0000",
+        "1234567890123456789",
+        [2**53 - 1, -(2**53 - 1)],
+        0.1234567890123456,
+        "\U0001f600 ä",
+        [[[]]] * 100,
+    ],
+)
+def test_what_only_looks_wrong_is_written(value: Any) -> None:
+    event = ToolReturned(frame="0", call="c1.0", attempt=1, result=value)
+    entry = Entry(at=AT, events=(STARTED[0], event))
+    assert decode_entry(encode_entry(entry)) == entry
+
+
+def test_the_defaults_that_documents_leave_out_are_those_of_their_schema() -> None:
+    """A default that changes would change what is stored: raise SCHEMA, and have upgrades.py write the old one."""
+    written = json.loads(Path(__file__).with_name("defaults.json").read_text())
+    assert written["schema"] == SCHEMA
+    found = defaults()
+    changed = {
+        f"{kind}.{name}": (was, found[kind].get(name))
+        for kind, names in written["defaults"].items()
+        for name, was in names.items()
+        if found[kind].get(name) != was
+    }
+    assert changed == {}
+    assert found.keys() == written["defaults"].keys()
+
+
+def defaults() -> dict[str, dict[str, str]]:
+    """The default of every field of everything that a document may hold."""
+    found: dict[str, dict[str, str]] = {}
+    kinds: list[Any] = [Continuation, *EVENT_TYPES]
+    while kinds:
+        kind = kinds.pop()
+        if is_dataclass(kind) and isinstance(kind, type) and kind.__name__ not in found:
+            made = {field.name: _default(field) for field in fields(kind)}
+            found[kind.__name__] = {name: one for name, one in made.items() if one is not None}
+            kinds += get_type_hints(kind).values()
+        kinds += get_args(kind)
+    return found
+
+
+def _default(field: Any) -> str | None:
+    if field.default is not MISSING:
+        return repr(field.default)
+    return None if field.default_factory is MISSING else repr(field.default_factory())
 
 
 def document(schema: int, **frame: Any) -> str:
