@@ -201,7 +201,9 @@ def _reply(agent: AgentSpec, kept: dict[str, Any]) -> ModelResponse:
     message = replies.read(kept["reply"])
     taken: set[str] = set()
     given = message.parts if kept["calls"] else [_as_text(part) for part in message.parts]
-    return replace(message, parts=[_given_back(agent, part, taken) for part in given])
+    parts = [_given_back(agent, part, taken) for part in given]
+    same = all(part is one for part, one in zip(parts, message.parts, strict=True))
+    return message if same else replace(message, parts=parts)
 
 
 def _as_text(part: Any) -> Any:

@@ -125,7 +125,7 @@ def _form(given: Any, args: Any) -> str | None:
     if given is args or (not given and args == {}):
         return ""
     if not isinstance(given, str):
-        return None
+        return "" if json.dumps(given) == json.dumps(args) else None
     written = (name for name, form in _FORMS.items() if json.dumps(args, **form) == given)
     return next(written, None)
 
@@ -152,8 +152,10 @@ def _called(
         return part
     if name is None:
         tool, args = FINAL_ANSWER, message["output"]
-    else:
+    elif name in calls:
         tool, args = calls[name].tool, calls[name].args
+    else:
+        raise ValueError(f"a reply has the call {name}, and its frame does not")
     form = part.pop("args_as", None)
     return {
         **part,

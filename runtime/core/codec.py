@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 
 from runtime.core.continuation import Continuation
 from runtime.core.digest import ENCLOSED_DEPTH, require_json
-from runtime.core.errors import NewerSchema, Unreadable
+from runtime.core.errors import NewerSchema, NotJson, Unreadable
 from runtime.core.events import Event, TaggedEvent
 from runtime.core.replay import Entry
 from runtime.core.upgrades import upgraded
@@ -103,9 +103,11 @@ def _encoded(events: tuple[Event, ...]) -> list[str]:
     """The JSON of each event. Only where it looks as if something was wrong is it gone through value by value."""
     try:
         texts = [_text(event) for event in events]
-    except PydanticSerializationError:  # half of a surrogate pair
+    except PydanticSerializationError:  # half of a surrogate pair in a value
         _require(events)
         raise
+    except UnicodeEncodeError as exc:
+        raise NotJson("events", "the name of a field contains half of a surrogate pair") from exc
     if any(_is_suspect(text) for text in texts):
         _require(events)
     return texts

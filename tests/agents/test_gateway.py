@@ -163,7 +163,9 @@ def test_a_denial_tells_the_model_that_a_person_said_no_and_why_word_by_word() -
     frame.ask()
     reason = "Not before Monday:\n  see <ticket 7> & ask “Bea”"
     frame.settle(("denied", reason))
-    *_, results = to_provider(frame.handler.registry.get("asker"), tuple(frame.messages))
+    *_, results = to_provider(
+        frame.handler.registry.get("asker"), tuple(frame.messages), calls=frame.calls
+    )
     (part,) = results.parts
     assert isinstance(part, ToolReturnPart)
     assert part.outcome == "denied"
@@ -185,7 +187,9 @@ def test_the_model_is_told_what_became_of_a_call(
     frame.ask()
     frame.settle(outcome)
     frame.messages[-1]["results"][0]["verdict"] = verdict
-    *_, results = to_provider(frame.handler.registry.get("asker"), tuple(frame.messages))
+    *_, results = to_provider(
+        frame.handler.registry.get("asker"), tuple(frame.messages), calls=frame.calls
+    )
     (part,) = results.parts
     assert isinstance(part, ToolReturnPart)
     assert part.outcome == outcome[0]
@@ -201,7 +205,9 @@ def test_the_model_is_told_that_a_person_reported_a_result() -> None:
     frame.ask()
     frame.settle(("returned", {"id": 1}), ("returned", {"id": 1}))
     frame.messages[-1]["results"][0]["reported_by"] = "bea"
-    conversation = to_provider(frame.handler.registry.get("asker"), tuple(frame.messages))
+    conversation = to_provider(
+        frame.handler.registry.get("asker"), tuple(frame.messages), calls=frame.calls
+    )
     reported, returned = conversation[-1].parts
     assert isinstance(reported, ToolReturnPart)
     assert isinstance(returned, ToolReturnPart)
@@ -216,7 +222,9 @@ def test_a_refused_call_tells_the_model_the_error() -> None:
     frame = _frame(lambda *_: call("look_up"))
     frame.ask()
     frame.settle(("refused", "arguments.word: Field required"))
-    *_, results = to_provider(frame.handler.registry.get("asker"), tuple(frame.messages))
+    *_, results = to_provider(
+        frame.handler.registry.get("asker"), tuple(frame.messages), calls=frame.calls
+    )
     (part,) = results.parts
     assert isinstance(part, ToolReturnPart)
     assert part.outcome == "failed"

@@ -36,7 +36,6 @@ DEEP = json.loads("[" * 81 + "]" * 81)
         {"k": ["\x00"]},
         {"\x00": 1},
         "\ud800",
-        {"k\udfff": 1},
         DEEP,
     ],
 )
@@ -45,6 +44,12 @@ def test_what_would_not_be_read_as_it_was_written_is_not_written(value: Any) -> 
     with pytest.raises(NotJson) as raised:
         encode_entry(Entry(at=AT, events=(STARTED[0], event)))
     assert raised.value.where.startswith("events[1].result")
+
+
+def test_half_a_surrogate_pair_in_a_name_is_not_written() -> None:
+    event = ToolReturned(frame="0", call="c1.0", attempt=1, result={"k\udfff": 1})
+    with pytest.raises(NotJson, match="the name of a field contains half of a surrogate pair"):
+        encode_entry(Entry(at=AT, events=(event,)))
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ def test_bytes_count_as_well_also_of_what_is_stored_elsewhere() -> None:
 @pytest.mark.parametrize(("less", "due"), [(0, False), (1, True)])
 def test_as_many_bytes_as_may_be_are_not_too_many(less: int, due: bool) -> None:
     frame = after(3, None).frame("0")
-    exactly = len(json.dumps(frame.messages, separators=(",", ":")))
+    parts = (frame.messages, [call.args for call in frame.calls])
+    exactly = sum(len(json.dumps(part, separators=(",", ":"))) for part in parts)
     terms = CompactionTerms(bytes=exactly - less)
     assert compaction.due(replace(frame, compaction=terms)) is due
 

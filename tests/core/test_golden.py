@@ -12,9 +12,13 @@ from runtime.core.budgets import Limit
 from runtime.core.continuation import CallState, FrameState, Pace, Phase, RunStatus
 from runtime.core.decisions import Blame, EffectClass, GateKind, Risk, Verdict
 from runtime.core.events import EVENT_TYPES
-from tests.core.golden import FILE, contains, looked_at
+from tests.core.golden import FOLDER, contains, looked_at
 
-WRITTEN = json.loads(FILE.read_text())
+WRITTEN = {
+    f"{path.stem}-{number}": history
+    for path in sorted(FOLDER.glob("*.json"))
+    for number, history in enumerate(json.loads(path.read_text()))
+}
 
 # They are in journals, continuations, rows and policies of people; a new one may come, none may change.
 WORDS: dict[type[StrEnum], str] = {
@@ -34,12 +38,29 @@ WORDS: dict[type[StrEnum], str] = {
 }
 
 
-@pytest.mark.parametrize("number", range(len(WRITTEN)))
-def test_a_history_comes_to_what_it_came_to(number: int) -> None:
-    run, entry, seen = (WRITTEN[number][name] for name in ("run", "entry", "seen"))
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_history_comes_to_what_it_came_to(name: str) -> None:
+    run, entry, seen = (WRITTEN[name][part] for part in ("run", "entry", "seen"))
     for place, (told, written) in enumerate(zip(looked_at(run, entry), seen, strict=True), 1):
-        for name in written:
-            assert contains(told[name], written[name]), f"{name} after event {place}"
+        for part in written:
+            assert contains(told[part], written[part]), f"{part} after event {place}"
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_entry_of_any_schema_is_the_same_when_written_as_one_of_the_present(name: str) -> None:
+    entry = codec.decode_entry(WRITTEN[name]["entry"])
+    assert codec.decode_entry(codec.encode_entry(entry)) == entry
+
+
+def test_every_kind_of_event_was_written_in_the_present_schema() -> None:
+    texts = [one["entry"] for one in WRITTEN.values()]
+    kinds = {
+        event["type"]
+        for text in texts
+        if json.loads(text)["schema"] == codec.SCHEMA
+        for event in json.loads(text)["events"]
+    }
+    assert kinds == {kind.__name__ for kind in EVENT_TYPES}
 
 
 @pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)

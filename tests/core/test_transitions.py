@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from runtime.core.codec import SCHEMA, decode_continuation, decode_entry, encode_continuation
+from runtime.core.codec import SCHEMA, decode_continuation, decode_entry, document_of
 from runtime.core.continuation import CallState
 from runtime.core.decisions import EffectClass
 from runtime.core.effects import EndRun
@@ -104,9 +104,8 @@ def test_a_newer_schema_is_refused_as_such(read: object) -> None:
 
 
 def test_the_continuation_has_the_documented_keys() -> None:
-    import json
 
-    document = json.loads(encode_continuation(fold(initial(uuid4()), STARTED)))
+    document = document_of(fold(initial(uuid4()), STARTED))
     assert {"schema", "run", "position", "head", "agents", "frames", "pending"} <= set(document)
     assert document["frames"]["0"]["calls"][0]["id"] == "c1.0"
 

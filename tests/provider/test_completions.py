@@ -55,7 +55,7 @@ def test_a_request_is_the_one_that_the_client_itself_would_send(
     frame.ask()
     frame.settle(("denied", "not this one"))
     agent = hr.agents["account_agent"]
-    conversation = to_provider(agent, tuple(frame.messages))
+    conversation = to_provider(agent, tuple(frame.messages), calls=frame.calls)
     tools = tools_of(agent) if offers else ModelRequestParameters()
     for client in (AsyncOpenAI, Client):
         _ask(client(api_key=KEY, base_url=provider.url), conversation, tools, asked)
