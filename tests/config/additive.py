@@ -19,8 +19,8 @@ HARMLESS = (
 )
 # In SQL: what takes something away from whoever relies on it, or asks old code for what it does not know.
 TAKES_AWAY = re.compile(
-    r"\b(DROP\s+(TABLE|COLUMN|FUNCTION|VIEW|TYPE)|RENAME|SET\s+NOT\s+NULL|ADD\s+COLUMN|ALTER\s+COLUMN"
-    r"|TRUNCATE|ADD\s+CONSTRAINT)\b",
+    r"\b(DROP\s+(TABLE|COLUMN|FUNCTION|VIEW|TYPE)|RENAME|SET\s+NOT\s+NULL|ADD\s+COLUMN"
+    r"|ALTER\s+COLUMN(?!\s+\S+\s+SET\s+COMPRESSION\b)|TRUNCATE|ADD\s+CONSTRAINT)\b",
     re.IGNORECASE,
 )
 

@@ -40,6 +40,28 @@ def test_every_migration_leaves_old_code_what_it_relies_on() -> None:
     assert said == []
 
 
+# What may be long, and the months of the journal.
+COMPRESSED = r"^runtime_(journalentry(_default|_\d{4}_\d{2})?|continuation|base|content)$"
+
+
+@pytest.mark.django_db
+def test_what_is_long_is_compressed_by_lz4_where_postgres_can() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'"
+        )
+        can = cursor.fetchone() == (True,)
+        cursor.execute(
+            "SELECT c.relname, a.attcompression FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+            " WHERE c.relname ~ %s AND a.attname = 'body' AND c.relkind IN ('r', 'p')",
+            [COMPRESSED],
+        )
+        found = {name: str(how).strip("\0") for name, how in cursor.fetchall()}
+    assert {"runtime_journalentry", "runtime_journalentry_default", "runtime_content"} <= set(found)
+    assert len(found) >= 8  # with three months of the journal
+    assert set(found.values()) == ({"l"} if can else {""})
+
+
 def _state() -> ProjectState:
     state = ProjectState()
     fields: list[tuple[str, models.Field[Any, Any]]] = [
