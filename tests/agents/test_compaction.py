@@ -34,8 +34,10 @@ def counts(turn: Turn) -> Reply:
 
 
 def summed_up(messages: tuple[dict[str, Any], ...]) -> str:
-    """The author's own: the last result."""
-    return str(messages[-1]["results"][-1]["content"])
+    """The author's own: the last result, if it is what was asked for."""
+    asked = messages[-2]["reply"]["parts"][-1]["args"]["number"]
+    assert messages[-1]["results"][-1]["content"] == asked
+    return str(asked)
 
 
 def counter(compaction: Compaction) -> AgentSpec:

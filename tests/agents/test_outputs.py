@@ -13,6 +13,7 @@ from agents.gateway.conversations import conversation_of
 from agents.gateway.messages import from_provider, tools_of
 from agents.sdk import agent, tool
 from agents.testing import answer, call, drive, replies, say, together
+from runtime.core.events import ModelReplied
 from tests.agents.test_sdk import Input, silent
 
 X = {"name": "x"}
@@ -45,6 +46,8 @@ WHOLE = {"euros": 9, "parts": ["a"], "kind": "fixed"}
 )
 def test_a_result_is_what_its_model_makes_of_it(reply: Any) -> None:
     run = drive(quotes, X, model=[reply])
+    (replied,) = [event for event in run.events if isinstance(event, ModelReplied)]
+    assert replied.output_kept is bool(replied.reply["parts"][0]["part_kind"] == "tool-call")
     assert (run.status, run.output) == ("completed", WHOLE)
 
 

@@ -151,6 +151,15 @@ def test_a_document_without_frames_is_one_of_a_run_that_has_none() -> None:
         assert decode_continuation(text) == Continuation(run=UUID(int=1))
 
 
+def test_what_a_document_of_this_schema_leaves_out_is_not_made_up() -> None:
+    document = {"run": str(UUID(int=1)), "requester": "ada"}
+    found = [
+        decode_continuation(json.dumps({"schema": schema, **document})).origin
+        for schema in (4, SCHEMA)
+    ]
+    assert found == [("ada",), ()]
+
+
 def test_a_stored_text_is_compact_and_of_the_present_schema() -> None:
     text = encode_continuation(Continuation(run=UUID(int=1)))
     assert text == '{"schema":5,"run":"00000000-0000-0000-0000-000000000001"}'

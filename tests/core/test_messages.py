@@ -1,5 +1,6 @@
 """Messages of people in the core: kept until a model was given them, and no answer is the last one before that."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -54,6 +55,14 @@ def _replied(*tools: str, frame: str = "0", heard: int = 0) -> ModelReplied:
     calls = tuple(Proposal(tool=tool, args={}) for tool in tools)
     text = "" if tools else "done"
     return ModelReplied(frame=frame, reply={}, text=text, calls=calls, usage={}, heard=heard)
+
+
+def test_a_result_that_its_reply_leaves_out_is_kept_in_the_message() -> None:
+    typed = replace(_replied(), output={"euros": 9})
+    for kept in (True, False):
+        now = _after(HELLO, replace(typed, output_kept=kept))
+        (said,) = [one for one in now.frame("0").messages if one["role"] == "model"]
+        assert said.get("output") == ({"euros": 9} if kept else None)
 
 
 def _after(*events: Event) -> Continuation:
