@@ -182,6 +182,7 @@ def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
     original = after(opened())
     fork = initial(uuid4())
     event = Forked(of=original.run, position=4, by="eve", state=forked(original))
+    assert event.state["schema"] == original.schema  # the others with a default are left out
     now = fold(fork, [RunStarted(agent="a", input={}, requester="eve"), event])
     assert (now.run, now.requester, now.position) == (fork.run, "eve", 0)
     assert now == replace(
