@@ -7,6 +7,7 @@ the old one into documents that left it out.
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -103,11 +104,10 @@ def _encoded(events: tuple[Event, ...]) -> list[str]:
     """The JSON of each event. Only where it looks as if something was wrong is it gone through value by value."""
     try:
         texts = [_text(event) for event in events]
-    except PydanticSerializationError:  # half of a surrogate pair in a value
-        _require(events)
-        raise
-    except UnicodeEncodeError as exc:
-        raise NotJson("events", "the name of a field contains half of a surrogate pair") from exc
+    except PydanticSerializationError as exc:
+        with suppress(UnicodeEncodeError):  # it is in the name of a field
+            _require(events)
+        raise NotJson("events", "contains half of a surrogate pair") from exc
     if any(_is_suspect(text) for text in texts):
         _require(events)
     return texts

@@ -48,7 +48,7 @@ def test_what_would_not_be_read_as_it_was_written_is_not_written(value: Any) -> 
 
 def test_half_a_surrogate_pair_in_a_name_is_not_written() -> None:
     event = ToolReturned(frame="0", call="c1.0", attempt=1, result={"k\udfff": 1})
-    with pytest.raises(NotJson, match="the name of a field contains half of a surrogate pair"):
+    with pytest.raises(NotJson, match="events: contains half of a surrogate pair"):
         encode_entry(Entry(at=AT, events=(event,)))
 
 
