@@ -46,9 +46,14 @@ WHOLE = {"euros": 9, "parts": ["a"], "kind": "fixed"}
 )
 def test_a_result_is_what_its_model_makes_of_it(reply: Any) -> None:
     run = drive(quotes, X, model=[reply])
-    (replied,) = [event for event in run.events if isinstance(event, ModelReplied)]
-    assert replied.output_kept is bool(replied.reply["parts"][0]["part_kind"] == "tool-call")
     assert (run.status, run.output) == ("completed", WHOLE)
+
+
+def test_a_result_that_is_what_the_model_gave_is_stored_once() -> None:
+    run = drive(quotes, X, model=[answer(WHOLE)])
+    (replied,) = [event for event in run.events if isinstance(event, ModelReplied)]
+    assert (replied.output, replied.output_kept) == (WHOLE, True)
+    assert replied.reply == {"parts": [{"part_kind": "tool-call"}]}
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
