@@ -41,6 +41,6 @@ END $$
 
 
 class Migration(migrations.Migration):
-    dependencies: ClassVar = [("runtime", "0022_loss_worker")]
+    dependencies: ClassVar = [("runtime", "0023_loop")]
 
     operations: ClassVar = [migrations.RunSQL(COMPRESSION, migrations.RunSQL.noop)]
