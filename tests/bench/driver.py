@@ -126,7 +126,7 @@ class Driver:
                     return done
                 at = time.perf_counter()
                 run = act(one)
-                done.append((run, 1000 * (self._wait(run, status) - at)))
+                done.append((run, 1000 * (self.wait(run, status) - at)))
 
         people = [self._people.submit(person) for _ in range(width)]
         found = [pair for one in people for pair in one.result()]
@@ -136,8 +136,8 @@ class Driver:
             seconds=time.perf_counter() - began,
         )
 
-    def _wait(self, run: UUID, status: str) -> float:
-        """When the run was heard to have this status."""
+    def wait(self, run: UUID, status: str) -> float:
+        """Until the run is heard to have this status; when it was."""
         key = run, status
         with self._lock:
             if key not in self._heard:

@@ -7,14 +7,14 @@ each ratio is of two neighbouring rounds.
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tests.bench import sizes, walks
+from tests.bench import crashes, crowds, sizes, walks
 from tests.bench.desk import Desk
 from tests.bench.driver import AT_ONCE, Baseline, Driver, Ours, driving
 from tests.bench.figures import Finding, Line, number, spread
 from tests.bench.meters import Cost, Meters
-from tests.bench.rounds import Contender, of_cost, of_counts, of_speed, pairs, take
+from tests.bench.rounds import Contender, counted_syncs, of_cost, of_counts, of_speed, pairs, take
 from tests.bench.site import Program, Site
 
 NOTE = (
@@ -28,7 +28,10 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much of everything: rounds, and flows in each; steps and rounds of long runs; flows to weigh."""
+    """How much of everything: rounds, and flows in each; steps and rounds of long runs; flows to weigh.
+
+    `syncs` flows are counted to see how often Postgres waited for the disk; `waiting` is how many are to wait at once.
+    """
 
     rounds: int
     alone: int
@@ -37,6 +40,9 @@ class Plan:
     walks: dict[int, int]
     weighed: int
     rest: float
+    syncs: int = 0
+    waiting: int = 0
+    crashes: int = 0
 
 
 QUICK = Plan(rounds=5, alone=6, busy=40, nested=3, walks={200: 3, 1000: 1}, weighed=200, rest=3.0)
@@ -48,6 +54,9 @@ FULL = Plan(
     walks={50: 10, 200: 10, 1000: 10},
     weighed=1000,
     rest=10.0,
+    syncs=100,
+    waiting=10_000,
+    crashes=3,
 )
 
 
@@ -68,6 +77,12 @@ def measure(site: Site, *, quick: bool) -> Finding:
             lines += walks.measure(site, driver, both, steps, rounds)
         lines += sizes.measure(site, driver, both, plan.weighed)
         lines += _of_workers(started, loop, workers)
+        if plan.syncs:
+            lines += [counted_syncs(driver, both, plan.syncs, width) for width in (1, AT_ONCE)]
+        if plan.crashes:
+            lines += crashes.measure(site, driver, both, 1000, plan.crashes)
+        if plan.waiting:
+            lines += crowds.measure(site, driver, both, plan.waiting, alone)
         site.end(sweeper, loop, *workers)
     return Finding(
         title="The engine: tools that do nothing, against a Celery loop written by hand",
@@ -103,7 +118,7 @@ def _contenders(
     """Both sides with everything imported and prepared."""
     sides = ((Baseline(), [loop]), (Ours(desk), workers))
     warm = [
-        Contender(side=side, meters=Meters(site, driver, programs), idle=Cost())
+        Contender(side=side, workers=programs, meters=Meters(site, driver, programs), idle=Cost())
         for side, programs in sides
     ]
     for one in warm:
@@ -112,7 +127,7 @@ def _contenders(
         walked = driver.start(one.side, "walk", [{"steps": 50}], 1).runs
         driver.finish(one.side, one.side.pending(walked), 1)
     idle = warm[0].meters.rest(rest)
-    return [Contender(side=one.side, meters=one.meters, idle=idle) for one in warm]
+    return [replace(one, idle=idle) for one in warm]
 
 
 def _of_workers(started: list[Started], loop: Program, workers: list[Program]) -> list[Line]:

@@ -1,23 +1,22 @@
 """Rounds of flows, of one side and then of the other: how fast, what each cost, and what the comparison comes to."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.bench.driver import Driven, Driver, Side
 from tests.bench.figures import Line, Spread, number, one, percentile, ratios, spread
-from tests.bench.meters import Cost, Meters
-from tests.bench.workload import newcomer
-
-_numbers = itertools.count()
+from tests.bench.meters import REPORTED_WITHIN, Cost, Meters
+from tests.bench.site import Program
+from tests.bench.workload import newcomers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A side with the meters of its workers, and what Postgres counts of everything at rest."""
+    """A side with its workers and their meters, and what Postgres counts of everything at rest."""
 
     side: Side
+    workers: list[Program]
     meters: Meters
     idle: Cost
 
@@ -47,9 +46,8 @@ Pair = tuple[Round, Round]  # the baseline's, ours
 
 def take(driver: Driver, one: Contender, count: int, width: int, agent: str = "onboard") -> Round:
     """One round of one side."""
-    given = [newcomer(next(_numbers)) for _ in range(count)]
     before = one.meters.read()
-    started = driver.start(one.side, agent, given, width)
+    started = driver.start(one.side, agent, newcomers(count), width)
     paused = one.meters.read()
     pending = one.side.pending(started.runs)
     resumed = one.meters.read()
@@ -150,6 +148,21 @@ def compared(
         unit,
         **goal,
     )
+
+
+def counted_syncs(driver: Driver, both: Sequence[Contender], count: int, width: int) -> Line:
+    """How often Postgres waited for the disk: it tells of that only a while after it has come to rest."""
+    theirs, ours = (_syncs(driver, one, count, width) for one in both)
+    how = "alone" if width == 1 else f"{width} at once"
+    return line(f"fsyncs of WAL of a flow, {how}", [ours], [theirs], "")
+
+
+def _syncs(driver: Driver, one: Contender, count: int, width: int) -> float:
+    one.meters.rest(REPORTED_WITHIN)
+    before = one.meters.read()
+    take(driver, one, count, width)
+    one.meters.rest(REPORTED_WITHIN)
+    return (one.meters.read() - before).less(one.idle).syncs / count
 
 
 def line(

@@ -57,6 +57,11 @@ class Program:
             assert time.monotonic() < deadline, self.log.read_text()[-3000:]
             time.sleep(0.02)
 
+    def pool(self) -> list[psutil.Process]:
+        """The processes that do the work: its child processes, or it itself."""
+        process = psutil.Process(self.process.pid)
+        return process.children() or [process]
+
     def _tree(self) -> list[psutil.Process]:
         process = psutil.Process(self.process.pid)
         return [process, *process.children(recursive=True)]
@@ -135,6 +140,12 @@ class Site:
     def worker(self, **more: str) -> Program:
         """One worker process of ours, as `make up` starts it, once it takes runs: on a core of its own."""
         program = self.run("worker", _command("worker"), more, core=self._core("worker"))
+        program.wait_until_it_says("ready.")
+        return program
+
+    def isolated_worker(self) -> Program:
+        """The process that tries runs that lost their worker."""
+        program = self.run("isolated", _command("isolated"))
         program.wait_until_it_says("ready.")
         return program
 

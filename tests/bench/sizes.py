@@ -6,7 +6,7 @@ from tests.bench.driver import AT_ONCE, Driver
 from tests.bench.figures import Line, number, one
 from tests.bench.rounds import Contender
 from tests.bench.site import Site
-from tests.bench.workload import newcomer
+from tests.bench.workload import newcomers
 
 KEPT = """
     SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
@@ -27,8 +27,7 @@ def measure(site: Site, driver: Driver, both: Sequence[Contender], flows: int) -
     for contender in both:
         side = contender.side
         before = kept(site, side.name)
-        given = [newcomer(-1 - number_) for number_ in range(flows)]
-        started = driver.start(side, "onboard", given, AT_ONCE)
+        started = driver.start(side, "onboard", newcomers(flows), AT_ONCE)
         suspended = kept(site, side.name)
         driver.finish(side, side.pending(started.runs), AT_ONCE)
         found.append(((suspended - before) / flows, (kept(site, side.name) - before) / flows))

@@ -9,9 +9,9 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 WELCOME = (
@@ -81,6 +81,7 @@ class Call:
 
 
 Reply = Call | str
+_numbers = count(1)
 Script = Callable[[Any, int, Callable[[int], Any]], Reply]
 
 
@@ -128,6 +129,11 @@ SCRIPTS: dict[str, Script] = {
     "delegate": delegate,
     "walk": walk,
 }
+
+
+def newcomers(flows: int) -> Iterator[dict[str, Any]]:
+    """What so many flows are given, each another person."""
+    return (newcomer(next(_numbers)) for _ in range(flows))
 
 
 def newcomer(number: int) -> dict[str, Any]:
