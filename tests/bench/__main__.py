@@ -20,7 +20,7 @@ MEASURES = {
     "references": "a loop of bare transactions, pgbench, a Celery round trip",
     "flows": "the same with a directory and mail: hr_onboarding_single",
     "steps": "steps a second against bare transactions",
-    "long": "a run of 1,000 steps, and one of 50 gates",
+    "gates": "a run of 50 gates",
     "waiting": "many runs that wait for slow models, on one worker process (with --quick: if named)",
     "due": "a million timers that ran out, two sweepers",
     "inbox": "the inbox with a million pending, decisions beside them, 100,000 suspended runs",

@@ -18,7 +18,7 @@ from tests.cast import assemble
 
 ADA, BEA = Actor(person="ada"), Actor(person="bea")
 ENDS = ("completed", "failed", "cancelled", "quarantined")
-PATIENCE = 240.0
+PATIENCE = 120.0
 
 
 class Desk:

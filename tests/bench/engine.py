@@ -14,7 +14,7 @@ from tests.bench.desk import Desk
 from tests.bench.driver import AT_ONCE, Baseline, Driver, Ours, driving
 from tests.bench.figures import Finding, Line, number, spread
 from tests.bench.meters import Cost, Meters
-from tests.bench.rounds import Contender, counted_syncs, of_cost, of_counts, of_speed, pairs, take
+from tests.bench.rounds import Contender, of_cost, of_counts, of_speed, of_syncs, pairs, take
 from tests.bench.site import Program, Site
 
 NOTE = (
@@ -78,7 +78,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         lines += sizes.measure(site, driver, both, plan.weighed)
         lines += _of_workers(started, loop, workers)
         if plan.syncs:
-            lines += [counted_syncs(driver, both, plan.syncs, width) for width in (1, AT_ONCE)]
+            lines += of_syncs(driver, both, plan.syncs, (1, AT_ONCE))
         if plan.crashes:
             lines += crashes.measure(site, driver, both, 1000, plan.crashes)
         if plan.waiting:

@@ -24,7 +24,7 @@ from runtime import database
 from runtime.upkeep import due_runs
 from tests.bench.desk import PATIENCE, Desk, until_ended
 from tests.bench.figures import Finding, Line, Spread, number, one, percentile, spread
-from tests.bench.flows import AGENT, _newcomer
+from tests.bench.flows import AGENT, people
 from tests.bench.site import Program, Site
 
 FEW = 1000
@@ -160,7 +160,7 @@ def _seed(site: Site, runs: int, each: int) -> None:
 
 
 def _suspended(desk: Desk, count: int) -> list[UUID]:
-    runs = [desk.start(AGENT, _newcomer()) for _ in range(count)]
+    runs = [desk.start(AGENT, person) for person in people(count)]
     deadline = time.monotonic() + PATIENCE
     while set(desk.look(runs).values()) != {"suspended"}:
         assert time.monotonic() < deadline, desk.look(runs)

@@ -124,14 +124,14 @@ def _conninfo(url: str) -> str:
 
 def round_trips(site: Site, count: int) -> list[float]:
     """Milliseconds from sending a task to hearing from it, one after the other."""
-    from tests.bench import bare
+    from tests.bench import baseline
 
-    worker = site.bare_worker()
+    worker = site.baseline_worker()
     client = redis.Redis.from_url(settings.REDIS_URL)
     took = []
     for number in range(count + 5):
         began = time.perf_counter()
-        bare.nothing.delay(f"answer-{number}")
+        baseline.nothing.delay(f"answer-{number}")
         assert client.blpop([f"answer-{number}"], timeout=10)
         took.append((time.perf_counter() - began) * 1000)
     site.end(worker)

@@ -1,6 +1,6 @@
 """Rounds of flows, of one side and then of the other: how fast, what each cost, and what the comparison comes to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +44,18 @@ class Round:
 Pair = tuple[Round, Round]  # the baseline's, ours
 
 
-def take(driver: Driver, one: Contender, count: int, width: int, agent: str = "onboard") -> Round:
+def take(
+    driver: Driver,
+    one: Contender,
+    count: int,
+    width: int,
+    *,
+    agent: str = "onboard",
+    given: Callable[[int], Iterable[Any]] = newcomers,
+) -> Round:
     """One round of one side."""
     before = one.meters.read()
-    started = driver.start(one.side, agent, newcomers(count), width)
+    started = driver.start(one.side, agent, given(count), width)
     paused = one.meters.read()
     pending = one.side.pending(started.runs)
     resumed = one.meters.read()
@@ -94,7 +102,7 @@ def of_speed(alone: list[Pair], busy: list[Pair], nested: list[Pair]) -> list[Li
 
 
 def of_cost(busy: list[Pair]) -> list[Line]:
-    """What a flow costs, {at_once} at once: goals first, then each kind of process."""
+    """What a flow costs: goals first, then each kind of process."""
 
     def milliseconds(which: Callable[[Cost], float]) -> Callable[[Round], float]:
         return lambda one: 1000 * which(one.cost)
@@ -150,19 +158,25 @@ def compared(
     )
 
 
-def counted_syncs(driver: Driver, both: Sequence[Contender], count: int, width: int) -> Line:
-    """How often Postgres waited for the disk: it tells of that only a while after it has come to rest."""
-    theirs, ours = (_syncs(driver, one, count, width) for one in both)
-    how = "alone" if width == 1 else f"{width} at once"
-    return line(f"fsyncs of WAL of a flow, {how}", [ours], [theirs], "")
+def of_syncs(
+    driver: Driver, both: Sequence[Contender], flows: int, widths: Sequence[int]
+) -> list[Line]:
+    """How often Postgres waits for the disk; it tells of that only a while after it has come to rest."""
+    meters = both[0].meters
+    meters.rest(REPORTED_WITHIN)
+    idle = meters.rest(REPORTED_WITHIN)
 
+    def counted(one: Contender, width: int) -> float:
+        before = one.meters.read()
+        take(driver, one, flows, width)
+        one.meters.rest(REPORTED_WITHIN)
+        return (one.meters.read() - before).less(idle).syncs / flows
 
-def _syncs(driver: Driver, one: Contender, count: int, width: int) -> float:
-    one.meters.rest(REPORTED_WITHIN)
-    before = one.meters.read()
-    take(driver, one, count, width)
-    one.meters.rest(REPORTED_WITHIN)
-    return (one.meters.read() - before).less(one.idle).syncs / count
+    found = {width: [counted(one, width) for one in both] for width in widths}
+    return [
+        line(f"fsyncs of WAL of a flow, {width} at once", [ours], [theirs], "")
+        for width, (theirs, ours) in found.items()
+    ]
 
 
 def line(

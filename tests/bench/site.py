@@ -152,12 +152,12 @@ class Site:
     def sweeper(self) -> Program:
         return self.run("sweeper", _command("sweeper"))
 
-    def bare_worker(self) -> Program:
-        """One worker process of the loop to compare with: the same pool, as many threads, on a core of its own."""
+    def directory_worker(self) -> Program:
+        """A worker of the loop with a directory and mail: as many threads as ours has, on a core of its own."""
         words = list(_command("worker"))
-        words[words.index("config.celery")] = "tests.bench.bare"
-        words[words.index("resumed,runs")] = "bare"
-        program = self.run("bare", words, core=self._core("bare"))
+        words[words.index("config.celery")] = "tests.bench.directory"
+        words[words.index("resumed,runs")] = "baseline"
+        program = self.run("directory-worker", words, core=self._core("directory-worker"))
         program.wait_until_it_says("ready.")
         return program
 
