@@ -1,4 +1,4 @@
-"""What the API offers to programs that start runs: which agents there are, and what each is given and may do."""
+"""Lists agents over the API, with their schemas and tools, for programs that start runs."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -17,7 +17,8 @@ router = Router(tags=["agents"])
 class ToolOut(Schema):
     """One tool of an agent. Each attempt of a call has `deadline` seconds.
 
-    `effect` says what may be done when the outcome of a call was lost; `approval` whether a person approves each call.
+    `effect` is the effect class: it decides what may happen after the outcome of a call was lost. `approval` says
+    whether a person approves each call.
     """
 
     name: str
@@ -53,6 +54,6 @@ class AgentList(Schema):
 
 @router.get("/agents", response=AgentList)
 def list_agents(request: Authenticated) -> dict[str, Any]:
-    """The agents that runs can be started of; for who starts runs, decides, or is an admin."""
+    """List the agents that runs can be started of. Only people who start runs or decide, and admins, may read it."""
     ports.access().require_agents(request.auth)
     return {"items": queries.documents()}

@@ -129,7 +129,7 @@ def _row(agent: AgentSpec) -> PublishedAgent:
 
 
 def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
-    """`approval` is what holds for this agent; `waived` is there where the tool itself asks for a person."""
+    """Describe a tool of an agent. `waived` is set if the tool requires approval and this agent does not."""
     gated = agent.gates(tool.risk, asked=tool.approval)
     return {
         "name": tool.name,

@@ -1,4 +1,4 @@
-"""Providers of models: what each speaks, its address and its key. A model is named `provider:model`."""
+"""Providers of models, each with its protocol, address and key. A model is named `provider:model`."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ OWN_VARIABLES = {
 
 
 class Kind(StrEnum):
-    """What a provider speaks. All but Anthropic's are OpenAI's protocol, each with its own habits."""
+    """The protocol of a provider. All but Anthropic's are OpenAI's protocol, with small differences."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -25,7 +25,7 @@ class Kind(StrEnum):
     VLLM = "vllm"
 
 
-# Where a provider is unless its address is given. Ollama's is the one on this machine.
+# The default address of a provider. Ollama's is on this machine.
 ADDRESSES = {
     Kind.OPENAI: "https://api.openai.com/v1",
     Kind.ANTHROPIC: "https://api.anthropic.com",
@@ -37,7 +37,7 @@ KEYLESS = frozenset({Kind.OLLAMA, Kind.VLLM})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One provider. `url` is empty for the address of its kind, `streams` false if it only answers in one piece."""
+    """One provider. An empty `url` means the default of its kind; `streams` is false if it refuses to stream."""
 
     name: str
     kind: Kind
@@ -47,7 +47,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """Empty if none is known."""
+        """The address to use, empty if none is known."""
         return self.url or ADDRESSES.get(self.kind, "")
 
     @property
@@ -57,7 +57,7 @@ class Endpoint:
 
     @property
     def needs_key(self) -> bool:
-        """A server of one's own may have none."""
+        """Whether a key must be set. A self-hosted server may have none."""
         return self.kind not in KEYLESS and not self.is_compatible
 
 
@@ -79,9 +79,9 @@ def known(
     anthropic: tuple[str, str],
     others: Mapping[str, Endpoint],
 ) -> dict[str, Endpoint]:
-    """Every provider by its name. OpenAI, Anthropic and the Ollama on this machine are always among them.
+    """Return all providers by name. OpenAI, Anthropic and the Ollama on this machine are always included.
 
-    Of OpenAI and Anthropic this takes address and key; an address may be empty.
+    `openai` and `anthropic` are pairs of address and key; an address may be empty.
     """
     (openai_url, openai_key), (anthropic_url, anthropic_key) = openai, anthropic
     found = (
@@ -97,7 +97,7 @@ def provider_of(model: str) -> str:
 
 
 def missing(model: str, providers: Mapping[str, Endpoint]) -> Missing | None:
-    """What has to be set before this model can be asked, None if nothing has to."""
+    """Return the variable that must be set before this model can be asked, or None."""
     name = provider_of(model)
     endpoint = providers.get(name) or _unset(name)
     url, key = OWN_VARIABLES.get(name) or (
@@ -112,5 +112,5 @@ def missing(model: str, providers: Mapping[str, Endpoint]) -> Missing | None:
 
 
 def _unset(name: str) -> Endpoint:
-    """A provider of which no variable is set. One of another name than its kind's has to say where it is."""
+    """Describe a provider without variables. Unless its name is that of a kind, it needs an address."""
     return Endpoint(name=name, kind=Kind(name) if name in tuple(Kind) else Kind.VLLM)

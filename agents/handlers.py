@@ -60,9 +60,9 @@ class Handler:
     """Implements runtime.ports.EffectHandler on the agents this worker has loaded.
 
     `tidy` is called after each tool, in its thread, unless a transaction is still to end there.
-    `versions` knows the versions that were published. `brakes` are the installation's, None where nobody
-    else asks the same providers. `outages` are what this process knows of models that are out of order.
-    `children` are the processes of isolated tools; without them every tool runs here.
+    `versions` looks up published versions. `brakes` are the installation's rate limits, None if no other process asks
+    the same providers. `outages` knows which models are out of order. `children` are the processes of isolated tools;
+    without them every tool runs here.
     """
 
     registry: Registry
@@ -98,11 +98,11 @@ class Handler:
         )
 
     def receive(self, agent: str, value: Any) -> Any:
-        """What the agent's model of its input makes of it, as JSON. Raise InvalidInput or UnknownAgent."""
+        """Read an input with the agent's Pydantic model and return it as JSON. Raise InvalidInput or UnknownAgent."""
         return inputs.read(self.registry.get(agent).input, value)
 
     def instruct(self, agent: str, given: Any) -> str:
-        """What the agent's function makes of its input; empty for an agent whose instructions are a text.
+        """Call the agent's function of instructions; return an empty text if its instructions are a text.
 
         Raise InvalidInput if it fails, or UnknownAgent.
         """

@@ -26,16 +26,16 @@ def check(schema: dict[str, Any], value: Any, *, where: str = "input") -> None:
 
 
 def raise_all(found: Sequence[InvalidInput]) -> None:
-    """Raise the first of these problems with the others, if there is one."""
+    """Raise the first of these problems, with the others attached; do nothing if there is none."""
     if found:
         first, *others = found
         raise InvalidInput(first.field, first.detail, others)
 
 
 def read(model: type[BaseModel], value: Any, *, where: str = "input") -> Any:
-    """What the agent's own model makes of JSON, as JSON: with its defaults, after its validators.
+    """Read JSON with a Pydantic model, defaults and validators included, and return it as JSON.
 
-    Raises InvalidInput with everything that is wrong.
+    Raise InvalidInput with all errors.
     """
     try:
         read = model.model_validate_json(json.dumps(value))
@@ -52,7 +52,7 @@ def read(model: type[BaseModel], value: Any, *, where: str = "input") -> Any:
 
 
 def instructions(make: Callable[[Any], str], model: type[BaseModel], given: Any) -> str:
-    """The text that an agent's function makes of its input, which `read` made. Raises InvalidInput."""
+    """Call an agent's function of instructions with an input that `read` returned. Raise InvalidInput."""
     try:
         text = make(model.model_validate_json(json.dumps(given)))
         require_json(text, "instructions")

@@ -82,7 +82,7 @@ class Unusable:
     """Stands in a module for a tool or an agent that cannot work and was noted."""
 
     def with_settings(self, **settings: object) -> "Unusable":
-        """It stays what it is."""
+        """Return itself, so that one mistake is reported once."""
         return self
 
 

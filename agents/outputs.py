@@ -1,4 +1,4 @@
-"""Typed results: the tool by which a model gives one, and what the agent's model of it says of what was given."""
+"""Typed results: offers the model a tool to give one, and checks it with the agent's Pydantic model."""
 
 import json
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ NOT_ALONE = f"{FINAL_ANSWER} is called once and alone, when every other call has
 def read(
     agent: AgentSpec, calls: Sequence[Proposal], text: str
 ) -> tuple[dict[str, Any] | None, tuple[Proposal, ...]]:
-    """The result that a reply gives, as JSON by its schema, or None with the calls that are still to be made.
+    """Return the typed result of a reply as JSON, or None and the calls to make.
 
-    An answer that does not fit is among the calls, to be refused: so the model is told why, and tries again.
+    A result that does not fit stays among the calls, where it is refused: the model is told why, and tries again.
     """
     if agent.output is None:
         return None, tuple(calls)
@@ -36,7 +36,7 @@ def read(
 
 
 def problem(agent: AgentSpec, args: Any) -> str:
-    """Why these arguments of the tool are no result: everything that is wrong at once."""
+    """Say why these arguments are not accepted as the result, with all errors."""
     assert agent.output is not None  # only such agents have the tool
     if isinstance(args, str):
         return NO_JSON
@@ -48,7 +48,7 @@ def problem(agent: AgentSpec, args: Any) -> str:
 
 
 def _json(text: str) -> Any:
-    """What a model wrote instead of calling the tool; the text itself if it is no JSON."""
+    """Parse the text that a model wrote instead of calling the tool; return the text if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

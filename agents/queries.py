@@ -57,7 +57,7 @@ class ToolView:
 class AgentView:
     """One agent as a worker published it. `subagents` says of each name whether it is published as well.
 
-    `output` are the parts of its result, None for a text; only `agent` looks them up.
+    `output` holds the parts of a typed result, None for text; only `agent` fills it in.
     """
 
     name: str
@@ -91,7 +91,7 @@ class VersionView:
 
 
 def versions(name: str, limit: int, *, wordings: bool) -> tuple[VersionView, ...]:
-    """The newest versions of an agent, newest first; without `wordings` only that its instructions changed."""
+    """List the newest versions of an agent, newest first, `wordings` with the changed texts of instructions."""
     rows = AgentVersion.objects.filter(agent=name).order_by("-published_at", "-fingerprint")
     found = [catalogue.version_of(row) for row in rows[: limit + 1]]
     known = [version for version in found if version is not None]
@@ -126,7 +126,7 @@ def published() -> tuple[AgentView, ...]:
 
 
 def documents() -> list[dict[str, Any]]:
-    """Every published agent as JSON for programs, by name."""
+    """Return every published agent as JSON for programs, sorted by name."""
     rows = list(PublishedAgent.objects.order_by("name"))
     known = catalogue.versions(row.fingerprint for row in rows)
     return [_document(row, known.get(row.fingerprint)) for row in rows]

@@ -59,8 +59,8 @@ class ToolContext:
 
     `key` is the idempotency key: the same for every attempt at this call, and for no other call.
     Hand it to the system you write to. `deadline` is in seconds from the start of this attempt.
-    `requester` is the name of the person who started the run, `business_key` what they named it by, if they did;
-    `input` is what the calling agent was given, as JSON.
+    `requester` is the name of the person who started the run, `business_key` the run's business key if it has one;
+    `input` is the calling agent's input, as JSON.
     """
 
     run: UUID
@@ -155,17 +155,17 @@ def agent(
 ) -> AgentSpec:
     """Define an agent; assign it to a name of the module, or the registry does not find it.
 
-    `input` is what starts it: its JSON Schema is checked where the input comes in, the model itself by the worker that
-    begins, which gives the agent what the model makes of it. `instructions` are a text, or a function of the input's
-    model that returns one, asked once when the agent begins.
+    `input` is a Pydantic model: the web checks an input against its JSON Schema, then the first worker reads it with
+    the model and passes the result to the agent. `instructions` are a text, or a function of the input that returns
+    one and is called once, when the agent begins.
     To a model a sub-agent is one more tool, named like the agent, whose arguments are the agent's input.
     `steps` tell reviewers what the agent means to do. `approvals` says which calls wait for a person:
     `by_tool`, `every_call`, or a risk for all calls from that risk up; a tool that asks for a person gets
     one in any case. `model` is a script, or the name of a provider's model such as `openai:…`; without either the
-    installation's models answer. `models` are asked instead of those, one after the other as the attempts at the
-    one before are used up, unless a script plays; `retry` says how often each, `deadline` how many seconds one
-    attempt may take. `temperature` (0 to 2) and `max_tokens` (of one reply) go with each request. `holds` says when
-    the agent stops before its next model call until a person lets it go on, `compaction` when earlier messages give
+    installation's models answer. `models` are asked instead of those, each after the attempts at the previous one are
+    used up, unless a script answers; `retry` says how often each is asked, `deadline` how many seconds one attempt
+    may take. `temperature` (0 to 2) and `max_tokens` (of one reply) go with each request. `holds` says when
+    the agent stops before its next model call until a person continues it, `compaction` when earlier messages give
     way to a summary. `budget` limits each activation of the agent, with all below it: where it is used up, people
     are asked. `output` is the Pydantic model of its result, which is checked before the agent is done; without it
     the agent answers with text. Raises DefinitionError when that cannot work.
@@ -202,7 +202,7 @@ def agent(
 
 
 def _instructions(given: Any, where: str) -> str:
-    """The text, or the source of the function: when that changes, so does the agent's version."""
+    """Return the text, or the source of the function: a change of either is a new version of the agent."""
     if isinstance(given, str):
         return inspect.cleandoc(given)
     if (
@@ -216,17 +216,17 @@ def _instructions(given: Any, where: str) -> str:
         return textwrap.dedent(inspect.getsource(given)).strip()
     except OSError as exc:
         raise DefinitionError(
-            f"{where}: the source of its instructions cannot be read, which is part of its version"
+            f"{where}: the source of its instructions cannot be read, but it is part of the agent's version"
         ) from exc
 
 
 def _output(output: Any, names: Sequence[str], where: str) -> dict[str, Any]:
-    """The JSON Schema of its result, as its model is shown it."""
+    """Return the JSON Schema of the result that the agent's model is given."""
     if not (isinstance(output, type) and issubclass(output, BaseModel)):
         raise DefinitionError(f"{where}: output must be a Pydantic model, not {output!r}")
     if FINAL_ANSWER in names:
         raise DefinitionError(
-            f"{where}: its model gives the output by a tool named {FINAL_ANSWER}: give yours another name"
+            f"{where}: its model gives the output with a tool named {FINAL_ANSWER}: give your tool another name"
         )
     return json_schema_of(TypeAdapter(output), f"{where}: its output")
 
@@ -261,13 +261,13 @@ def _script(model: Any, where: str) -> Callable[..., Any] | None:
 
 
 def _temperature(given: float | None, where: str) -> float | None:
-    if given is not None and not 0 <= given <= 2:
+    if given is not None and not (type(given) in (int, float) and 0 <= given <= 2):
         raise DefinitionError(f"{where}: temperature must be a number from 0 to 2, not {given!r}")
     return given
 
 
 def _max_tokens(given: int | None, where: str) -> int | None:
-    if given is not None and not 1 <= given <= MOST_TOKENS:
+    if given is not None and not (type(given) is int and 1 <= given <= MOST_TOKENS):
         raise DefinitionError(
             f"{where}: max_tokens must be a whole number from 1 to {MOST_TOKENS}, not {given!r}"
         )
@@ -337,7 +337,7 @@ def _retry(policy: RetryPolicy, where: str) -> RetryPolicy:
 
 
 def _models(model: Any, models: Sequence[str], where: str) -> tuple[str, ...]:
-    """The names of providers' models, wherever they are given."""
+    """Return the names of providers' models, from `model` or `models`."""
     names = (models,) if isinstance(models, str) else tuple(models)
     if isinstance(model, str):
         if names:

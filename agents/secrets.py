@@ -1,7 +1,7 @@
 """Seals what tools declare secret, so that only the tool and the model ever see it.
 
-How a value is sealed is in `runtime.sealing`. The place it belongs to is authenticated with it: a token that
-is moved to another place does not open there, and so cannot be laundered through a tool that is not secret.
+`runtime.sealing` seals a value. The seal authenticates the place of the value: a token that is moved to another place
+does not open there, so it cannot be revealed through a tool that is not secret.
 """
 
 import json

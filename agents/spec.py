@@ -56,7 +56,7 @@ class Holds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSettings:
-    """What one agent sets of a tool instead of what its `@tool` says; None where it sets nothing."""
+    """The settings of a tool that one agent overrides; None means that the value of `@tool` applies."""
 
     deadline: float | None = None
     expires_in: float | None = None
@@ -74,8 +74,8 @@ class ToolSpec:
     many seconds people have to decide. `secret_args` are the names of arguments that nobody but the model
     and the function may see; `secret_result` says the same of what the function returns. `waits` says that the
     engine waits in place of the function, for a `time` or an `event`. `isolate` says that it runs in a process of
-    its own, which is killed at the deadline. `settings` are those of the agent that lists it, and `waived` says that
-    this agent asks no person although the tool itself does.
+    its own, which is killed at the deadline. `settings` are those of the agent that lists it; `waived` is true if the
+    tool requires approval and this agent does not.
     """
 
     name: str
@@ -113,10 +113,10 @@ class ToolSpec:
         expires_in: float | None = None,
         approval: bool | None = None,
     ) -> "ToolSpec":
-        """The tool as one agent lists it: with a deadline, a time to decide (both in seconds) or approval of its own.
+        """Return the tool with another deadline, time to decide (both in seconds) or approval for one agent.
 
-        What is None stays as it is. `approval=False` asks no person where the tool does, which `make agents`
-        and the agent's page say. Raises DefinitionError for a time that is not more than 0.
+        None leaves a setting as it is. If `approval=False` overrides a tool that requires approval, `make agents` and
+        the agent's page say so. Raise DefinitionError for a time that is not more than 0.
         """
         where = f"tool {self.name}: with_settings"
         given = {
@@ -156,12 +156,12 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AgentSpec:
-    """One agent. `instructions` are what its model is told, or the source of the function that makes that of the input:
-    `instruct`. `input` is the model of what starts it, `input_schema` its JSON Schema; `output` and
-    `output_schema` are those of its result, None for an agent that answers with text.
+    """One agent. `instructions` are a text, or the source of `instruct`, the function that makes the text of the input.
 
-    `model` is the script that plays the model: a function of the messages, in the gateway's types; None if there
-    is none, and models of providers always answer.
+    `input` is the Pydantic model of its input, `input_schema` its JSON Schema; `output` and `output_schema` are those
+    of its result, None for an agent that answers with text.
+    `model` is the script that plays the model: a function of the messages, in the gateway's types; without one,
+    providers' models always answer.
     `steps` are the short phrases the agent declares as its plan, None if it declares none. `approvals`
     can only ask for more than its tools do. `models` are its own instead of the installation's, in the
     order in which they are asked; `retry` and `deadline` (seconds) are for each attempt at each of them.
@@ -216,7 +216,7 @@ class AgentSpec:
 
     @property
     def model_name(self) -> str:
-        """The script's."""
+        """The name of the script."""
         name = getattr(self.model, "__qualname__", type(self.model).__qualname__)
         return f"scripted:{self.model.__module__}.{name}"
 
@@ -246,7 +246,7 @@ class AgentSpec:
 
 
 def positive(seconds: float, name: str, where: str) -> float:
-    """The same number of seconds. Raises DefinitionError unless it is more than 0 and has an end."""
+    """Return a number of seconds. Raise DefinitionError unless it is more than 0 and finite."""
     if not 0 < seconds < float("inf"):
         raise DefinitionError(f"{where}: {name} must be a number of seconds, more than 0")
     return seconds
@@ -265,7 +265,7 @@ def placeholders(sentence: str) -> set[str]:
 
 
 def _model_facts(agent: AgentSpec) -> str | list[str]:
-    """The script and the agent's own models; one without both has the installation's, which is no fact of the agent."""
+    """Name the script and the agent's own models. The installation's models are not part of an agent's version."""
     script = [] if agent.model is None else [agent.model_name]
     return [*script, *agent.models] if agent.models else "".join(script) or "default"
 
@@ -275,7 +275,7 @@ def _sampling(agent: AgentSpec) -> dict[str, float | int | None]:
 
 
 def _tool_facts(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
-    """`approval` is what holds for this agent, whatever the tool asks for."""
+    """Describe a tool of an agent. `approval` is the agent's setting, which may differ from the tool's."""
     facts: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,

@@ -23,7 +23,7 @@ VERSIONS = 10  # of it, there
 
 
 def _readers(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer people who may read agents; to others logged in there are none."""
+    """Answer 404 to people who may not read agents."""
 
     @login_required
     @wraps(view)
@@ -47,9 +47,9 @@ def agents(request: HttpRequest) -> HttpResponse:
 @require_safe
 @_readers
 def agent(request: HttpRequest, name: str) -> HttpResponse:
-    """One agent: what it is given, which hands it has, and its last runs that this person may read.
+    """Show one agent: its input, tools and sub-agents, and its last runs that this person may read.
 
-    How its instructions changed is for admins, and for readers of its runs, whose pages say it as well.
+    Only admins and readers of its runs, whose pages show the same, see how its instructions changed.
     """
     shown, actor, access = _agent(name), _actor(request), ports.access()
     runs = runs_page(access.readable_runs(actor) & Q(agent=name), limit=RECENT)

@@ -73,7 +73,7 @@ def decide(
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
     `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; Invalid
-    naming `digest`, `verdict`, `reason` or `grant`. Nothing is written when it raises, but that time was faster.
+    naming `digest`, `verdict`, `reason` or `grant`. It writes nothing when it raises, except that Expired is recorded.
     """
 
     def judge(row: Request, at: datetime) -> Decision:
@@ -141,7 +141,7 @@ def undo(*, request: UUID, actor: Actor) -> queries.Approval:
             raise TooLate from exc
         _reopen(row, actor)
         taken_back = ledger.undone(row.id, audit.undone(row))
-    ledger.note(taken_back)  # once it is committed, and before any person is told
+    ledger.note(taken_back)  # after the commit, and before the caller answers
     return queries.plain(row, standing)
 
 
@@ -233,7 +233,7 @@ def _check_still_open(row: Request) -> None:
 
 
 def _check_untouched(row: Request) -> None:
-    """The key that signs decisions signs none about a request that is not the one asked."""
+    """Raise TamperedWith if the row is not the request that was asked, so that no decision about it is signed."""
     why = tampering.fault(row)
     if why is not None:
         raise TamperedWith(why)

@@ -1,7 +1,7 @@
-"""Takes over the people and tokens of a version that did not record who gave what: once, and never again.
+"""Adopts the groups, passwords and tokens of a version that did not record who gave them. Done once.
 
-`prepare` calls this as the owner of the tables. What is inserted afterwards without a signature, by an old
-process that is still up or by a program with the web's password for Postgres, counts for nothing.
+`prepare` calls this as the owner of the tables. Rows inserted later without a signature, by an old process that still
+runs or by a program with the web's password for Postgres, give no rights.
 """
 
 from django.contrib.auth.models import User
@@ -12,7 +12,7 @@ from approvals.people import changing
 
 
 def adopt() -> bool:
-    """Record what people have now as given before assignments were recorded; False if that was done before."""
+    """Record all present rights as adopted; return False if that was done before."""
     with changing():
         if Adoption.objects.exists():
             return False

@@ -35,8 +35,8 @@ class ApprovalOut(Schema):
 
     `digest` is what a decision must name; `args` are complete. A call in doubt cannot be run again
     before `not_before`, and a reported result must fit `result_schema`. `removed_at` is when retention took `args`.
-    `origin` are the people the run comes from, the requester among them: none of them decides.
-    `tampered` says what does not verify of a stored request that is not the one asked: it cannot be decided.
+    `origin` lists the people in the run's origin, with the requester: they cannot decide.
+    `tampered` says what does not verify if the stored request was changed: it cannot be decided.
     """
 
     id: UUID
@@ -98,7 +98,7 @@ GRANT_SCHEMA = {"type": ["object", "null"], "propertyNames": {"enum": [*NAMES]}}
 class DecisionIn(Body):
     """A verdict on what was seen; `grant` is how much more of what a limit gate names, where null is no limit.
 
-    A field of any value gets in: who may not read hears 404, not 422.
+    Fields accept any value, so that a caller who may not read the request gets 404, not 422.
     """
 
     verdict: Annotated[Any, WithJsonSchema({"enum": [*_DECIDED]})] = None
@@ -124,7 +124,7 @@ def list_approvals(
     limit: int = queries.LIMIT,
     cursor: str | None = None,
 ) -> queries.Page:
-    """The requests you may read, oldest first; with `kind` those of one kind."""
+    """List the requests you may read, oldest first; `kind` selects those of one kind."""
     Access().require(request.auth, Scope.APPROVALS_READ)
     return queries.approvals(
         request.auth, kind=kind, status=status, run=run, limit=limit, cursor=cursor

@@ -1,13 +1,12 @@
-"""What people were given, by whom and when: signed rows that are only added to.
+"""Records who gave people their groups and passwords, and when, in signed rows that are never changed.
 
-Deciding on actions of others is worth what it takes to get the right. An admin who could give it alone, to
-a second account of theirs or to themselves, would decide alone. So a right names its giver: it does not count
-in runs of that giver, nor before `ABEYANCE_COOLING_OFF_SECONDS` are over, unless a second admin confirmed it.
+If one admin alone could give the right to decide, to a second account or to themselves, four eyes would be two. So a
+right names its givers: it does not count in runs whose origin includes one of them, nor before
+`ABEYANCE_COOLING_OFF_SECONDS` are over, unless a second admin confirmed it.
 
-`givers` of an assignment are the admin who gave it and everybody who had given that admin the right or the
-password to do so, unless that was confirmed: an admin who makes another admin acts through them. Two
-admins are independent if neither is among the givers of the other. The command line of the installation
-gives and confirms without limits, because its operator has the keys.
+The `givers` of an assignment are the admin who gave it and the givers of that admin's own right and password, unless
+those were confirmed: an admin who makes another admin can act through them. Two admins are independent if neither is
+among the givers of the other. The command line gives and confirms without limits, because its operator has the keys.
 """
 
 import hashlib
@@ -24,7 +23,7 @@ from approvals.policy import DECIDING, Group
 
 Act = Assignment.Act
 
-CREDENTIAL = "password"  # what is given besides groups
+CREDENTIAL = "password"  # an admin can give a password besides groups
 
 _ACTING = frozenset({Group.ADMINS, CREDENTIAL})  # their giver can act through the person
 CONFIRMABLE = _ACTING | DECIDING
@@ -32,24 +31,26 @@ CONFIRMABLE = _ACTING | DECIDING
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bond:
-    """The people whose runs a right does not count in: its `givers`; if it was confirmed by `second`, only
-    where that admin had a part as well."""
+    """The limits of a right: it does not count in runs whose origin includes one of its `givers`.
+
+    If the admin `second` confirmed it, it does not count only where the origin includes that admin as well.
+    """
 
     givers: frozenset[str]
     second: str | None = None
 
     def binds(self, people: Collection[str]) -> bool:
-        """Whether the right does not count in a run that comes from these people."""
+        """Whether the right does not count in a run with these people in its origin."""
         return not self.givers.isdisjoint(people) and (self.second is None or self.second in people)
 
 
 def in_force(row: Assignment | None) -> bool:
-    """Whether this, the latest row, still gives what it names; it may need a second admin before it counts."""
+    """Whether this latest row still gives its right, which may still need a second admin before it counts."""
     return row is not None and row.act != Act.ENDED and attestation.holds(row)
 
 
 def is_of(row: Assignment | None, person: User) -> bool:
-    """Whether this, the latest row, still gives it to this person; of a password, the one they have now."""
+    """Whether this latest row still gives its right to this person; for a password, to the present one."""
     return (
         row is not None
         and in_force(row)
@@ -59,32 +60,32 @@ def is_of(row: Assignment | None, person: User) -> bool:
 
 
 def is_pending(row: Assignment) -> bool:
-    """Whether it does not count before a second admin confirms it."""
+    """Whether a second admin must confirm the right before it counts."""
     return bool(row.needs_second) and row.confirmed_at is None
 
 
 def bond(row: Assignment) -> Bond | None:
-    """In whose runs this does not count; None where it does everywhere."""
+    """Return the limits of this right; None if it counts in every run."""
     if not row.givers or (row.confirmed_at is not None and row.confirmed_by is None):
         return None
     return Bond(givers=frozenset(row.givers), second=row.confirmed_by)
 
 
 def cools_until(row: Assignment) -> datetime | None:
-    """The end of its cooling-off; None for what the command line gave, or a second admin confirmed."""
+    """Return the end of its cooling-off period; None if the command line gave it or a second admin confirmed it."""
     if not row.givers or row.confirmed_at is not None:
         return None
     return row.given_at + timedelta(seconds=float(settings.ABEYANCE_COOLING_OFF_SECONDS))
 
 
 def latest(people: Iterable[User]) -> dict[tuple[int, str], Assignment]:
-    """The latest row of each thing these people were ever given, by the person's key and the thing."""
+    """Return the latest row of each right these people ever had, by the person's key and the right."""
     rows = Assignment.objects.filter(person__in=people).order_by("person", "what", "-seq")
     return {(row.person_id, row.what): row for row in rows.distinct("person", "what")}
 
 
 def debts(person: str) -> frozenset[str]:
-    """Who gave this person what they act with as an admin, unless it was confirmed."""
+    """Name the givers of this person's admin right and password, unless those were confirmed."""
     rows = latest(User.objects.filter(username=person)).values()
     return frozenset(
         giver
@@ -95,7 +96,7 @@ def debts(person: str) -> frozenset[str]:
 
 
 def waits(row: Assignment | None) -> bool:
-    """Whether a second admin can add something by confirming this, the latest row."""
+    """Whether this latest row can still be confirmed by a second admin."""
     return (
         row is not None
         and row.what in CONFIRMABLE
@@ -106,7 +107,7 @@ def waits(row: Assignment | None) -> bool:
 
 
 def is_second(admin: str, owed: Collection[str], row: Assignment) -> bool:
-    """Whether this admin, who owes their rights to `owed`, is neither the giver nor the holder of what the row says."""
+    """Whether this admin is independent of the row: neither they nor their givers, `owed`, gave or hold the right."""
     return {admin, *owed}.isdisjoint({row.username, *row.givers})
 
 
@@ -114,7 +115,7 @@ def is_second(admin: str, owed: Collection[str], row: Assignment) -> bool:
 
 
 def give(person: User, what: str, *, actor: str | None, needs_second: bool = False) -> None:
-    """Record that `actor` gave a person a group, or the password that they have now. None is the command line."""
+    """Record that `actor` gave a person a group, or their present password. None is the command line."""
     at = clock.now()
     _append(
         person,
@@ -130,7 +131,7 @@ def give(person: User, what: str, *, actor: str | None, needs_second: bool = Fal
 
 
 def adopt(person: User, what: str) -> None:
-    """Record that a person had something before assignments were recorded."""
+    """Record that a person had a right before assignments were recorded."""
     at = clock.now()
     _append(
         person,
@@ -146,7 +147,7 @@ def adopt(person: User, what: str) -> None:
 
 
 def change_password(row: Assignment, person: User) -> None:
-    """Record that a person chose another password. The giver of the one before may have done it in their name."""
+    """Record that a person changed their password. It keeps its giver, who knew the old one and may have done it."""
     _append(
         person,
         CREDENTIAL,
@@ -163,13 +164,13 @@ def change_password(row: Assignment, person: User) -> None:
 
 
 def password_of(person: User) -> Assignment | None:
-    """The row that stands behind the password a person has now; None if it was not set by us."""
+    """Return the row of a person's present password; None if the password was not set through this module."""
     row = latest([person]).get((person.pk, CREDENTIAL))
     return row if is_of(row, person) else None
 
 
 def end(person: User, what: str, *, actor: str | None) -> None:
-    """Record that a person lost what they had. What had ended stays so."""
+    """Record that a person lost a right. Does nothing if it had ended already."""
     row = latest([person]).get((person.pk, what))
     if row is not None and row.act != Act.ENDED:
         _append(
@@ -185,7 +186,7 @@ def end(person: User, what: str, *, actor: str | None) -> None:
 
 
 def confirm(row: Assignment, *, actor: str | None) -> None:
-    """Record that a second admin stands for it as well."""
+    """Record that a second admin confirms it."""
     at = clock.now()
     _append(
         row.person,
@@ -203,7 +204,7 @@ def confirm(row: Assignment, *, actor: str | None) -> None:
 
 
 def _digest(person: User, what: str) -> str | None:
-    """Of the password as it is stored."""
+    """Return the digest of the stored password hash; None for a group."""
     return hashlib.sha256(person.password.encode()).hexdigest() if what == CREDENTIAL else None
 
 

@@ -1,7 +1,7 @@
-"""Signs the rows that rights rest on, and says whether a row is what was signed.
+"""Signs the rows that give rights, and verifies them.
 
-Web and command line hold `rights.private`. A program that only writes to Postgres can insert a token or a
-group of a person, and that gives no right. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
+Only web and command line hold `rights.private`. So a token or a group that another program inserts into Postgres gives
+no right. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
 """
 
 from datetime import UTC, datetime
@@ -15,13 +15,13 @@ from runtime.errors import KeyMissing
 
 
 def sign(row: Token | Assignment) -> None:
-    """Put the signature into the row. Raises ImproperlyConfigured without the private key."""
+    """Put the signature into the row. Raise ImproperlyConfigured without the private key."""
     signature = keyring.sign(keyring.RIGHTS, _text(row))
     row.signature, row.key_id = signature.hex, signature.key_id
 
 
 def holds(row: Token | Assignment) -> bool:
-    """Whether exactly this was signed, by a key of the ring."""
+    """Whether a key of the ring signed exactly this row."""
     if row.signature is None or row.key_id is None:
         return False
     signature = keyring.Signature(hex=row.signature, key_id=row.key_id)

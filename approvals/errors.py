@@ -115,7 +115,7 @@ class DigestMismatch(ApprovalError):
 
 
 class TamperedWith(ApprovalError):
-    """The stored request is not the one that was asked: its digests or its seal do not verify."""
+    """The stored request was changed after it was asked: its digests or its seal do not verify."""
 
     status = 409
     code = "unverified"

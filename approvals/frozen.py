@@ -21,7 +21,7 @@ RECENT = 32  # actions whose digests a process remembers
 
 
 def row(picture: ActionPicture, at: datetime, origin: Sequence[str] = ()) -> Request:
-    """A pending request that was asked at `at`, not yet written. `origin` are the people its run comes from."""
+    """Build a pending request, asked at `at`, without writing it. `origin` lists the people in the run's origin."""
     request = Request(
         id=uuid4(),
         run_id=picture.run,
@@ -96,7 +96,7 @@ def request_digest(request: Request) -> str:
             "sentence": request.sentence,
             "policy": request.policy_version,
             "requester": request.requester,
-            # Absent from the digests of before, when only the requester was kept from deciding.
+            # Absent from older digests, made when only the requester could not decide.
             **({"origin": request.origin} if request.origin else {}),
             "deadline": _moment(request.expires_at),
             "not_before": _moment(request.not_before),

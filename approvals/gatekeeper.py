@@ -51,7 +51,7 @@ class Gatekeeper:
             return
         said = _said(asked)
         if said.by in (asked.request.requester, *asked.request.origin):
-            raise NotConfirmed(f"the run comes from {said.by}, who decided")
+            raise NotConfirmed(f"{said.by}, who decided, is in the run's origin")
         if (said.verdict, said.by, said.reason, said.result) != (
             decision.verdict,
             decision.by,
@@ -61,11 +61,11 @@ class Gatekeeper:
             raise NotConfirmed("the decision to take up is not the one that was signed")
 
     def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
-        """Raise unless somebody who still may approved exactly this action at this gate.
+        """Raise unless exactly this action was approved at this gate, by a person who may still decide.
 
-        `origin` are the people the run comes from by its journal, whatever the rows say. Raises NotConfirmed
-        for what was never approved or is not what it was, ApprovalVoid if the right to approve was taken away
-        since or the decider has steered the run since, KeyMissing.
+        `origin` is the run's origin by its journal, which the rows may lack. Raise NotConfirmed if the action was
+        never approved or was changed, ApprovalVoid if the decider lost the right or has steered the run since, and
+        KeyMissing.
         """
         with database.asking() as connection:
             asked = _asked(connection, gate)
@@ -112,9 +112,9 @@ class Gatekeeper:
             )
 
     def join(self, *, run: UUID, person: str) -> None:
-        """Keep a person who steers the run from deciding in it. The caller holds the run's row."""
+        """Exclude a person who steers the run from deciding in it. The caller holds the run's row."""
         rows = Request.objects.filter(~Q(excluded__contains=[person]), run=run)
-        # At what was decided too: a decision can be taken back, and one of theirs does not count any more.
+        # Decided requests too: a decision can be undone, and this person's own decisions no longer count.
         rows.update(excluded=RawSQL("excluded || to_jsonb(%s::text)", [person]))
 
     def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:

@@ -30,7 +30,7 @@ class GrantField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A limit that was reached: whose it is, how much was used and how much is allowed, as text."""
+    """A limit that was reached, with the agent or run it limits, the amount used and the amount allowed, as text."""
 
     of: str
     unit: str
@@ -39,7 +39,7 @@ class Reached:
 
 
 def reached(shown: Approval) -> tuple[Reached, ...]:
-    """The limits of a limit gate, in the engine's order; none at another gate, or where they cannot be read."""
+    """Return the limits of a limit gate in the engine's order; none at another gate, or if they cannot be read."""
     limits = shown.args.get("limits") if isinstance(shown.args, dict) else None
     if shown.kind != GateKind.LIMIT or not isinstance(limits, list):
         return ()
@@ -51,7 +51,7 @@ def reached(shown: Approval) -> tuple[Reached, ...]:
             allowed=str(one.get("allowed", "")),
         )
         for one in limits
-        if isinstance(one, dict) and one.get("limit") in NAMES
+        if isinstance(one, dict) and one.get("limit") in list(NAMES)  # it may be unhashable
     )
 
 
@@ -69,7 +69,7 @@ def check(row: Request, verdict: Verdict, grant: object) -> object:
 
 
 def fields(shown: Approval, posted: Mapping[str, str]) -> tuple[GrantField, ...]:
-    """One per kind that was reached, as it was sent, before that as much again; none at a gate of another kind."""
+    """Return a field for each limit that was reached, filled with the form's value or with the same amount again."""
     names = _names(shown.args) if shown.kind == GateKind.LIMIT else []
     return tuple(
         GrantField(
@@ -82,7 +82,7 @@ def fields(shown: Approval, posted: Mapping[str, str]) -> tuple[GrantField, ...]
 
 
 def problem(found: Invalid) -> str:
-    """What is wrong with a grant, and what to enter instead."""
+    """Say what is wrong with a grant, and what to enter instead."""
     name = found.field.removeprefix(FIELD).removeprefix(".")
     if name not in NAMES:
         return f"the grant {found.detail}. Enter a number, or unlimited."
@@ -101,8 +101,9 @@ def _reached(args: str) -> list[str]:
 
 
 def _allowed(args: Any, name: str) -> str:
-    """What was allowed of it, as the engine wrote it."""
-    found = (one.get("allowed") for one in args["limits"] if one.get("limit") == name)
+    """Return the amount allowed until now, as the engine wrote it."""
+    limits = (one for one in args["limits"] if isinstance(one, dict))
+    found = (one.get("allowed") for one in limits if one.get("limit") == name)
     return str(next(found, ""))
 
 

@@ -4,7 +4,7 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher
 
 
 class Hasher(PBKDF2PasswordHasher):
-    """Keeps a stored password as it was signed; only a change of the password makes one with more iterations."""
+    """Django's hasher, except that a login does not replace a stored hash, because the hash is signed."""
 
     def must_update(self, encoded: str) -> bool:
         return False

@@ -42,8 +42,8 @@ class Request(models.Model):
     nonce = models.TextField(unique=True)
     policy_version = models.TextField()
     requester = models.TextField()
-    origin = models.JSONField(db_default=[])  # who the run came from when people were asked; sealed
-    excluded = models.JSONField(db_default=[])  # those, and the people who steered the run since
+    origin = models.JSONField(db_default=[])  # the run's origin when it was asked; sealed
+    excluded = models.JSONField(db_default=[])  # the origin, and people who steered the run since
     request_digest = models.TextField()
     seal = models.TextField()  # the engine's MAC over the digest, made when it asked
     seal_key_id = models.TextField()
@@ -146,19 +146,17 @@ class Token(models.Model):
 
 
 class Assignment(models.Model):
-    """What a person was given: a group, or the password they log in with. A trigger refuses to change or delete a row.
+    """A group or a password that a person was given. A trigger refuses changes and deletions.
 
-    The row with the highest `seq` of a person and a thing is how it stands. It is signed, so that nobody
-    who only writes to Postgres gives, ends or confirms anything, nor puts an earlier row on top again.
+    The row with the highest `seq` of a person and a right is the current one. It is signed, so a program that only
+    writes to Postgres cannot give or confirm a right, nor restore an earlier row.
     """
 
     class Act(models.TextChoices):
         ADOPTED = "adopted"  # it was there before assignments were recorded
         GIVEN = "given"  # by an admin, or on the command line
         CONFIRMED = "confirmed"  # by a second admin, or on the command line
-        CHANGED = (
-            "changed"  # the person chose another password; who gave the one before is still named
-        )
+        CHANGED = "changed"  # the person chose another password; the giver stays
         ENDED = "ended"  # taken away, or the person was disabled
 
     person = models.ForeignKey(
@@ -170,9 +168,7 @@ class Assignment(models.Model):
     act = models.TextField(choices=Act.choices)
     by = models.TextField(null=True)  # who did this; None is the command line
     at = models.DateTimeField()
-    givers = (
-        models.JSONField()
-    )  # who gave it, then who had given that admin their own right, unconfirmed
+    givers = models.JSONField()  # the admin who gave it, then the givers of that admin's own right
     given_at = models.DateTimeField()
     needs_second = models.BooleanField()  # it does not count before a second admin confirms it
     confirmed_by = models.TextField(null=True)  # None with a time is the command line
@@ -188,7 +184,7 @@ class Assignment(models.Model):
 
 
 class Adoption(models.Model):
-    """When the people and tokens of a version before were taken over; one row, which only the tables' owner writes."""
+    """The time at which existing rights were adopted; one row, which only the owner of the tables writes."""
 
     at = models.DateTimeField()
 

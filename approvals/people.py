@@ -73,7 +73,7 @@ def disable(username: str, *, actor: str | None) -> None:
         if not person.is_active:
             return
         if actor == username:
-            raise Guarded("Nobody disables themselves: another admin can.")
+            raise Guarded(f"{username} cannot disable their own account: another admin can.")
         _keep_an_admin(person, "be disabled")
         User.objects.filter(pk=person.pk).update(is_active=False)
         for group in Group:
@@ -86,7 +86,7 @@ def disable(username: str, *, actor: str | None) -> None:
 def enable(username: str, *, actor: str | None) -> None:
     """Let a person log in again with their password; their tokens stay revoked.
 
-    Their groups are given anew: an admin who could wake a disabled reviewer could decide as them.
+    The enabling admin becomes the giver of their groups: otherwise an admin could enable a reviewer and decide as them.
     """
     with changing():
         person = _person(username)
@@ -100,10 +100,10 @@ def enable(username: str, *, actor: str | None) -> None:
 
 
 def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
-    """Stand, as a second admin, for what another admin gave a person; `seq` is the assignment that was seen.
+    """Confirm, as a second admin, a right that another admin gave a person; `seq` is the assignment that was seen.
 
-    Raises Guarded if that is not how it stands now, or if `actor` is no second admin: the person, the giver, or an
-    admin whose right or whose giver's right leads to one of them. None is the command line, which may always.
+    Raise Guarded if it has changed since, or if `actor` is not independent: the person, the giver, or an admin who
+    shares a giver with one of them. None is the command line, which may always confirm.
     """
     with changing():
         person = _person(username)
@@ -112,8 +112,8 @@ def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
             raise Guarded("This has changed since you saw it: read it again before you confirm it.")
         if actor is not None and not assignments.is_second(actor, assignments.debts(actor), row):
             raise Guarded(
-                f"A second admin confirms this: somebody who did not get their own right from"
-                f" {row.givers[0]}, nor gave {row.givers[0]} theirs."
+                f"A second admin must confirm this: one who did not get their own right from"
+                f" {row.givers[0]}, and did not give {row.givers[0]} theirs."
             )
         if what == assignments.CREDENTIAL:
             _check_chosen(row)
@@ -128,7 +128,8 @@ def set_password(
 ) -> User:
     """Give a person a new password, which ends their sessions but for the one with the key `keep`.
 
-    Of another admin it takes the rights away until a second admin confirms it: one admin would be two.
+    If the person is an admin and another admin sets it, they have no admin's rights until a second admin confirms it:
+    otherwise the other admin could act as two.
     """
     _check_password(password, username)
     with changing():
@@ -171,7 +172,7 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
 
 @contextmanager
 def changing() -> Iterator[None]:
-    """Hold the lock under which people change, in a transaction."""
+    """Hold the lock that every change of people takes, in a transaction."""
     with transaction.atomic():
         GroupRow.objects.select_for_update(no_key=True).get_or_create(name=Group.ADMINS)
         yield
@@ -187,12 +188,12 @@ def _person(username: str) -> User:
 def _check_chosen(row: Assignment) -> None:
     if row.act != Assignment.Act.CHANGED:
         raise Guarded(
-            f"{row.givers[0]} knows this password: {row.username} has to choose another on their account first."
+            f"{row.givers[0]} knows this password: {row.username} must change it on the page Your account first."
         )
 
 
 def _join(person: User, groups: Collection[Group], actor: str | None) -> None:
-    """Record what is new and what ends; what the person has already keeps its giver and its time."""
+    """Record new groups and ended ones. Groups that the person keeps keep their giver and time."""
     before = _groups_of(person)
     rows = assignments.latest([person])
     for group in Group:
@@ -211,7 +212,7 @@ def _groups_of(person: User) -> set[Group]:
 
 
 def _admins() -> set[str]:
-    """The people who are admins right now."""
+    """Name the people who are admins right now."""
     named = User.objects.filter(is_active=True, groups__name=Group.ADMINS)
     standings = map(permissions.standing_of, map(permissions.actor_of, named))
     return {

@@ -49,16 +49,16 @@ _RIGHTS: Mapping[str, frozenset[Scope]] = {
     Group.REVIEWERS: frozenset({Scope.APPROVALS_DECIDE}),
     Group.ADMINS: frozenset({Scope.ADMIN, Scope.RUNS_START, Scope.EVENTS_SEND}),
 }
-# Who could start a run of an agent, decide on what it does, or has to know of everything.
+# A person with one of these rights may read agents.
 _AGENT_READERS = frozenset({Scope.RUNS_START, Scope.APPROVALS_DECIDE, Scope.ADMIN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What an actor is right now: read afresh from the database each time it is asked for.
+    """The rights of an actor at this moment, read from the database at each use.
 
-    `groups` are those with a signed assignment. `bonds` say in whose runs a right to decide does not
-    count, `cooling_until` before when it counts in none.
+    `groups` lists the groups with a signed assignment. `bonds` names people in whose runs a right to decide does not
+    count; before `cooling_until` it counts in no run.
     """
 
     person: str
@@ -108,7 +108,7 @@ class Access:
         return standing.person == requester or standing.has(Scope.ADMIN)
 
     def require_agents(self, actor: Actor) -> None:
-        """Raise Forbidden unless the actor may read what agents there are: who starts runs, decides, or is an admin."""
+        """Raise Forbidden unless the actor may read agents: people who start runs or decide, and admins."""
         standing = standing_of(actor)
         if standing is None:
             raise Forbidden("not_eligible", "This person may not act.")
@@ -117,7 +117,7 @@ class Access:
                 "not_eligible" if _AGENT_READERS.isdisjoint(rights_of(standing.groups)) else "scope"
             )
             raise Forbidden(
-                code, f"Agents are read with one of {', '.join(sorted(_AGENT_READERS))}."
+                code, f"To read agents, have one of {', '.join(sorted(_AGENT_READERS))}."
             )
 
     def reads_continuations(self, actor: Actor) -> bool:
@@ -133,7 +133,7 @@ def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
     return Actor(person=user.get_username())
 
 
-# Only what the person is in and was given; the trigger and the signatures stand for the rest.
+# Rights that the person has in Django's tables and that an assignment gives. Signatures are verified afterwards.
 _ASSIGNED = """
     SELECT clock_timestamp(), CASE a.what
             WHEN 'password' THEN a.digest = encode(sha256(convert_to(u.password, 'UTF8')), 'hex')
@@ -152,11 +152,11 @@ _ASSIGNED = """
 def standing_of(
     actor: Actor, at: datetime | None = None, *, asked: Connection | None = None
 ) -> Standing | None:
-    """None if the person is unknown or disabled, or the token revoked, unsigned or somebody else's.
+    """Return an actor's rights; None if the person is unknown or disabled, or the token not valid for this person.
 
-    An unsigned password gives no right. `at` is when the actor decided, now if it is None: a right must
-    have cooled off by then, and a password that was set since is no matter. `asked` is the connection to use,
-    Django's if it is None.
+    With an unsigned password a person has no rights. `at` is the time of a past decision: the cooling-off period must
+    have ended by then, and the password, which may have been set since, is not looked at. `asked` is the connection to
+    use, Django's if it is None.
     """
     # Of every page, and of each decision twice, where the ORM would cost more than Postgres.
     with (asked or connection).cursor() as cursor:
@@ -192,7 +192,7 @@ def standing_of(
 def _with_password(
     given: dict[str, Assignment], password: Assignment | None
 ) -> dict[str, Assignment]:
-    """What a person has who logs in with this password."""
+    """Return the rights that remain with this password."""
     if password is None:
         return {}
     if assignments.is_pending(password):
@@ -209,7 +209,7 @@ def _row(names: list[str], values: tuple[object, ...]) -> Assignment:
 
 
 def reads_agents(standing: Standing) -> bool:
-    """Whether this standing may read what agents there are, with their tools and schemas."""
+    """Whether this standing may read agents, with their tools and schemas."""
     return any(standing.has(scope) for scope in _AGENT_READERS)
 
 
@@ -261,7 +261,7 @@ def undecidable_requests(standing: Standing | None) -> Q:
 
 
 def _barred(standing: Standing) -> Q:
-    """The runs that come from this person, or from those who gave them the right to decide."""
+    """Build the condition on requests whose origin includes this person, or a giver of their right to decide."""
     barred = _comes_from(standing.person)
     for bond in standing.bonds:
         theirs = reduce(or_, map(_comes_from, sorted(bond.givers)))
@@ -276,9 +276,9 @@ def _comes_from(person: str) -> Q:
 def refusal(
     standing: Standing | None, row: Request, origin: Collection[str] = ()
 ) -> Forbidden | None:
-    """Why a reader of a request may not decide it, None if they may.
+    """Say why a reader of a request may not decide it; None if they may.
 
-    `origin` are people whom the row may not know of yet: see Gatekeeper.confirm.
+    `origin` names people whom the row may lack: see Gatekeeper.confirm.
     """
     if standing is None:
         return Forbidden("not_eligible", "This person may not act.")
@@ -298,12 +298,14 @@ def refusal(
         case None:
             return None
         case "requester":
-            return Forbidden(code, "Nobody decides on a run that they started themselves.")
+            return Forbidden(
+                code, f"{standing.person} started this run, so another person must decide."
+            )
         case "origin":
             return Forbidden(
                 code,
-                f"This run also comes from {standing.person}, who started what it goes on from, or"
-                " wrote or sent to it: nobody decides on a run that they had a part in.",
+                f"{standing.person} is in this run's origin, so another person must decide: they started the run it"
+                " was made from, tried it again, or sent it a message or an event.",
             )
         case "not_eligible":
             return Forbidden(
@@ -325,22 +327,22 @@ def _bound(standing: Standing, people: Collection[str]) -> str:
         }
     )
     return (
-        f"This run comes from {', '.join(named)}, from whom {standing.person} has the right to decide: it does"
-        " not count here unless a second admin confirms it on the page of people."
+        f"{standing.person} got the right to decide from {', '.join(named)}, who is in this run's origin: the right"
+        " does not count here until a second admin confirms it on the page People."
     )
 
 
 def _cooling(standing: Standing) -> str:
     assert standing.cooling_until is not None
     return (
-        f"{standing.person} was given the right to decide only recently: it counts from"
+        f"An admin gave {standing.person} the right to decide only recently: it counts from"
         f" {standing.cooling_until.astimezone(UTC):%Y-%m-%d %H:%M} UTC, or once a second admin confirms it on"
-        " the page of people."
+        " the page People."
     )
 
 
 def texts(stored: object) -> list[str]:
-    """The texts of a stored list. A column that was tampered with may hold anything else."""
+    """Return the texts of a stored list, and skip other values: the column may have been tampered with."""
     return [one for one in stored if isinstance(one, str)] if isinstance(stored, list) else []
 
 

@@ -42,10 +42,10 @@ def may_decide(
     bound: bool = False,
     cooling: bool = False,
 ) -> Literal["requester", "origin", "not_eligible", "given_by_origin", "cooling_off"] | None:
-    """None if `person` may decide, else why not. No group stands above four eyes.
+    """Say why `person` may not decide; None if they may. No group is exempt from four eyes.
 
-    `origin` are the people the run comes from, who decide nothing in it.
-    `bound` says that one of them gave this person the right, `cooling` that it was given too recently.
+    `origin` names the people in the run's origin, who cannot decide in it. `bound` says that one of them gave this
+    person the right, `cooling` that the cooling-off period of the right is not over.
     """
     if person == requester:
         return "requester"

@@ -33,12 +33,12 @@ class Approval:
     `args` and the schemas are JSON values; `result_schema` is None if the tool does not say what it
     returns. `expires_at` is when time itself decides; `not_before` is when a call in doubt may run
     again. `digest` is the request digest, which a decision must
-    name; `refusal` says why this actor may not decide it (`scope`, `requester`, `origin` or
-    `not_eligible`), whatever its status, and is None if they may. `origin` are the people the run
-    comes from, the requester among them: none of them decides it.
+    name; `refusal` says why this actor may not decide it (`scope`, `requester`, `origin`, `not_eligible`,
+    `given_by_origin` or `cooling_off`), at any status, and is None if they may. `origin` lists the people in the
+    run's origin, with the requester: they cannot decide it.
     `removed_at` is when retention took the arguments and the sentence.
-    `tampered` says what of the row does not verify, None if it does; such a row is shown as it is stored,
-    nobody may decide it, and `args` may be text.
+    `tampered` says what in the row does not verify, None if all does; such a row is shown as it is stored, it cannot
+    be decided, and `args` may be text.
     """
 
     id: UUID
@@ -88,7 +88,7 @@ def approvals(
     limit: int = LIMIT,
     cursor: str | None = None,
 ) -> Page:
-    """The requests of a kind, or of any, that this actor may read, oldest first.
+    """List the requests of one kind, or of any, that this actor may read, oldest first.
 
     Raises Invalid: kind, status, limit, cursor.
     """
@@ -117,7 +117,7 @@ def approval(request: UUID, *, actor: Actor) -> Approval:
 def of_turn(approval: Approval, standing: permissions.Standing | None) -> tuple[Approval, ...]:
     """The other approvals of the same turn that somebody of this standing may read, in its order."""
     if approval.tampered:
-        return ()  # its call may be none
+        return ()  # its call may be malformed
     rows = Request.objects.filter(
         permissions.readable_requests(standing),
         run=approval.run,
@@ -129,7 +129,7 @@ def of_turn(approval: Approval, standing: permissions.Standing | None) -> tuple[
 
 
 def open_doubt(approval: Approval) -> UUID | None:
-    """The pending request in which the outcome of the same call is to be settled."""
+    """Return the pending request that asks for the outcome of the same call."""
     rows = Request.objects.filter(
         run=approval.run,
         frame=approval.frame,
@@ -149,7 +149,7 @@ def readable(request: UUID, standing: permissions.Standing | None) -> Request:
 
 
 def plain(row: Request, standing: permissions.Standing | None) -> Approval:
-    """A row as plain data, verified, with what its reader may do about it."""
+    """Verify a row and return it as plain data, with the reader's rights."""
     tampered = tampering.fault(row)
     return Approval(
         id=row.id,
@@ -194,7 +194,7 @@ def _refusal(
 
 
 def _value(text: str) -> Any:
-    """JSON as a value; what was tampered with may be none and is then the text it is."""
+    """Parse JSON; return the text itself if it is not JSON, as in a row that was tampered with."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -14,5 +14,5 @@ def note(actor: str | None, act: str) -> None:
 
 
 def refused(person: str | None, subject: str, code: str) -> None:
-    """Who tried to decide what, and why it was refused; nothing else is kept of it."""
+    """Log a refused decision, with the person and the reason. It is recorded nowhere else."""
     _log.info("%s may not decide on %s: %s", person or "an unknown person", subject, code)

@@ -20,9 +20,9 @@ def is_text(schema: Any) -> bool:
 
 
 def read(text: str, schema: Any) -> Any:
-    """What a person typed into the form: text where the result is text, else JSON.
+    """Read a result typed into the form: as text if the schema says text, else as JSON.
 
-    Where the tool does not say what it returns, text that does not begin like JSON is text. Raises Invalid.
+    Without a schema, a value that does not begin like JSON is text. Raise Invalid.
     """
     if is_text(schema):
         return text

@@ -25,12 +25,12 @@ _WORDS: Mapping[Scope, str] = {
     Scope.RUNS_READ: "read runs",
     Scope.RUNS_CANCEL: "cancel runs",
     Scope.RUNS_CONTROL: "pause and resume runs, and write to them",
-    Scope.EVENTS_SEND: "tell of events that calls wait for",
+    Scope.EVENTS_SEND: "send events that calls wait for",
     Scope.APPROVALS_READ: "read approvals",
     Scope.APPROVALS_DECIDE: "approve and deny",
     Scope.ADMIN: "read everything, journals and continuations too",
 }
-SCOPES: Mapping[Scope, str] = {scope: _WORDS[scope] for scope in Scope}  # every one there is
+SCOPES: Mapping[Scope, str] = {scope: _WORDS[scope] for scope in Scope}  # fails if one has no words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +46,12 @@ class Bearer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """One group of a person, or their password, and where it comes from: `given_by` None is the command line.
+    """One group of a person, or their password, with its giver: `given_by` None is the command line.
 
-    `is_chosen` says of a password that the person changed the one they were given.
-
-    `is_recorded` is false for an unsigned row, which counts for nothing. `is_pending` says that it counts
-    for nothing before a second admin confirms it, `until` and `bound` when and in whose runs it decides nothing.
-    `waits` says that it can be confirmed, `confirmable` that the reader of the page may do that.
+    `is_chosen` says that the person changed the password they were given. `is_recorded` is false for a right without a
+    signed row, which gives nothing. A right that `is_pending` gives nothing until a second admin confirms it. It does
+    not count for decisions before `until`, nor in runs whose origin includes a person of `bound`. `waits` says that
+    it can be confirmed, `confirmable` that the reader of the page may confirm it.
     """
 
     what: str
@@ -96,7 +95,7 @@ class Roster:
 
 
 def roster(search: str = "", *, shown: str | None = None, reader: str | None = None) -> Roster:
-    """The people whose name contains `search`, and the person `shown` in any case, for the admin `reader`."""
+    """List people whose name contains `search`, and always the person `shown`, for the admin `reader`."""
     fitting = User.objects.filter(username__icontains=search)
     wanted = list(fitting.order_by("username").values_list("username", flat=True)[:LIMIT])
     rows = _read(User.objects.filter(Q(username__in=wanted) | Q(username=shown)), reader)

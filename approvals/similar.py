@@ -62,7 +62,7 @@ class Change:
 
     @property
     def spaces(self) -> str:
-        """In words, how many spaces it begins and ends with if that differs: they draw nothing. Empty if not."""
+        """Say in words how many spaces it begins and ends with, if that changed: spaces are invisible."""
         if self.difference not in (Difference.CHANGED, Difference.ADDED):
             return ""
         was, now = _outer("".join(part.text for part in self.was)), _outer(self.text)
@@ -113,7 +113,7 @@ def similar(
     if row is None or row.decided_by is None or row.decided_at is None:
         return None
     if approval.tampered or tampering.fault(row):
-        return None  # beside what was never approved, a change would look like none
+        return None  # the row may hold arguments that were never approved
     args = Request.objects.values_list("args", flat=True).get(pk=approval.id)
     return Similar(
         id=row.id,
@@ -133,9 +133,9 @@ def compared(
     until: float | None = None,
     secret: Callable[[Any], frozenset[str]] = lambda args: frozenset(),
 ) -> list[Change]:
-    """Every argument of either, in the order of now. Arguments that are no object are one.
+    """Compare all arguments of both, in the order of `now`. Arguments that are not an object count as one.
 
-    `secret` names those of them that were sealed for their place.
+    `secret` returns the names of arguments that were sealed for their place.
     """
     hidden = secret(was) | secret(now)
     if not isinstance(was, dict) or not isinstance(now, dict):
@@ -196,7 +196,7 @@ def _joined(pieces: list[tuple[list[str], bool]]) -> tuple[Part, ...]:
 
 
 def _outer(text: str) -> tuple[int, int]:
-    """How many spaces a text begins and ends with."""
+    """Count the spaces at the beginning and the end of a text."""
     return len(text) - len(text.lstrip(" ")), len(text) - len(text.rstrip(" "))
 
 

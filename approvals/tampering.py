@@ -1,6 +1,7 @@
-"""Whether a stored request is what was asked, and its decision what was signed: looked at whenever it is shown.
+"""Verifies a stored request and its decision, whenever it is shown and before it is decided.
 
-Who writes to the database could show one thing to a reviewer and put the other back before the click.
+Otherwise a program with write access to the database could change a request while a reviewer reads it, and restore it
+before the click.
 """
 
 from approvals import frozen, permissions, statements
@@ -13,7 +14,7 @@ _SIGNED = (Request.Status.APPROVED, Request.Status.DENIED, Request.Status.ANSWER
 
 
 def fault(request: Request) -> str | None:
-    """What does not hold of this row, None if it verifies. A few hashes, no query."""
+    """Say what in this row does not verify; None if all does. It takes a few hashes and no query."""
     try:
         if not is_removed(request):
             frozen.check_digests(request)
@@ -23,22 +24,22 @@ def fault(request: Request) -> str | None:
             statements.read(request)
     except (NotConfirmed, KeyMissing) as exc:
         return str(exc)
-    except (ValueError, TypeError) as exc:  # a column holds something of another kind
+    except (ValueError, TypeError) as exc:  # a column holds a value of another type
         return str(exc)
     return None
 
 
 def _check_excluded(request: Request) -> None:
-    """Raise NotConfirmed if a person of the sealed origin is not excluded, because lists go by that column."""
+    """Raise NotConfirmed if a person of the sealed origin is not in `excluded`, by which lists are filtered."""
     missing = {*permissions.texts(request.origin)} - {*permissions.texts(request.excluded)}
     if missing:
         raise NotConfirmed(
-            f"{', '.join(sorted(missing))} would be asked to decide on their own run"
+            f"{', '.join(sorted(missing))} could decide, although the run's origin includes them"
         )
 
 
 def is_removed(request: Request) -> bool:
-    """Whether retention took the arguments. It takes none that wait, whatever the column says."""
+    """Whether retention removed the arguments, which it never does while the request is pending."""
     return (
         request.removed_at is not None
         and request.status != Request.Status.PENDING

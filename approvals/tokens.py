@@ -29,14 +29,14 @@ _USE_GRAIN = timedelta(minutes=1)  # a busy client would otherwise write a row w
 
 
 def create(owner: User, scopes: Collection[str], *, actor: str | None = None) -> tuple[Token, str]:
-    """Make a token of the owner's own; the second value is its plain text, shown this once.
+    """Create a token for its owner; the second value is its plain text, which is not stored.
 
-    A scope beyond the owner's rights lies idle until their groups give them that right. `actor` None is the
-    command line of the installation. Raises Forbidden (`not_owner`) for another person, admins too: a token acts
-    as its owner. Raises Invalid for an unknown scope and a disabled owner.
+    A scope beyond the owner's rights has no effect until their groups give them that right. `actor` None is the command
+    line of the installation. Raise Forbidden (`not_owner`) for any other actor, admins too, because a token acts as its
+    owner. Raise Invalid for an unknown scope and a disabled owner.
     """
     if actor not in (None, owner.get_username()):
-        raise Forbidden("not_owner", f"Only {owner.get_username()} can make a token of their own.")
+        raise Forbidden("not_owner", f"Only {owner.get_username()} can create this token.")
     if not owner.is_active:
         raise Invalid("owner", "is disabled")
     unknown = set(scopes) - ALL_SCOPES
@@ -72,7 +72,7 @@ def revoke(public_id: str, *, actor: str | None, owner: str | None = None) -> To
 
 
 def revoke_all(owner: User, *, since: datetime | None = None) -> int:
-    """End every token of a person, or those made since a moment; how many it was."""
+    """Revoke all tokens of a person, or those created since a time, and return their number."""
     found = Token.objects.filter(owner=owner, revoked_at=None)
     if since is not None:
         found = found.filter(created_at__gte=since)
@@ -80,7 +80,7 @@ def revoke_all(owner: User, *, since: datetime | None = None) -> int:
 
 
 def authenticate(plain: str) -> Actor | None:
-    """Who bears this token; None if it is unknown, revoked or not signed by us, or its owner is disabled."""
+    """Return the bearer of this token; None if it is unknown, revoked or unsigned, or its owner is disabled."""
     match = _FORMAT.fullmatch(plain)
     if match is None:
         return None

@@ -79,7 +79,7 @@ class Session(APIKeyCookie):
 
 
 class Api(NinjaAPI):
-    """As NinjaAPI, with answers of our shape also where no operation is reached, and documents for readers alone."""
+    """NinjaAPI with our shape of errors on every path, and with its documents restricted to readers."""
 
     @property
     def urls(self) -> tuple[list[URLResolver | URLPattern], str, str]:
@@ -92,7 +92,7 @@ class Api(NinjaAPI):
 
 
 def _for_readers(view: View) -> View:
-    """Answer those who may read runs: with a token that has this scope, or logged in."""
+    """Answer only callers who may read runs, by a token with that scope or by a session."""
 
     @wraps(view)
     def guarded(request: HttpRequest, **path: Any) -> HttpResponse:
@@ -112,7 +112,7 @@ def _unguarded(view: View) -> View:
     return view
 
 
-# What ninja answers by itself, by the name of its address. Operations authenticate on their own.
+# Guards of ninja's own pages, by the name of the URL. Operations authenticate on their own.
 _GUARDS: dict[str, Callable[[View], View]] = {
     "openapi-json": _for_readers,
     "openapi-view": login_required,
@@ -304,9 +304,7 @@ def _too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
 
 @api.exception_handler(HttpError)
 def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
-    if isinstance(
-        exc.__cause__, InvalidInput
-    ):  # ninja says of every fault of the parser that it is one
+    if isinstance(exc.__cause__, InvalidInput):  # ninja wraps every error of our parser
         return _invalid_input(request, exc.__cause__)
     return error(exc.status_code, "malformed" if exc.status_code == 400 else "error", str(exc))
 

@@ -73,7 +73,7 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
 
 
 async def _gone(receive: Receive) -> None:
-    """Until the other side leaves."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -164,7 +164,7 @@ def _role(variables: Mapping[str, str], name: str, *, beside: str) -> str | None
 
 
 def _role_password(variables: Mapping[str, str], name: str) -> str:
-    """With which `prepare` has the role log in; empty where it leaves that alone."""
+    """Read the password that `prepare` gives the role; empty if it shall set none."""
     return _password(variables, name, "ABEYANCE_WEB_ROLE or ABEYANCE_WORKER_ROLE", None)
 
 

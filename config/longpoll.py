@@ -1,7 +1,7 @@
-"""A request that waits for a run: Django is asked, and asked again when the run rings, until what it waits for is so.
+"""Long polling: a request that waits for a state of a run is passed to Django again after each change of the run.
 
-Django alone knows whether that is so, and who may read it: its answer says in a header for how many more seconds it
-would be worth asking again. In between the request holds neither a thread nor a connection to Postgres.
+Only Django knows the state and who may read it: a header of its answer says for how many more seconds the request
+should wait. In between, the request holds neither a thread nor a connection to Postgres.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
-if TYPE_CHECKING:  # it has models, and Django is set up after this is imported
+if TYPE_CHECKING:  # it imports models, and Django is not set up yet when this is imported
     from runtime.doorbell import Doorbell, Message, Send
 
 PLACE = re.compile(r"/api/v1/runs/([0-9a-f-]{36})")
-HEADER = b"abeyance-wait"  # of runtime.api, which is not imported before Django is set up
-ROUND_SECONDS = 5.0  # rings may be lost
-MOST_WAITING = 200  # in one process, each asked again once a round
-DEAF_ROUND_SECONDS = 1.0  # while the broker is not heard
+HEADER = b"abeyance-wait"  # runtime.api's, which cannot be imported before Django is set up
+ROUND_SECONDS = 5.0  # a live update may be lost
+MOST_WAITING = 200  # requests in one process, each repeated once a round
+DEAF_ROUND_SECONDS = 1.0  # while the broker is out of reach
 
 _UNMET = re.compile(rb"unmet; (\d+)s")
 
@@ -27,7 +27,7 @@ Ask: TypeAlias = "Callable[[Send], Awaitable[None]]"
 
 
 def run_of(scope: Message) -> UUID | None:
-    """The run that this request may wait for, None if it waits for none."""
+    """Return the run that this request waits for, None if it waits for none."""
     found = PLACE.fullmatch(scope["path"])
     if found is None or scope["method"] != "GET" or b"wait=" not in scope["query_string"]:
         return None
@@ -40,7 +40,7 @@ def run_of(scope: Message) -> UUID | None:
 async def answer(
     run: UUID, ask: Ask, gone: Awaitable[None], doorbell: Doorbell, send: Send
 ) -> None:
-    """Send the first answer that is not worth repeating, or the last one there is time for."""
+    """Send the first final answer, or the last answer within the time."""
     leaving = asyncio.ensure_future(gone)
     try:
         with doorbell.waiting(run) as rung:
@@ -63,7 +63,7 @@ async def answer(
 
 
 async def _first(rung: asyncio.Event, leaving: asyncio.Future[None], seconds: float) -> None:
-    """Until the run rings, the other side leaves, or the time is up."""
+    """Wait until the run changes, the client disconnects, or the time is up."""
     ring = asyncio.ensure_future(rung.wait())
     try:
         await asyncio.wait((ring, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -82,7 +82,7 @@ async def _said(ask: Ask) -> list[Message]:
 
 
 def _seconds(said: list[Message]) -> float:
-    """For how long it is worth asking again."""
+    """Return how many more seconds the request should wait, by the answer's header."""
     headers = {name.lower(): value for name, value in said[0]["headers"]} if said else {}
     found = _UNMET.fullmatch(headers.get(HEADER, b""))
     return float(found[1]) if found else 0.0

@@ -1,6 +1,6 @@
-"""Middleware around every answer: no cache keeps it, it has a bound of time, and where Django has no page there is one.
+"""Middleware for all answers: forbids caching, limits the time of a page, and adds pages that Django lacks.
 
-Such are a form sent too late, a method that is not taken, and a NUL in a path.
+Those are for a form sent after the session ended, for a method that is not allowed, and for a NUL in a path.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 def unstored(
     answer: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """The middleware that says `no-store` of every answer that says nothing of caches. Static files come before it."""
+    """Middleware: send `Cache-Control: no-store` unless the view set that header. Static files are served before it."""
 
     def door(request: HttpRequest) -> HttpResponse:
         response = answer(request)
@@ -33,10 +33,10 @@ def unstored(
 
 
 def pages(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """The middleware for pages. The answers of the API are left alone."""
+    """Middleware for pages. It leaves the answers of the API alone."""
 
     def door(request: HttpRequest) -> HttpResponse:
-        if "\x00" in request.path_info:  # Postgres takes no such text, so nothing is named so
+        if "\x00" in request.path_info:  # Postgres refuses such text
             raise Http404
         response = _answered(answer, request)
         if request.path.startswith("/api/"):
@@ -51,7 +51,7 @@ def pages(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpReques
 
 
 def _answered(answer: Callable[[HttpRequest], HttpResponse], request: HttpRequest) -> HttpResponse:
-    """Within the time that a page may take; an answer of the API has only the timeouts of its statements."""
+    """Answer within the time limit of a page. API answers are limited only by the timeouts of their statements."""
     if request.path.startswith("/api/"):
         return answer(request)
     with (

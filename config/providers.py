@@ -1,4 +1,4 @@
-"""Which models answer: ABEYANCE_MODEL, and the providers that ABEYANCE_PROVIDER_<NAME>_… describe."""
+"""Reads ABEYANCE_MODEL and the providers of models, ABEYANCE_PROVIDER_<NAME>_…."""
 
 import re
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ VARIABLE = re.compile(rf"{PREFIX}([A-Z][A-Z0-9_]{{0,39}}?)_({'|'.join(PARTS)})")
 
 
 def read(variables: Mapping[str, str]) -> dict[str, Endpoint]:
-    """The providers of the family, by the name that models have before their colon. Raises BadSetting."""
+    """Return the providers by name. Raise BadSetting."""
     ours = [variable for variable in variables if variable.startswith(PREFIX)]
     names = {_name(variable) for variable in ours if variables[variable]}
     return {name: _endpoint(variables, name) for name in sorted(names)}
 
 
 def model(variables: Mapping[str, str], known: Mapping[str, Endpoint]) -> str:
-    """`scripted`, or models in the order in which to ask, each of a provider that can be reached."""
+    """Return `scripted`, or the models in the order in which they are asked. Raise BadSetting."""
     name = "ABEYANCE_MODEL"
     chosen = [one.strip() for one in (variables.get(name) or SCRIPTED).split(",")]
     for one in chosen if chosen != [SCRIPTED] else []:
@@ -35,9 +35,7 @@ def model(variables: Mapping[str, str], known: Mapping[str, Endpoint]) -> str:
                 lacking.variable,
                 f"must be set, or {lacking.variable}_FILE, because {name} names {one}",
             )
-        raise BadSetting(
-            name, f"names {one}, and it is not said where {provider_of(one)} is: {lacking}"
-        )
+        raise BadSetting(name, f"names {one}, but {provider_of(one)} has no address: {lacking}")
     return ",".join(chosen)
 
 
@@ -46,12 +44,12 @@ def _name(variable: str) -> str:
     if match is None:
         parts = ", ".join(f"_{part}" for part in PARTS)
         raise BadSetting(
-            variable, f"is read by nothing: after the provider's name comes one of {parts}"
+            variable, f"is not a known setting: after the provider's name comes one of {parts}"
         )
     name = match[1].lower()
     if name in OWN_VARIABLES:
         raise BadSetting(
-            variable, f"is read by nothing: {name} has {' and '.join(OWN_VARIABLES[name])}"
+            variable, f"is not a known setting: set {' and '.join(OWN_VARIABLES[name])} for {name}"
         )
     return name
 
@@ -62,7 +60,7 @@ def _endpoint(variables: Mapping[str, str], name: str) -> Endpoint:
     kind = _kind(variables, name, f"{prefix}KIND")
     if not url and kind is Kind.OPENAI and not variables.get(f"{prefix}KIND"):
         # A key alone must not be sent to OpenAI because of a mistyped name.
-        raise BadSetting(f"{prefix}URL", f"must be set, or {prefix}KIND, to say where {name} is")
+        raise BadSetting(f"{prefix}URL", f"must be set, or {prefix}KIND: {name} has no address")
     return Endpoint(
         name=name,
         kind=kind,
@@ -73,7 +71,7 @@ def _endpoint(variables: Mapping[str, str], name: str) -> Endpoint:
 
 
 def _kind(variables: Mapping[str, str], name: str, variable: str) -> Kind:
-    """A provider that is called like a kind is of it; any other speaks OpenAI's protocol."""
+    """Read the kind. By default it is the kind of the same name, else OpenAI's protocol."""
     kinds = tuple(Kind)
     said = variables.get(variable, "").lower() or (name if name in kinds else Kind.OPENAI)
     if said not in kinds:

@@ -80,7 +80,7 @@ def grant(*, web: str, worker: str) -> None:
 
 
 def have_role(name: str, password: str) -> None:
-    """Make the role if there is none, and have it log in with this password. Raises NotGranted."""
+    """Create the role if it does not exist, and set its password. Raise NotGranted."""
     role = {"role": name}
     try:
         with transaction.atomic(), connection.cursor() as cursor:
@@ -89,8 +89,8 @@ def have_role(name: str, password: str) -> None:
             if found is None:
                 _execute("CREATE ROLE {role} NOSUPERUSER NOCREATEDB NOCREATEROLE", **role)
             elif found[0]:
-                raise NotGranted(f"{name} is a superuser, who cannot be kept from anything")
-            # As Postgres keeps it, so that no log of statements ever holds the password itself.
+                raise NotGranted(f"{name} is a superuser, whose rights cannot be limited")
+            # Hashed as Postgres stores it, so that a log of statements never holds the password itself.
             sealed = connection.connection.pgconn.encrypt_password(
                 password.encode(), name.encode(), b"scram-sha-256"
             )

@@ -1,4 +1,4 @@
-"""Values of the environment that more than one room of it reads. Each raises BadSetting for what cannot be used."""
+"""Parsers of environment variables that several modules share. Each raises BadSetting for a value it cannot use."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from config.problems import BadSetting
 
 
 def secret(variables: Mapping[str, str], name: str) -> str:
-    """Given itself, or in the file that NAME_FILE names, so that no listing of the environment shows it."""
+    """Read a secret from the variable, or from the file in NAME_FILE, which a listing of variables does not show."""
     file = f"{name}_FILE"
     path = variables.get(file, "")
     given = variables.get(name, "").strip()
@@ -18,7 +18,7 @@ def secret(variables: Mapping[str, str], name: str) -> str:
 
 
 def content(name: str, path: str) -> str:
-    """What stands in a file, without the space around it."""
+    """Read a file, without leading and trailing white space."""
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
@@ -28,7 +28,7 @@ def content(name: str, path: str) -> str:
 
 
 def web_address(variables: Mapping[str, str], name: str) -> str:
-    """Without a slash at its end; empty if it is not set."""
+    """Read an address, without a slash at its end; empty if it is not set."""
     url = variables.get(name, "").rstrip("/")
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname):
@@ -37,7 +37,7 @@ def web_address(variables: Mapping[str, str], name: str) -> str:
 
 
 def yes(variables: Mapping[str, str], name: str, default: str = "no") -> bool:
-    """Whether it says yes."""
+    """Read a yes or no."""
     said = variables.get(name, "").lower() or default
     if said not in ("yes", "no"):
         raise BadSetting(name, f"must be yes or no, not {said!r}")

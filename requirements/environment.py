@@ -79,7 +79,7 @@ NOT_INSTALLED = re.compile(
 INSTALLED = re.compile(r"already satisfied: (?P<needed>[^\s;]+).*? in .*? \(from (?:-r|%s)" % _BY)
 
 
-# How pip names what an author's packages need, where a lock pins another version of it.
+# pip's message when an author's package needs another version than the lock pins.
 CONFLICT = re.compile(
     r"The conflict is caused by:\n(?:.*\n)*?"
     r"\s+(?:The user requested|(?P<by>\S+) (?P<of>\S+) depends on) (?P<wanted>(?!\(constraint\)).+)\n(?:.*\n)*?"
@@ -159,7 +159,7 @@ def _add(folder, locks, also):
 
 
 def _reason_of_authors(said, folder, path):
-    """The line for what pip said of an author's packages."""
+    """Return one line for pip's error about an author's packages."""
     found = CONFLICT.search(said)
     if found:
         by = "%s %s" % (found.group("by"), found.group("of")) if found.group("by") else path
@@ -207,7 +207,7 @@ def _listed(lock):
 
 
 def _pins(lock):
-    """Return each `package==version` of a lock, with what says where it counts."""
+    """Return each `package==version` of a lock, with its environment marker."""
     lines = re.findall(r"^(%s==[^\\\n]+)" % _NAME, _read(_path(lock + ".txt")), re.MULTILINE)
     return [re.sub(r"\s*--hash=\S+", "", line).strip() for line in lines]
 

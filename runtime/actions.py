@@ -99,9 +99,9 @@ def readmit(*, run: UUID, reason: object, actor: Actor) -> queries.RunDetail:
 
 
 def retry(*, run: UUID, reason: object, actor: Actor) -> queries.RunDetail:
-    """Have a failed run go on from where it failed; what happened and what was used up stays as it is.
+    """Continue a failed run from where it failed. Its results, approvals and spending stay.
 
-    Raises, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotFailed with
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotFailed with
     the run's status; Tampered, KeyMissing or NewerSchema.
     """
     _require_control(run, actor, "retry")

@@ -54,10 +54,10 @@ _FOR_PEOPLE = ("suspended", "paused", "quarantined")
 
 
 class Until(StrEnum):
-    """How far a run has to come before a waiting request is answered."""
+    """The state of a run that a waiting request waits for."""
 
-    SUSPENDED = "suspended"  # it waits for people, paused and quarantined ones too, or is over
-    ENDED = "ended"  # nothing more happens in it
+    SUSPENDED = "suspended"  # it waits for people, is paused or quarantined, or has ended
+    ENDED = "ended"  # it has ended
 
     def holds(self, run: queries.RunDetail) -> bool:
         over = run.ended_at is not None
@@ -90,25 +90,25 @@ class RunIn(Body):
 
 
 class CancelIn(Body):
-    """Why. Any value gets in: who may not read the run hears 404, not 422."""
+    """The reason. Any value is accepted, so that a caller who may not read the run gets 404, not 422."""
 
     reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
 
 
 class PauseIn(Body):
-    """Why, if anybody should know."""
+    """An optional reason."""
 
     reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
 
 
 class RetryIn(Body):
-    """Why the run is tried again. Any value gets in: who may not read the run hears 404, not 422."""
+    """The reason, with the same rule as for cancelling."""
 
     reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
 
 
 class MessageIn(Body):
-    """What the agent is to hear."""
+    """The text of the message."""
 
     text: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_MESSAGE})]
 
@@ -141,9 +141,9 @@ class RunOut(Schema):
     """A run. `reason` says why it failed, or was quarantined or cancelled.
 
     `status_text` and `next_try_at` are of a run that waits for a provider of models: its last answer, and when it is
-    asked again. `unheard` is how many messages of people its agent has not heard yet.
-    `origin` are the people it comes from, who decide nothing in it: the requester, those of the run it was
-    forked or imported from, and the senders of its messages and events.
+    asked again. `unheard` counts the messages that its agent has not received yet.
+    `origin` lists the people who cannot decide in it: its requester, the origin of the run it was forked or imported
+    from, the senders of its messages and events, and people who tried it again.
     `removed_at` is when retention took input, output, reason and journal.
     """
 
@@ -257,10 +257,10 @@ def read_run(
     wait: Wait | None = None,
     until: Until = Until.ENDED,
 ) -> queries.RunDetail:
-    """One run; with `wait` the answer comes when the run has come as far as `until`, or when that time is over.
+    """Read a run. With `wait` the answer comes when the run has reached the state `until`, or when that time is over.
 
-    The header `Abeyance-Wait` is then `met`, or `unmet` with how long was waited. `suspended` is a run that waits for
-    people, paused and quarantined ones too, or that is over.
+    The header `Abeyance-Wait` then says `met`, or `unmet` with the time. `suspended` means that the run waits for
+    people, is paused or quarantined, or has ended.
     """
     ports.access().require(request.auth, "runs:read")
     found = actions.readable(run, request.auth)
@@ -292,7 +292,7 @@ def resume_run(request: Authenticated, run: UUID) -> queries.RunDetail:
 
 @router.post("/runs/{uuid:run}/retry", response=RunOut)
 def retry_run(request: Authenticated, run: UUID, body: RetryIn) -> queries.RunDetail:
-    """Have a failed run go on from where it failed: what it did and was allowed stays, and no write is repeated."""
+    """Continue a failed run from where it failed: its results and approvals stay, and no write is repeated."""
     ports.access().require(request.auth, "runs:control")
     return actions.retry(run=run, reason=body.reason, actor=request.auth)
 
@@ -324,7 +324,7 @@ def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
 def read_journal(
     request: Authenticated, run: UUID, limit: Limit = 50, cursor: int | None = None
 ) -> queries.Page[queries.JournalItem]:
-    """What happened, entry by entry, in order. What a provider of models wrote (`said`) is for admins."""
+    """List the entries in order. Only admins see the error texts of providers (`said`)."""
     ports.access().require(request.auth, "runs:read")
     actions.readable(run, request.auth)
     whole = ports.access().reads_continuations(request.auth)

@@ -62,7 +62,7 @@ def overdue(size: int, tail: int) -> bool:
 
 
 def put(connection: Connection, continuation: Continuation) -> None:
-    """Write the live one of a run that no worker has. The caller holds its row, and sets its base."""
+    """Write the live continuation of a run that no worker has. The caller holds the run's row and sets its base."""
     connection.execute(
         """
         INSERT INTO runtime_continuation (run_id, position, body, mac, key_id)

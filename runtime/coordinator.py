@@ -67,7 +67,7 @@ Late = Callable[[Outcome], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """An outcome, as it comes in from an effect's thread. `late` hands it in if it comes to nothing here."""
+    """An outcome from an effect's thread. `late` records it beside the run if this worker cannot journal it."""
 
     request: ModelRequest | ToolRequest
     outcome: Outcome
@@ -92,7 +92,7 @@ class Coordinator:
     ) -> None:
         self._bench = bench
         self._skews = skews
-        self._unadopted = skews  # until a step says what became of them: each draft of it anew
+        self._unadopted = skews  # added to each draft until a step with them is committed
         self._held = held
         self._inbox = inbox
         self._tenure = Tenure(held, bench.heartbeat.shift)
@@ -100,7 +100,7 @@ class Coordinator:
         self._running: dict[tuple[str, str | None], Abort] = {}
         self._ready: list[Work] = []
         self._handed: list[Handoff] = []
-        self._taken: list[Arrived] = []  # outcomes that no step has written
+        self._taken: list[Arrived] = []  # outcomes that are not committed yet
         self._over = threading.Event()
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
@@ -239,7 +239,7 @@ class Coordinator:
             handoff.drop()
 
     def _drop_handed(self) -> None:
-        """Roll back what cannot be written any more, and hand in what else came."""
+        """Roll back transactional calls, and hand in the other outcomes that were not committed."""
         self._over.set()
         while True:
             for handoff in self._handed:
@@ -329,9 +329,9 @@ class Coordinator:
             self._running.clear()
 
     def _leave_ready(self) -> None:
-        """Leave to the next worker what was written down and not started before this one's tenure ended.
+        """Leave calls whose intent is written and that have not started to the next worker, if this tenure has ended.
 
-        Also what was written down so long ago that "run again" would be offered too early: it gets a new intent.
+        A call whose intent is older than a lease gets a new one: "run again" would be offered too early.
         """
         ended = self._tenure.ended(self._scribe.now)
         leaving = [work for work in self._ready if ended or self._is_stale(work)]
@@ -342,7 +342,7 @@ class Coordinator:
             self._ready.remove(work)
 
     def _is_stale(self, work: Work) -> bool:
-        """Whether a call's intent is older than a lease: from then on its start no longer counts."""
+        """Whether a call's intent is older than a lease, so that it must not start under that intent."""
         if not isinstance(work, StartTool):
             return False
         written = self._scribe.now.call(work.frame, work.call).started_at
@@ -377,7 +377,7 @@ class Coordinator:
                 self._running[_place(request)] = self._bench.executor.launch(request, deliver, late)
 
     def _note_spent(self, request: ModelRequest | ToolRequest) -> None:
-        """After the intent is committed and before the call starts, so that every call that started is noted."""
+        """Record a used approval in the ledger: after the intent is committed, before the call starts."""
         if isinstance(request, ToolRequest):
             gate = self._scribe.now.call(request.frame, request.call).gate
             if gate is not None:
@@ -397,7 +397,7 @@ class Coordinator:
         return deliver
 
     def _late(self, request: ModelRequest | ToolRequest) -> Late:
-        """For the outcome of a call that this coordinator does not wait for any more."""
+        """Return the function that records an outcome for which this coordinator no longer waits."""
         worker = self._held.claim.worker
         if not isinstance(request, ToolRequest) or worker is None:
             return lambda outcome: None
@@ -444,12 +444,12 @@ def not_started(work: StartTool) -> ToolFailed:
 
 def left(work: StartTool) -> RetryScheduled:
     """What becomes of a call whose intent is written by a worker that must not start it any more."""
-    return _not_made(work, "the worker let go of it before it was started")
+    return _not_made(work, "the worker released the run before the call started")
 
 
 def too_late(work: StartTool) -> RetryScheduled:
-    """What becomes of a call whose intent took so long to write that it does not count any more."""
-    return _not_made(work, "it could not be started in time, Postgres was out of reach")
+    """The event for a call that must not start, because writing its intent took too long."""
+    return _not_made(work, "it could not start in time, because Postgres was out of reach")
 
 
 def _not_made(work: StartTool, error: str) -> RetryScheduled:

@@ -67,10 +67,10 @@ def asking() -> Iterator[Connection]:
 
 
 def is_passing(exc: BaseException) -> bool:
-    """Whether it is the state Postgres is in, and no fault of the statement: the same may succeed a moment later.
+    """Whether the error is due to the state of Postgres, so that the same statement may succeed later.
 
-    Its SQLSTATE decides, not its class: a Postgres that has turned read-only raises no OperationalError. Without one
-    the connection is at fault.
+    The SQLSTATE decides, not the class of the error: a read-only Postgres raises no OperationalError. An error without
+    a SQLSTATE is due to the connection.
     """
     found = exc if isinstance(exc, psycopg.Error) else exc.__cause__
     state = found.sqlstate if isinstance(found, psycopg.Error) else None
@@ -82,7 +82,7 @@ def is_passing(exc: BaseException) -> bool:
 
 
 def terminate(backend: int) -> None:
-    """End another connection of ours; what its transaction did is rolled back. Raises psycopg.Error."""
+    """End another connection of ours, which rolls back its transaction. Raise psycopg.Error."""
     with pooled() as connection:
         connection.execute("SELECT pg_terminate_backend(%s)", (backend,))
 

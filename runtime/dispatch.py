@@ -30,7 +30,7 @@ NEW, RESUMED, ISOLATED = QUEUES = "runs", "resumed", "isolated"
 QUEUE_SIZE = 1000
 BATCH = 200  # hints that a publisher sends at once
 CHANNEL = "abeyance:doorbell"
-ROOM = 10_000  # hints in a queue; more would be sent again before a worker has taken them
+ROOM = 10_000  # hints in a queue; with more, a hint would be repeated before a worker takes it
 GATHER_SECONDS = 0.2  # rings of the same moment travel together
 
 Hint = tuple[UUID, str]  # a run and the queue of the workers that are to look at it

@@ -84,7 +84,7 @@ class Doorbell:
     def __init__(self) -> None:
         self._streams: set[Stream] = set()
         self.heard = asyncio.Event()  # the broker is heard right now
-        self.hushed = False  # this process is to end
+        self.hushed = False  # true once this process shall end
         self._ear: asyncio.Task[None] | None = None
         self._waiting: dict[UUID, set[asyncio.Event]] = {}
         # One thread and one connection, however many tabs are open; requests have theirs.
@@ -112,7 +112,7 @@ class Doorbell:
 
     @contextmanager
     def waiting(self, run: UUID) -> Iterator[asyncio.Event]:
-        """An event that is set when this run rings and when the process ends. The waiting request checks rights."""
+        """Provide an event that is set when this run changes or the process ends. The waiting request checks rights."""
         rung = asyncio.Event()
         self._waiting.setdefault(run, set()).add(rung)
         try:
@@ -123,7 +123,7 @@ class Doorbell:
                 del self._waiting[run]
 
     def count_waiting(self) -> int:
-        """How many wait for runs to ring."""
+        """Count the requests that wait for runs."""
         return sum(map(len, self._waiting.values()))
 
     def _wake(self, run: UUID) -> None:

@@ -92,7 +92,7 @@ class Draft:
         self.work: list[Work] = []
         self.pictures: list[ActionPicture] = []
         self.taken: list[UUID] = []
-        self.closed: dict[UUID, str] = {}  # why
+        self.closed: dict[UUID, str] = {}  # gates, each with the reason
         self.signals: list[int] = []
         self.contents: list[Content] = []
         self._handler = handler
@@ -121,7 +121,7 @@ class Draft:
 
     @property
     def spent(self) -> list[Spend]:
-        """The approvals under which this commit starts calls, each with the attempt."""
+        """The approvals that this commit uses to start calls, each with the attempt."""
         started = [one for one in self.events if isinstance(one, ToolStarted)]
         found = [(self.now.call(one.frame, one.call).gate, one.attempt) for one in started]
         return [(gate, attempt) for gate, attempt in found if gate is not None]
@@ -133,12 +133,12 @@ class Draft:
 
     @property
     def hears_late(self) -> bool:
-        """Whether a late outcome settles a call, which a person may have settled before."""
+        """Whether a late outcome settles a call, which a person may have settled meanwhile."""
         return any(isinstance(one, OutcomeArrived) for one in self.events)
 
     @property
     def closed_for(self) -> dict[str, list[UUID]]:
-        """The gates that close with it, by the reason."""
+        """The gates that this commit closes, by reason."""
         found: dict[str, list[UUID]] = {}
         for gate, reason in self.closed.items():
             found.setdefault(reason, []).append(gate)
@@ -196,10 +196,10 @@ class Draft:
         self.signals.append(signal.id)
 
     def hear(self, late: LateOutcome, settling: Collection[UUID]) -> None:
-        """Settle the call in doubt that this is about.
+        """Settle the call in doubt with its late outcome.
 
-        One that a person has settled or that was started again stays as it is. `settling` are gates whose decision
-        does not count yet: it is a person's all the same.
+        A call that a person has settled or that was started again stays as it is. `settling` lists gates whose decision
+        can still be undone: a person has settled those calls too.
         """
         for frame, call in in_doubt(self.now):
             if (frame, call.id, call.attempt) != (late.frame, late.call, late.attempt):
@@ -299,7 +299,7 @@ class Draft:
                 assert_never(never)
 
     def _open_frame(self, effect: OpenFrame) -> None:
-        """Begin a frame with what its agent makes of the input, or end what cannot begin."""
+        """Open a frame with the input as its agent reads it. If that fails, refuse the call or end the run."""
         try:
             given = self._handler.receive(effect.agent, effect.input)
             instructions = self._handler.instruct(effect.agent, given)
@@ -332,7 +332,7 @@ class Draft:
         )
 
     def _change_agent(self, frame: str, skew: Skew) -> bool:
-        """Have a frame go on under this process's version; end a run whose input it cannot be told of."""
+        """Continue a frame with this process's version. If that version cannot make its instructions, end the run."""
         try:
             self.add(agent_changed(self.now, frame, skew, self._handler))
         except InvalidInput as exc:
@@ -420,7 +420,7 @@ class Draft:
 
 
 def arrival(late: LateOutcome, gate: UUID | None) -> OutcomeArrived:
-    """The event that takes a late outcome over."""
+    """Build the event that records a late outcome."""
     return OutcomeArrived(
         frame=late.frame,
         call=late.call,
@@ -434,9 +434,9 @@ def arrival(late: LateOutcome, gate: UUID | None) -> OutcomeArrived:
 
 
 def arrived_late(late: LateOutcome) -> str:
-    """Why no person needs to settle a call any more."""
-    became = "returned its result" if late.outcome == "returned" else "said that it failed"
-    return f"The call itself {became} after its run had been taken from its worker."
+    """Say why no person needs to settle a call any more."""
+    became = "returned its result" if late.outcome == "returned" else "reported its failure"
+    return f"The call itself {became} late, so no person needs to settle it."
 
 
 def _waits(now: Continuation, frame: str, call: str) -> bool:

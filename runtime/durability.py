@@ -34,7 +34,7 @@ def problem_of_postgres() -> str | None:
 
 
 def is_superuser() -> bool:
-    """Whether this process may do anything in Postgres: then insert-only rows are so for everybody but it."""
+    """Whether this process logs in to Postgres as a superuser, whom append-only tables do not bind."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
         (found,) = cursor.fetchone()
@@ -42,7 +42,7 @@ def is_superuser() -> bool:
 
 
 def warn_of_superuser() -> None:
-    """Say so in the log if this process is one."""
+    """Log a warning if this process logs in as a superuser."""
     if not settings.ABEYANCE_UNSAFE_POSTGRES and is_superuser():
         log.warning(
             "this process logs in to Postgres as a superuser: give it a role of its own (docs/operations.md, Roles)"

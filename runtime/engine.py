@@ -217,9 +217,9 @@ def readmit(*, run: UUID, actor: Actor, reason: str) -> None:
 
 
 def retry(*, run: UUID, actor: Actor, reason: str) -> None:
-    """Have a failed run go on from where it failed, with what it has done and been allowed so far.
+    """Continue a failed run from where it failed, with its results and approvals.
 
-    Raises NoSuchRun, NotFailed, Tampered, KeyMissing, or NewerSchema.
+    Raise NoSuchRun, NotFailed, Tampered, KeyMissing, or NewerSchema.
     """
     connection = _transaction()
     retrying.retry(connection, run, by=actor.person, reason=reason, at=_now(connection))
@@ -257,7 +257,7 @@ def send(*, id: str, name: str, data: dict[str, Any], actor: Actor) -> delivery.
 
 
 def _join(connection: Connection, run: UUID, actor: Actor) -> None:
-    """A person who steers a run decides nothing in it, from before a worker has taken it up."""
+    """Add a person who steers a run to its origin, at once: a worker journals it only later."""
     if rows.join(connection, run, actor.person):
         ports.gatekeeper().join(run=run, person=actor.person)
 

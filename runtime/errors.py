@@ -38,11 +38,11 @@ class NotQuarantined(RuntimeFault):
 
 
 class NotFailed(RuntimeFault):
-    """Only a run that failed, and that is kept, can be tried again."""
+    """Only a failed run that retention has not removed can be tried again."""
 
     def __init__(self, status: str) -> None:
         super().__init__(
-            f"The run is {status}: only one that failed, and is kept, can be tried again."
+            f"The run is {status}: only a failed run that retention has not removed can be tried again."
         )
         self.status = status
 
@@ -129,7 +129,7 @@ class KeyMissing(RuntimeFault):
 
 
 class LedgerBroken(RuntimeFault):
-    """The ledger of this machine is not what was written: nothing that was approved starts here."""
+    """The ledger of this machine does not verify: no approved call starts on this machine."""
 
 
 # The data's: the run is parked

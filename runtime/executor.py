@@ -150,8 +150,8 @@ class Executor:
     ) -> Abort:
         """Perform in a reserved slot, and deliver the outcome from another thread, at the deadline at the latest.
 
-        What is returned ends a model call early; a tool cannot be stopped, and keeps its thread until it ends. `late`
-        gets what it ends with after its deadline.
+        The returned function ends a model call early; a tool cannot be stopped, and keeps its thread until it ends.
+        `late` gets an outcome that comes after the deadline.
         """
         if isinstance(request, ModelRequest):
             return self._ask(request, deliver)
@@ -170,13 +170,15 @@ class Executor:
     ) -> None:
         """Perform inside a transaction of that thread; the result is handed over before it commits.
 
-        What has not ended by its deadline is rolled back, and its thread is kept until it ends.
+        A call that has not ended by its deadline is rolled back, and keeps its thread until it ends.
         """
         call, handoff = Call(tool=request.tool, key=request.key), Handoff(request)
 
         def give_up() -> None:
             self._overruns.past_deadline(call)
-            if handoff.take():  # what follows asks Postgres: the alarm has no time for it
+            if (
+                handoff.take()
+            ):  # in a thread of its own: the timer thread must not wait for Postgres
                 end = threading.Thread(target=lambda: deliver(handoff.cut_off()), daemon=True)
                 end.start()
 

@@ -1,7 +1,7 @@
-"""Hands in what became of a call to a run that its worker has no more: known outcomes are not thrown away.
+"""Records the outcome of a call whose worker no longer has the run, so that a known outcome is not lost.
 
-An attempt keeps running when its worker has lost the lease, has released the run, or has waited up to the deadline. Its
-outcome is written beside the run, not into it: the worker that holds the run, or takes it next, finds it there.
+An attempt keeps running after its worker has lost the lease or released the run, or after its deadline. Its outcome is
+written beside the run, not into it: the worker that holds the run, or claims it next, reads it there.
 """
 
 import logging
@@ -29,7 +29,7 @@ TRIES, PAUSE_SECONDS = 120, 0.5  # while Postgres is out of reach
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """An attempt that was launched: what was asked, when its intent was written, and by which process."""
+    """A launched attempt, with its request, the time of its intent and the process that runs it."""
 
     request: ToolRequest
     started_at: datetime
@@ -37,9 +37,9 @@ class Attempt:
 
 
 def hand_in(attempt: Attempt, outcome: Outcome) -> None:
-    """Write the outcome down for the run, unless it says nothing or the call may be repeated without harm.
+    """Record the outcome for the run, unless it is unknown or the call may be repeated without harm.
 
-    From the tool's thread, which is kept while Postgres is out of reach, for a minute at most. Never raises.
+    Runs in the tool's thread and keeps it while Postgres is out of reach, for at most a minute. Never raises.
     """
     request = attempt.request
     if not isinstance(outcome, ToolResult | ToolFault) or not has_happened(request.effect):
@@ -49,15 +49,15 @@ def hand_in(attempt: Attempt, outcome: Outcome) -> None:
             _hand_in(attempt, outcome)
         except psycopg.Error as exc:
             if not database.is_passing(exc):
-                log.exception("what became of %s could not be handed in", request.key)
+                log.exception("the late outcome of %s could not be recorded", request.key)
                 return
             time.sleep(PAUSE_SECONDS)  # back-off: Postgres sends no signal when it is back
-        except Exception:  # the caller has a thread to free, whatever went wrong here
-            log.exception("what became of %s could not be handed in", request.key)
+        except Exception:  # the caller must free its thread in any case
+            log.exception("the late outcome of %s could not be recorded", request.key)
             return
         else:
             return
-    log.critical("what became of %s is lost: Postgres is out of reach", request.key)
+    log.critical("the late outcome of %s is lost: Postgres is out of reach", request.key)
 
 
 def _hand_in(attempt: Attempt, outcome: ToolResult | ToolFault) -> None:
@@ -67,9 +67,9 @@ def _hand_in(attempt: Attempt, outcome: ToolResult | ToolFault) -> None:
         late = _late(attempt, outcome, leases.now(connection))
         if not late_outcomes.put(connection, late):
             return
-        with suppress(RunEnded):  # then it is evidence
+        with suppress(RunEnded):  # then the row is only evidence
             rows.ring(connection, request.run)
-    log.warning("%s ended late, and what became of it is handed in: %s", request.key, late.outcome)
+    log.warning("%s ended late; its outcome is recorded: %s", request.key, late.outcome)
     dispatch.hint(request.run)
     dispatch.ring(request.run, inbox=False)
 
@@ -92,7 +92,7 @@ def _late(attempt: Attempt, outcome: ToolResult | ToolFault, at: datetime) -> La
 
 
 def _kept(request: ToolRequest, result: object, at: datetime) -> object:
-    """The result, or that there was one if no entry could carry it."""
+    """Return the result, or a note in its place if no entry can carry it."""
     event = OutcomeArrived(
         frame=request.frame,
         call=request.call,
@@ -105,5 +105,5 @@ def _kept(request: ToolRequest, result: object, at: datetime) -> object:
     try:
         codec.require_encodable(event)
     except NotJson as exc:
-        return result_lost(f"what came of it cannot be kept: {exc}")
+        return result_lost(f"its result cannot be stored: {exc}")
     return result

@@ -24,7 +24,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """200 if every check holds, else 503; the body says which, and warns of what makes it less safe."""
+    """Answer 200 if every check holds, else 503. The body lists the checks, and warnings about safety."""
     checks: dict[str, bool] = {}
     for name, check in _CHECKS.items():
         # Without a database the rest cannot hold, and each question would wait for its timeout.

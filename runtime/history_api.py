@@ -63,13 +63,13 @@ class PastOut(Schema):
 
 
 class ForkIn(Body):
-    """From where. Any value gets in: who may not read the run hears 404, not 422."""
+    """The entry to fork from. Any value is accepted, so that a caller who may not read the run gets 404, not 422."""
 
     position: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 1})] = None
 
 
 class ReadmitIn(Body):
-    """Why. Any value gets in: who may not read the run hears 404, not 422."""
+    """The reason. Any value is accepted, so that a caller who may not read the run gets 404, not 422."""
 
     reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
 

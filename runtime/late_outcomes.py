@@ -1,8 +1,8 @@
-"""The keeper of late outcomes: what became of an attempt, as its worker said when it had the run no more.
+"""The keeper of late outcomes: rows that a worker writes for an attempt when it no longer has the run.
 
-Nothing of a run changes by such a row. A step that finds its call in doubt takes it over into the journal; else it
-is evidence. There is one for an attempt, never changed, and its MAC binds it to run, call, attempt and the time of
-that attempt's intent, so that it says nothing of any other.
+Such a row alone changes nothing. A step that finds the call in doubt journals the outcome; otherwise the row is
+evidence. There is one row for each attempt. It is never changed, and its MAC binds it to run, call, attempt and the
+time of that attempt's intent, so it cannot be used for another attempt.
 """
 
 import json
@@ -23,9 +23,9 @@ LABEL = "late outcome"  # tells a row from a journal entry under the same key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateOutcome:
-    """`started_at` is when the attempt's intent was written, `at` when the outcome was handed in.
+    """The late outcome of one attempt. `started_at` is the time of its intent, `at` the time of recording.
 
-    `result` is what the call returned, `error` what it failed with.
+    `result` is the call's result, `error` its error.
     """
 
     run: UUID
@@ -42,14 +42,14 @@ class LateOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What is stored for a run: what a worker said, and, in words, what does not verify."""
+    """The late outcomes of a run, and a text for each row that does not verify."""
 
     genuine: tuple[LateOutcome, ...]
     forged: tuple[str, ...]
 
 
 def put(connection: Connection, late: LateOutcome) -> bool:
-    """Write it. False if there is one of this attempt. The caller holds the run's row."""
+    """Write a late outcome; return False if the attempt has one. The caller holds the run's row."""
     body = json.dumps({"outcome": late.outcome, "result": late.result, "error": late.error})
     seal = keyring.seal(keyring.JOURNAL, *_parts(late, body))
     done = connection.execute(
@@ -75,7 +75,7 @@ def put(connection: Connection, late: LateOutcome) -> bool:
 
 
 def of(connection: Connection, run: UUID) -> Found:
-    """Everything that was handed in for a run, oldest first. Raises KeyMissing."""
+    """Read the late outcomes of a run, oldest first. Raise KeyMissing."""
     rows = connection.execute(
         """
         SELECT frame, call, attempt, started_at, worker, at, body, mac, key_id
@@ -94,12 +94,12 @@ def of(connection: Connection, run: UUID) -> Found:
 
 
 def forget(connection: Connection, run: UUID) -> None:
-    """Delete those of a run whose payloads are removed."""
+    """Delete the late outcomes of a run whose payloads were removed."""
     connection.execute("DELETE FROM runtime_lateoutcome WHERE run_id = %s", (run,))
 
 
 def _read(run: UUID, row: list[Any], body: str, seal: Seal) -> LateOutcome | None:
-    """None for what no worker wrote."""
+    """Verify and read a row; return None if no worker wrote it."""
     frame, call, attempt, started_at, worker, at = row
     place = {"run": run, "frame": frame, "call": call, "attempt": attempt}
     times = {"started_at": started_at, "worker": worker, "at": at}

@@ -301,7 +301,7 @@ def now(connection: Connection) -> datetime:
 
 
 def lock(connection: Connection, run: UUID) -> None:
-    """Hold the run's row to the end of the transaction, after all who have it."""
+    """Lock the run's row until the end of the transaction."""
     connection.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE", (run,))
 
 
@@ -316,7 +316,7 @@ def read(connection: Connection, run: UUID) -> Row:
 
 
 def others_wait(connection: Connection) -> bool:
-    """Whether a run that could go on has no worker, as far as the first 2,000 that are due can tell."""
+    """Whether one of the first 2,000 due runs could continue and has no worker."""
     row = connection.execute(
         f"""
         SELECT EXISTS (SELECT FROM (

@@ -1,11 +1,11 @@
-"""The ledger: a file that says which approvals were used up and which decisions were taken back.
+"""The ledger: a file that records used approvals and decisions that were taken back.
 
-It is outside the database, so a person who puts rows back does not put it back. Each line has a MAC that covers it and
-the MAC of the line before, under a key that Postgres has not. Lines are only added, under a lock of the file, and are
-on the disk when `note` returns. A line that a crash cut off was never relied on, and makes room for the next.
+It is outside the database, so restoring rows does not restore it. The MAC of each line covers the line and the MAC of
+the line before, with a key that is not in Postgres. Lines are only added, under a lock of the file, and are on the
+disk when `note` returns. A line that a crash cut off was not used yet, and the next line overwrites it.
 
-ABEYANCE_LEDGER names the file; without it nothing is noted. The processes of one machine share it. Machines do not:
-each knows what happened on it.
+ABEYANCE_LEDGER names the file; without it nothing is recorded. The processes of one machine share the file. Each
+machine has its own.
 """
 
 import fcntl
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 LABEL = "ledger"  # tells a line from an audit row under the same key
 
-Spend = tuple[UUID, int]  # a gate, and the attempt that its approval was used for
+Spend = tuple[UUID, int]  # a gate, and the attempt that used its approval
 
 
 class Ledger:
-    """One file as far as this process has read and verified it."""
+    """One ledger file, with the lines that this process has read and verified."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,19 +41,19 @@ class Ledger:
         self._lock = threading.Lock()
 
     def facts(self) -> frozenset[str]:
-        """Every line without its MAC. Raises LedgerBroken, KeyMissing, OSError."""
+        """Return all lines without their MACs. Raise LedgerBroken, KeyMissing, OSError."""
         with self._lock, self._opened() as file:
             self._catch_up(file)
             return frozenset(self._facts)
 
     def holds(self, fact: str) -> bool:
-        """Whether there is this line. Raises as `facts` does."""
+        """Whether the file has this line. Raise as `facts` does."""
         with self._lock, self._opened() as file:
             self._catch_up(file)
             return fact in self._facts
 
     def add(self, fact: str) -> None:
-        """Raises as `facts` does."""
+        """Append a line and flush it to disk. Raise as `facts` does."""
         with self._lock, self._opened() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             self._catch_up(file)
@@ -95,19 +95,19 @@ _open: dict[Path, Ledger] = {}
 
 
 def ledger() -> Ledger | None:
-    """That of this process, None if it keeps none."""
+    """Return the ledger of this process, None if it has none."""
     path: Path | None = settings.ABEYANCE_LEDGER
     return None if path is None else _open.setdefault(path, Ledger(path))
 
 
 def spent(run: UUID, spend: Spend) -> str:
-    """The line about an attempt that an approval was used for."""
+    """Return the line for an attempt that uses an approval."""
     gate, attempt = spend
     return f"spent {run} {gate} {attempt}"
 
 
 def all_spent() -> list[tuple[UUID, Spend]]:
-    """Every attempt there is a line about, and its run; nothing without a ledger. Raises as `holds` does."""
+    """List every recorded attempt with its run; nothing without a ledger. Raise as `holds` does."""
     kept = ledger()
     found = [fact.split() for fact in kept.facts()] if kept is not None else []
     return [
@@ -116,12 +116,12 @@ def all_spent() -> list[tuple[UUID, Spend]]:
 
 
 def undone(request: UUID, count: int) -> str:
-    """The line about the decision on a request that was the `count`th to be taken back."""
+    """Return the line for a request whose decision is taken back for the `count`th time."""
     return f"undone {request} {count}"
 
 
 def note(fact: str) -> None:
-    """Add a line about what is committed already; what goes wrong is an alarm and no reason to stop."""
+    """Append a line about a committed fact. An error is logged as critical and stops nothing."""
     kept = ledger()
     if kept is None:
         return
@@ -132,13 +132,13 @@ def note(fact: str) -> None:
 
 
 def holds(fact: str) -> bool:
-    """Whether the ledger has this line; False without one. Raises LedgerBroken, KeyMissing, OSError."""
+    """Whether the ledger has this line; False without a ledger. Raise LedgerBroken, KeyMissing, OSError."""
     kept = ledger()
     return kept is not None and kept.holds(fact)
 
 
 def require_unspent(run: UUID, spends: list[Spend]) -> None:
-    """Raise Tampered if one of the attempts was made before. Raises LedgerBroken, KeyMissing, OSError."""
+    """Raise Tampered if one of the attempts was made before, or LedgerBroken, KeyMissing, OSError."""
     for spend in spends:
         if holds(spent(run, spend)):
-            raise Tampered(f"the approval at gate {spend[0]} was used before, says the ledger")
+            raise Tampered(f"by the ledger, the approval at gate {spend[0]} was used before")

@@ -19,7 +19,7 @@ NOTE = """
 
 
 def suspects_of_last(connection: Connection, run: UUID) -> int:
-    """How many runs are tried alone now that were lost by the worker that lost this run last; 0 if it is not known."""
+    """Count the isolated runs that were lost by the same worker as this run's last loss; 0 if it is not known."""
     row = connection.execute(
         """
         SELECT count(DISTINCT other.run_id) FROM runtime_loss other

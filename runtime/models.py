@@ -14,7 +14,7 @@ class Run(models.Model):
     requester = models.TextField()
     origin = models.JSONField(
         db_default=[]
-    )  # a copy of who it comes from, with what is not taken up
+    )  # a copy, with senders that no worker has journaled yet
     token = models.TextField(null=True)
     business_key = models.TextField(null=True)
     input = models.TextField()  # JSON text, as given
@@ -150,21 +150,19 @@ class Gate(models.Model):
 
 
 class Spent(models.Model):
-    """An attempt that an approval was used for. A trigger refuses to change or delete a row."""
+    """An attempt that used an approval. A trigger refuses changes and deletions."""
 
     pk = models.CompositePrimaryKey("gate", "attempt")
     gate = models.UUIDField()
     attempt = models.IntegerField()
-    run_id = models.UUIDField(
-        db_index=True
-    )  # no foreign key: the row outlives whatever becomes of the run's
+    run_id = models.UUIDField(db_index=True)  # no foreign key: the row must outlive the run's row
     at = models.DateTimeField(db_default=Now())
 
 
 class LateOutcome(models.Model):
-    """What became of an attempt whose worker had the run no more, as it said itself, under a MAC.
+    """The late outcome of an attempt whose worker no longer had the run, under a MAC.
 
-    A trigger refuses to change a row, and to delete one of a run that has its payloads.
+    A trigger refuses changes, and deletions while the run has its payloads.
     """
 
     pk = models.CompositePrimaryKey("run_id", "frame", "call", "attempt")

@@ -5,10 +5,10 @@ started again on their own, and those that lost two workers at one position. A s
 that has no other run. What gets on there is an ordinary run again; what costs that process its life
 ABEYANCE_POISON_LOSSES times in a row is quarantined.
 
-Losing two workers says little against a run that was one of many in them, as those are that wait for slow models. So
-of the runs that one worker lost only a few are suspected at a time: 4 of those that lost two workers, and twice as
-many with each further loss. Hence of a crowd of n runs the one that kills is tried alone after some log2(n) deaths,
-and the others are never all tried alone for it.
+Losing two workers proves little about a run that was one of many in both, as runs are that wait for slow models. So of
+the runs that one worker lost only a few are suspected at a time: 4 of those that lost two workers, and twice as many
+after each further loss. So the run that kills its workers, among n runs, is tried alone after about log2(n) deaths,
+and the others are not all tried alone because of it.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ AT_ONE_POSITION = 2
 def is_suspect(
     claim: Claim, now: Continuation | None = None, *, suspects: Callable[[], int]
 ) -> bool:
-    """Whether this run goes to a process of its own. Without `now` only the count is looked at.
+    """Whether this run goes to a process of its own. Without `now` only the number of losses counts.
 
-    `suspects` tells how many of those that the same worker lost are suspected already.
+    `suspects` returns how many of the runs that the same worker lost are suspected already.
     """
     if claim.isolated or not claim.was_lost:
         return False

@@ -29,7 +29,7 @@ class Actor:
 
 
 class Forbidden(Exception):
-    """The actor may see the thing but not do this; `code` says why: `requester`, `origin`, `not_eligible`, `scope`…"""
+    """The actor may see the thing but not do this; `code` is the reason: `requester`, `origin`, `scope`, …"""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -59,7 +59,7 @@ class Access(Protocol):
         """Whether the actor may pause, resume and write to a run of `requester` that it can read."""
 
     def require_agents(self, actor: Actor) -> None:
-        """Raise Forbidden unless the actor may read what agents there are, with their tools and schemas."""
+        """Raise Forbidden unless the actor may read agents, with their tools and schemas."""
 
     def reads_continuations(self, actor: Actor) -> bool:
         """Whether the actor may read the continuation of a run that it can read."""
@@ -150,7 +150,7 @@ class CallRejected(Exception):
 
 
 class InvalidInput(Exception):
-    """A run's input breaks the agent's input schema; `field` is a dotted path. `others` are wrong besides."""
+    """A run's input breaks the agent's input schema; `field` is a dotted path. `others` lists further errors."""
 
     def __init__(self, field: str, detail: str, others: Sequence["InvalidInput"] = ()) -> None:
         super().__init__(detail)
@@ -160,7 +160,7 @@ class InvalidInput(Exception):
 
     @property
     def all_of_it(self) -> str:
-        """Everything that is wrong, each with its place, in one line."""
+        """All errors, each with its place, in one line."""
         return "; ".join(f"{one.field}: {one.detail}" for one in (self, *self.others))
 
 
@@ -198,8 +198,8 @@ class ModelRequest:
     first of the agent's; `ticket` is what Braked said, 0 for nothing.
 
     `summary` asks for a summary of these messages, from the second on: an answer whose text it is.
-    `instructions` are those that were made of the frame's input; empty for the agent's own. `calls` are the frame's:
-    replies are kept without their arguments, which stand there.
+    `instructions` is the text that a function made of the frame's input; empty for the agent's own. `calls` are the
+    frame's calls: they hold the arguments, which stored replies leave out.
     """
 
     run: UUID
@@ -220,7 +220,7 @@ class ToolRequest:
     """One attempt at one tool call; `key` is the idempotency key, the same for every attempt.
 
     `effect` is the class frozen when the call was judged. `requester` started the run, with `business_key` if it has
-    one; `input` is what the agent that calls was given.
+    one; `input` is the calling agent's input.
     """
 
     run: UUID
@@ -262,7 +262,7 @@ class ModelFault:
     """`again` says that another attempt can help, `after` how many seconds the provider asked to wait.
 
     `model` is the one that failed, `other` the agent's next, empty for none. `partial` is the text that
-    came before it broke off. `said` is what the provider wrote instead, for admins.
+    came before it broke off. `said` is the provider's error text, for admins.
     """
 
     error: str
@@ -330,12 +330,12 @@ class EffectHandler(Protocol):
         """
 
     def receive(self, agent: str, value: Any) -> Any:
-        """What an agent is given, as JSON: checked and completed by its own code. Raises InvalidInput."""
+        """Read an input with the agent's own code and return it as JSON, with defaults. Raise InvalidInput."""
 
     def instruct(self, agent: str, given: Any) -> str:
-        """What the agent's model is told for this input; empty if it is the same for every input.
+        """Make the agent's instructions for this input; return an empty text if they are the same for every input.
 
-        Raises InvalidInput if the author's function fails.
+        Raise InvalidInput if the author's function fails.
         """
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
@@ -364,7 +364,7 @@ class ActionPicture:
     `path` goes from the root agent over sub-agents to the tool; `action_digest` binds it all.
     `expires_at` is when time itself decides. `not_before` is when a call in doubt may run again:
     after its intent, its deadline and a lease, nothing of the first start can be under way.
-    `origin` are the people the run comes from, who decide nothing in it.
+    `origin` lists the people in the run's origin, who cannot decide in it.
 
     Of a halt (a hold, a limit, a changed version) `call` and `tool` are empty, `path` ends at the agent,
     `sentence` says why it stopped and `args` what people need to know to decide.
@@ -444,7 +444,7 @@ class Gatekeeper(Protocol):
     def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
         """Just before an approved call starts: return if exactly this action was approved, and still is.
 
-        `origin` are the people the run comes from by its journal, none of whom can have approved it.
+        `origin` is the run's origin by its journal: an approval by one of these people does not count.
         Raises NotConfirmed, ApprovalVoid, or KeyMissing.
         """
 
@@ -458,7 +458,7 @@ class Gatekeeper(Protocol):
         """
 
     def join(self, *, run: UUID, person: str) -> None:
-        """Let a person who steers the run decide nothing in it any more, inside the caller's transaction."""
+        """Exclude a person who steers the run from deciding in it, inside the caller's transaction."""
 
     def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
         """Write the audit row of what somebody did to a run, inside the caller's transaction."""

@@ -1,7 +1,7 @@
-"""What an operation of the API accepts: every field and parameter by name, and nothing besides.
+"""Makes operations of the API refuse unknown and repeated fields and parameters, by name.
 
-A field that is ignored would do something else than was asked: `{"verdict": "approve", "args": ...}` must not
-approve the arguments that were there before. Ninja validates what it knows; `strict` refuses the rest.
+Ignoring a field would do something else than the caller asked: `{"verdict": "approve", "args": ...}` must not approve
+the original arguments. Ninja validates the fields it knows; `strict` refuses the rest.
 """
 
 import json
@@ -20,20 +20,20 @@ from runtime.ports import InvalidInput
 View = TypeVar("View", bound=Callable[..., Any])
 
 _RAW = "reads_raw_body"
-_OURS = ("request", "response")  # given to a view by ninja, and by no caller
+_OURS = ("request", "response")  # parameters of a view that ninja fills in
 
 
 class Body(Schema):
-    """The base of every body: a field it does not declare is refused by name."""
+    """The base of every body. It refuses undeclared fields by name."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class StrictParser(Parser):
-    """Ninja's, but a name that an object has twice is refused: which of the two was meant is not known."""
+    """Ninja's parser, which also refuses an object with the same name twice."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        """Raise InvalidInput naming what was given twice; ValueError for what is no JSON."""
+        """Parse the body. Raise InvalidInput naming a repeated field, or ValueError if it is not JSON."""
         return json.loads(request.body, object_pairs_hook=_once)
 
 
@@ -44,9 +44,9 @@ def raw_body(view: View) -> View:
 
 
 def strict(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuse query parameters and, without a body of its own, body fields that the view does not take.
+    """Refuse query parameters that the view does not take, and body fields if it takes no body.
 
-    Runs after authentication and ninja's validation. Raises InvalidInput naming the parameter or field.
+    Runs after authentication and ninja's validation. Raise InvalidInput naming the parameter or field.
     """
     parameters = [p for p in signature(view).parameters.values() if p.name not in _OURS]
     names = frozenset(p.name for p in parameters if not _is_body(p))

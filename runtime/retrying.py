@@ -1,4 +1,4 @@
-"""Trying a failed run again: one more entry, and its row is as that of a run that waits for a worker."""
+"""Writes the entry by which a failed run is tried again, and makes its row due."""
 
 from datetime import datetime
 from uuid import UUID
@@ -13,9 +13,9 @@ from runtime.errors import NotFailed
 
 
 def retry(connection: Connection, run: UUID, *, by: str, reason: str, at: datetime) -> None:
-    """Have a failed run go on from where it failed, inside the caller's transaction.
+    """Continue a failed run from where it failed, inside the caller's transaction.
 
-    Raises NoSuchRun, NotFailed, Tampered, KeyMissing, or NewerSchema.
+    Raise NoSuchRun, NotFailed, Tampered, KeyMissing, or NewerSchema.
     """
     row = rows.standing(connection, run)
     if row.status != RunStatus.FAILED or row.removed:

@@ -56,8 +56,7 @@ class Standing:
 def insert(connection: Connection, row: dict[str, Any]) -> bool:
     """Write a run that is due, with a hint of the caller's. False if its business key is taken.
 
-    `row` may leave out `status`, `position` and `unheard`, as a run has them that nothing has happened to, and
-    `origin` if it comes from its requester alone.
+    `row` may leave out `status`, `position` and `unheard`, for a new run, and `origin` if the requester alone is in it.
     """
     done = connection.execute(
         f"""
@@ -142,7 +141,7 @@ def unheard(connection: Connection, run: UUID) -> int:
 
 
 def origin(connection: Connection, run: UUID) -> tuple[str, ...]:
-    """The people the run comes from, those included whose messages no worker has taken up."""
+    """Read the run's origin, with senders whose messages no worker has received."""
     row = connection.execute(
         """
         SELECT requester, ARRAY(SELECT jsonb_array_elements_text(origin))
@@ -156,7 +155,7 @@ def origin(connection: Connection, run: UUID) -> tuple[str, ...]:
 
 
 def join(connection: Connection, run: UUID, person: str) -> bool:
-    """Add a person to those the run comes from. False if they are among them. The caller holds its row."""
+    """Add a person to the run's origin; return False if they are in it. The caller holds its row."""
     done = connection.execute(
         """
         UPDATE runtime_run SET origin = origin || to_jsonb(%(person)s::text)
@@ -201,7 +200,7 @@ def end(connection: Connection, run: UUID, *, status: str, head: str) -> None:
 
 
 def reopen(connection: Connection, run: UUID, *, status: str, head: str) -> None:
-    """Make a failed run due whose row the caller has locked, with one more entry, from its continuation there."""
+    """Make a failed run due, after its new entry and continuation. The caller has locked its row."""
     connection.execute(
         f"""
         UPDATE runtime_run SET status = %s, head = %s, position = position + 1, base = position + 1,

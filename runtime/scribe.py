@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Of these, those are tried again that say what state Postgres is in (`database.is_passing`).
+# A write is tried again after those of these errors that `database.is_passing` accepts.
 DATABASE_ERRORS = (psycopg.Error, DatabaseError, InterfaceError)
 RETRY_SECONDS = 0.5
 
@@ -84,7 +84,7 @@ class Scribe:
         self._gatekeeper = gatekeeper
         self._mailbox = -1
         self._origin: tuple[str, ...] = ()
-        self.settling: frozenset[UUID] = frozenset()  # gates whose decision does not count yet
+        self.settling: frozenset[UUID] = frozenset()  # gates whose decision can still be undone
         self._late: tuple[int, tuple[LateOutcome, ...]] = (-1, ())  # and the mailbox of that moment
         self.next_signal: datetime | None = None  # when one that does not count yet will
         self._started = clock.elapsed()
@@ -121,7 +121,7 @@ class Scribe:
         return mail.due
 
     def late_outcomes(self, now: Continuation) -> tuple[LateOutcome, ...]:
-        """What was handed in for the run, if a call is in doubt. Each raised the mailbox."""
+        """Read the run's late outcomes if a call is in doubt. Each of them has raised the mailbox count."""
         if not in_doubt(now):
             return ()
         if self._late[0] != self._mailbox:
@@ -295,7 +295,7 @@ def _late(run: UUID) -> tuple[LateOutcome, ...]:
     with database.pooled() as connection:
         found = late_outcomes.of(connection, run)
     for problem in found.forged:
-        log.critical("run %s: %s, and is left aside", run, problem)
+        log.critical("run %s: %s, and is ignored", run, problem)
     return found.genuine
 
 

@@ -80,7 +80,7 @@ class MessageSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSignal:
-    """An event has come that a call waited for. `result` is what the call returns, `by` is who sent it."""
+    """An event arrived for which a call waited. `result` is the call's result, `by` the sender."""
 
     id: int
     frame: str
@@ -167,9 +167,9 @@ def last_of(connection: Connection, run: UUID, *kinds: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """The mailbox count, the signals that count, and when the first of the others will.
+    """The mailbox count, the signals in effect, and when the first of the others takes effect.
 
-    `settling` are the gates whose decision does not count yet. `origin` are the people the run comes from by its row.
+    `settling` lists the gates whose decision can still be undone. `origin` is the run's origin by its row.
     """
 
     count: int
@@ -209,7 +209,7 @@ def waiting(connection: Connection, run: UUID) -> tuple[Signal, ...]:
 
 
 def forget_cancels(connection: Connection, run: UUID) -> None:
-    """Take away what came too late to end a run that failed. The caller holds its row."""
+    """Delete cancellations that came after the run had failed. The caller holds its row."""
     connection.execute("DELETE FROM runtime_signal WHERE run_id = %s AND kind = %s", (run, CANCEL))
 
 
@@ -242,7 +242,7 @@ def _decode(number: int, kind: str, body: str) -> Signal:
             return MessageSignal(id=number, by=document["by"], text=document["text"])
         if kind == EVENT:
             frame, call, result = document["frame"], document["call"], document["result"]
-            by = document.get("by", "")  # those of the version before did not say
+            by = document.get("by", "")  # the previous version did not write it
             return EventSignal(id=number, frame=frame, call=call, result=dict(result), by=by)
         return GateDecidedSignal(
             id=number,

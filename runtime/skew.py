@@ -99,9 +99,9 @@ def writes(skews: Skews) -> dict[str, tuple[str, ...]]:
 def agent_changed(
     now: Continuation, frame: str, skew: Skew, handler: EffectHandler
 ) -> AgentChanged:
-    """What is journaled when the frame goes on under this process's version.
+    """Build the event by which a frame continues with this process's version.
 
-    Raises InvalidInput if this version's instructions cannot be made of the frame's input.
+    Raise InvalidInput if this version cannot make its instructions from the frame's input.
     """
     here = now.frame(frame)
     instructions = handler.instruct(here.agent, here.messages[0]["content"])
@@ -117,7 +117,7 @@ def agent_changed(
 
 
 def agreed(now: Continuation, gate: Pending, handler: EffectHandler) -> Skew | None:
-    """To which version a frame goes on from a version gate; None from any other gate."""
+    """Return the version with which a frame continues after a version gate; None after any other gate."""
     if gate.kind is not GateKind.VERSION:
         return None
     frame = now.frame(gate.frame)

@@ -1,8 +1,8 @@
-"""The keeper of spent approvals: each attempt that an approval was used for, once for ever, apart from the run's rows.
+"""The keeper of spent approvals: one row for each attempt that used an approval, kept apart from the run's rows.
 
-The step that records the intent of an attempt adds its row. Should the run be put back to before that, the same
-attempt under the same gate is refused by the primary key, and the run is parked. Web and workers may add rows and
-neither change nor delete them; against the owner of the table there is the `ledger`.
+The step that records the intent of an attempt adds its row. If the run is restored to an earlier state, the primary key
+refuses the same attempt under the same gate, and the run is parked. Web and workers may add rows but not change or
+delete them; the `ledger` guards against the owner of the table.
 """
 
 from uuid import UUID
@@ -29,10 +29,10 @@ def parameters(spends: tuple[Spend, ...]) -> dict[str, object]:
 
 
 def missing(connection: Connection, run: UUID | None = None) -> list[str]:
-    """What the ledger says was spent, by this run or by any, and the table does not.
+    """List the attempts in the ledger that the table lacks, of this run or of all; none without a ledger.
 
-    Each line is noted after its row was committed: outside a transaction nothing of now is missing. Raises
-    LedgerBroken, KeyMissing, OSError; empty without a ledger.
+    A line is written after its row was committed, so call this outside a transaction. Raise LedgerBroken, KeyMissing,
+    OSError.
     """
     noted = [spend for owner, spend in ledger.all_spent() if run in (None, owner)]
     rows = connection.execute(

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE = 10.0  # seconds for a server that does not answer
-LOOK = "2s"  # for the keys of live runs; a worker must be able to start, however many there are
+LOOK = "2s"  # for the keys of live runs: a worker must start even if there are many
 PAUSE = 0.2  # seconds between two attempts
 
 # What runs that live go on from: the key of each document, and whose it is.
@@ -96,8 +96,8 @@ def require_keys(*, signing: bool) -> None:
 def require_keys_of_live_runs() -> None:
     """End the process if a run that lives was signed with a key it lacks: it could only leave it alone.
 
-    Where there are too many runs to look at within two seconds, a run that needs such a key is found when it is due:
-    it is left untouched, with an alarm.
+    If two seconds are not enough for all runs, a run that needs such a key is found when a worker claims it: the
+    worker leaves it untouched, with an alarm.
     """
     for purpose in _LIVE:
         found = with_database(partial(_lacking_soon, purpose))
@@ -163,7 +163,7 @@ def _lacking_soon(purpose: str) -> tuple[str, str] | None:
     except OperationalError as problem:
         if not isinstance(problem.__cause__, psycopg.errors.QueryCanceled):
             raise
-        log.warning("not every live run was looked at for keys of %s: there are too many", purpose)
+        log.warning("not all live runs were checked for keys of %s: there are too many", purpose)
         return None
 
 

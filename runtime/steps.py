@@ -116,9 +116,9 @@ def written(connection: Connection, step: Step) -> bool:
 
 
 def settled(connection: Connection, step: Step) -> bool:
-    """As `written`, once a COMMIT that was cut off while it was under way has come to its end.
+    """Wait for the end of a COMMIT that was cut off, then answer as `written`.
 
-    It holds the run's row until then. To be called in a transaction.
+    That COMMIT holds the run's row. Call this in a transaction.
     """
     leases.lock(connection, step.claim.run)
     return written(connection, step)

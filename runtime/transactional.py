@@ -35,22 +35,22 @@ class Handoff:
         self._backend_kept = threading.Lock()
 
     def take(self) -> bool:
-        """Whether the caller is the first, and so the one who says what came of it: the tool or its deadline."""
+        """Whether the caller comes first and delivers the outcome: either the tool or its deadline."""
         return self._taken.acquire(blocking=False)
 
     def begin(self) -> None:
-        """Tool's thread: its transaction has begun."""
+        """Remember the connection of the transaction. Called in the tool's thread."""
         self._backend = database.djangos().info.backend_pid
 
     def end(self) -> None:
-        """Tool's thread: it closes its connection now."""
+        """Forget the connection, which is about to be closed. Called in the tool's thread."""
         with self._backend_kept:
             self._backend = None
 
     def cut_off(self) -> "Handoff":
-        """End the transaction of a tool that hangs, with all its locks. Returns the outcome, to be delivered instead.
+        """End the transaction of a hanging tool, with its locks, and return the outcome to deliver instead.
 
-        Nothing of it can be committed in any case: its step is never handed out.
+        The tool's writes cannot be committed in any case, because it never gets a step to commit them with.
         """
         try:
             with self._backend_kept:

@@ -333,24 +333,24 @@ def _awaited(now: Continuation) -> set[tuple[str, str]]:
 
 
 def _origin_findings(connection: Connection, row: _Row, now: Continuation) -> Iterator[Finding]:
-    """The row names the people that the journal does, and those whose signals no step has taken up.
+    """Compare the row's origin with the journal's, plus the senders of signals that no step has received.
 
-    A run that ends drops the signals that had come to it: its row may name their senders, who decide nothing in it.
-    A row of the version before does not name its requester, and of the others only some.
+    An ended run drops its remaining signals, so its row may name their senders too. A row of the previous version lacks
+    its requester, and some of the others.
     """
-    told, to_come = (
-        set(now.origin),
-        {
-            signal.by
-            for signal in _signals(connection, row.id)
-            if isinstance(signal, MessageSignal | EventSignal)
-        },
-    )
+    told = set(now.origin)
+    to_come = {
+        signal.by
+        for signal in _signals(connection, row.id)
+        if isinstance(signal, MessageSignal | EventSignal)
+    }
     for person in sorted(set(row.origin) - told - to_come if not row.ended else ()):
-        yield Finding(subject="origin", problem=f"the row has {person!r}, the journal has not")
+        yield Finding(subject="origin", problem=f"the row names {person!r}, the journal does not")
     for person in sorted(told - set(row.origin)):
         if row.requester in row.origin:
-            yield Finding(subject="origin", problem=f"the journal has {person!r}, the row has not")
+            yield Finding(
+                subject="origin", problem=f"the journal names {person!r}, the row does not"
+            )
 
 
 def _import_findings(told: _Told) -> Iterator[Finding]:

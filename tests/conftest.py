@@ -131,7 +131,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("CI"):
         config.pluginmanager.register(Skips(Path(__file__).with_name("skips.txt")))
     if hypothesis.settings.get_current_profile_name() == "default":  # CI has one of its own
-        # How long anything takes says what else the machine does, and fails no test.
+        # Durations depend on the load of the machine, so they fail no test.
         hypothesis.settings.register_profile(
             "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
         )

@@ -40,7 +40,7 @@ END $$
 
 @contextmanager
 def quickly() -> Iterator[None]:
-    """Tests that committed leave empty tables behind, for less."""
+    """Makes tests that committed leave empty tables, faster than TRUNCATE does."""
     flush = TransactionTestCase._fixture_teardown  # type: ignore[attr-defined]
     pristine: list[str] = []
 

@@ -1,7 +1,7 @@
 """Clients of providers' models, one for each kind of provider.
 
-They never try again by themselves, which is the engine's business, and never wait without end. Only what a kind needs
-is imported, because importing it takes a second.
+They do not retry, because the engine does, and every call has a timeout. Each kind imports only the libraries that it
+needs, because importing them takes a second.
 """
 
 import ssl
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers import Provider
 
-# Reaching the provider; how long the whole call may take is said with each call.
+# For connecting. Each call has its own timeout for the whole reply.
 CONNECT_SECONDS = 10.0
 
-# OpenAI's client insists on a key, and a server of one's own may have none.
+# OpenAI's client requires a key, and a self-hosted server may have none.
 NO_KEY = "none"
 
 
 def client_of(endpoint: Endpoint, model: str) -> Model:
-    """A new client of this provider's model."""
+    """Create a client of this provider's model."""
     if endpoint.kind is Kind.ANTHROPIC:
         return _anthropic(endpoint, model)
     return _openai(endpoint, model)
 
 
 def import_for(kind: Kind) -> None:
-    """Import what the clients of this kind need, before the first run waits for it."""
+    """Import the libraries of this kind's clients, before the first run waits for it."""
     import_module(f"pydantic_ai.models.{'anthropic' if kind is Kind.ANTHROPIC else 'openai'}")
 
 
@@ -55,7 +55,7 @@ def _openai(endpoint: Endpoint, model: str) -> Model:
 
 
 def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenAI]":
-    """What the model layer knows of the models of this provider."""
+    """Choose the class by which the model layer knows this provider's models."""
     from pydantic_ai.providers.azure import AzureProvider
     from pydantic_ai.providers.ollama import OllamaProvider
     from pydantic_ai.providers.openai import OpenAIProvider
@@ -64,7 +64,7 @@ def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenA
 
     match endpoint.kind:
         case Kind.AZURE:
-            # Its type asks for the client of an older interface; Azure's v1 takes OpenAI's own.
+            # Its type names the client of an older interface; Azure's v1 works with OpenAI's own.
             return AzureProvider(openai_client=cast("AsyncAzureOpenAI", client))
         case Kind.OLLAMA:
             return OllamaProvider(openai_client=client)
@@ -77,7 +77,7 @@ def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenA
 
 
 def _habits(endpoint: Endpoint) -> "OpenAIModelProfile | None":
-    """Where a provider's dialect is narrower than the model layer takes it to be."""
+    """Switch off features that the model layer assumes and the provider does not support."""
     from pydantic_ai.profiles.openai import OpenAIModelProfile
 
     match endpoint.kind:
@@ -112,7 +112,7 @@ def _anthropic(endpoint: Endpoint, model: str) -> Model:
 
 @cache
 def _authorities() -> ssl.SSLContext:
-    """Whom all clients trust. Read once: it takes 50 ms."""
+    """Load the certificate authorities that all clients trust. Done once, because it takes 50 ms."""
     from httpx2 import create_ssl_context
 
     return create_ssl_context()

@@ -1,4 +1,4 @@
-"""OpenAI's client, whose requests go out as they are given to it, and which takes an answer in one piece for a stream.
+"""OpenAI's client without its conversion of requests, which also accepts an answer in one piece to a stream request.
 
 By itself it takes each message and tool through every type it could be, to rename fields that have another name on
 the wire. No field of theirs has, and it took a third of the processor time of a call.
@@ -23,7 +23,7 @@ class Client(AsyncOpenAI):
 
 
 class PlainClient(Client):
-    """For a server that refuses a request to stream."""
+    """A client for servers that refuse to stream."""
 
 
 class _Chat(AsyncChat):
@@ -60,7 +60,7 @@ class _Completions(AsyncCompletions):
 async def _streamed(
     answer: AsyncStream[ChatCompletionChunk], client: AsyncOpenAI
 ) -> AsyncStream[ChatCompletionChunk]:
-    """The stream itself, or one of a single chunk if the server answered in one piece. Raises NotTheApi for a page."""
+    """Return the stream, or a stream of one chunk if the answer came in one piece. Raise NotTheApi for an HTML page."""
     response = answer.response
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "text/html":
@@ -75,7 +75,7 @@ async def _streamed(
 
 
 def _chunk(document: Any) -> Any:
-    """A completion as the one chunk of its stream; anything else as it is, which the client takes for an error."""
+    """Turn a completion into the one chunk of a stream. The client reads anything else as an error."""
     if not isinstance(document, dict) or "choices" not in document:
         return document
     choices = [

@@ -40,7 +40,7 @@ def conversation_of(
     instructions: str = "",
     calls: tuple[Call, ...] = (),
 ) -> list[ModelMessage]:
-    """What `to_provider` makes of the messages of a frame; its instructions change with its agent alone."""
+    """Convert the messages of a frame with `to_provider`. A frame's instructions change only with its agent."""
     place = (run, frame)
     with _lock:
         known = _known.get(place)

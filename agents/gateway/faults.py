@@ -37,7 +37,7 @@ KEY = {HTTPStatus.UNAUTHORIZED, HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDE
 
 
 class NotTheApi(Exception):
-    """What answered is a page for people, so the address is wrong."""
+    """The answer is an HTML page, so the address is wrong."""
 
 
 def fault_of(exc: Exception, *, model: str) -> ModelFault:
@@ -61,7 +61,7 @@ def fault_of(exc: Exception, *, model: str) -> ModelFault:
 
 
 def said_of(exc: Exception) -> str:
-    """What the provider itself wrote, which may quote the request; nothing where it may quote the key."""
+    """Return the provider's error text, which may quote the request; nothing if it may quote the key."""
     if not isinstance(exc, ModelAPIError) or exc.body is None or _refuses_key(exc):
         return ""
     error = exc.body.get("error", exc.body) if isinstance(exc.body, dict) else exc.body
@@ -119,7 +119,7 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFault:
 
 
 def _refuses_key(exc: ModelAPIError) -> bool:
-    """Gemini says it with 400. A quota or a model that is not there may come with the same status, and is neither."""
+    """Whether the provider refused the key (Gemini: with 400). A used-up quota or an unknown model is no refusal."""
     if isinstance(exc, ModelQuotaExceededError | ModelNotFoundError):
         return False
     if isinstance(exc, ModelAuthenticationError) or "API_KEY_INVALID" in str(exc.body):

@@ -42,7 +42,7 @@ GIVEN_UP = (
 REFUSED = "This call could not be made: "
 NOT_TAKEN = "This answer could not be taken: "
 REPORTED = "A person reported this result, because what the call itself returned was lost. The result as JSON: "
-REASONED = (DENIED, EXPIRED, GIVEN_UP, REFUSED)  # what comes before a reason
+REASONED = (DENIED, EXPIRED, GIVEN_UP, REFUSED)  # each is followed by the reason
 SUM_UP = (
     "Do not go on yet, and call no tool. Sum up what has happened so far, for yourself: what you were asked,"
     " what you found out, what you did, and what is left to do. You will go on from this summary alone, so"
@@ -66,10 +66,10 @@ def to_provider(
     instructions: str = "",
     calls: tuple[Call, ...] = (),
 ) -> list[ModelMessage]:
-    """The conversation of one frame; the instructions go with every request, as pydantic-ai wants them.
+    """Convert the conversation of one frame; pydantic-ai expects the instructions in every request.
 
-    One message becomes one. `begun` is what this made of the first of them. Empty `instructions` are the agent's own.
-    `calls` are the frame's.
+    Each message becomes one message. `begun` holds the first ones, converted before. Empty `instructions` mean the
+    agent's own. `calls` are the frame's calls.
     """
     told = instructions or agent.instructions
     conversation = list(begun)
@@ -104,9 +104,9 @@ def sum_up(agent: AgentSpec, instructions: str = "") -> ModelMessage:
 
 @lru_cache(256)
 def tools_of(agent: AgentSpec, *, summary: bool = False) -> ModelRequestParameters:
-    """What the model may call: the agent's tools, each sub-agent as one more, and what gives a typed result.
+    """List what the model may call: the agent's tools, its sub-agents, and `final_answer` if its result is typed.
 
-    It must call one where the result is typed, unless it is asked for a `summary`.
+    With a typed result the model must call one of them, unless it is asked for a `summary`.
     """
     tools = [
         ToolDefinition(
@@ -142,9 +142,9 @@ def tools_of(agent: AgentSpec, *, summary: bool = False) -> ModelRequestParamete
 def from_provider(
     agent: AgentSpec, response: ModelResponse, *, summary: bool = False
 ) -> ModelAnswer:
-    """The reply as JSON and the facts the core needs of it. Whether the journal takes them is not looked at.
+    """Return the reply as JSON with the facts the core needs, without checking that it can be journaled.
 
-    A `summary` is text, whatever the agent's result is.
+    A `summary` is text, even if the agent's result is typed.
     """
     text = response.text or ""
     output, proposals = None, _proposals(agent, response)
@@ -197,7 +197,7 @@ def _sealed(agent: AgentSpec, part: Any) -> Any:
 
 
 def _reply(agent: AgentSpec, kept: dict[str, Any]) -> ModelResponse:
-    """As the provider gave it, but so that any provider takes it back. Raises as secrets.open_reply."""
+    """Restore a stored reply in a form that every provider accepts. Raise as secrets.open_reply."""
     message = replies.read(kept["reply"])
     taken: set[str] = set()
     given = message.parts if kept["calls"] else [_as_text(part) for part in message.parts]
@@ -207,7 +207,7 @@ def _reply(agent: AgentSpec, kept: dict[str, Any]) -> ModelResponse:
 
 
 def _as_text(part: Any) -> Any:
-    """A result was given by a call that no result answers, which providers do not take back as one."""
+    """Turn a call of `final_answer` into text: providers reject a call in the history that has no result."""
     if not isinstance(part, ToolCallPart):
         return part
     return TextPart(content=part.args if isinstance(part.args, str) else json.dumps(part.args))
@@ -234,7 +234,7 @@ def _result(
 ) -> ToolReturnPart | UserPromptPart:
     index = int(result["call"].rsplit(".", 1)[1])
     calls = _calls(reply)
-    if index >= len(calls):  # an answer as text, where the result is typed
+    if index >= len(calls):  # a text that was refused, because the result is typed
         return UserPromptPart(content=f"{NOT_TAKEN}{result['content']}")
     tool = agent.tool(result["tool"])
     kept = result["content"]
@@ -251,7 +251,7 @@ def _result(
 
 
 def _told(outcome: str, content: Any, verdict: str | None) -> tuple[Outcome, Any]:
-    """What became of a call, in words that are true of it alone."""
+    """Word the outcome of a call for the model, by what ended it."""
     match outcome, verdict:
         case "returned", _:
             return "success", content

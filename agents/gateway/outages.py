@@ -1,8 +1,8 @@
-"""Which models are out of order, as this worker process has seen: for a while the next ones are asked at once.
+"""Remembers which models did not answer this worker process, so that calls ask the next one at once.
 
-A model counts as out when the engine asks the next one in its place, because the attempts at it are used up. After
-`REMEMBERED` seconds one call asks it again. If that brings a reply, the outage is over; if not, it is remembered for
-as long again, and the call goes on with the next model.
+A model counts as out of order when its attempts are used up and the engine asks the next one. After `REMEMBERED`
+seconds one call asks it again. A reply ends the outage; a failure extends it by the same time, and the call asks the
+next model.
 """
 
 import threading
@@ -13,7 +13,7 @@ REMEMBERED = 60.0  # seconds
 
 
 class Outages:
-    """`clock` gives seconds that only grow."""
+    """The models out of order. `clock` must be monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -21,17 +21,17 @@ class Outages:
         self._lock = threading.Lock()
 
     def note(self, model: str) -> None:
-        """The attempts at this model are used up. What is known already is remembered no longer than before."""
+        """Record that the attempts at this model are used up. A known outage is not extended."""
         with self._lock:
             self._until.setdefault(model, self._clock() + REMEMBERED)
 
     def end(self, model: str) -> None:
-        """It replied."""
+        """Record that this model replied."""
         with self._lock:
             self._until.pop(model, None)
 
     def choose(self, models: Sequence[str]) -> str:
-        """The first that is not out, or whose time to be asked again has come; the first of all if every one is out."""
+        """Choose the first model that works or may be asked again; the first of all if none does."""
         with self._lock:
             now = self._clock()
             for model in models:

@@ -29,7 +29,7 @@ def rates_of(agent: AgentSpec) -> Rates | None:
 
 
 def cost_of(agent: AgentSpec, response: ModelResponse) -> int | None:
-    """What a reply cost, in micro-units of US dollars rounded up; None if unknown."""
+    """Return the cost of a reply in micro-units of US dollars, rounded up; None if unknown."""
     if provider.is_scripted(agent):
         return 0
     if response.usage.unmeasured_requests or response.model_name is None:
@@ -62,7 +62,7 @@ def _rates(name: str) -> Rates | None:
 
 
 def _listed_as(provider_name: str) -> str:
-    """What the price list calls a provider. One that only speaks OpenAI's protocol is there, if at all, by its name."""
+    """Return a provider's name in the price list. A server that only speaks OpenAI's protocol keeps its own name."""
     endpoint = provider.known().get(provider_name)
     if endpoint is None or endpoint.is_compatible:
         return provider_name

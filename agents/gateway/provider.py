@@ -1,7 +1,7 @@
 """Which models answer: the agent's script, the models that it names, or those of ABEYANCE_MODEL.
 
-Of a model there are a few clients per process, asked in turn: they keep connections, and belong to the one loop
-that calls run on.
+Each model has a few clients per process, used in turn: they keep connections, and belong to the one event loop on
+which calls run.
 """
 
 import os
@@ -33,26 +33,26 @@ _turns = cycle(range(CLIENTS))
 
 
 def is_scripted(agent: AgentSpec) -> bool:
-    """Whether its script plays this agent's model. Where scripts play, those that have one play for all."""
+    """Whether the agent's script answers: it has one, and ABEYANCE_MODEL is `scripted`."""
     return agent.model is not None and settings.ABEYANCE_MODEL == SCRIPTED
 
 
 def models_of(agent: AgentSpec) -> tuple[str, ...]:
-    """The names of the agent's models, in the order in which they are asked; empty if the agent names none."""
+    """List the agent's models in the order in which they are asked. Empty if it and the installation name none."""
     if is_scripted(agent):
         return (agent.model_name,)
     return agent.models or _of_installation()
 
 
 def model_of(name: str) -> Model:
-    """A client of the provider's model of that name, the next in turn. Raises LookupError for an unknown provider."""
+    """Return the next client in turn of that model. Raise LookupError for an unknown provider."""
     endpoint = known()[provider_of(name)]
     with _making:  # or two threads would each make a client, and one of them nobody closes
         return _client(endpoint, name.partition(":")[2], next(_turns))
 
 
 def known() -> dict[str, Endpoint]:
-    """The providers of this installation, by name."""
+    """Return the providers of this installation, by name."""
     return endpoints.known(
         openai=(settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY),
         anthropic=(settings.ANTHROPIC_BASE_URL, settings.ANTHROPIC_API_KEY),
@@ -61,14 +61,14 @@ def known() -> dict[str, Endpoint]:
 
 
 def without_keys(text: str) -> str:
-    """The same text, bounded as errors are, with no provider's key in it."""
+    """Replace every provider's key in a text, and shorten it to the length of an error."""
     for key in (endpoint.key for endpoint in known().values() if endpoint.key):
         text = text.replace(key, MASK)
     return plain(text)
 
 
 def lacking(registry: Registry) -> Iterator[str]:
-    """What has to be set before every agent's models can be asked: agent, field, model and variable."""
+    """List the settings that agents' models lack, each with agent, field, model and variable."""
     providers = known()
     for agent in registry.agents.values():
         if not models_of(agent):
@@ -88,7 +88,7 @@ def require_models(registry: Registry) -> None:
 
 
 def import_clients(registry: Registry) -> None:
-    """What takes a second, before the first run waits for it."""
+    """Import the clients of all models in use, which takes a second, before the first run waits for it."""
     agents = [agent for agent in registry.agents.values() if not is_scripted(agent)]
     providers = known()
     for name in {provider_of(model) for agent in agents for model in models_of(agent)}:

@@ -45,9 +45,8 @@ def ask(
 ) -> Abort:
     """Ask the agent's model what to do next, within the request's deadline. Returns at once, never raises.
 
-    What is returned ends the call; its outcome is delivered in any case. `brakes` hold providers' models
-    back, all of the installation's workers together; `outages` say which are out of order. A script takes no
-    time, and has replied on return.
+    The returned function ends the call; its outcome is delivered in any case. `brakes` limit the rate of all the
+    installation's workers together; `outages` knows which models are out of order. A script has replied on return.
     """
     call = _Call(agent, request, brakes, outages or Outages())
     try:
@@ -80,9 +79,10 @@ def ask(
 
 
 def chosen(agent: AgentSpec, wanted: str, outages: Outages) -> tuple[str, str]:
-    """The model to ask, and the one after it, empty for none. What is configured no more is not `wanted`.
+    """Return the model to ask, and the next one or an empty text.
 
-    The engine wants one by its name once the attempts at the one before it are used up.
+    `wanted` is the model that the engine names once the attempts at the previous one are used up. It is ignored if it
+    is no longer configured.
     """
     models = provider.models_of(agent)
     if wanted not in models:

@@ -37,9 +37,9 @@ Script = Callable[[list[ModelMessage], AgentInfo], Reply]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of one call. `outcome` is `success`, `failed` or `denied`.
+    """The result of one call. `outcome` is `success`, `failed` or `denied`.
 
-    `reported` says that a person said what it returned.
+    `reported` is true if a person reported the result.
     """
 
     tool: str
@@ -97,7 +97,7 @@ def say(text: str) -> Reply:
 
 
 def answer(output: BaseModel | dict[str, Any]) -> Reply:
-    """Give the result of an agent whose result is typed, and be done."""
+    """Give the typed result of an agent, which ends its work."""
     args = (
         output.model_dump(mode="json", by_alias=True) if isinstance(output, BaseModel) else output
     )

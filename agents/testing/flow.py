@@ -75,7 +75,7 @@ class Flow:
 
     @property
     def output(self) -> Any:
-        """What the agent answered, None as long as it did not: a text, or JSON where its result is typed."""
+        """The agent's answer: a text, or JSON if its result is typed. None until it has answered."""
         now = self._worker.now
         return now.outcome if now.phase is Phase.COMPLETED else None
 
@@ -87,7 +87,7 @@ class Flow:
 
     @property
     def instructions(self) -> str | None:
-        """What the root agent's model is told, where a function makes it of the input; else None."""
+        """The instructions that a function made for the root agent; None if its instructions are a text."""
         told = [
             event.instructions
             for event in self.events

@@ -30,7 +30,7 @@ class Gatekeeper:
 
     def vouch(self, *, gate: UUID, decision: Decision) -> None:
         if self.said.get(gate) != decision:
-            raise NotConfirmed("nobody said that")
+            raise NotConfirmed("no person made this decision")
 
     def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
         said = self.said.get(gate)
@@ -45,10 +45,10 @@ class Gatekeeper:
         """A closed gate leaves the continuation, which is what tests look at."""
 
     def join(self, *, run: UUID, person: str) -> None:
-        """The person who steers the run may decide here: a test plays every person."""
+        """Do nothing: in a test, a person who steers the run may decide too."""
 
     def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
-        """Nobody audits here."""
+        """Do nothing: a test has no audit."""
 
     def forget(self, *, run: UUID, at: datetime, head: str) -> None:
         """Nothing of a test grows old."""

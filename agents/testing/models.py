@@ -18,7 +18,7 @@ class NoReplyLeft(Exception):
 
 
 class NoScript(Exception):
-    """The agent names models of providers only, which a test does not ask."""
+    """The agent names only providers' models, and a test does not ask those."""
 
 
 def replies(*steps: Step) -> Script:

@@ -1,4 +1,4 @@
-"""Nobody decides on a run that they had a part in, and each finds their own among a million that wait."""
+"""The people in a run's origin, with an index that finds a person's own requests among a million."""
 
 from django.contrib.postgres.indexes import GinIndex
 from django.db import migrations, models

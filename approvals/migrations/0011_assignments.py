@@ -1,4 +1,4 @@
-"""Who gave whom which right, and tokens that were signed when they were made."""
+"""Assignments of rights with their givers, and signatures of tokens."""
 
 from typing import ClassVar
 

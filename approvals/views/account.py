@@ -47,7 +47,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 def add_own_token(request: HttpRequest) -> HttpResponse:
-    """The answer is the only page that ever shows the token."""
+    """Create a token. This answer is the only page that ever shows it."""
     owner = User.objects.get(username=request.user.get_username())
     scopes = request.POST.getlist("scope")
     try:

@@ -1,4 +1,4 @@
-"""What became of a decision, in words that are true at this moment: held up, about to start, started, or over."""
+"""Words the present state of a decided call: held up, about to start, started, or over."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,10 +24,10 @@ _TONES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aftermath:
-    """`tone` is the colour of the box; `words`, with `moment`, say where the call stands.
+    """The state of a decided call. `tone` is the colour of the box; `words`, with `moment`, name the state.
 
-    `may_start` says that the call is approved and has not started. `error` is what it failed with, `result` what it
-    returned where `has_result`; `doubt` is the request in which its outcome is to be settled.
+    `may_start` says that the call is approved and has not started. `error` is its error, `result` its result if
+    `has_result`; `doubt` is the open request that asks for its outcome.
     """
 
     tone: str
@@ -43,7 +43,7 @@ class Aftermath:
 def aftermath(
     shown: queries.Approval, status: str, call: CallView | None, progress: Progress
 ) -> Aftermath | None:
-    """None for a request that is open, or about no call."""
+    """Describe the call of a decided request; None if the request is open or has no call."""
     if status == "pending" or call is None:
         return None
     lost = call.state is CallState.UNKNOWN
@@ -61,7 +61,7 @@ def aftermath(
 
 
 def said(shown: queries.Approval, decided: str, then: str) -> str:
-    """What a page says right after a decision: when it takes effect, or what it waits for."""
+    """Word the message after a decision: when it takes effect, or what it waits for."""
     held = _held(shown, runs.progress(shown.run))
     if _can_be_undone(shown):
         after = f" Then it waits until {held} resumed." if held else ""
@@ -72,9 +72,9 @@ def said(shown: queries.Approval, decided: str, then: str) -> str:
 def _words(
     shown: queries.Approval, status: str, call: CallView, progress: Progress, *, told: bool
 ) -> str:
-    """`told` says that no doubt about the call waits for a person any more."""
+    """Name the state. `told` says that no open request asks for the call's outcome."""
     if shown.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:
-        when = _when(shown, progress, held="is taken up", free="the run takes it up next")
+        when = _when(shown, progress, held="a worker applies it", free="a worker applies it next")
         return f"recorded, {when}"
     if call.state not in _NOT_STARTED:
         return call.words
@@ -86,7 +86,7 @@ def _words(
 
 
 def _when(shown: queries.Approval, progress: Progress, *, held: str, free: str) -> str:
-    """When a decision is carried out: after the time to undo it, after what holds it up, or next."""
+    """Say when a decision is carried out: after the undo window, after a stop or pause, or next."""
     stopped = _held(shown, progress)
     if not _can_be_undone(shown):
         return f"{held} when {stopped} resumed" if stopped else free
@@ -103,7 +103,7 @@ def _ahead(shown: queries.Approval) -> str:
 
 
 def _held(shown: queries.Approval, progress: Progress) -> str:
-    """Who must be resumed first, with its verb; empty if nothing is held up."""
+    """Name what must be resumed first, with its verb; empty if nothing is held up."""
     agents = [stop.agent for stop in stopping.on()]
     if "" in agents:
         return "every agent is"

@@ -86,7 +86,7 @@ def _page(
 
 
 def _similar(shown: queries.Approval, standing: Standing | None) -> dict[str, Any]:
-    """The last similar approval, unless the page has taken too long already."""
+    """Look up the last similar approval, unless the page has already taken too long."""
     if allowance.is_used_up():
         return {"similar": None, "similar_left_out": True}
     return {"similar": similar(shown, standing, until=allowance.soft_end())}

@@ -36,8 +36,9 @@ def carry_out(
     page: Callable[[queries.Approval, Actor, Problem], HttpResponse],
     said: tuple[str, str],
 ) -> HttpResponse:
-    """`act` decides, `page` is the form again with what was wrong; `said` is what was decided
-    and what follows if nothing holds it up.
+    """Carry out a decision. `act` decides, `page` shows the form again with the problem.
+
+    `said` words the decision, and what follows if nothing holds it up.
     """
     actor = permissions.actor_of(request.user)
     try:

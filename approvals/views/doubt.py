@@ -84,7 +84,7 @@ def _returns_nothing(schema: Any) -> bool:
 
 
 def _result(request: HttpRequest, shown: queries.Approval) -> Any:
-    """The result as it is meant; one that cannot be read is refused only for a person who may settle it."""
+    """Read the result from the form. An unreadable one is refused only to a person who may settle the call."""
     text = typed(request, "result")
     if shown.refusal is not None or shown.status != "pending" or not text.strip():
         return actions.ABSENT

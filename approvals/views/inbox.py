@@ -34,7 +34,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     counts = lists.counts(standing)
     context: dict[str, Any] = {"view": view, "q": q, "counts": counts}
     context |= _list(request, standing, view, q, counts)
-    if live and view != View.DECIDED:  # there, every row is closed and none has gone
+    if live and view != View.DECIDED:  # in that view all rows are closed
         context["closed"] = lists.closed(standing, _known(request))
     elif not live:
         is_admin = standing is not None and standing.has(Scope.ADMIN)
@@ -82,7 +82,7 @@ def _list(
 
 
 def _with_outcomes(items: tuple[Approval, ...]) -> list[tuple[Approval, runs.Outcome | None]]:
-    """Each with what became of its call, None where it did not start or nothing is kept of it."""
+    """Pair each request with the outcome of its call; None if the call did not start or no outcome is stored."""
     places = {
         item.id: runs.Place(run=item.run, frame=item.frame, call=item.call)
         for item in items

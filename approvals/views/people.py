@@ -1,5 +1,6 @@
 """The page of people, for admins: who there is, and one address for each thing that can be done."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -19,6 +20,8 @@ from approvals.errors import ApprovalError, Guarded, Invalid, UnknownPerson, Unk
 from approvals.policy import Group
 
 P = ParamSpec("P")
+
+SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment, as a form carries it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +132,10 @@ def set_password(request: HttpRequest, person: str) -> HttpResponse:
 @login_required
 @admins_only
 def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
-    """The form carries the assignment that was seen, so that no later one is confirmed unread."""
+    """Confirm a right. The form names the assignment that was shown, so that a later one is not confirmed unread."""
     seen = request.POST.get("seq", "")
     try:
-        seq = int(seen) if seen.isascii() and seen.isdigit() else 0
+        seq = int(seen) if SEQ.fullmatch(seen) else 0
         actions.confirm(person, what, seq=seq, actor=_admin(request))
     except Guarded as refused:
         return _refuse(request, refused, person=person, act="confirm")

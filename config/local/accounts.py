@@ -82,7 +82,7 @@ def give(account: Account, paths: Sequence[Path]) -> None:
 
 
 def owner_of(path: Path) -> str:
-    """The name of the account that a file or folder belongs to."""
+    """Return the name of the account that owns a file or folder."""
     return _name_of(path.stat().st_uid)
 
 

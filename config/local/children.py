@@ -56,7 +56,7 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
 
 
 def how_it_ended(process: subprocess.Popen[bytes]) -> str:
-    """The exit code of a process that has ended, or the signal that ended it."""
+    """Return the exit code of an ended process, or the name of the signal that ended it."""
     if process.returncode < 0:
         with suppress(ValueError):
             return signal.Signals(-process.returncode).name

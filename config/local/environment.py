@@ -27,7 +27,7 @@ def of_application(
         "EMAIL_URL": given.get("EMAIL_URL") or f"smtp://127.0.0.1:{mailbox_port}",
         "KEYS_DIR": str(home.folder / "keys"),
         "ABEYANCE_LEDGER": given.get("ABEYANCE_LEDGER") or str(home.folder / "ledger" / "ledger"),
-        # Demo people are given rights to be tried out at once.
+        # Demo people must be able to decide at once.
         "ABEYANCE_COOLING_OFF_SECONDS": given.get("ABEYANCE_COOLING_OFF_SECONDS")
         or ("0" if home.recall("demo") else ""),
         "SECRET_KEY_FILE": str(home.secret_key),

@@ -18,4 +18,4 @@ class DidNotStart(LocalError):
 
 
 class Ended(DidNotStart):
-    """It ended before it was ready: the last that it wrote into its log is the cause."""
+    """A process ended before it was ready; the end of its log names the cause."""

@@ -94,7 +94,7 @@ def open_home(folder: Path, servers_account: Account) -> Home:
 
 
 def _why(error: OSError) -> str:
-    """With the owner of what may not be opened: usually another account has started here before."""
+    """Word an error, with the owner of a path that may not be opened: usually another account started here before."""
     why = error.strerror or str(error)
     if not isinstance(error, PermissionError) or error.filename is None:
         return why

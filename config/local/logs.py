@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import IO
 
 KEPT = 3
-_FATAL = re.compile(r"(?:FATAL|PANIC): +(.+)")  # Postgres' words; clients hear some of them, too
+_FATAL = re.compile(r"(?:FATAL|PANIC): +(.+)")  # as Postgres writes them
 
 
 def put_aside(folder: Path) -> None:
@@ -25,7 +25,7 @@ def append(folder: Path, name: str) -> IO[bytes]:
 
 
 def cause(folder: Path, name: str) -> str:
-    """Why a server ended, as it says itself, with a colon before; empty if it does not say."""
+    """Return the cause of a server's end from its log, after a colon; empty if the log names none."""
     text = (folder / f"{name}.log").read_text(errors="replace")
     fatal = [one for one in _FATAL.findall(text) if not one.startswith("the database system is")]
     said = fatal[-1] if fatal else last_line(folder, name)

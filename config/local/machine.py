@@ -35,7 +35,7 @@ from config.local.supervisor import Bell, Job
 from config.processes import Process, connections, table
 
 APPLICATION, SERVERS, DATABASE = 1, 2, 3  # the order in which to stop
-LONGEST_SOCKET = 103  # bytes of its path, where least are possible
+LONGEST_SOCKET = 103  # bytes of a path; the lowest limit among operating systems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,7 @@ class Machine:
 
     @contextmanager
     def _log(self, name: str) -> Iterator[IO[bytes]]:
-        """The log of a server. Raises DidNotStart with what it says of a server that ended."""
+        """Open the log of a server. If the server ends, raise DidNotStart with the cause from the log."""
         try:
             with logs.append(self.home.logs, name) as log:
                 yield log
@@ -315,7 +315,7 @@ def _sockets(account: Account) -> Path:
 
 
 def _require_short(folder: Path) -> None:
-    """Raise Refused for a folder in which no socket can be made."""
+    """Raise Refused if the folder's path is too long for a socket."""
     length = len(os.fsencode(folder / ".s.PGSQL.5432"))
     if length > LONGEST_SOCKET:
         folder.rmdir()

@@ -77,7 +77,7 @@ def initialise(cluster: Cluster) -> bool:
 
 
 def _require_own(cluster: Cluster) -> None:
-    """Raise Refused for data that Postgres would refuse to start on."""
+    """Raise Refused if Postgres would not start because of the owner or mode of its data."""
     found = cluster.data.stat()
     if found.st_uid != cluster.account.uid:
         owner, name = owner_of(cluster.data), cluster.account.name

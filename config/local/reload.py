@@ -1,17 +1,17 @@
-"""`make up RELOAD=1`: when a file of the agents' folder changes, new workers take the place of those that run."""
+"""`make up RELOAD=1`: replaces the workers when a file in the agents' folder changes."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 SECONDS = 1.0  # between two looks
-WITHOUT_AGENTS = ("web", "sweeper")  # processes that load none
+WITHOUT_AGENTS = ("web", "sweeper")  # processes that load no agents
 
 
 class Reload:
-    """Looks for changes since the last look. `load` loads the agents once and says what is wrong with them.
+    """Looks for changed files. `load` loads the agents once and returns their mistakes as a text.
 
-    `replace` has the workers end in their own time and starts others; with a mistake the old ones go on.
+    `replace` drains the workers and starts new ones. If there is a mistake, the old workers keep running.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class Reload:
 
 
 def _changed(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> str:
-    """The first file that differs, empty if none does."""
+    """Return the first file that differs, empty if none does."""
     differing = {path for path, _ in before.items() ^ after.items()}
     return min(differing, default="")
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
-    """When each file of Python in the folder was changed last, and its size."""
+    """Return the time of the last change and the size of each Python file in the folder."""
     found = {}
     for path in _python(folder):
         try:
@@ -60,7 +60,7 @@ def _files(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def _python(folder: Path) -> Iterator[Path]:
-    """Hidden folders are left out: an environment or a repository has thousands of files."""
+    """Find Python files. Hidden folders are skipped: an environment or a repository has thousands of files."""
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
         yield from (Path(place, name) for name in files if name.endswith(".py"))

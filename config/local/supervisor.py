@@ -15,7 +15,7 @@ from config.local.errors import LocalError
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
-LOOK = 5.0  # seconds from one look at everything to the next
+LOOK = 5.0  # seconds between two checks of all processes
 SETTLED = 10.0  # seconds after which a process counts as running well
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -87,14 +87,14 @@ class Supervisor:
         self._begin(running)
 
     def watch(self, look: Callable[[], None] = lambda: None, every: float = LOOK) -> None:
-        """Restart whatever dies, until Stop, and `look` now and then, at least so often in seconds."""
+        """Restart processes that die, until Stop, and call `look` at least once in `every` seconds."""
         while True:
             self.tend()
             look()
             self._bell.pause(min(every, self._until_next()))
 
     def replace(self, wanted: Callable[[Job], bool]) -> None:
-        """Have each of these jobs stopped in its own time, and started again."""
+        """Stop each of these jobs, with its time to drain, and start it again."""
         for running in self._jobs:
             if running.process is None or running.leaves_by is not None or not wanted(running.job):
                 continue
@@ -112,7 +112,7 @@ class Supervisor:
             elif process.poll() is not None:
                 self._bury(running)
             elif running.leaves_by is not None and time.monotonic() >= running.leaves_by:
-                children.signal_group(process, signal.SIGKILL)  # its end rings the bell
+                children.signal_group(process, signal.SIGKILL)  # SIGCHLD wakes this loop
 
     def ends(self, name: str) -> int:
         """How often a job ended since it was started first."""
@@ -165,7 +165,7 @@ class _Running:
     again_at: float = 0.0
     deaths: int = 0  # in a row, each soon after the start
     ends: int = 0
-    leaves_by: float | None = None  # when a process that is being replaced is killed
+    leaves_by: float | None = None  # the time at which a replaced process is killed
 
     def put_off(self) -> float:
         """Have it started again after a pause that doubles each time; how many seconds."""

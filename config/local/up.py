@@ -46,8 +46,8 @@ def up(
 ) -> None:
     """Run until SIGINT, SIGTERM or SIGHUP. Raises LocalError if it cannot be brought up.
 
-    `demo` is whether there shall be people and runs to begin with; None is as before, at first yes. `reload` is whether
-    workers are replaced when a file of the agents' folder changes.
+    `demo` is whether there shall be people and runs to begin with; None is as before, at first yes. `reload` replaces
+    the workers when a file in the agents' folder changes.
     """
     bell = Bell()
     listeners.require_loopback(host)
@@ -151,7 +151,7 @@ def load_agents(machine: Machine) -> str:
 
 
 def _reloading(machine: Machine, supervisor: Supervisor, say: Say) -> Callable[[], None]:
-    """What looks for files that have changed since now."""
+    """Return the function that looks for files changed from now on."""
     watching = Reload(
         Path(machine.given["AGENTS_DIR"]),
         load=lambda: load_agents(machine),
@@ -166,7 +166,7 @@ def _loads_agents(job: Job) -> bool:
 
 
 def _nothing() -> None:
-    """Nothing is watched."""
+    """Watch nothing."""
 
 
 def _wait_until_ready(machine: Machine, supervisor: Supervisor, jobs: Sequence[Job]) -> None:

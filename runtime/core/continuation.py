@@ -97,7 +97,7 @@ class Call:
 
     `failures` counts attempts that ended in an error, not those whose worker died. `reported_by` names
     the person whose word the result is. `stored` is in the place of a result that is stored by its hash.
-    `verdict` is kept where the state alone would tell the model something else than what happened.
+    `verdict` is kept if the model must be told more than the state says: an expiry or a call given up.
     """
 
     id: str
@@ -140,8 +140,8 @@ class Frame:
     for a braked provider, 0 for none. `outage` is there while its model brings no reply.
     `cleared` is the turn at which somebody last let it go on from a hold that opened at `cleared_at`.
     `spent` is what it and everything below it used, `context` the tokens of its last model call, and
-    `since` how long the run had been at work when it opened, in seconds. `instructions` were made of its input, empty
-    where the agent has the same for every input.
+    `since` how long the run had been at work when it opened, in seconds. `instructions` is the text that a function
+    made of its input, empty if the agent's instructions are a text.
     """
 
     id: str
@@ -244,8 +244,8 @@ class Continuation:
     """A run at `position`: the fold of its journal up to the entry whose MAC is `head`.
 
     `short` is what the last limit gate is about. `worked` are seconds at work up to `ticking`, which is
-    None while the clock stands still; both are kept only where a limit is set. `origin` are the people
-    it comes from (see runtime.core.origin). `left` are the frames that a failed run ended with: it may be tried again.
+    None while the clock stands still; both are kept only where a limit is set. `origin` names the people who steered
+    it (see runtime.core.origin). `left` holds the frames of a failed run, which may be tried again.
     """
 
     run: UUID
@@ -358,7 +358,7 @@ class Continuation:
 
 
 def in_doubt(now: Continuation) -> tuple[tuple[str, Call], ...]:
-    """The calls whose outcome is unknown, each with its frame."""
+    """List the calls whose outcome is unknown, each with its frame."""
     return tuple(
         (frame.id, call)
         for frame in now.frames.values()

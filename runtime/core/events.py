@@ -34,9 +34,9 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """`budget` is None only in a run of before there were budgets, which keeps no accounts.
+    """The run was started. `budget` is None only in runs older than budgets, which keep no accounts.
 
-    `business_key` is None in a run without one, and in entries of before it was kept there.
+    `business_key` is None in a run without one, and in older entries.
     """
 
     agent: str
@@ -51,9 +51,9 @@ class RunStarted:
 class FrameOpened:
     """`plan` is the agent's declared steps, None if it declares none; `call` is None for the root.
 
-    `budget` is the agent's own, `rates` what its model charges, None if unknown. `instructions` are what a
-    function of the agent's made of the input, empty where they are the same for every input; `prompt` is the digest of
-    what its model is told.
+    `budget` is the agent's own, `rates` what its model charges, None if unknown. `instructions` is the text that a
+    function of the agent made of the input, empty if its instructions are a text; `prompt` is the digest of the
+    instructions its model gets.
     """
 
     frame: str
@@ -79,7 +79,7 @@ class ModelReplied:
 
     `model` is the one of the agent's models that answered, as it is configured. `cost` is in micro-units of
     US dollars at the price of that day, None if nobody knows it. `heard` is how many messages of people it
-    was given that no model had heard before. `output` is the result it gave, of an agent whose result is typed;
+    was given that no model had heard before. `output` is the result of an agent whose result is typed;
     with `output_kept` the reply leaves it out, and the frame's message has it instead.
     """
 
@@ -118,7 +118,7 @@ class Compacted:
 class ModelFailed:
     """No model of the agent answers. `partial` is the text that came before it broke off, as evidence only.
 
-    `said` is what the provider wrote instead of a reply. It may quote the request, so it is shown to admins alone.
+    `said` is the provider's error text. It may quote the request, so only admins see it.
     """
 
     frame: str
@@ -245,10 +245,10 @@ class OutcomeUnknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeArrived:
-    """What became of a call in doubt, as the attempt itself said too late: its worker had the run no more.
+    """The outcome of a call in doubt arrived late, after its worker had lost the run or its deadline had passed.
 
-    It settles `gate`, which is None if people were not asked yet. `result` is what the call returned, `stored` is in
-    its place if it is too big for an event, `error` is what it failed with. `at` is when it was handed in.
+    It settles `gate`, which is None if people were not asked yet. `result` is the call's result, `stored` takes its
+    place if it is too big for an event, `error` is the call's error. `at` is when the outcome was recorded.
     """
 
     frame: str
@@ -313,7 +313,7 @@ class WaitEnded:
 
     Or a call that waited is over, with `result` or, where there was nothing to wait for (`refused`), an error:
     its event has come (`arrived`), its time has (`timed_out`), or its run was ended first (`closed`).
-    `by` is who sent the event.
+    `by` is the sender of the event.
     """
 
     frame: str
@@ -379,7 +379,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:
-    """A person had the failed run try again, from where it failed."""
+    """A person tried the failed run again, from where it failed."""
 
     by: str
     reason: str

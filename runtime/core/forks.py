@@ -73,8 +73,10 @@ def travelled(now: Continuation, event: TravelEvent, phase: Phase) -> Continuati
 
 
 def _adopted(now: Continuation, event: Forked) -> Continuation:
-    """The copied state as that of the run `now`, which keeps its id, its place, its requester,
-    its business key and its people."""
+    """Copy the state into the run `now`, which keeps its id, position, requester and business key.
+
+    Its origin joins that of the copied run.
+    """
     if now.frames:
         raise IllegalTransition("Run", "under way", event.type, str(now.run))
     state = state_of(event)

@@ -1,8 +1,8 @@
-"""The people a run comes from: its requester, and everyone who steered it since. None of them decides in it.
+"""The origin of a run: the people who started or steered it. They cannot decide in it.
 
-They are the person who started it, the requester of the run it was forked or imported from, the person who forked or
-imported it, the senders of messages and events that it took up, and the person who retried it after it failed. The
-list is folded from the journal, so it is signed as the journal is.
+It holds the requester, the origin of the run it was forked or imported from, the person who forked or imported it, the
+senders of messages and events that a worker received, and the people who tried it again after a failure. It is folded
+from the journal, so the journal's MACs cover it.
 """
 
 from collections.abc import Iterable
@@ -13,18 +13,18 @@ from runtime.core.replacing import replace
 
 
 def merged(*groups: Iterable[str]) -> tuple[str, ...]:
-    """Everybody of these groups once, in the order in which they came."""
+    """Return each person of these groups once, in order."""
     return tuple(dict.fromkeys(person for group in groups for person in group if person))
 
 
 def joined(now: Continuation, *people: str) -> Continuation:
-    """With these people among those the run comes from."""
+    """Add these people to the origin."""
     origin = merged(now.origin, people)
     return now if origin == now.origin else replace(now, origin=origin)
 
 
 def of_document(document: dict[str, Any]) -> list[str]:
-    """The people of a continuation stored before it named them: its requester and the senders of its messages."""
+    """Return the origin for an older continuation that has none: its requester and the senders of its messages."""
     frames = document.get("frames")
     root = frames.get("0") if isinstance(frames, dict) else None
     messages = root.get("messages") if isinstance(root, dict) else None

@@ -25,7 +25,7 @@ def add(now: Continuation, event: GateOpened, tool: str = "") -> Continuation:
 
 
 def settle(now: Continuation, event: OutcomeArrived) -> Continuation:
-    """Without the gate that asks about the call. Raises UnknownSubject unless the event names it."""
+    """Remove the in-doubt gate of the call. Raise UnknownSubject unless the event names it."""
     asked = of_call(now, event.frame, event.call)
     if event.gate != (None if asked is None else asked.gate):
         raise UnknownSubject("open gate", str(event.gate))
@@ -33,7 +33,7 @@ def settle(now: Continuation, event: OutcomeArrived) -> Continuation:
 
 
 def of_call(now: Continuation, frame: str, call: str) -> Pending | None:
-    """The gate at which people are asked about a call, None without one."""
+    """Return the open gate of a call, None without one."""
     return next((one for one in now.pending if (one.frame, one.call) == (frame, call)), None)
 
 

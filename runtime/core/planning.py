@@ -95,7 +95,7 @@ def _plan_call(frame: Frame, call: Call) -> Effect | None:
 
 
 def _too_many_refusals(now: Continuation) -> str:
-    """With the last one that is still known, which says what the model got wrong."""
+    """Word the end of the run, with the last refused call that is still known: it shows what the model got wrong."""
     calls = (call for frame in now.frames.values() for call in frame.calls)
     refused = [call for call in calls if call.state is CallState.REFUSED]
     among = f", among them {refused[-1].tool}: {refused[-1].result}" if refused else ""

@@ -1,8 +1,7 @@
-"""A failed run that is tried again: it goes on from where it failed, and nothing that happened is undone or repeated.
+"""Restores a failed run that a person tries again: it continues from where it failed, and no effect is repeated.
 
-What was recorded stays: results, messages, used approvals, and what was spent. A frame whose model failed asks it
-again. A call that the end of the run closed is judged again, so people are asked again, unless an attempt at it may
-have had its effect: that one is in doubt again.
+Results, messages, used approvals and spending stay. A frame whose model failed asks it again. A call that was closed
+with the run is judged again, so people are asked again; if an attempt at it may have had its effect, it is in doubt.
 """
 
 from runtime.core.continuation import Call, CallState, Continuation, Frame, FrameState, Phase
@@ -12,7 +11,7 @@ from runtime.core.transitions import CALLS, FRAMES, next_state
 
 
 def retried(now: Continuation, event: Retried, phase: Phase) -> Continuation:
-    """The failed run as it goes on, in `phase`."""
+    """Restore the failed run, in `phase`."""
     frames = {name: _frame(frame, event) for name, frame in now.left.items()}
     return replace(
         now, phase=phase, frames=frames, left={}, outcome=None, refusals=0, cancelled_by=""
@@ -39,7 +38,7 @@ def _frame(frame: Frame, event: Retried) -> Frame:
 
 
 def _call(call: Call, event: Retried) -> Call:
-    """Each attempt that did not end as a failure may have had its effect."""
+    """Restore a closed call. An attempt that did not end as a failure may have had its effect."""
     in_doubt = call.attempt > call.failures
     trigger = f"{event.type}:in_doubt" if in_doubt else event.type
     state = next_state(CALLS, call.state, trigger, subject=call.id)

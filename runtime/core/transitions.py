@@ -102,7 +102,7 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.UNKNOWN, "GateDecided:run_again"): CallState.ADMITTED,
     (CallState.UNKNOWN, "GateDecided:give_up"): CallState.FAILED,
     (CallState.UNKNOWN, "GateClosed"): CallState.CLOSED,
-    # The failed run is tried again: judged anew, or in doubt again if an attempt may have had its effect.
+    # The failed run is tried again: the call is judged again, or in doubt if an attempt may have had its effect.
     (CallState.CLOSED, "Retried"): CallState.PROPOSED,
     (CallState.CLOSED, "Retried:in_doubt"): CallState.UNKNOWN,
     (CallState.DELEGATED, "FrameClosed:answered"): CallState.RETURNED,

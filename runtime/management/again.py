@@ -1,4 +1,4 @@
-"""What the two commands that set a run going again share: `readmit` and `retry_run`."""
+"""The shared part of two commands that make a run continue: `readmit` and `retry_run`."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from runtime.ports import Actor, Forbidden, InvalidInput
 
 
 class AgainCommand(BaseCommand):
-    """`act` takes run, reason and actor; `done` says what has become of the run."""
+    """A command that calls `act` with run, reason and actor, and reports `done`; `who` is the help for `--as`."""
 
     act: ClassVar[Callable[..., object]]
     who: ClassVar[str]

@@ -5,7 +5,7 @@ from uuid import UUID
 
 
 def run_id(text: str) -> UUID:
-    """Raises ArgumentTypeError."""
+    """Parse the id of a run. Raise ArgumentTypeError."""
     try:
         return UUID(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which approval was used for which attempt; Postgres refuses to change or delete such a row."""
+"""Used approvals, one row for each attempt; Postgres refuses to change or delete them."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""A run keeps the people it comes from."""
+"""Runs have an origin: the people who started or steered them."""
 
 from django.db import migrations, models
 

@@ -1,4 +1,4 @@
-"""What workers say of calls after their runs were taken from them; Postgres refuses to change such a row."""
+"""Late outcomes of calls; Postgres refuses to change such a row."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""The losses of one worker are looked up."""
+"""An index for the losses of one worker."""
 
 from typing import ClassVar
 

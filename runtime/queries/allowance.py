@@ -1,6 +1,6 @@
-"""How long a page may work: after a while it leaves out what it can and says so, in the end it is given up.
+"""Time limits of a page: after one second it leaves out optional parts and says so; after ten it is given up.
 
-What is expensive asks here. Outside a page nothing is limited.
+Expensive queries check the limits here. Outside a page nothing is limited.
 """
 
 from collections.abc import Iterator
@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 
-SOFT_SECONDS = 1.0  # after which comparisons, searches and outcomes are left out
-HARD_SECONDS = (
-    10.0  # after which the page is given up; the statement of that moment has its own timeout
-)
+SOFT_SECONDS = 1.0  # then comparisons, searches and outcomes are left out
+HARD_SECONDS = 10.0  # then the page is given up; a running statement has its own timeout
 
 _began: ContextVar[float | None] = ContextVar("page_began", default=None)
 _is_bounded: ContextVar[bool] = ContextVar("page_is_bounded", default=False)
@@ -23,7 +21,7 @@ class TooLong(Exception):
 
 @contextmanager
 def page(*, bounded: bool) -> Iterator[None]:
-    """Count from now; only a page that is `bounded` is given up, since what changes something must come to its end."""
+    """Count from now. Only a `bounded` page is given up; a request that changes something must finish."""
     began, is_bounded = _began.set(monotonic()), _is_bounded.set(bounded)
     try:
         yield
@@ -33,19 +31,19 @@ def page(*, bounded: bool) -> Iterator[None]:
 
 
 def soft_end() -> float | None:
-    """When the page begins to leave things out, as `time.monotonic()` counts; None outside a page."""
+    """Return the `time.monotonic()` at which the page begins to leave parts out; None outside a page."""
     began = _began.get()
     return None if began is None else began + SOFT_SECONDS
 
 
 def is_used_up() -> bool:
-    """Whether the page leaves out what it can."""
+    """Whether the page leaves out optional parts."""
     end = soft_end()
     return end is not None and monotonic() >= end
 
 
 def check() -> None:
-    """Raise TooLong if the page is to be given up."""
+    """Raise TooLong if the page's time is over."""
     began = _began.get()
     if began is not None and _is_bounded.get() and monotonic() >= began + HARD_SECONDS:
         raise TooLong

@@ -39,7 +39,7 @@ def _line(position: int, body: str, mac: str) -> Line:
 
 
 def decoded(body: str) -> Entry | None:
-    """None if it cannot be read."""
+    """Decode an entry; return None if it cannot be read."""
     try:
         return decode_entry(body)
     except (CoreError, RecursionError):

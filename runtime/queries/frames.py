@@ -43,7 +43,7 @@ class FrameTrack:
         self.own[0].end, self.own[0].words, self.own[0].tone = None, "at work", Tone.OPEN
 
     def retried(self, at: datetime) -> None:
-        """It goes on after all: its failed run is tried again, and its model is asked again if that was it."""
+        """Reopen it, because its failed run is tried again; if its model had failed, the model is asked again."""
         if self.parent is not None and self.own[0].words != _WITH_RUN:
             return
         self.reopen()

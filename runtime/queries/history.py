@@ -62,7 +62,7 @@ class StepView:
 
 
 def history(run: RunDetail, *, whole: bool = False) -> History:
-    """Three queries, whatever the length. The caller has checked that the run may be read, `whole` by an admin."""
+    """Read a run with three queries. The caller has checked that the actor may read it, and is an admin for `whole`."""
     lines = read(run.id)
     timeline = timeline_of(
         lines, gates=_gates(run.id), start=run.created_at, until=_until(run, lines)
@@ -75,7 +75,7 @@ def history(run: RunDetail, *, whole: bool = False) -> History:
 
 
 def _for_all(timeline: Timeline) -> Timeline:
-    """Without what providers wrote, which may quote what only admins may read."""
+    """Remove the error texts of providers, which may quote data that only admins may read."""
     return replace(timeline, rows=tuple(replace(row, said="") for row in timeline.rows))
 
 

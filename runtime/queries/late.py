@@ -1,4 +1,4 @@
-"""What calls said of themselves after their runs had been taken from their workers, beside what people said of them."""
+"""Lists the late outcomes of calls, and whether they contradict what people reported."""
 
 import json
 from collections.abc import Iterable
@@ -22,10 +22,10 @@ Attempt = tuple[str, str, int]  # frame, call and number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateView:
-    """One late outcome. `value` is what the call returned or the error it failed with, secrets masked.
+    """One late outcome. `value` is the call's result or error, with secrets masked.
 
-    `by` is the person who said what became of that attempt, empty for none; `contradicts` says that it was something
-    else. `words` say what came of it; a person's name goes before them.
+    `by` is the person who settled that attempt, empty for none; `contradicts` says that they reported something else.
+    `words` say what followed; a person's name goes before them.
     """
 
     frame: str
@@ -41,7 +41,7 @@ class LateView:
 
 
 def late(run: UUID, progress: Progress) -> tuple[LateView, ...]:
-    """Every late outcome of a run, oldest first. The caller has checked that the run may be read."""
+    """List the late outcomes of a run, oldest first. The caller has checked that the run may be read."""
     try:
         found = late_outcomes.of(database.djangos(), run).genuine
     except KeyMissing:
@@ -58,7 +58,7 @@ def late_of_call(run: UUID, progress: Progress, *, frame: str, call: str) -> tup
 
 
 class _Told:
-    """What the journal says of attempts."""
+    """The state of each attempt by the journal."""
 
     def __init__(self) -> None:
         self.last: dict[tuple[str, str], int] = {}
@@ -124,17 +124,17 @@ def _view(late: LateOutcome, told: _Told, progress: Progress) -> LateView:
 def _words(late: LateOutcome, told: _Told) -> str:
     attempt = _attempt(late)
     if attempt in told.arrived:
-        return "This settled the call in doubt, and the agent was told it."
+        return "It settled the call in doubt, and the agent was told the outcome."
     if told.last.get((late.frame, late.call), 0) > late.attempt:
-        return "The call had been made again before this came."
+        return "The call had been made again before it arrived."
     if told.over or attempt in told.closed:
-        return "The call was closed before this came, so the agent was not told it."
-    return "The run takes it up next, unless a person settles the call first."
+        return "The call was closed before it arrived, so the agent was not told."
+    return "A worker applies it next, unless a person settles the call first."
 
 
 def _beside(verdict: Verdict, same: bool) -> str:
     if same:
-        return "had said the same."
+        return "had reported the same."
     match verdict:
         case Verdict.RUN_AGAIN:
             return "had the call run again, so it may have had its effect twice."
@@ -145,14 +145,12 @@ def _beside(verdict: Verdict, same: bool) -> str:
 
 
 def _same(late: LateOutcome, decided: e.GateDecided) -> bool:
-    """Whether a person said the same; for a call that failed, to try it again is as good as to give it up."""
+    """Whether a person's decision fits the outcome. A failed call fits both running it again and giving it up."""
     if late.outcome == "failed":
         return decided.verdict is not Verdict.HAPPENED
     if decided.verdict is not Verdict.HAPPENED:
         return False
-    reported = decided.stored.digest if decided.stored else _digest(decided.result)
-    return _digest(late.result) == reported
-
-
-def _digest(value: Any) -> str:
-    return digest_of(json.dumps(value, separators=(",", ":")))
+    if decided.stored:
+        return digest_of(json.dumps(late.result, separators=(",", ":"))) == decided.stored.digest
+    # The order of keys does not count, and `true` is not 1.
+    return json.dumps(late.result, sort_keys=True) == json.dumps(decided.result, sort_keys=True)

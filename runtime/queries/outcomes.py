@@ -1,4 +1,4 @@
-"""What became of calls, for lists: the last that the journal says of each, without folding a whole run."""
+"""Looks up the outcomes of calls for lists: the last event of each call, without folding whole runs."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -13,16 +13,17 @@ from runtime.models import JournalEntry
 from runtime.queries.entries import decoded
 from runtime.queries.secrets import masked
 
-MOST_ENTRIES = 1_000  # of one list; calls beyond that are listed without what became of them
+MOST_ENTRIES = 1_000  # of one list; calls beyond that are listed without an outcome
 MOST_NOTE = 200  # characters of a result or an error
 
-# What can end a call, or start it again.
+# The events that end a call or start it again.
 _Telling = (
     e.ToolStarted
     | e.ToolReturned
     | e.ToolFailed
     | e.CallRefused
     | e.OutcomeUnknown
+    | e.OutcomeArrived
     | e.WaitEnded
     | e.GateDecided
     | e.FrameClosed
@@ -32,7 +33,7 @@ _PATTERN = f'"({"|".join(kind.__name__ for kind in get_args(_Telling))})"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Which call."""
+    """The place of one call."""
 
     run: UUID
     frame: str
@@ -41,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """`words` in a word or two, `tone` is their colour, `note` the error or the result as text, cut."""
+    """The outcome of a call. `words` name it, `tone` is their colour, `note` is the shortened error or result."""
 
     words: str
     tone: str
@@ -49,7 +50,7 @@ class Outcome:
 
 
 def outcomes(places: Collection[Place]) -> dict[Place, Outcome]:
-    """What became of each call; one that has not started, or of which nothing is kept, is left out.
+    """Return the outcome of each call, without calls that have not started or whose journal is gone.
 
     The caller has checked that the runs may be read.
     """
@@ -94,6 +95,10 @@ def _outcome(event: _Telling) -> Outcome | None:
             return _failed(str(event.result))
         case e.OutcomeUnknown():
             return Outcome(words="In doubt", tone="warn", note=_cut(event.error))
+        case e.OutcomeArrived(outcome="returned"):
+            return _done(event.stored or event.result, words="Done, late")
+        case e.OutcomeArrived():
+            return _failed(event.error)
         case e.GateDecided(verdict=Verdict.HAPPENED):
             return _done(event.stored or event.result, words="Done, as reported")
         case e.GateDecided(verdict=Verdict.GIVE_UP):

@@ -355,7 +355,7 @@ class _Fold:
         self._say(frame, "retry", what, event.error, until=event.until)
 
     def _run_retried(self, event: e.Retried) -> None:
-        """What ended with the run is to come once more."""
+        """Reopen the calls that were closed with the run."""
         self.ending = None
         for frame in self.frames.values():
             if frame.parent is None:
@@ -363,7 +363,7 @@ class _Fold:
             for call in frame.calls.values():
                 if call.state is CallState.CLOSED:
                     call.state, call.note = _reopened(call), ""
-        self._decide_on_run(event.by, f"Had the failed run try again{_because(event.reason)}")
+        self._decide_on_run(event.by, f"Tried the failed run again{_because(event.reason)}")
 
     def _cancelling(self, event: e.Cancelling) -> None:
         self.ending = Ending(by=event.by, reason=masked(event.reason), at=self.at)

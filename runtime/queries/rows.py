@@ -60,7 +60,7 @@ class Row:
     `start` is None for a call that never began; `end` is None while it goes on. `by`, or the time
     `until`, follows `words`.
     `error` is why an attempt had no result, `reason` what a person wrote. `model` is the one that was
-    asked, `partial` what it had said when it broke off, `said` what its provider wrote instead, for admins.
+    asked, `partial` its reply up to where it broke off, `said` its provider's error text, for admins.
     """
 
     id: str

@@ -109,7 +109,7 @@ class RunRow:
 
     @property
     def waited(self) -> timedelta | None:
-        """How long its oldest gate has waited for a person; None while it waits for none."""
+        """How long its oldest open gate has waited for a person; None while no gate is open."""
         opened = [gate.opened_at for gate in self.gates if gate.state == Gate.State.OPEN]
         if self.status != RunStatus.SUSPENDED or not opened:
             return None
@@ -129,7 +129,7 @@ class RunDetail(RunRow):
 
     `removed_at` is when retention took all three, and its journal. `unheard` messages of people are still to be
     heard by its agent, those included that no worker has taken up. `waits` are the events its calls wait for,
-    `origin` the people it comes from, who decide nothing in it.
+    `origin` the people in its origin, who cannot decide in it.
     """
 
     input: Any
@@ -198,7 +198,7 @@ def asked(run: UUID) -> Asked:
 def journal_page(
     run: UUID, *, limit: int = 50, cursor: int | None = None, whole: bool = False
 ) -> Page[JournalItem]:
-    """The run's entries in order. The caller has checked that the run may be read, `whole` by an admin."""
+    """Read the run's entries in order. The caller has checked that the actor may read it, `whole` as an admin."""
     rows = JournalEntry.objects.filter(run_id=run).order_by("position")
     if cursor is not None:
         rows = rows.filter(position__gt=cursor)
@@ -340,7 +340,7 @@ def _wait(found: dict[str, Any]) -> WaitView:
 
 
 def _item(position: int, body: str, whole: bool) -> JournalItem:
-    """What providers wrote may quote what only admins may read: the others' entries are without it."""
+    """Read an entry. Without `whole`, leave out providers' error texts: they may quote what only admins may read."""
     entry = _json(body)
     if not isinstance(entry, dict):
         return JournalItem(position=position, at=None, events=[])

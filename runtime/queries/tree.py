@@ -35,7 +35,7 @@ _TITLES: dict[Kind, str] = {
     "late": "late outcome of",
     "retry": "no result from",
     "summary": "earlier messages summed up by",
-    "instructions": "instructions, made of the input, for",
+    "instructions": "instructions made from the input, for",
     "release": "another version of",
     "halt": "stopped:",
     "message": "message from",
@@ -104,8 +104,7 @@ class CallView:
 
     `verdict` is the last decision about it and `decided_by` who took it, empty for time itself;
     `attempt` and `started_at` are those of its last start, `until` is when it is tried again;
-    `lost` says that its outcome is unknown, or was before a person settled it; `late` that the call itself
-    did, after its run had been taken from its worker.
+    `lost` says that its outcome is unknown, or was before a person settled it; `late` that a late outcome settled it.
     """
 
     id: str
@@ -136,13 +135,13 @@ class CallView:
             case CallState.CLOSED, _ if self.child:
                 return "ended with the run"
             case CallState.CLOSED, _ if self.lost:
-                return "in doubt for good: the run was ended before a person said what became of it"
+                return "in doubt for good: the run was ended before a person settled the call"
             case CallState.CLOSED, _ if self.attempt:
                 return "not tried again: the run was ended first"
             case CallState.RETURNED, _ if self.late:
-                return "done, as the call itself said late"
+                return "done, by its late outcome"
             case CallState.FAILED, _ if self.late:
-                return "failed, as the call itself said late"
+                return "failed, by its late outcome"
             case CallState.RETRYING, _ if self.until:
                 return "tries again at"
             case CallState.WAITING, _ if self.until:

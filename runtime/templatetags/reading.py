@@ -137,7 +137,7 @@ def is_text(value: Any) -> bool:
 
 @register.filter
 def spaces(value: Any) -> int:
-    """How many, of a text that is nothing but plain spaces; 0 for anything else."""
+    """Count the spaces of a text that consists of plain spaces; 0 for anything else."""
     return len(value) if isinstance(value, str) and not value.strip(" ") else 0
 
 

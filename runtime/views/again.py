@@ -1,4 +1,4 @@
-"""Two forms that set a run going again: trying one that failed, and letting one out of quarantine, for admins."""
+"""Two forms that make a run continue: trying a failed run again, and, for admins, releasing one from quarantine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from runtime.views.asked import actor_of, readable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """What tells the two apart: the status it is for, the act, what else is shown, and the words."""
+    """The differences between the two forms: the status, the action, the extra context and the texts."""
 
     url: str
     status: RunStatus
@@ -53,7 +53,7 @@ _RETRY = _Way(
     ending="again",
     refused="Not tried again",
     other="This run cannot be tried again",
-    only="Only a run that failed, and whose journal is kept, can be tried again.",
+    only="Only a failed run whose journal still exists can be tried again.",
     forbidden="Only the person who started a run, and admins, may try it again.",
     why="Why it failed",
     label="Why it is tried again",
@@ -64,7 +64,7 @@ _READMIT = _Way(
     url="readmit",
     status=RunStatus.QUARANTINED,
     act=actions.readmit,
-    may=lambda actor, run: True,  # who may not is not shown the page
+    may=lambda actor, run: True,  # the view answers 404 to others
     shows=lambda run: {"losses": queries.losses(run)},
     verb="Let",
     ending="out of quarantine",
@@ -82,14 +82,14 @@ _READMIT = _Way(
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def retry(request: HttpRequest, run: UUID) -> HttpResponse:
-    """What trying a failed run again means, and the form that does it."""
+    """Show what trying a failed run again means, and the form that does it."""
     return _answer(request, run, _RETRY)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def readmit(request: HttpRequest, run: UUID) -> HttpResponse:
-    """The evidence against a run in quarantine, and the form that lets it out."""
+    """Show why a run is in quarantine, and the form that releases it."""
     readable(run, actor_of(request))
     if not ports.access().reads_continuations(actor_of(request)):
         raise Http404

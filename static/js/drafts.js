@@ -1,5 +1,5 @@
-// Drafts: what was typed is kept in this tab, and put back into its form after a login, on Back and on a reload.
-// No page may be stored, so the browser itself has nothing to put back.
+// Drafts: typed text is kept in this tab, and put back into its form after a login, on Back and on a reload.
+// Browsers may not store our pages, so they cannot put it back themselves.
 "use strict";
 
 const DRAFT = "draft";
@@ -13,7 +13,7 @@ const edited = (where) =>
 const typed = (where) => edited(where).map((it) => it.value).join("\n");
 const who = () => one(".rail .who")?.textContent;
 
-/** What is kept in this tab, after keeping `value` in its place if one is given; "" keeps nothing. */
+/** The drafts of this tab, after storing `value` if one is given; "" deletes them. */
 function stored(value) {
   try {
     if (value) sessionStorage.setItem(DRAFT, value);
@@ -37,7 +37,7 @@ function keepDraft() {
   for (const field of texts(main)) draft.delete(place(field));
   for (const field of edited(main)) {
     draft.set(place(field), field.value);
-    // The number of a form that starts a run goes with what is in it: sent twice, it starts one run.
+    // The number of a form that starts a run is kept with its fields: sent twice, it starts one run.
     for (const number of all("input[name=form]", field.form ?? main)) draft.set(place(number), number.value);
   }
   stored(JSON.stringify({ who: who(), draft: [...draft].slice(-MOST) }));

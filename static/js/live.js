@@ -85,14 +85,14 @@ function offer(region, fresh, words) {
   say(words);
 }
 
-// What a person types stays where it is, and the buttons are too late.
+// The typed text stays in its field, and the buttons are disabled, because the request is closed.
 function tell(region, fresh) {
   for (const button of all("form button, button[form]", region)) button.disabled = true;
   offer(region, fresh, "Show the request as it is now");
   region.told?.remove();
   region.told = made("div", { className: "stack above" });
   const note = made("div", { className: "note warn" });
-  const words = "This request was closed elsewhere. What you typed was not sent; it is still below.";
+  const words = "This request was closed elsewhere. Your text was not sent; it is still below.";
   note.append(made("p", { textContent: words }), ...one(".note[role=status]", fresh).cloneNode(true).childNodes);
   region.told.append(note);
   region.bar.before(region.told);

@@ -180,7 +180,7 @@ def test_a_denial_tells_the_model_that_a_person_said_no_and_why_word_by_word() -
         ("give_up", ("failed", "No trace."), "not known whether it took effect"),
     ],
 )
-def test_the_model_is_told_what_became_of_a_call(
+def test_the_model_is_told_the_outcome_of_a_call(
     verdict: str, outcome: tuple[str, str], words: str
 ) -> None:
     frame = _frame(lambda *_: call("look_up", word="a"))
@@ -199,7 +199,7 @@ def test_the_model_is_told_what_became_of_a_call(
 
 
 def test_the_model_is_told_that_a_person_reported_a_result() -> None:
-    """Beside one that the tool returned, which stays what it is."""
+    """A result that the tool itself returned stays as it is."""
     model = script(lambda turn: say(str([(one.content, one.reported) for one in turn.results])))
     frame = _frame(lambda *_: together(call("look_up", word="a"), call("look_up", word="b")))
     frame.ask()
@@ -214,7 +214,7 @@ def test_the_model_is_told_that_a_person_reported_a_result() -> None:
     assert str(reported.content).startswith("A person reported this result")
     assert str(reported.content).endswith('{"id": 1}')
     assert (reported.outcome, returned.content) == ("success", {"id": 1})
-    heard = model(conversation, cast("AgentInfo", None))  # which no script looks at
+    heard = model(conversation, cast("AgentInfo", None))  # scripts do not use it
     assert heard.parts == [TextPart(content="[({'id': 1}, True), ({'id': 1}, False)]")]
 
 
@@ -338,7 +338,7 @@ def test_a_model_whose_name_is_configured_no_more_is_not_asked(settings: Setting
 
 def test_a_worker_does_not_start_without_the_keys_of_its_agents_models(settings: Settings) -> None:
     registry = Registry(agents={"asker": replace(_agent(_echo), models=("openai:a",))})
-    require_models(registry)  # scripts play for all
+    require_models(registry)  # every agent has a script
     settings.ABEYANCE_MODEL = "anthropic:c"
     told = "agent asker: models: openai:a: OPENAI_API_KEY must be set, or OPENAI_API_KEY_FILE"
     with pytest.raises(RegistryError, match=told):

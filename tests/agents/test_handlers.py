@@ -75,7 +75,7 @@ def fail(how: str) -> Any:
 
 
 def _nothing() -> None:
-    """In place of closing Django's connections: a database test before may have left one open, which is not ours."""
+    """Replaces the closing of Django's connections: a database test may have left one open that must stay."""
 
 
 @pytest.fixture(scope="module")

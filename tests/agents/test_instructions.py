@@ -1,4 +1,4 @@
-"""Instructions that a function makes of an agent's input: once, written down, and part of its version."""
+"""Instructions that a function makes of an agent's input: called once, stored, and part of its version."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -97,7 +97,7 @@ def test_another_function_is_another_version_that_people_agree_to() -> None:
     assert run.instructions == "Be brief, in French."
 
 
-def test_a_version_that_cannot_be_told_of_the_input_ends_the_run() -> None:
+def test_a_version_that_cannot_read_the_input_ends_the_run() -> None:
     run = held(failing).settle("continue")
     assert run.status == "failed"
     assert "their function failing failed: LookupError: French" in str(run.reason)

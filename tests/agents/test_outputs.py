@@ -1,4 +1,4 @@
-"""A typed result: checked before an agent is done, told in full where it does not fit, JSON wherever it goes."""
+"""Typed results: checked before the agent finishes, refused with all errors, and JSON everywhere."""
 
 import json
 from typing import Any, Literal
@@ -56,7 +56,7 @@ def test_a_result_that_is_what_the_model_gave_is_stored_once() -> None:
     assert replied.reply == {"parts": [{"part_kind": "tool-call"}]}
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     wrong = answer({"euros": 0, "kind": "other"})
     run = drive(quotes, X, model=[wrong, answer(Quote(euros=9, parts=["a"]))])
     assert run.output == WHOLE

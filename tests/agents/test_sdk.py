@@ -304,7 +304,7 @@ def test_an_agent_sets_times_and_approval_of_a_tool_for_itself() -> None:
     assert "deadline" not in str(replace(plain, tools=(greet,)).facts)
 
 
-def test_a_tool_that_asks_for_nobody_any_more_says_so() -> None:
+def test_a_waived_approval_is_listed() -> None:
     asking = _greet_with()
     assert asking.with_settings(approval=False).waived
     assert asking.with_settings(approval=False).with_settings(deadline=5).waived
@@ -359,7 +359,9 @@ def test_an_agent_can_ask_for_more_gates_than_its_tools_and_never_for_fewer(
         {"model": "openai:x", "models": ["openai:y"]},
         {"model": 7},
         {"temperature": 2.1},
+        {"temperature": "hot"},
         {"max_tokens": 0},
+        {"max_tokens": 1.5},
         {"models": ["openai:x", "openai:x"]},
         {"retry": RetryPolicy(attempts=0, base=1.0, ceiling=1.0)},
         {"deadline": 0},

@@ -10,7 +10,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from approvals import clock
+from approvals import actions, clock
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from approvals.people import create_person
@@ -150,6 +150,17 @@ def pending(*, requester: str = "ada", **given: Any) -> Request:
 def in_doubt(*, requester: str = "ada", **given: Any) -> Request:
     """One call in doubt on a run of its own."""
     return pending(requester=requester, kind=GateKind.IN_DOUBT, **given)
+
+
+def approve(request: Request, actor: Actor) -> None:
+    """Approve a request as it is stored."""
+    actions.decide(
+        request=request.id,
+        verdict="approve",
+        digest=request.request_digest,
+        reason="",
+        actor=actor,
+    )
 
 
 def moment(seconds: float) -> datetime:

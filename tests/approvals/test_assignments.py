@@ -1,4 +1,4 @@
-"""Rights name their giver: where they do not count, when they do, who can confirm them, and that rows are signed."""
+"""Rights name their giver: in which runs and from when they count, who can confirm them, and signed rows."""
 
 from datetime import datetime, timedelta
 
@@ -10,7 +10,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 from pytest_django import Settings
 
-from approvals import actions, adoption, assignments, people, permissions, tokens
+from approvals import adoption, assignments, people, permissions, tokens
 from approvals.errors import Guarded
 from approvals.gatekeeper import Gatekeeper
 from approvals.hashing import Hasher
@@ -43,39 +43,29 @@ def confirm(name: str, what: str, by: str | None) -> None:
     people.confirm(name, what, seq=row.seq, actor=by)
 
 
-def approve(request: Request, actor: Actor) -> None:
-    actions.decide(
-        request=request.id,
-        verdict="approve",
-        digest=request.request_digest,
-        reason="",
-        actor=actor,
-    )
-
-
 def refused(request: Request, actor: Actor) -> str:
-    """The code of the refusal, which lists know as well."""
+    """Return the code of the refusal, after checking that lists agree."""
     standing = permissions.standing_of(actor)
     assert not Request.objects.filter(permissions.decidable_requests(standing), pk=request.pk)
     assert Request.objects.filter(permissions.undecidable_requests(standing), pk=request.pk)
     with pytest.raises(Forbidden) as caught:
-        approve(request, actor)
+        seeds.approve(request, actor)
     return caught.value.code
 
 
 def decides(request: Request, actor: Actor) -> None:
-    """Approve, which lists offered."""
+    """Approve, after checking that lists offer it."""
     standing = permissions.standing_of(actor)
     assert Request.objects.filter(permissions.decidable_requests(standing), pk=request.pk)
     assert not Request.objects.filter(permissions.undecidable_requests(standing), pk=request.pk)
-    approve(request, actor)
+    seeds.approve(request, actor)
 
 
 def _key(name: str) -> int:
     return User.objects.get(username=name).pk
 
 
-# In whose runs a right counts
+# Runs in which a right counts
 
 
 def test_a_right_does_not_count_in_runs_of_its_giver(admin: Actor) -> None:
@@ -84,14 +74,14 @@ def test_a_right_does_not_count_in_runs_of_its_giver(admin: Actor) -> None:
     decides(seeds.pending(requester="ada"), dora)
 
 
-def test_nor_in_a_run_that_its_giver_steered(admin: Actor) -> None:
+def test_a_right_does_not_count_in_runs_its_giver_steered(admin: Actor) -> None:
     dora = given("dora", Group.REVIEWERS, by="admin")
     request = seeds.pending(requester="ada")
     Gatekeeper().join(run=request.run_id, person="admin")
     assert refused(request, dora) == "given_by_origin"
 
 
-def test_nor_in_runs_of_who_made_the_giver(admin: Actor) -> None:
+def test_a_right_does_not_count_in_runs_of_the_givers_giver(admin: Actor) -> None:
     given("puppet", Group.ADMINS, by="admin")
     dora = given("dora", Group.REVIEWERS, by="puppet")
     assert refused(seeds.pending(requester="admin"), dora) == "given_by_origin"
@@ -109,14 +99,14 @@ def test_saving_groups_again_gives_nothing_anew(admin: Actor, bea: Actor) -> Non
 def test_an_approval_is_void_once_the_giver_has_steered_the_run(admin: Actor) -> None:
     dora = given("dora", Group.REVIEWERS, by="admin")
     request = seeds.pending(requester="ada")
-    approve(request, dora)
+    seeds.approve(request, dora)
     with pytest.raises(ApprovalVoid, match="from admin"):
         Gatekeeper().confirm(
             gate=request.gate, action_digest=request.action_digest, origin=["admin"]
         )
 
 
-# From when
+# The cooling-off period
 
 
 def test_a_new_right_cools_off(admin: Actor, settings: Settings) -> None:
@@ -150,7 +140,7 @@ def test_enabling_gives_groups_anew(admin: Actor, bea: Actor, settings: Settings
 
 @pytest.fixture
 def second() -> Actor:
-    """An admin who owes nothing to the other."""
+    """An admin who is independent of the other."""
     return given("second", Group.ADMINS, by=None)
 
 
@@ -227,7 +217,7 @@ def _is_admin(actor: Actor) -> bool:
 # Passwords
 
 
-def test_who_set_a_password_does_not_decide_with_it(
+def test_a_setter_of_a_password_does_not_decide_with_it(
     admin: Actor, bea: Actor, settings: Settings
 ) -> None:
     people.set_password("bea", "another horse battery", actor="admin")
@@ -267,7 +257,7 @@ def test_a_second_admin_confirms_a_password_that_was_changed(
 
 def test_a_password_set_since_leaves_a_decision_alone(admin: Actor, bea: Actor) -> None:
     request = seeds.pending(requester="ada")
-    approve(request, bea)
+    seeds.approve(request, bea)
     people.set_password("bea", "another horse battery", actor="admin")
     Gatekeeper().confirm(gate=request.gate, action_digest=request.action_digest, origin=["admin"])
 
@@ -287,9 +277,7 @@ def test_an_admin_whose_password_another_sets_waits_for_a_third(
     assert _is_admin(third)
 
 
-def test_an_admin_with_a_password_of_anothers_confirms_nothing_of_theirs(
-    admin: Actor, second: Actor
-) -> None:
+def test_an_admin_confirms_nothing_of_who_set_their_password(admin: Actor, second: Actor) -> None:
     people.disable("second", actor="admin")
     people.set_password("second", "another horse battery", actor="admin")
     people.enable("second", actor="admin")
@@ -305,7 +293,9 @@ def test_a_password_that_was_written_into_the_table_gives_no_right(bea: Actor) -
     standing = permissions.standing_of(bea)
     assert standing is not None
     assert standing.groups == frozenset()
-    people.set_password("bea", "a third horse battery", actor="bea")  # who wrote it may do this
+    people.set_password(
+        "bea", "a third horse battery", actor="bea"
+    )  # the giver knows the password and can change it
     assert permissions.standing_of(bea) == standing
 
 
@@ -324,7 +314,7 @@ class _Weak(Hasher):
 # Rows
 
 
-def test_a_membership_that_nobody_signed_decides_nothing(cyril: Actor) -> None:
+def test_an_unsigned_membership_gives_no_right(cyril: Actor) -> None:
     User.objects.get(username="cyril").groups.add(GroupRow.objects.get(name=Group.REVIEWERS))
     assert permissions.standing_of(cyril) == permissions.Standing(
         person="cyril", groups=frozenset(), scopes=ALL_SCOPES
@@ -396,7 +386,7 @@ def test_a_token_that_was_changed_opens_nothing(bea: Actor, change: dict[str, ob
     assert permissions.standing_of(actor) is None
 
 
-# What was there before
+# Rights from before assignments were recorded
 
 
 def test_what_was_there_before_is_taken_over_once(cyril: Actor) -> None:

@@ -8,7 +8,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.db.models import F
 
-from approvals import actions, audit
+from approvals import audit
 from approvals.errors import BrokenChain
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry
@@ -189,13 +189,7 @@ def test_rows_that_were_cut_off_are_missed_at_their_request(
     kept: int, ada: Actor, bea: Actor
 ) -> None:
     request = seeds.pending()
-    actions.decide(
-        request=request.id,
-        verdict="approve",
-        digest=request.request_digest,
-        reason="",
-        actor=bea,
-    )
+    seeds.approve(request, bea)
     assert audit.verify(request.run_id) == 2
     AuditEntry.objects.filter(run=request.run_id, seq__gt=kept).delete()
     assert broken_at(request.run_id) == kept + 1

@@ -1,4 +1,4 @@
-"""Nobody decides on a run that they had a part in: not its requester, and not the others it comes from."""
+"""The people in a run's origin cannot decide in it: its requester and everyone who steered it."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ keeper = Gatekeeper()
 
 
 def asked(kind: GateKind = GateKind.APPROVAL) -> Request:
-    """A request in a run that the admin started, which comes from Ada too."""
+    """A request in a run that the admin started and that has Ada in its origin."""
     picture = seeds.picture(seeds.run("admin"), requester="admin", kind=kind)
     return seeds.opened(replace(picture, origin=("ada", "admin")))[0]
 
@@ -51,9 +51,9 @@ def test_who_the_run_comes_from_does_not_approve(ada: Actor, bea: Actor) -> None
 
 
 @pytest.mark.parametrize("kind", [GateKind.HOLD, GateKind.LIMIT, GateKind.VERSION])
-def test_who_the_run_comes_from_lets_no_halt_go_on(ada: Actor, kind: GateKind) -> None:
+def test_a_person_of_the_origin_continues_no_halt(ada: Actor, kind: GateKind) -> None:
     request = asked(kind)
-    with pytest.raises(Forbidden, match="had a part in"):
+    with pytest.raises(Forbidden, match="is in this run's origin"):
         decide(
             request=request.id,
             verdict="continue",
@@ -63,9 +63,9 @@ def test_who_the_run_comes_from_lets_no_halt_go_on(ada: Actor, kind: GateKind) -
         )
 
 
-def test_who_the_run_comes_from_settles_no_doubt(ada: Actor) -> None:
+def test_a_person_of_the_origin_settles_no_doubt(ada: Actor) -> None:
     request = asked(GateKind.IN_DOUBT)
-    with pytest.raises(Forbidden, match="had a part in"):
+    with pytest.raises(Forbidden, match="is in this run's origin"):
         settle(run=request.run_id, gate=request.gate, outcome="give_up", reason="no", actor=ada)
 
 
@@ -99,10 +99,10 @@ def test_the_journal_counts_whatever_the_rows_say(bea: Actor) -> None:
         )
 
 
-def test_a_decision_of_the_sealed_origin_is_not_taken_up(
+def test_a_decision_of_the_sealed_origin_is_refused(
     ada: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever writes rows cannot make the web sign it, and a web that forgot to look convinces no worker."""
+    """Changed rows do not make the web sign it, and workers reject what a web signed without checking."""
     request = asked()
     Request.objects.filter(pk=request.pk).update(origin=[], excluded=[])
     with pytest.raises(TamperedWith):
@@ -111,7 +111,7 @@ def test_a_decision_of_the_sealed_origin_is_not_taken_up(
     approve(request, ada)
     Request.objects.filter(pk=request.pk).update(origin=request.origin, excluded=request.excluded)
     decision = Decision(verdict=Verdict.APPROVE, by="ada", reason="ok")
-    with pytest.raises(NotConfirmed, match="comes from ada"):
+    with pytest.raises(NotConfirmed, match="ada, who decided, is in the run's origin"):
         keeper.vouch(gate=request.gate, decision=decision)
 
 
@@ -122,7 +122,7 @@ def test_the_origin_is_part_of_what_is_sealed() -> None:
 
 
 def test_a_request_without_an_origin_keeps_its_digest() -> None:
-    """As processes of the version before write it."""
+    """A row as processes of the previous version write it."""
     assert seeds.pending().origin == []
 
 
@@ -145,5 +145,5 @@ def test_a_decision_is_not_taken_back_into_ones_own_run(bea: Actor, settings: ob
         undo(request=request.id, actor=bea)
 
 
-def test_readers_are_told_who_decides_nothing(bea: Actor) -> None:
+def test_readers_see_the_origin(bea: Actor) -> None:
     assert approval(asked().id, actor=bea).origin == ("admin", "ada")

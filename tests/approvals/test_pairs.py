@@ -134,13 +134,7 @@ def _subject(case: Case, due: datetime) -> Request:
         if kind is GateKind.IN_DOUBT:
             _settle(request, BEA)
         else:
-            actions.decide(
-                request=request.id,
-                verdict="approve",
-                digest=request.request_digest,
-                reason="",
-                actor=BEA,
-            )
+            seeds.approve(request, BEA)
     return request
 
 

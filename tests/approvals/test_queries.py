@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from approvals import actions, inbox, permissions, queries
+from approvals import inbox, permissions, queries
 from approvals.errors import Invalid, NotFound
 from approvals.inbox import View
 from approvals.models import Request
@@ -16,23 +16,13 @@ from tests.approvals import seeds
 pytestmark = pytest.mark.django_db
 
 
-def approve(request: Request, actor: Actor) -> None:
-    actions.decide(
-        request=request.id,
-        verdict="approve",
-        digest=request.request_digest,
-        reason="",
-        actor=actor,
-    )
-
-
 def test_the_inbox_has_what_one_may_decide_in_the_order_of_deadlines(
     ada: Actor, bea: Actor
 ) -> None:
     late = seeds.pending(requester="ada", expires_at=seeds.moment(900))
     soon = seeds.pending(requester="cyril", expires_at=seeds.moment(600))
     never = seeds.pending(requester="cyril")
-    approve(seeds.pending(requester="cyril"), bea)
+    seeds.approve(seeds.pending(requester="cyril"), bea)
     doubt = seeds.in_doubt(requester="cyril")
 
     standing = permissions.standing_of(bea)
@@ -92,7 +82,7 @@ def test_a_list_can_be_cut_by_status_and_run(bea: Actor) -> None:
     of = seeds.run()
     one, two = seeds.opened(seeds.picture(of), seeds.picture(of, risk=Risk.LOW))
     other = seeds.pending()
-    approve(one, bea)
+    seeds.approve(one, bea)
 
     def ids(page: queries.Page) -> list[object]:
         return [item.id for item in page.items]

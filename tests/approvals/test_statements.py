@@ -261,13 +261,7 @@ def test_a_request_that_was_changed_before_anybody_saw_it_starts_nothing(
     request.request_digest = frozen.request_digest(request)  # which anybody can work out
     request.save()
     with pytest.raises(TamperedWith):
-        actions.decide(
-            request=request.id,
-            verdict="approve",
-            digest=request.request_digest,
-            reason="",
-            actor=bea,
-        )
+        seeds.approve(request, bea)
     sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
     assert "sealed" in refused(request, Decision(verdict=Verdict.APPROVE, by="bea"))
     with pytest.raises(NotConfirmed, match="sealed"):
@@ -333,7 +327,7 @@ def test_an_approval_of_the_requester_is_void_even_if_it_was_signed() -> None:
     request = seeds.pending(requester="bea")
     seeds.person("bea", Group.REVIEWERS)
     sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
-    with pytest.raises(ApprovalVoid, match="themselves"):
+    with pytest.raises(ApprovalVoid, match="bea started this run"):
         keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 
 
@@ -363,13 +357,7 @@ def test_a_worker_without_the_private_key_checks_but_cannot_sign(
     keyring.ensure(keyring.DECISIONS)  # its start makes no key of its own
     assert not list(worker.glob("*.private"))
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
-        actions.decide(
-            request=waiting.id,
-            verdict="approve",
-            digest=waiting.request_digest,
-            reason="",
-            actor=bea,
-        )
+        seeds.approve(waiting, bea)
     waiting.refresh_from_db()
     assert waiting.status == Request.Status.PENDING
     assert Gate.objects.get(pk=waiting.gate).state == Gate.State.OPEN

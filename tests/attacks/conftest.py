@@ -10,12 +10,27 @@ from approvals.models import Request
 from runtime import database, dispatch
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.models import Continuation, JournalEntry, Run
-from runtime.ports import Actor, ToolRequest, ToolResult
+from runtime.ports import Actor, Forbidden, ToolRequest, ToolResult
 from tests.cast import Cast
 from tests.desk.office import Office
 from tests.fakes.ports import FakeTool
 
 BEA = Actor(person="bea")
+
+
+def refused(run: UUID, actor: Actor) -> str:
+    """Return the code with which the actor may not approve the run's open request."""
+    with pytest.raises(Forbidden) as caught:
+        approve(run, actor)
+    return caught.value.code
+
+
+def approve(run: UUID, actor: Actor) -> None:
+    """Approve the run's open request."""
+    asked = Request.objects.get(run=run, status="pending")
+    decide(
+        request=asked.id, verdict="approve", digest=asked.request_digest, reason="ok", actor=actor
+    )
 
 
 class Target(Office):

@@ -1,35 +1,18 @@
-"""Ways of an admin, or of who writes to Postgres, to decide alone: by a token, a group or a second account."""
+"""An admin, or a program that writes to Postgres, tries to decide alone: by a token, a group or another account."""
 
 import hashlib
 import secrets
-from uuid import UUID
 
-import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
 from approvals import people, tokens
-from approvals.actions import decide
-from approvals.models import Request
 from approvals.policy import Group
-from runtime.ports import Actor, Forbidden
-from tests.attacks.conftest import Target
+from runtime.ports import Actor
+from tests.attacks.conftest import Target, refused
 from tests.cast import PASSWORD
 
 ADMIN = Actor(person="admin")
-
-
-def refused(run: UUID, actor: Actor) -> str:
-    asked = Request.objects.get(run=run, status="pending")
-    with pytest.raises(Forbidden) as caught:
-        decide(
-            request=asked.id,
-            verdict="approve",
-            digest=asked.request_digest,
-            reason="ok",
-            actor=actor,
-        )
-    return caught.value.code
 
 
 def test_an_admin_who_joins_the_reviewers_does_not_decide_at_once(target: Target) -> None:

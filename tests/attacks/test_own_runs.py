@@ -1,16 +1,14 @@
-"""Ways to decide on what one started: by a fork, by a message, by an event."""
+"""A person tries to decide on their own run: by a fork, a message or an event."""
 
 from uuid import UUID
 
-import pytest
 from django.db import transaction
 
-from approvals.actions import decide
 from approvals.models import Request
 from runtime import actions, engine
 from runtime.models import Run
-from runtime.ports import Actor, Forbidden
-from tests.attacks.conftest import Target
+from runtime.ports import Actor
+from tests.attacks.conftest import Target, approve, refused
 
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")
 
@@ -19,29 +17,12 @@ def pending(run: UUID) -> Request:
     return Request.objects.get(run=run, status="pending")
 
 
-def approve(run: UUID, actor: Actor) -> None:
-    asked = pending(run)
-    decide(
-        request=asked.id,
-        verdict="approve",
-        digest=asked.request_digest,
-        reason="ok",
-        actor=actor,
-    )
-
-
 def write(run: UUID, actor: Actor) -> None:
     with transaction.atomic():
         engine.write(run=run, actor=actor, text="use level 5")
 
 
-def refused(run: UUID, actor: Actor) -> str:
-    with pytest.raises(Forbidden) as caught:
-        approve(run, actor)
-    return caught.value.code
-
-
-def test_a_fork_by_another_does_not_make_it_theirs_alone(target: Target) -> None:
+def test_a_fork_by_another_keeps_the_origin(target: Target) -> None:
     run = target.start()
     new = actions.fork(run=run, position=Run.objects.get(id=run).position, actor=ADMIN)
     assert target.advance(new).requester == "admin"
@@ -53,13 +34,13 @@ def test_a_fork_by_another_does_not_make_it_theirs_alone(target: Target) -> None
 def test_a_fork_comes_from_who_wrote_to_the_original(target: Target) -> None:
     run = target.start()
     position = Run.objects.get(id=run).position
-    write(run, BEA)  # after the entry that is forked, and not taken up
+    write(run, BEA)  # after the entry that is forked; no worker has received it
     new = actions.fork(run=run, position=position, actor=ADMIN)
     target.advance(new)
     assert refused(new, BEA) == "origin"
 
 
-def test_who_wrote_to_a_run_does_not_decide_in_it(target: Target) -> None:
+def test_a_sender_of_a_message_does_not_decide_in_the_run(target: Target) -> None:
     run = target.start()
     write(run, BEA)
     assert refused(run, BEA) == "origin"
@@ -77,7 +58,7 @@ def test_a_message_after_approving_voids_the_approval(target: Target) -> None:
 
 
 def test_rows_without_the_origin_hide_no_message(target: Target) -> None:
-    """Whoever writes rows takes Bea out of the copies: the journal still says that she wrote."""
+    """The copies in rows lose Bea, but the journal still names her."""
     run = target.start()
     write(run, BEA)
     target.advance(run)

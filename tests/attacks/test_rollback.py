@@ -1,4 +1,4 @@
-"""Rows of a run are put back together, by hands that write every table, the owner's included, but have no file."""
+"""All rows of a run are restored, by an attacker who can write every table but no file."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def kept(settings: Settings, tmp_path: Path) -> Path:
 
 @contextmanager
 def unguarded() -> Iterator[database.Connection]:
-    """As a superuser, for whom no trigger and no foreign key counts."""
+    """Act as a superuser, whom triggers and foreign keys do not stop."""
     with database.own() as own, own.transaction():
         own.execute("SET LOCAL session_replication_role = replica")
         yield own
@@ -65,7 +65,7 @@ def rows_of(run: UUID) -> dict[str, list[str]]:
 
 
 def put_back(run: UUID, rows: dict[str, list[str]]) -> None:
-    """All of it in one transaction, due at once and under an epoch of its own."""
+    """Restore all rows in one transaction, due at once and with a new epoch."""
     with unguarded() as own:
         for table, key in TABLES.items():
             names = {"table": sql.Identifier(table), "key": sql.Identifier(key)}
@@ -83,7 +83,7 @@ def put_back(run: UUID, rows: dict[str, list[str]]) -> None:
 
 
 def used(target: Target) -> tuple[UUID, dict[str, list[str]]]:
-    """A run whose approved call was made, and its rows from before that."""
+    """A run whose approved call was made, with its rows from before the call."""
     run = target.start()
     target.decide(run)
     before = rows_of(run)
@@ -104,16 +104,16 @@ def test_one_approval_is_used_once_though_its_run_is_put_back(target: Target) ->
     assert "used before" in str(after.reason)
 
 
-def test_nor_a_second_time_if_the_database_forgets_it(target: Target, kept: Path) -> None:
+def test_the_ledger_refuses_a_use_that_the_database_lost(target: Target, kept: Path) -> None:
     run, before = used(target)
     put_back(run, before)
     forget_spent(run)
     after = target.advance(run)
     assert (after.status, target.started(run)) == ("quarantined", 1)
-    assert "says the ledger" in str(after.reason)
+    assert "by the ledger" in str(after.reason)
 
 
-def test_without_a_ledger_nothing_is_left_that_knows(target: Target) -> None:
+def test_without_a_ledger_the_second_use_is_not_noticed(target: Target) -> None:
     """The limit of the promise, as docs/guarantees.md states it."""
     run, before = used(target)
     put_back(run, before)
@@ -183,7 +183,7 @@ def test_a_decision_that_was_taken_back_stays_so(
     monkeypatch: pytest.MonkeyPatch,
     with_ledger: bool,
 ) -> None:
-    """Everything is put back, and the row that says it was taken back is deleted."""
+    """All rows are restored, and the audit row of the undo is deleted."""
     settings.ABEYANCE_LEDGER = tmp_path / "ledger" if with_ledger else None
     settings.ABEYANCE_UNDO_SECONDS = WINDOW
     run = target.start()

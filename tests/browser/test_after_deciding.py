@@ -1,4 +1,4 @@
-"""What pages say of a decision, of a limit and of look-alikes, read in a browser as people read it."""
+"""Pages after a decision, at a limit and with look-alike letters, read in a browser."""
 
 import pytest
 from playwright.sync_api import expect

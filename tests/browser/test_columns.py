@@ -1,4 +1,4 @@
-"""Every page at three widths: no column of text is too narrow to read, and no page higher than its content warrants."""
+"""Every page at three widths: no column of text is too narrow, and no page too high for its content."""
 
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ MEASURED = """
 
 @pytest.fixture
 def pages(office: Office, cast: Cast) -> dict[str, list[str]]:
-    """Every page there is by who opens it, and those of requests in every state."""
+    """All pages with the person who opens them, and the pages of requests in every state."""
     office.effects.tools["create_account"] = BIG
     waiting, done = office.start(key="a-key"), office.start()
     office.approve(done)
@@ -105,7 +105,7 @@ def pages(office: Office, cast: Cast) -> dict[str, list[str]]:
 
 
 def _written() -> list[str]:
-    """The pages for which the matrix says who may read them: a page that is added is measured here."""
+    """The pages of the authorisation matrix, so that a new page is measured too."""
     lines = [line.split() for line in MATRIX.read_text(encoding="utf-8").splitlines()]
     paths = [line[1] for line in lines if line and line[0] == "GET"]
     return [path for path in paths if not path.startswith(NO_PAGES)]

@@ -21,7 +21,7 @@ def test_bea_reads_and_approves(desk: Desk, office: Office, suspended: UUID) -> 
     desk.page.get_by_role("button", name="Approve").click()
     expect(desk.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
     assert office.advance(suspended).status == RunStatus.COMPLETED
-    desk.page.get_by_role("link", name="See how the run goes on").click()
+    desk.page.get_by_role("link", name="See the run").click()
     expect(desk.page.get_by_text("New Hire is on board.").first).to_be_visible()
 
 

@@ -56,7 +56,7 @@ def test_bea_approves_a_nested_run_in_her_browser_and_it_finishes(
     expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
     office.wait(run, "completed")
     assert (office.roles("seen"), office.mails("seen")) == (["security-level-2"], 1)
-    bea.get_by_role("link", name="See how the run goes on").click()
+    bea.get_by_role("link", name="See the run").click()
     expect(bea.get_by_text("The welcome mail went to seen@example.org").first).to_be_visible()
 
 

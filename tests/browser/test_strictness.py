@@ -60,7 +60,7 @@ def paths(office: Office) -> list[str]:
 
 
 def test_pages_are_strict(desk: Desk, paths: list[str]) -> None:
-    """Each is loaded on a phone in the dark, and looked at in the light and at a desk, too."""
+    """Load each page once, on a phone in the dark theme, and check it in the light theme and on a desktop too."""
     dialogs: list[str] = []
     desk.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     run = next(path for path in paths if path.startswith("/runs/0"))

@@ -173,7 +173,7 @@ def migrated(transactional_db: None, url: str) -> str:
 
 
 def test_a_database_that_does_not_answer() -> None:
-    """Every process waits for it for ten seconds; here all of them at once."""
+    """Each process waits ten seconds for Postgres; here all wait at once."""
 
     def line(name: str) -> str:
         nowhere = f"postgres://me@{NOWHERE}/abeyance"

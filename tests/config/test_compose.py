@@ -24,7 +24,7 @@ IMAGE = {"KEYS_DIR", "STATIC_ROOT"}  # set by the image
 NOT_HERE = {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "SCIM_TOKEN", "ABEYANCE_UNSAFE_POSTGRES"} | {
     "ABEYANCE_WORKERS"  # how many containers there are
 }
-# Which services get a variable that not all get.
+# Variables that only some services get.
 ONLY = {
     **{name: {"web"} for name in ("SECRET_KEY_FILE", "ALLOWED_HOSTS", "ABEYANCE_INSTANCE")},
     "ABEYANCE_IMPORT_KEYS": {"web", "prepare"},
@@ -38,7 +38,7 @@ ONLY = {
         if re.match("OPENAI|ANTHROPIC|SCIM|EMAIL|AGENTS|ABEYANCE_(AGENTS|MODEL)$", name)
     },
 }
-# What the file itself decides, whatever .env says.
+# Variables that the file sets itself, independent of .env.
 FIXED = {
     *("DATABASE_URL", "REDIS_URL", "WORKER_KEYS_DIR", "ABEYANCE_LEDGER", "AGENTS_DIR"),
     *("ABEYANCE_WEB_ROLE", "ABEYANCE_WORKER_ROLE"),
@@ -198,7 +198,7 @@ def test_workers_alone_get_what_stands_in_providers_env(tmp_path: Path) -> None:
 
 
 def test_every_documented_variable_reaches_its_services(tmp_path: Path) -> None:
-    """With the override of the page for agents in a folder."""
+    """The services with the documented override for agents in a folder."""
     chosen = {name: f"chosen-{name}" for name in ROWS if name not in IMAGE | {"ABEYANCE_WORKERS"}}
     found = _with_override(tmp_path, {**chosen, "ABEYANCE_WORKERS": "3"})
     for name in ROWS.keys() - IMAGE - NOT_HERE:
@@ -280,7 +280,7 @@ def test_the_image_installs_the_runtime_lock_and_nothing_else() -> None:
 
 
 def _with_override(folder: Path, settings: dict[str, str]) -> dict[str, Any]:
-    """The services with the override that the page gives."""
+    """The services with the override from the documentation."""
     (block,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     override = folder / "docker-compose.override.yml"
     override.write_text(block)
@@ -288,7 +288,7 @@ def _with_override(folder: Path, settings: dict[str, str]) -> dict[str, Any]:
 
 
 def _git(*command: str, told: str = "") -> str:
-    """What a command of git says of the repository; a code of 1 means that it found nothing."""
+    """Run git in the repository and return its output; exit code 1 means that it found nothing."""
     done = subprocess.run(
         ["git", *command], cwd=ROOT, input=told, capture_output=True, text=True, check=False
     )

@@ -227,7 +227,7 @@ def test_an_incomplete_lock_fails_by_name(
 def test_packages_of_an_author_come_beside_those_of_the_lock(
     checkout: Path, index: Path, empty_environment: Path
 ) -> None:
-    """Nothing of ours changes for them, and they are installed again only when their file changes."""
+    """An author's packages change none of ours, and are installed again only when their file changes."""
     for name, need in (("theirs", "base"), ("newer", "base>=2"), ("base", ""), ("deep", "newer")):
         needs = (need,) if need else ()
         make_wheel(index, name, "2", describe(name, "2", needs=needs))

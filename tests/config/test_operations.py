@@ -65,7 +65,7 @@ WITHOUT_EFFECT = re.compile(
 )
 
 
-def test_what_clients_of_providers_read_by_themselves_is_written_down() -> None:
+def test_variables_that_provider_clients_read_are_documented() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CLIENTS],
         cwd=ROOT,

@@ -111,7 +111,7 @@ def test_a_process_that_keeps_dying_is_given_longer_and_longer_pauses(
 def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
     bell: Bell, supervisor: Supervisor, record: Record
 ) -> None:
-    """The old worker is told to stop and ends by itself, unless it does not listen."""
+    """The old worker gets a stop signal and ends, or is killed if it ignores the signal."""
     agents, said = record.folder / "agents", [""]
     agents.mkdir()
     (agents / "shop.py").touch()

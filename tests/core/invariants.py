@@ -118,7 +118,7 @@ def no_answer_is_the_last_before_everything_was_heard(walk: Walk) -> int:
 
 
 def elsewhere(walk: Walk, event: Event) -> bool:
-    """Whether an exported run goes on with it, in another installation, or a failed one when it is tried again."""
+    """Whether an exported run continues with it elsewhere, or a failed run when it is tried again."""
     travels = walk.now.phase is Phase.EXPORTED and isinstance(event, Imported)
     return travels or (walk.now.phase is Phase.FAILED and isinstance(event, Retried))
 

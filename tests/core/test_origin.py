@@ -1,4 +1,4 @@
-"""The people a run comes from, folded from its journal."""
+"""The origin of a run, folded from its journal."""
 
 from typing import Any
 from uuid import uuid4
@@ -61,11 +61,11 @@ def test_an_event_adds_its_sender() -> None:
     assert now.origin == ("ada", "bea")
 
 
-def test_a_pause_adds_nobody() -> None:
+def test_a_pause_adds_no_person() -> None:
     assert after(Paused(by="bea", reason="")).origin == ("ada",)
 
 
-def test_a_fork_comes_from_everybody_the_original_came_from() -> None:
+def test_a_fork_has_the_origin_of_its_original() -> None:
     state = forked(after(WROTE))
     event = Forked(of=uuid4(), position=4, by="eve", state=state)
     now = fold(initial(uuid4()), [RunStarted(agent="a", input={}, requester="eve"), event])

@@ -1,4 +1,4 @@
-"""What a failed run goes on with when it is tried again."""
+"""The state of a failed run when it is tried again."""
 
 from uuid import UUID
 

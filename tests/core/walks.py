@@ -183,7 +183,7 @@ class Walk:
         return self._pace() or self._letter() or options
 
     def _late(self, frame: str, call: Call) -> list[Event]:
-        """The call itself says what became of it, before anybody is asked or after."""
+        """A late outcome arrives, before or after people are asked."""
         asked = of_call(self.now, frame, call.id)
         outcomes: tuple[Literal["returned", "failed"], ...] = ("returned", "failed")
         return [

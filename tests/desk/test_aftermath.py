@@ -1,4 +1,4 @@
-"""What a page says after a decision is true: held up, about to start, failed, in doubt, done."""
+"""The page after a decision names the real state: held up, about to start, failed, in doubt, done."""
 
 import re
 from datetime import timedelta
@@ -110,7 +110,7 @@ def test_a_call_that_failed_is_not_in_a_green_box(bea: Client, office: Office) -
     assert "permission denied for the directory" in box
 
 
-def test_decided_today_says_what_became_of_each_call(bea: Client, office: Office) -> None:
+def test_decided_today_shows_the_outcome_of_each_call(bea: Client, office: Office) -> None:
     said_of: dict[str, ToolFault | Unknown] = {
         "a": ToolFault(error="no such <person>"),
         "b": Unknown(error="cut off"),
@@ -138,11 +138,11 @@ def test_decided_today_says_what_became_of_each_call(bea: Client, office: Office
     assert "no such &lt;person&gt;" in rows[3]
 
 
-def test_a_report_is_recorded_until_the_run_takes_it_up(bea: Client, office: Office) -> None:
+def test_a_report_is_recorded_until_a_worker_applies_it(bea: Client, office: Office) -> None:
     request = office.doubt(office.in_doubt())
     _send(bea, request, "settle/happened", result='{"message_id": "m-1"}')
     box = _box(_text(bea, request))
-    assert "Where it stands now: recorded, the run takes it up next" in box
+    assert "Where it stands now: recorded, a worker applies it next" in box
     assert "in doubt" not in box
     office.advance(request.run_id)
     assert "Done, as reported" in bea.get("/inbox/?view=decided").content.decode()

@@ -241,7 +241,9 @@ def test_a_run_starts_from_what_was_typed(ada: Client, joiner: PublishedAgent) -
     }
 
 
-def test_whoever_may_not_start_runs_is_told_why(bea: Client, joiner: PublishedAgent) -> None:
+def test_a_person_without_the_right_to_start_is_told_why(
+    bea: Client, joiner: PublishedAgent
+) -> None:
     page = _text(bea, "/agents/joiner/start/", 403)
     assert "You may not start runs" in page
     assert "does not have the right runs:start" in page

@@ -262,7 +262,7 @@ def _said(row: Row, answer: HttpResponse) -> str:
     to_login = answer.status_code == 302 and answer["Location"].startswith("/login/?")
     unknown = row.is_api and answer.status_code == 401
     if "no-store" not in answer.get("Cache-Control", ""):
-        return "stored"  # which no row says: the next person at this machine may press Back
+        return "stored"  # no row expects it: the next person at this machine may press Back
     if row.path == "/readyz" and answer.status_code in (200, 503):
         return "up"
     return "in" if to_login or unknown else str(answer.status_code)

@@ -105,7 +105,7 @@ def test_the_requester_is_refused_with_the_reason(
 ) -> None:
     answer = _send(ada, office, suspended, "approve")
     assert answer.status_code == 403
-    assert "Nobody decides on a run that they started" in answer.content.decode()
+    assert "started this run, so another person must decide" in answer.content.decode()
     assert office.request(suspended).status == "pending"
 
 
@@ -136,8 +136,8 @@ def _heard(office: Office, call: str) -> str:
 def test_a_decision_is_flushed_before_its_answer(
     bea_api: Caller, office: Office, suspended: UUID
 ) -> None:
-    """Whatever crashes after the 200: the server of the tests flushes nothing unless a session asks for it."""
-    office.heartbeat.stop()  # which writes all the time
+    """No crash after the 200 loses the decision. The test server flushes only if a session asks for it."""
+    office.heartbeat.stop()  # it writes all the time
     request = office.request(suspended)
     with _flushing(), connection.cursor() as cursor:
         answer = bea_api.post(

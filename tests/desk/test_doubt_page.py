@@ -74,7 +74,7 @@ def test_offers_three_ways_and_shows_what_the_tool_returns(
 def test_a_tool_that_does_not_say_what_it_returns(bea: Client, office: Office) -> None:
     office.effects.result_schema = None
     page = _page(bea, office.doubt(office.in_doubt()))
-    assert "so text will do, and any JSON value" in page
+    assert "so any text or JSON value is accepted" in page
 
 
 def test_a_tool_that_returns_nothing_needs_no_json(bea: Client, office: Office) -> None:
@@ -198,7 +198,7 @@ def test_the_requester_hears_why_she_may_not(ada: Client, office: Office, doubt:
     for outcome in ("happened", "run-again", "give-up"):
         answer = _send(ada, request, outcome, result="not json", reason="x")
         assert answer.status_code == 403
-        assert "Nobody decides on a run that they started" in answer.content.decode()
+        assert "started this run, so another person must decide" in answer.content.decode()
     assert office.doubt(doubt).status == "pending"
 
 

@@ -160,6 +160,6 @@ def test_the_page_of_a_fork_names_who_decides_nothing(bea: Client, office: Offic
     new = fork(run=run, position=Run.objects.get(id=run).position, actor=Actor(person="admin"))
     office.advance(new)
     for address in (f"/a/{office.request(new).id}/", f"/runs/{new}/"):
-        text = page(bea, address).partition("Decide nothing here")[2].partition("</dd>")[0]
+        text = page(bea, address).partition("Cannot decide here")[2].partition("</dd>")[0]
         assert "<bdi>ada</bdi>" in text
         assert "<bdi>admin</bdi>" in text

@@ -1,4 +1,4 @@
-"""What a call itself says late, on the page of its doubt and of its run."""
+"""Late outcomes on the page of the call in doubt and on the page of its run."""
 
 from contextlib import suppress
 from datetime import datetime
@@ -12,8 +12,10 @@ from runtime import database, late_outcomes, rows
 from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.models import Gate
+from runtime.ports import Unknown
 from tests.desk.caller import Caller
 from tests.desk.office import MAIL_RESULT, Office
+from tests.fakes.ports import FakeTool
 from tests.runtime.test_advance import events
 
 
@@ -24,7 +26,7 @@ def doubt(office: Office) -> UUID:
 
 
 def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None:
-    """The first attempt at the call in doubt hands in what it ended with."""
+    """Record the late outcome of the first attempt at the call in doubt."""
     gate = Gate.objects.get(run=run, kind="in_doubt")
     started = [one for one in events(run) if one["type"] == "ToolStarted"]
     with database.own() as own, own.transaction():
@@ -46,7 +48,7 @@ def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None
 
 
 def pages(client: Client, office: Office, run: UUID) -> list[str]:
-    """That of the doubt and that of the run."""
+    """Return the page of the call in doubt and the page of the run."""
     paths = (f"/a/{office.doubt(run).id}/", f"/runs/{run}/")
     return [client.get(path).content.decode() for path in paths]
 
@@ -54,40 +56,49 @@ def pages(client: Client, office: Office, run: UUID) -> list[str]:
 def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt: UUID) -> None:
     arrives(doubt)
     for page in pages(bea, office, doubt):
-        assert "The run takes it up next, unless a person settles the call first." in page
+        assert "A worker applies it next, unless a person settles the call first." in page
     assert office.advance(doubt).status == RunStatus.COMPLETED
     request = office.doubt(doubt)
     assert (request.status, request.decided_by) == ("cancelled", None)
     assert request.reason == (
-        "The call itself returned its result after its run had been taken from its worker."
+        "The call itself returned its result late, so no person needs to settle it."
     )
     assert AuditEntry.objects.get(subject=f"request {request.id}", act="cancelled").actor is None
     of_doubt, of_run = pages(bea, office, doubt)
     assert "Settled by the call itself" in of_doubt
     for page in (of_doubt, of_run):
         assert "Late: <bdi>send_welcome_mail</bdi> returned its result" in page
-        assert "This settled the call in doubt, and the agent was told it." in page
+        assert "It settled the call in doubt, and the agent was told the outcome." in page
         assert "m-1" in page
     assert "settled by its late outcome: done" in of_run
     transcript = bea.get(f"/runs/{doubt}/?tab=transcript").content.decode()
     assert "late outcome of <bdi>send_welcome_mail</bdi>" in transcript
 
 
+def test_decided_today_shows_a_late_outcome(bea: Client, office: Office) -> None:
+    lost = FakeTool(gated=True, body=lambda request: Unknown(error="cut off"))
+    office.effects.tools["set_privileges"] = lost
+    office.approve(run := office.start())
+    arrives(run)
+    office.advance(run)
+    assert "Done, late" in bea.get("/inbox/?view=decided").content.decode()
+
+
 @pytest.mark.parametrize(
     ("said", "error", "words"),
     [
-        ({"message_id": "m-1"}, "", "</b> had said the same."),
+        ({"message_id": "m-1"}, "", "</b> had reported the same."),
         (
             {"message_id": "m-2"},
             "",
             "</b> had reported something else, and the agent was told that.",
         ),
         ({"message_id": "m-1"}, "<no>", "</b> had reported something else, and the agent"),
-        (None, "<no>", "</b> had said the same."),
+        (None, "<no>", "</b> had reported the same."),
         (None, "", "</b> had given the call up, and the agent was told that it failed."),
     ],
 )
-def test_one_that_comes_after_a_person_is_held_against_their_word(
+def test_a_late_outcome_is_compared_with_a_persons_report(
     bea: Client, office: Office, doubt: UUID, said: object, error: str, words: str
 ) -> None:
     way = "give-up" if said is None else "happened"
@@ -98,17 +109,26 @@ def test_one_that_comes_after_a_person_is_held_against_their_word(
     office.advance(doubt)
     for page in pages(bea, office, doubt):
         assert words in page
-        assert ("This contradicts what was said of it before: <b><bdi>bea" in page) is (
+        assert ("This contradicts the earlier decision: <b><bdi>bea" in page) is (
             "same" not in words
         )
         assert "<no>" not in page
+
+
+def test_the_order_of_keys_is_no_contradiction(bea: Client, office: Office, doubt: UUID) -> None:
+    form = {"result": '{"message_id": "m-1", "at": 2}'}
+    bea.post(f"/a/{office.doubt(doubt).id}/settle/happened/", form)
+    office.advance(doubt)
+    arrives(doubt, result={"at": 2, "message_id": "m-1"})
+    for page in pages(bea, office, doubt):
+        assert "</b> had reported the same." in page
 
 
 def test_one_of_a_run_that_is_over(bea: Client, office: Office, doubt: UUID) -> None:
     office.cancel(doubt, "Enough.")
     arrives(doubt)
     for page in pages(bea, office, doubt):
-        assert "The call was closed before this came, so the agent was not told it." in page
+        assert "The call was closed before it arrived, so the agent was not told." in page
 
 
 def test_the_api_says_what_the_pages_say(
@@ -150,4 +170,4 @@ def test_the_api_says_that_a_call_failed_late(ada_api: Caller, office: Office, d
     (late,) = ada_api.get(f"/runs/{doubt}/late-outcomes").json()
     assert (late["outcome"], late["result"], late["error"]) == ("failed", None, "<no>")
     assert (late["decided_by"], late["contradicts"]) == (None, False)
-    assert late["note"].startswith("The run takes it up next")
+    assert late["note"].startswith("A worker applies it next")

@@ -1,4 +1,4 @@
-"""A request that waits for a run is answered when the run has come far enough, and holds no thread until then."""
+"""A request that waits for a state of a run is answered when the run has reached it, and holds no thread until then."""
 
 import asyncio
 import http.client
@@ -26,7 +26,7 @@ from tests.desk.office import Office
 
 
 class Answers:
-    """In the place of Django: what it says each time it is asked, the last one again and again."""
+    """Stands in for Django: gives these answers in order, and repeats the last one."""
 
     def __init__(self, *states: bytes) -> None:
         self.states = list(states)
@@ -166,7 +166,9 @@ def test_a_request_whose_time_is_over_gets_the_run_as_it_is(house: House) -> Non
     assert answer[-1]["body"] == b"unmet; 1s"
 
 
-@pytest.mark.filterwarnings("ignore:No directory at")  # of static files, which nobody asks for here
+@pytest.mark.filterwarnings(
+    "ignore:No directory at"
+)  # of static files, which these tests do not use
 def test_the_web_asks_django_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     from config import asgi
 

@@ -1,4 +1,4 @@
-"""The time that a page may take: it leaves out what it can and says so, and in the end it is given up."""
+"""Time limits of a page: it leaves out optional parts and says so, and in the end it is given up."""
 
 from uuid import UUID
 
@@ -32,7 +32,7 @@ def test_a_late_page_says_what_it_left_out(
     assert "Approve" in page
     office.approve(suspended)
     listed = bea.get("/inbox/?view=decided").content.decode()
-    assert "What became of each call is left out" in listed
+    assert "The outcomes of the calls are left out" in listed
     assert ">Done<" not in listed
 
 

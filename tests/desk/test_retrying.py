@@ -42,7 +42,7 @@ def test_a_failed_run_is_tried_again_over_the_api(
     audit.verify(failed)
     answer = ada_api.post(f"/runs/{failed}/retry", WHY)
     assert (answer.status_code, answer.json()["code"]) == (409, "not_failed")
-    assert "completed: only one that failed" in answer.json()["detail"]
+    assert "completed: only a failed run" in answer.json()["detail"]
 
 
 def test_it_is_refused_as_pausing_is(
@@ -90,7 +90,7 @@ def test_the_command_tries_it_again(office: Office, failed: UUID) -> None:
     call_command("retry_run", failed, stdout=said, **given)
     assert f"Run {failed} is tried again." in said.getvalue()
     assert office.advance(failed).status == "completed"
-    with pytest.raises(CommandError, match="only one that failed"):
+    with pytest.raises(CommandError, match="only a failed run"):
         call_command("retry_run", failed, **given)
     with pytest.raises(CommandError, match="may not retry"):
         call_command("retry_run", failed, name="bea", reason="mended")

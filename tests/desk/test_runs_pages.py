@@ -216,7 +216,7 @@ def test_admins_are_alarmed_wherever_they_start(
     assert 'role="alert"' not in _text(admin, "/runs/")
     Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
     for path in ("/inbox/", "/runs/"):
-        assert "1 run stopped: what is stored cannot be verified" in _text(admin, path)
+        assert "1 run stopped: stored data does not verify" in _text(admin, path)
         assert "cannot be verified</h2>" not in _text(bea, path)
     page = _text(admin, "/runs/?status=quarantined")
     assert page.count('class="row"') == 1

@@ -1,4 +1,4 @@
-"""A request that is not the one that was asked is shown as tampered with, and nobody can decide it."""
+"""A request that was changed in the database is shown as tampered with, and cannot be decided."""
 
 from typing import Any
 from uuid import UUID
@@ -134,6 +134,13 @@ def test_doubts_and_halts_are_verified_alike(bea: Client, office: Office) -> Non
         page = bea.get(f"/a/{request.id}/").content.decode()
         assert WORDS in page
         assert f'action="/a/{request.id}/' not in page
+
+
+def test_limits_of_a_wrong_type_do_not_break_the_page(bea: Client, office: Office) -> None:
+    held = office.held()
+    for limits in ('5, {"limit": "turns"}', '{"limit": []}, {"limit": "turns"}'):
+        Request.objects.filter(pk=held.pk).update(kind="limit", args=f'{{"limits": [{limits}]}}')
+        assert WORDS in bea.get(f"/a/{held.id}/").content.decode()
 
 
 def test_a_list_of_people_that_is_none_takes_no_page_down(bea: Client, request_: Request) -> None:

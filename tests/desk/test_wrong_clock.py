@@ -1,4 +1,4 @@
-"""A process whose own clock is an hour ahead: what it writes bears the time of the database."""
+"""A process whose clock is an hour ahead still writes the time of the database."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -15,7 +15,7 @@ from tests.desk.office import Office
 
 @pytest.fixture
 def finished(office: Office) -> tuple[UUID, datetime, datetime]:
-    """A run that was started, approved and carried out meanwhile, and the time before and after."""
+    """A run from start to end under the wrong clock, with the database time before and after."""
     before = clock.now()
     with time_machine.travel(datetime.now(UTC) + timedelta(hours=1), tick=True):
         run = office.start()

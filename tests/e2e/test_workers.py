@@ -146,7 +146,7 @@ def test_a_worker_stopped_past_its_lease_writes_and_starts_nothing_more(shift: S
 
 
 def test_a_stopped_worker_says_late_what_it_wrote(shift: Shift) -> None:
-    """People are asked meanwhile, nothing is repeated, and the run goes on once the worker has said it."""
+    """People are asked meanwhile, the call is not repeated, and the run continues once the outcome is recorded."""
     run = shift.start("patient_once", "doubted")
     first, stopped = _stop_whoever_holds(shift, "doubted", "hold_once")
     found = shift.office.wait(run, "suspended")

@@ -23,7 +23,7 @@ from tests.faults.processes import Zygote
 
 LEASE = "3"
 
-# What takes long and would find nothing more often: in the long form alone.
+# Slow tests that gain nothing from repetition run only in the long form.
 collect_ignore = [] if LONG else ["test_promotion.py"]
 
 

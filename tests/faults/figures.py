@@ -61,7 +61,7 @@ def resumed(since: str, seconds: Sequence[float]) -> None:
 
 
 def percentile(seconds: Sequence[float], share: float) -> float:
-    """The time within which that share of them was through. There must be at least one."""
+    """Return the time within which this share of them had finished. There must be at least one."""
     times = sorted(seconds)
     return times[min(len(times) - 1, int(len(times) * share))]
 

@@ -40,7 +40,7 @@ def note(key: str, attempt: int) -> None:
 
 
 def note_row(key: str, attempt: int) -> None:
-    """Have the effect of a transactional tool: a row of any table will do that workers write to.
+    """Perform the effect of a transactional tool: a row in a table that workers can write.
 
     Every start adds one of its own.
     """

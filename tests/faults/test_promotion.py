@@ -1,4 +1,4 @@
-"""A standby that streams from Postgres is promoted: what was committed is there, and nobody is robbed at once.
+"""A streaming standby of Postgres is promoted: it has what was committed, and no lease is taken over at once.
 
 Only in the long form: the copy of the database takes longer than all it is made for.
 """
@@ -71,7 +71,7 @@ def primary(postgres_url: str, sandbox: Path, server_folder: Path) -> Cluster:
 
 
 @pytest.mark.usefixtures("short_lease")
-def test_after_a_promotion_nobody_is_robbed_at_once(
+def test_a_promotion_takes_no_lease_over_at_once(
     rig: MakeBench, primary: Cluster, sandbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -82,7 +82,9 @@ def test_after_a_promotion_nobody_is_robbed_at_once(
     place.mkdir(mode=0o700)
     with standby_of(primary, place) as standby:
         url = standby.url(str(connections["default"].settings_dict["NAME"]))
-        run = _held_by_another(desk.start("a"))  # comes by the stream: the copy was made before
+        run = _held_by_another(
+            desk.start("a")
+        )  # reaches the standby by streaming: the base copy is older
         with psycopg.connect(url, autocommit=True) as promoted:
             until(lambda: _is_held(promoted, run) or None, "the run to be streamed")
             until(lambda: _is_old(promoted) or None, "the standby to have been there for a lease")

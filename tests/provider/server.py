@@ -50,7 +50,7 @@ class Provider:
         self.pause = pause
         self.root = "/v1"
         self.key = KEY
-        self.streams = True  # or answers in one piece, whatever it is asked for
+        self.streams = True  # false: answer in one piece even to a stream request
         self.page = ""  # instead of every answer
         self.refusal: tuple[int, Any] | None = None  # status and document, for every request
         self.retry_after: float | None = 1.0  # seconds, what a refusal names

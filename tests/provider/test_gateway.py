@@ -175,7 +175,7 @@ def test_what_the_provider_wrote_is_kept_without_any_key(
     assert _fault(frame).said == ""
 
 
-def test_where_there_are_secrets_nothing_the_provider_wrote_is_kept(
+def test_no_provider_text_is_kept_for_an_agent_with_secrets(
     provider: Provider, hr: Registry
 ) -> None:
     agent = hr.agents["account_agent"]

@@ -1,4 +1,4 @@
-"""Each kind of provider that speaks OpenAI's protocol: path, key, model and settings as they go out, and refusals."""
+"""Each kind of provider with OpenAI's protocol: path, key, model and settings of requests, and refusals."""
 
 from dataclasses import replace
 from typing import Any

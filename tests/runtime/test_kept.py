@@ -1,4 +1,4 @@
-"""What a worker knows or has asked is kept: until Postgres takes it, and when a signal has it draft anew."""
+"""A worker keeps outcomes until Postgres accepts them, and its gates when a signal makes it build the step again."""
 
 import threading
 from datetime import datetime, timedelta

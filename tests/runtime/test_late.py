@@ -1,4 +1,4 @@
-"""Writes that end after their worker has lost the run: their outcome settles the call in doubt, or is evidence."""
+"""A write that ends after its worker has lost the run: the outcome settles the call in doubt, or is evidence."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ Desks = tuple[Rig, Rig]
 
 
 def taken_away(run: UUID) -> None:
-    """As if another worker had claimed the run, and died."""
+    """Act like another worker that claimed the run and died."""
     with database.own() as own:
         own.execute(
             """
@@ -69,7 +69,7 @@ def desks(rig: MakeBench, slow: Slow) -> Desks:
 
 @pytest.fixture
 def lost(desks: Desks, slow: Slow) -> Callable[[], UUID]:
-    """A run whose first worker has lost it, and whose second one asks what became of its write."""
+    """A run that its first worker has lost, with an in-doubt gate opened by the second."""
     return lambda: losing(desks, slow)
 
 
@@ -95,13 +95,13 @@ def losing(desks: Desks, slow: Slow) -> UUID:
 
 
 def ended(desks: Desks, slow: Slow) -> None:
-    """The write ends, and all that follows from it in its own worker."""
+    """Let the write end, and wait for its worker to record the outcome."""
     slow.ends.set()
     desks[0].bench.executor.close()
 
 
 def told(desk: Rig) -> dict[str, Any]:
-    """What the model was told last."""
+    """Return the last message to the model."""
     result: dict[str, Any] = desk.effects.models[-1].messages[-1]["results"][0]
     return result
 
@@ -148,7 +148,7 @@ def test_what_ends_after_its_deadline_settles_it_too(
 
 
 def test_an_outcome_that_came_and_was_not_written_is_handed_in(rig: MakeBench) -> None:
-    """The worker hears of both at once: what became of its call, and that its run is gone."""
+    """The worker receives the outcome and the loss of the run at the same moment."""
 
     def takes_it_away(request: ToolRequest) -> Outcome:
         taken_away(request.run)
@@ -160,10 +160,12 @@ def test_an_outcome_that_came_and_was_not_written_is_handed_in(rig: MakeBench) -
     assert LateOutcome.objects.count() == 1
     assert desk.advance(run).status == "completed"
     assert types(run).count("ToolStarted") == 1
-    assert "GateOpened" not in types(run)  # the next worker knew before anybody was asked
+    assert "GateOpened" not in types(run)  # the next worker read the outcome first
 
 
-def test_what_a_person_said_first_stays(desks: Desks, slow: Slow, lost: Callable[[], UUID]) -> None:
+def test_an_earlier_decision_of_a_person_stays(
+    desks: Desks, slow: Slow, lost: Callable[[], UUID]
+) -> None:
     run = lost()
     (gate,) = desks[1].open_gates(run)
     desks[1].decide(gate.id, Verdict.GIVE_UP, "nothing in the log")
@@ -195,7 +197,7 @@ def test_a_decision_that_can_be_undone_stays(
 def test_a_decision_in_the_same_moment_stays(
     desks: Desks, slow: Slow, lost: Callable[[], UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A person decides after the worker has read its mail, and before it writes what arrived late."""
+    """A person decides after the worker has read its signals and before it journals the late outcome."""
     run = lost()
     (gate,) = desks[1].open_gates(run)
     ended(desks, slow)
@@ -268,7 +270,7 @@ def test_no_part_of_a_row_can_be_changed(desks: Desks) -> None:
 
 
 def said(run: UUID, at: datetime) -> late_outcomes.LateOutcome:
-    """What became of the first attempt at the first call, whose intent was written at that time."""
+    """A late outcome of the first attempt at the first call, with an intent of that time."""
     return late_outcomes.LateOutcome(
         run=run,
         frame="0",
@@ -285,7 +287,7 @@ def said(run: UUID, at: datetime) -> late_outcomes.LateOutcome:
 def test_the_same_attempt_of_another_time_settles_nothing(
     desks: Desks, slow: Slow, lost: Callable[[], UUID]
 ) -> None:
-    """As after a restore: its number is the same and its intent is not, or the other way round."""
+    """After a restore the attempt has the same number and another intent, or the other way round."""
     run = lost()
     (started,) = [event for event in events(run) if event["type"] == "ToolStarted"]
     with database.own() as own:
@@ -301,7 +303,9 @@ def ring(run: UUID) -> None:
         rows.ring(database.djangos(), run)
 
 
-def test_an_attempt_is_told_of_once(desks: Desks, slow: Slow, lost: Callable[[], UUID]) -> None:
+def test_an_attempt_has_one_late_outcome(
+    desks: Desks, slow: Slow, lost: Callable[[], UUID]
+) -> None:
     run = lost()
     ended(desks, slow)
     mailbox = Run.objects.get(id=run).mailbox

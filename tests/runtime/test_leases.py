@@ -71,8 +71,8 @@ def test_a_replaced_worker_writes_nothing(rig: MakeBench) -> None:
     assert (after.status, after.position, after.output) == ("running", 2, None)
 
 
-def test_a_worker_that_was_replaced_is_told_in_mid_call(rig: MakeBench) -> None:
-    """By its heartbeat: it has no step to write, and would wait for the call for as long as that takes."""
+def test_a_replaced_worker_is_told_during_a_call(rig: MakeBench) -> None:
+    """The heartbeat tells it: it has no step to write, and would wait for the end of the call."""
     told, begun = threading.Event(), threading.Event()
 
     def endless(request: ModelRequest) -> Outcome:

@@ -185,7 +185,7 @@ CROWD = 12
 
 
 def crowd(desk: Rig, worker: UUID) -> list[UUID]:
-    """Runs whose models were being asked for the second time in vain when that worker died."""
+    """Runs that asked their model for the second time when that worker died."""
     runs = [desk.start("a") for _ in range(CROWD)]
     lose_again(runs, uuid4())
     for run in runs:
@@ -195,7 +195,7 @@ def crowd(desk: Rig, worker: UUID) -> list[UUID]:
 
 
 def lose_again(runs: list[UUID], worker: UUID) -> None:
-    """That worker had them, and died."""
+    """Let that worker hold these runs and die."""
     Run.objects.filter(id__in=runs).update(
         owner=uuid4(), worker=worker, lease_until=None, due_at="2000-01-01T00:00Z"
     )
@@ -207,7 +207,7 @@ def claimed(run: UUID) -> None:
 
 
 def test_of_many_runs_lost_together_few_are_suspected(rig: MakeBench) -> None:
-    """They only waited for their models: those that are not suspected go on at once."""
+    """They only waited for their models: those that are not suspected continue at once."""
     desk = repeatable(rig)
     rows = [desk.advance_once(run) for run in crowd(desk, uuid4())]
     assert [row.isolated for row in rows].count(True) == 4
@@ -217,7 +217,7 @@ def test_of_many_runs_lost_together_few_are_suspected(rig: MakeBench) -> None:
 def test_the_one_of_a_crowd_that_kills_is_suspected_soon(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever it is: all that die with it at every start are suspected, a few and then twice as many."""
+    """The runs lost with it are suspected in groups, each twice as large, so any one is found soon."""
     desk = repeatable(rig)
     runs = crowd(desk, uuid4())
     monkeypatch.setattr("runtime.advance._load", die)

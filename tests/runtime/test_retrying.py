@@ -1,4 +1,4 @@
-"""A failed run that is tried again: the same run, from where it failed, with nothing undone or repeated."""
+"""Trying a failed run again: the same run continues from where it failed, and no effect is repeated."""
 
 from uuid import UUID
 
@@ -22,7 +22,7 @@ GATED = FakeTool(gated=True)
 
 
 def failing(faults: list[ModelFault], replies: Script) -> Script:
-    """A model that gives the first of these faults, while there are any, from its second turn on."""
+    """A model that fails with these faults in order, from its second turn on."""
     return lambda request: (
         faults.pop(0) if faults and len(request.messages) > 1 else replies(request)
     )
@@ -42,7 +42,7 @@ def failed(desk: Rig) -> Run:
     return run
 
 
-def test_a_failed_run_goes_on_from_its_last_good_step(rig: MakeBench) -> None:
+def test_a_failed_run_continues_from_its_last_good_step(rig: MakeBench) -> None:
     desk = rig({"a": failing([BAD], turns(ask(("t", {})), say("done")))}, t=GATED)
     run = failed(desk)
     retry(run.id)
@@ -134,7 +134,7 @@ def test_pages_show_a_run_that_was_tried_again_as_at_work(rig: MakeBench) -> Non
     retry(run.id)
     (root,) = queries.progress(run.id).roots
     assert root.outcome is None
-    assert root.messages[-1].value == "Had the failed run try again: the model is mended"
+    assert root.messages[-1].value == "Tried the failed run again: the model is mended"
     found = queries.run_detail(Q(), run.id)
     assert found is not None
     rows = queries.history(found).timeline.rows
@@ -150,8 +150,8 @@ def test_an_approval_that_was_used_allows_nothing_more(rig: MakeBench) -> None:
     assert len(desk.effects.calls) == 1
 
 
-def test_who_tries_it_again_decides_nothing_in_it(rig: MakeBench) -> None:
-    """They may get another answer of the model so: they are of the people that the run comes from."""
+def test_a_person_who_tries_it_again_cannot_decide_in_it(rig: MakeBench) -> None:
+    """Another answer of the model is a change of course, so this person joins the run's origin."""
     desk = rig({"a": failing([BAD], turns(ask(("t", {})), ask(("t", {})), say("done")))}, t=GATED)
     run = failed(desk)
     retry(run.id, Actor(person="eve"))

@@ -187,7 +187,7 @@ def test_whoever_has_a_run_is_given_a_lease_after_the_sweeper_reconnects(
 
 @pytest.fixture
 def hinted(monkeypatch: pytest.MonkeyPatch, rig: MakeBench, room: None) -> list[UUID]:
-    """For which runs the sweeper has sent hints; nothing but a full batch keeps it from pausing for long."""
+    """The runs for which the sweeper sent hints. Only a full batch shortens its long pause."""
     runs: list[UUID] = []
 
     def send_all(hints: Sequence[dispatch.Hint]) -> None:
@@ -214,7 +214,7 @@ def test_a_sweeper_does_not_pause_while_more_runs_are_due(
 def test_stopped_runs_keep_no_other_run_from_its_hint(
     rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many they are, and though all of them were due earlier at the same moment."""
+    """Even if they are many, and all were due earlier and at the same moment."""
     monkeypatch.setattr(due_runs, "WINDOW", 2)
     desk = rig({"a": turns(say("done")), "b": turns(say("done"))})
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""A COMMIT whose answer was cut off: the worker finds out what became of it, also while it is still under way."""
+"""A COMMIT whose answer was cut off: the worker finds out whether it happened, even if it is still under way."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ BLOCKED = """
 
 
 class Cut:
-    """Cuts off the answer to the next COMMIT of the thread that arms it; `late` has it end once it is waited for."""
+    """Cuts off the answer to a thread's next COMMIT; `late` lets it end only once a worker waits for it."""
 
     def __init__(self, late: bool) -> None:
         self.late = late

@@ -50,10 +50,10 @@ def _end(mistakes: list[str]) -> None:
 
 
 def _missing(found: Survey) -> list[str]:
-    """What agents need besides their code."""
+    """List the settings that agents lack."""
     if not found.registry.agents and not found.mistakes:
         return ["no agents are configured: name their modules in ABEYANCE_AGENTS"]
-    # The layer of models takes a third of the start, which a module that cannot be loaded does not wait for.
+    # Importing the model layer takes a third of the start; mistakes in modules are reported without it.
     from agents.gateway.provider import lacking
 
     return [*lacking(found.registry)]

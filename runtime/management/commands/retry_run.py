@@ -1,4 +1,4 @@
-"""`manage.py retry_run RUN --as NAME --reason WHY`: have a failed run go on from where it failed."""
+"""`manage.py retry_run RUN --as NAME --reason WHY`: continue a failed run from where it failed."""
 
 from runtime import actions
 from runtime.management.again import AgainCommand
@@ -6,9 +6,9 @@ from runtime.management.again import AgainCommand
 
 class Command(AgainCommand):
     help = (
-        "Have a failed run go on from where it failed, as the same run: what it did and was allowed stays,"
-        " its model is asked again, and no call is repeated that may have happened."
+        "Continue a failed run from where it failed, as the same run: its results and approvals stay,"
+        " its model is asked again, and no call that may have happened is repeated."
     )
     act = staticmethod(actions.retry)
-    who = "who retries it"
+    who = "its requester, or an admin"
     done = "is tried again"
