@@ -57,7 +57,8 @@ class Reading:
             self.note(f"{type(exc).__name__}: {exc.msg}", f"{exc.filename}:{exc.lineno}")
             return
         frames = [*traceback.walk_tb(exc.__traceback__)]
-        self.note(_said(exc), self._place(reversed(frames)))
+        said = " ".join(str(exc).split())
+        self.note(f"{type(exc).__name__}: {said}", self._place(reversed(frames)))
 
     def note_definition(self, exc: DefinitionError) -> None:
         """Note what is wrong with the tool or agent that is being defined now."""
@@ -114,9 +115,3 @@ def noting(define: Callable[P, T]) -> Callable[P, T]:
             return cast("T", Unusable())
 
     return defined
-
-
-def _said(exc: BaseException) -> str:
-    """In one line; our own errors say what they are themselves."""
-    said = " ".join(str(exc).split())
-    return said if isinstance(exc, DefinitionError) else f"{type(exc).__name__}: {said}"

@@ -93,11 +93,23 @@ def test_a_mistake_ends_it_with_one(
         check("--brief")
 
 
-def test_a_key_that_is_missing_is_a_mistake(folder: Path, settings: Settings) -> None:
+def test_a_key_that_is_missing_is_a_mistake(
+    folder: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "paid_desk.py").write_text(AGENT.replace("tools=", "models='openai:x', tools="))
     settings.ABEYANCE_AGENTS = ("paid_desk",)
     settings.ABEYANCE_MODEL, settings.OPENAI_API_KEY = "anthropic:x", ""
     with pytest.raises(SystemExit, match="OPENAI_API_KEY must be set"):
+        check("--brief")
+    with pytest.raises(SystemExit):
+        call_command("agents", "check")
+    said = capsys.readouterr().out
+    assert said.endswith("OPENAI_API_KEY must be set, or OPENAI_API_KEY_FILE\n1 agent, 1 mistake\n")
+
+
+def test_no_agents_are_a_mistake(settings: Settings) -> None:
+    settings.ABEYANCE_AGENTS = ()
+    with pytest.raises(SystemExit, match="no agents are configured"):
         check("--brief")
 
 

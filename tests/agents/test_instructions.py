@@ -28,7 +28,10 @@ def friendly(case: Case) -> str:
 
 
 def short(case: Case) -> str:
-    return f"Be brief, in {case.language}."
+    return f"""
+        Be brief,
+        in {case.language}.
+    """
 
 
 def failing(case: Case) -> str:
@@ -39,9 +42,26 @@ def empty(case: Case) -> str:
     return " "
 
 
+def no_text(case: Case) -> str:
+    return "\ud800"
+
+
+def of_nothing() -> str:
+    return "Do."
+
+
+async def late(case: Case) -> str:
+    return "Do."
+
+
 def listening(_messages: Any, info: Any) -> Any:
     told.append(info.instructions)
     return say("Done.")
+
+
+def hesitant(messages: Any, info: Any) -> Any:
+    told.append(info.instructions)
+    return call("nothing") if len(told) == 1 else say("Done.")
 
 
 def made(instructions: Any = friendly) -> Any:
@@ -65,8 +85,9 @@ def test_they_are_made_once_and_written_down() -> None:
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (failing, "failing failed: LookupError: English"),
-        (empty, "empty must return a text of 1 to"),
+        (failing, "their function failing failed: LookupError: English"),
+        (empty, "their function empty must return a text of 1 to"),
+        (no_text, "contains half of a surrogate pair"),
     ],
 )
 def test_a_function_that_fails_ends_the_run_before_its_model(
@@ -74,13 +95,13 @@ def test_a_function_that_fails_ends_the_run_before_its_model(
 ) -> None:
     run = drive(made(function), {}, model=listening)
     assert (run.status, told) == ("failed", [])
-    assert f"desk does not take its input: instructions: their function {why}" in str(run.reason)
+    assert f"desk does not take its input: instructions: {why}" in str(run.reason)
 
 
 def held(instructions: Any) -> Flow:
     """A run that stops before its second reply, on a release with these instructions."""
     first = replace(made(), holds=Holds(every=1))
-    run = drive(first, {"language": "French"}, model=[call("nothing"), say("Done.")])
+    run = drive(first, {"language": "French"}, model=hesitant)
     run.deploy(replace(made(instructions), holds=Holds(every=1)))
     return run.go_on()
 
@@ -94,7 +115,7 @@ def test_another_function_is_another_version_that_people_agree_to() -> None:
         True,
     )
     run.settle("continue")
-    assert run.instructions == "Be brief, in French."
+    assert run.instructions == told[-1] == "Be brief,\nin French."
 
 
 def test_a_version_that_cannot_read_the_input_ends_the_run() -> None:
@@ -103,7 +124,7 @@ def test_a_version_that_cannot_read_the_input_ends_the_run() -> None:
     assert "their function failing failed: LookupError: French" in str(run.reason)
 
 
-@pytest.mark.parametrize("given", [lambda case: "Do.", lambda: "Do.", print, Case, 7])
+@pytest.mark.parametrize("given", [lambda case: "Do.", of_nothing, late, print, Case, 7])
 def test_what_is_no_plain_function_of_the_input_is_refused(given: Any) -> None:
     with pytest.raises(DefinitionError, match="agent desk: instructions are a text, or a def"):
         made(given)

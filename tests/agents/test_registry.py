@@ -1,9 +1,11 @@
 """Loading the configured modules, and the one line that stops a worker."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from agents import flows
 from agents.errors import RegistryError
 from agents.registry import load, survey
 from runtime.ports import UnknownAgent
@@ -103,6 +105,12 @@ def act(x):
 def look() -> object:
     "Looks."
 
+@tool()
+def help() -> str:
+    "Helps."
+
+hasty = help.with_settings(deadline=0)
+
 def plain():
     "Has no decorator."
 
@@ -114,21 +122,23 @@ def plain():
 def test_a_survey_lists_every_mistake(module: Path) -> None:
     agent = AGENT.partition("{variable}")[0] + "{} = agent(name={!r}, description='A.', "
     agent += "instructions='Do.', input=Input, {})"
-    first = agent.format("a", "first", "model='small', tools=[act]")
+    first = agent.format("a", "first", "model='small', tools=[act.with_settings(deadline=5)]")
     second = agent.format("b", "second", "model=play, tools=[plain]")
     (module / "wrong_office.py").write_text(MANY.format(first=first, second=second))
     (module / "broken_office.py").write_text("1 / 0")
-    found = survey(["wrong_office", "broken_office"], str(module))
+    (module / "other_office.py").write_text("import broken_office")
+    found = survey(["wrong_office", "broken_office", "other_office"], str(module))
     said = [mistake.what for mistake in found.mistakes]
     assert [what.partition(":")[0].partition(" returns")[0] for what in said] == [
         "tool act",
         "tool look",
+        "tool help",
         "agent first",
         "agent second",
         "ZeroDivisionError",
     ]
-    assert "not 'small'" in said[2]
-    assert "plain: each of them is a function with @tool" in said[3]
+    assert "not 'small'" in said[3]
+    assert "plain: each of them is a function with @tool" in said[4]
     assert all(mistake.place for mistake in found.mistakes)
 
 
@@ -136,6 +146,26 @@ def test_a_name_that_is_taken_by_another_module_is_explained(module: Path) -> No
     (module / "config.py").write_text(AGENT.format(variable="a", name="greeter"))
     with pytest.raises(RegistryError, match=r"is found before .*config\.py: give yours another"):
         load(["config"], str(module))
+
+
+def test_a_folder_of_agents_is_looked_at_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "colorsys.py").write_text(AGENT.format(variable="a", name="greeter"))
+    with pytest.raises(RegistryError, match=r"is found before .*colorsys\.py"):
+        load(["colorsys"], str(tmp_path))
+
+
+def test_a_mistake_in_a_module_of_abeyance_is_placed_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flows, "__path__", [*flows.__path__, str(tmp_path)])
+    (tmp_path / "wrong.py").write_text("from agents.sdk import tool\n@tool()\ndef act(x): 'Acts.'")
+    with pytest.raises(
+        RegistryError, match=rf"{tmp_path}/wrong\.py:2: tool act: argument x has no"
+    ):
+        load(["agents.flows.wrong"])
 
 
 def test_a_module_that_is_not_there_is_named() -> None:

@@ -166,7 +166,8 @@ def test_a_provider_is_named_by_its_variables(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("sk-canary\n")
     given = env.read(
         {
-            "ABEYANCE_MODEL": "our_gpu:llama,azure:gpt",
+            "ABEYANCE_MODEL": "our_gpu:llama,team:small,azure:gpt",
+            "ABEYANCE_PROVIDER_TEAM_URL": "http://team:8000/v1",
             "ABEYANCE_PROVIDER_OUR_GPU_URL": "http://gpu:8000/v1/",
             "ABEYANCE_PROVIDER_OUR_GPU_KIND": "vllm",
             "ABEYANCE_PROVIDER_OUR_GPU_STREAM": "no",
@@ -178,7 +179,8 @@ def test_a_provider_is_named_by_its_variables(tmp_path: Path) -> None:
     gpu = Endpoint(name="our_gpu", kind=Kind.VLLM, url="http://gpu:8000/v1", streams=False)
     address = "https://desk.openai.azure.com/openai/v1"
     azure = Endpoint(name="azure", kind=Kind.AZURE, url=address, key="sk-canary")
-    assert given == {"our_gpu": gpu, "azure": azure}
+    team = Endpoint(name="team", kind=Kind.OPENAI, url="http://team:8000/v1")
+    assert given == {"our_gpu": gpu, "azure": azure, "team": team}
 
 
 def test_a_key_alone_is_not_sent_to_openai() -> None:

@@ -134,6 +134,8 @@ def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
         reload.look()
         supervisor.tend()
 
+    look()
+    assert record.lines == []
     (agents / "new.py").write_text("1 / 0")
     said[0] = "new.py:1: ZeroDivisionError"
     look()
@@ -148,8 +150,25 @@ def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
     _until(bell, replaced)
     assert record.pids[2] == before[2]
     assert "told" in log.read_text()
-    assert record.lines[1] == f"Reloading, because {agents}/new.py has changed"
+    assert [line for line in record.lines if "eload" in line] == [
+        "Not reloaded: new.py:1: ZeroDivisionError",
+        f"Reloading, because {agents}/new.py has changed",
+    ]
     assert not [line for line in record.lines if "ended" in line]
+
+
+def test_a_removed_file_is_a_change_and_hidden_folders_are_left_out(tmp_path: Path) -> None:
+    shop, said = tmp_path / "shop.py", list[str]()
+    shop.touch()
+    (tmp_path / ".venv").mkdir()
+    reload = Reload(tmp_path, load=str, replace=lambda: None, say=said.append)
+    (tmp_path / ".venv" / "package.py").touch()
+    (tmp_path / "dangling.py").symlink_to("nowhere")
+    reload.look()
+    assert said == []
+    shop.unlink()
+    reload.look()
+    assert said == [f"Reloading, because {shop} has changed"]
 
 
 def test_stages_are_stopped_one_after_the_other(

@@ -21,6 +21,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
     "requester": {"requester": "cyril"},
     "deadline": {"expires_at": timezone.now()},
     "seal": {"seal": "00"},
+    "seal of other letters": {"seal": "é"},
     "key of the seal": {"seal_key_id": "none"},
     "no JSON": {"args": "{", "schema": "["},
     "arguments that are removed": {"args": "{}", "removed_at": timezone.now()},

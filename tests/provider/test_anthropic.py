@@ -136,6 +136,14 @@ def test_an_overloaded_provider_is_asked_again_when_it_says(
     assert answers == []
 
 
+def test_what_it_wrote_is_kept(answers: list[Any], frame: Frame) -> None:
+    said = {"type": "invalid_request_error", "message": "max_tokens is too large"}
+    answers.append((400, {"type": "error", "error": said}))
+    fault = perform(frame.handler, frame.request())
+    assert isinstance(fault, ModelFault)
+    assert fault.said == "max_tokens is too large"
+
+
 def test_a_wrong_key_is_said_to_be_wrong(
     answers: list[Any], frame: Frame, settings: Settings
 ) -> None:

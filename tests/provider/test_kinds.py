@@ -9,6 +9,7 @@ from pytest_django import Settings
 from agents.endpoints import Endpoint, Kind
 from agents.handlers import Handler
 from agents.registry import Registry
+from agents.sdk import tool
 from runtime.core.decisions import Blame
 from runtime.performing import perform
 from runtime.ports import ModelFault
@@ -16,15 +17,23 @@ from tests.agents.frames import Frame
 from tests.agents.test_onboarding import CREATE, NEWCOMER
 from tests.provider.server import KEY, Provider
 
-# Name, kind, where its paths begin, and what it calls the limit of a reply.
+# Name, kind, where its paths begin, a model, what it calls the limit of a reply, and whether it is told to keep to the
+# schema of a tool: of one with patterns, and of one without.
 KINDS = [
-    ("team", Kind.OPENAI, "/v1", "max_tokens"),
-    ("azure", Kind.AZURE, "/openai/v1", "max_completion_tokens"),
-    ("bedrock", Kind.BEDROCK, "/openai/v1", "max_completion_tokens"),
-    ("gemini", Kind.GEMINI, "/v1beta/openai", "max_tokens"),
-    ("ollama", Kind.OLLAMA, "/v1", "max_tokens"),
-    ("our_gpu", Kind.VLLM, "/v1", "max_tokens"),
+    ("team", Kind.OPENAI, "/v1", "qwen/qwen3", "max_tokens", [True, True]),
+    ("azure", Kind.AZURE, "/openai/v1", "gpt-4.1", "max_completion_tokens", [None, True]),
+    ("foundry", Kind.AZURE, "/openai/v1", "mistral-large", "max_tokens", [None, True]),
+    ("bedrock", Kind.BEDROCK, "/openai/v1", "openai.o", "max_completion_tokens", [None, True]),
+    ("gemini", Kind.GEMINI, "/v1beta/openai", "gemini-3", "max_tokens", [None, None]),
+    ("ollama", Kind.OLLAMA, "/v1", "org/llama:7b", "max_tokens", [None, None]),
+    ("our_gpu", Kind.VLLM, "/v1", "org/llama:7b", "max_tokens", [True, True]),
 ]
+
+
+@tool(effect="read")
+def note(text: str) -> str:
+    """Keep a note."""
+    return text
 
 
 def _frame(hr: Registry, model: str, **changes: Any) -> Frame:
@@ -36,7 +45,7 @@ def _name(settings: Settings, provider: Provider, name: str, kind: Kind, key: st
     settings.ABEYANCE_PROVIDERS = {name: Endpoint(name=name, kind=kind, url=provider.url, key=key)}
 
 
-@pytest.mark.parametrize(("name", "kind", "root", "limit"), KINDS)
+@pytest.mark.parametrize(("name", "kind", "root", "model", "limit", "strict"), KINDS)
 def test_a_request_goes_out_as_the_provider_wants_it(
     hr: Registry,
     provider: Provider,
@@ -44,16 +53,20 @@ def test_a_request_goes_out_as_the_provider_wants_it(
     name: str,
     kind: Kind,
     root: str,
+    model: str,
     limit: str,
+    strict: list[bool | None],
 ) -> None:
     provider.root = root
     _name(settings, provider, name, kind)
-    frame = _frame(hr, f"{name}:org/llama:7b", temperature=0.5, max_tokens=100)
+    tools = (hr.agents["account_agent"].tools[0], note)
+    frame = _frame(hr, f"{name}:{model}", temperature=0.5, max_tokens=100, tools=tools)
     answer = frame.ask()
     assert [call.tool for call in answer.calls] == ["create_account"]
-    assert answer.model == f"{name}:org/llama:7b"
+    assert answer.model == f"{name}:{model}"
     (body,) = provider.bodies
-    assert (body["model"], body["temperature"], body[limit]) == ("org/llama:7b", 0.5, 100)
+    assert (body["model"], body["temperature"], body[limit]) == (model, 0.5, 100)
+    assert [one["function"].get("strict") for one in body["tools"]] == strict
 
 
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind, *_ in KINDS])
@@ -105,6 +118,60 @@ def test_a_server_that_does_not_stream_is_understood(
     assert answer.usage == {"input_tokens": 11, "output_tokens": 7}
     (body,) = provider.bodies
     assert (body["stream"], "stream_options" in body) == (asks, asks)
+
+
+def test_calls_of_an_answer_in_one_piece_are_told_apart(
+    hr: Registry, provider: Provider, settings: Settings
+) -> None:
+    _name(settings, provider, "our_gpu", Kind.VLLM)
+    provider.streams = False
+    agent = replace(hr.agents["hr_access_bundle"], model=None, models=("our_gpu:model",))
+    frame = Frame(Handler(Registry(agents={agent.name: agent})), agent.name, NEWCOMER)
+    frame.ask()
+    frame.settle(("returned", {"id": "7"}))
+    answer = frame.ask()
+    assert [call.tool for call in answer.calls] == ["set_privileges", "grant_application_access"]
+
+
+def test_an_error_with_status_200_is_no_answer(
+    hr: Registry, provider: Provider, settings: Settings
+) -> None:
+    provider.refusal = (200, {"error": {"message": "out of memory"}})
+    _name(settings, provider, "our_gpu", Kind.VLLM)
+    frame = _frame(hr, "our_gpu:model")
+    fault = perform(frame.handler, frame.request())
+    assert isinstance(fault, ModelFault)
+    assert (fault.blame, fault.again, fault.said) == (Blame.PROVIDER, True, "out of memory")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (403, "insufficient_quota", "the quota of the key for our_gpu:model is used up"),
+        (403, "model_not_found", "there is no our_gpu:model there"),
+    ],
+)
+def test_a_right_key_is_not_called_wrong(
+    hr: Registry, provider: Provider, settings: Settings, status: int, code: str, said: str
+) -> None:
+    provider.refusal = (status, {"error": {"message": "No.", "code": code}})
+    _name(settings, provider, "our_gpu", Kind.VLLM)
+    frame = _frame(hr, "our_gpu:model")
+    fault = perform(frame.handler, frame.request())
+    assert isinstance(fault, ModelFault)
+    assert (said in fault.error, fault.said) == (True, "No.")
+
+
+def test_a_reply_ends_the_memory_of_an_outage(
+    hr: Registry, provider: Provider, settings: Settings
+) -> None:
+    _name(settings, provider, "our_gpu", Kind.VLLM)
+    frame = _frame(hr, "our_gpu:first")
+    frame.handler.outages.note("our_gpu:first")
+    both = ("our_gpu:first", "our_gpu:second")
+    assert frame.handler.outages.choose(both) == "our_gpu:second"
+    frame.ask()
+    assert frame.handler.outages.choose(both) == "our_gpu:first"
 
 
 def test_a_page_for_people_means_a_wrong_address(
