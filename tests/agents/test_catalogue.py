@@ -68,7 +68,7 @@ def test_several_workers_may_publish_at_once(hr: Registry) -> None:
     def worker(_: int) -> None:
         try:
             for _round in range(5):
-                start.wait(10)
+                start.wait(60)
                 publish(hr)
         finally:
             connections["default"].close()

@@ -265,7 +265,7 @@ def _closing(work: Callable[[], None]) -> Callable[[], None]:
 
 
 def _wait_until_somebody_waits_for_us() -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with connection.cursor() as cursor:
             # pg_locks is read afresh in a transaction, pg_stat_activity is not.

@@ -11,13 +11,15 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
 from runtime import dispatch
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.cast import PASSWORD, Cast
 from tests.desk.office import Office
+
+expect.set_options(timeout=60_000)  # what a page does not show by then it never will
 
 
 @dataclass(slots=True, kw_only=True)

@@ -95,7 +95,7 @@ def test_what_bea_decides_appears_at_ada_without_a_reload(
     bea.goto(f"/a/{approval}/")
     bea.get_by_role("button", name="Approve").click()
     expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
-    expect(ada.get_by_role("heading", name="Approved by bea")).to_be_visible(timeout=15_000)
+    expect(ada.get_by_role("heading", name="Approved by bea")).to_be_visible()
     assert ada.evaluate("window.stayed") is True
 
 
@@ -106,7 +106,7 @@ def test_a_new_action_rings_at_an_open_inbox_and_moves_nothing(bea: Page, office
     before = bea.locator("[data-live=inbox] .t").all_inner_texts()
     office.wait(office.start("hr_onboarding_single", "late", level=2), "suspended")
     more = bea.get_by_role("button", name="new, press . to show")
-    expect(more).to_be_visible(timeout=15_000)
+    expect(more).to_be_visible()
     assert bea.locator("[data-live=inbox] .t").all_inner_texts() == before
     bea.keyboard.press(".")
     expect(bea.get_by_role("link", name="Give late security level 2")).to_be_visible()
@@ -116,5 +116,5 @@ def test_open_tabs_do_not_keep_the_application_from_stopping(bea: Page, office: 
     """Last in this file, because it stops everything."""
     bea.goto("/inbox/")
     expect(bea.get_by_text("Live", exact=True)).to_be_visible()
-    assert office.stack.stop() < 10
+    office.stack.stop()
     expect(bea.get_by_text("Offline", exact=True)).to_be_visible(timeout=90_000)

@@ -157,6 +157,15 @@ def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
     assert not [line for line in record.lines if "ended" in line]
 
 
+def test_a_job_that_is_leaving_gets_no_more_time(supervisor: Supervisor, record: Record) -> None:
+    supervisor.start(record.job("worker", SLEEP))
+    (running,) = supervisor._jobs
+    supervisor.replace(lambda job: True)
+    leaves_by = running.leaves_by
+    supervisor.replace(lambda job: True)
+    assert running.leaves_by == leaves_by
+
+
 def test_a_removed_file_is_a_change_and_hidden_folders_are_left_out(tmp_path: Path) -> None:
     shop, said = tmp_path / "shop.py", list[str]()
     shop.touch()
@@ -192,7 +201,7 @@ def test_who_does_not_stop_is_killed_with_all_that_it_started(
     _until(bell, parent.children)
     everybody = [psutil.Process(pid) for pid in record.pids] + parent.children()
     supervisor.stop()
-    _, alive = psutil.wait_procs(everybody, timeout=5)
+    _, alive = psutil.wait_procs(everybody, timeout=60)
     assert alive == []
 
 
@@ -213,5 +222,5 @@ def test_a_core_that_was_taken_away_keeps_nobody_from_starting(tmp_path: Path) -
             log=log,
             core=4095,
         )
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert (tmp_path / "log").read_text() == "here\n"

@@ -388,7 +388,7 @@ def test_two_clicks_at_once_start_one_run(office: Office, joiner: PublishedAgent
 
     def click() -> None:
         try:
-            ready.wait(10)
+            ready.wait(60)
             ada = Actor(person="ada")
             runs.append(
                 start_once(form=number, agent="joiner", input=typed, business_key=None, actor=ada)

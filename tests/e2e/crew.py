@@ -67,7 +67,7 @@ def another(stack: Stack, kind: str, name: str, *, bind: str = "", **extra: str)
         hand.process.resume()
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

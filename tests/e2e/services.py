@@ -179,7 +179,7 @@ class Services:
             finally:
                 for process in started:
                     process.terminate()
-                    process.wait(10)
+                    process.wait(60)
 
     @property
     def mail(self) -> Path:

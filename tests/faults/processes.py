@@ -36,7 +36,7 @@ class Worker:
         """kill -9, returning when it is gone."""
         if not self.died.is_set():
             os.kill(self.pid, signal.SIGKILL)
-        assert self.died.wait(10)
+        assert self.died.wait(60)
 
 
 class Zygote:
@@ -87,8 +87,8 @@ class Zygote:
         self.stop_children()
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(10)
-        self._reader.join(10)
+        self._process.wait(60)
+        self._reader.join(60)
         self._process.stdout.close()  # type: ignore[union-attr]
         self._log.close()
 

@@ -235,5 +235,5 @@ def test_a_cancelled_run_ends_the_call_that_trickles_and_keeps_what_was_said(
     assert (run.status, run.reason) == ("cancelled", "enough")
     (failed,) = [event for event in events_of(run) if event["type"] == "ModelFailed"]
     assert "drip drip" in failed["partial"]
-    assert provider.left.wait(10)
+    assert provider.left.wait(60)
     assert len(provider.bodies) == 1

@@ -91,7 +91,7 @@ def test_a_call_that_fails_leaves_no_stream_for_a_collection_to_end_in_another_t
 def _go_round() -> None:
     """Until the models' loop has ended what it was at."""
     for _ in range(2):
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop._running_loop()).result(10)
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop._running_loop()).result(60)
 
 
 @pytest.mark.parametrize("fault", [Fault.TRICKLE, Fault.HALF_OPEN])
@@ -103,7 +103,7 @@ def test_a_reply_without_end_is_cut_off_at_the_deadline_and_what_came_is_kept(
     assert found.error == "openai:loopback did not answer within 2 s"
     assert (found.again, found.blame, found.model) == (True, Blame.TIME, "openai:loopback")
     assert ("drip drip" if fault is Fault.TRICKLE else "and then") in found.partial
-    assert provider.left.wait(10)
+    assert provider.left.wait(60)
 
 
 @pytest.mark.parametrize("fault", [Fault.TRICKLE, Fault.HALF_OPEN])
@@ -113,13 +113,13 @@ def test_a_call_that_is_ended_is_over_at_once_for_both_sides(
     provider.faults.append(fault)
     came: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
     end = frame.handler.begin(frame.request(deadline=60.0), came.put)
-    assert provider.speaking.wait(10)
+    assert provider.speaking.wait(60)
     end()
-    found = came.get(timeout=10)
+    found = came.get(timeout=60)
     assert isinstance(found, ModelFault)
     assert (found.again, found.model) == (False, "openai:loopback")
     assert "drip" in found.partial or fault is Fault.HALF_OPEN
-    assert provider.left.wait(10)
+    assert provider.left.wait(60)
     end()  # once more changes nothing
     assert came.empty()
 

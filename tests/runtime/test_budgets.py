@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 
 from runtime import database, engine
 from runtime.continuations import load
@@ -121,7 +122,7 @@ def test_what_is_under_way_when_a_limit_is_reached_is_taken_up(rig: MakeBench) -
     release = threading.Event()
 
     def slow(request: ToolRequest) -> Outcome:
-        release.wait(10)
+        release.wait(60)
         return ToolResult(value="slow")
 
     def quick(request: ModelRequest) -> Outcome:
@@ -152,7 +153,7 @@ def test_a_model_that_was_asked_already_needs_nothing_more(rig: MakeBench) -> No
     answered = threading.Event()
 
     def slow(request: ModelRequest) -> Outcome:
-        answered.wait(10)
+        answered.wait(60)
         return say("done")
 
     def root(request: ModelRequest) -> Outcome:
@@ -223,7 +224,7 @@ def test_the_time_of_a_run_is_used_up_while_it_waits_for_a_retry(
     run = desk.advance(start(Budget(seconds=20.0)))
     assert run.status == "waiting"
     assert run.due_at is not None
-    assert abs(run.due_at - (run.created_at + timedelta(seconds=20))) < timedelta(seconds=1)
+    assert run.created_at <= run.due_at - timedelta(seconds=20) <= timezone.now()
     due = run.due_at + timedelta(seconds=1)
     monkeypatch.setattr("runtime.scribe.Scribe.clock", lambda self: due)
     later(run.id)

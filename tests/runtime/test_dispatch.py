@@ -44,7 +44,7 @@ def test_a_hint_arrives_as_a_task_that_carries_the_run_id_only(live_broker: str)
         queue = connection.SimpleQueue(dispatch.RESUMED)
         queue.clear()
         dispatch.send(run)
-        message = queue.get(timeout=10)
+        message = queue.get(timeout=60)
         message.ack()
         assert message.headers["task"] == dispatch.ADVANCE
         assert message.payload[0] == [str(run)]

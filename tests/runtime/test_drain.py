@@ -86,7 +86,7 @@ def test_what_does_not_end_in_time_is_left_to_the_next_worker_by_its_effect_clas
     def body(request: ToolRequest) -> Outcome:
         if request.attempt == 1:
             desk.heartbeat.drain(0.0)
-            let_go.wait(10)
+            let_go.wait(60)
         return ToolResult(value="done")
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
@@ -137,7 +137,7 @@ def test_a_model_call_that_does_not_end_in_time_is_made_by_the_next_worker(rig: 
     def reply(request: ModelRequest) -> Outcome:
         if not desk.heartbeat.shift.ends:
             desk.heartbeat.drain(0.0)
-            let_go.wait(10)
+            let_go.wait(60)
         return say("done")
 
     desk = rig({"a": reply})

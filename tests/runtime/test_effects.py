@@ -213,6 +213,6 @@ def test_deadlines_ring_in_their_order_and_not_when_they_were_dropped() -> None:
     drop = alarm.after(0.05, lambda: rung.append("dropped"))
     alarm.after(0.01, lambda: rung.append("first"))
     drop()
-    assert last.wait(10)
+    assert last.wait(60)
     assert rung == ["first", "second"]
     alarm.close()

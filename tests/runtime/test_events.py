@@ -315,29 +315,31 @@ def test_an_event_whose_transaction_is_open_while_the_worker_suspends_is_not_los
 
     def body(request: ToolRequest) -> Outcome:
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return ToolResult(value="done")
 
     one = desk(ask(waits_for(), ("t", {})), t=FakeTool(body=body))
     run = one.start("a")
     worker = _worker(one, run)
     worker.start()
-    assert begun.wait(20)
+    assert begun.wait(60)
     with transaction.atomic():
         engine.send(id="e-1", name="signed", data=DATA, actor=HOOK)
         go_on.set()
         wait_until_blocked("runtime_journalentry")
-    worker.join(20)
+    worker.join(60)
     assert Run.objects.get(id=run).status == "completed"
     assert result_of(one) == ARRIVED
     assert verify(run).sound
 
 
 def test_an_event_that_comes_before_the_time_is_written_is_the_one_outcome(
-    desk: Callable[..., Rig],
+    desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its transaction holds the run when the wait's time comes, so the worker reads it first."""
-    until = timezone.now() + timedelta(seconds=1)
+    until = timezone.now() + timedelta(hours=1)
+    moment = until - timedelta(seconds=1)  # the worker waits for it
+    monkeypatch.setattr("runtime.scribe.Scribe.clock", lambda self: moment)
     one = desk(ask(waits_for(until=until)))
     run = one.start("a")
     worker = _worker(one, run)
@@ -346,8 +348,9 @@ def test_an_event_that_comes_before_the_time_is_written_is_the_one_outcome(
         threading.Event().wait(0.01)
     with transaction.atomic():
         assert engine.send(id="e-1", name="signed", data=DATA, actor=HOOK).event.waits == 1
+        moment = until
         wait_until_blocked("runtime_journalentry")  # as far as Postgres shows the statement
-    worker.join(20)
+    worker.join(60)
     assert result_of(one) == ARRIVED
     assert types(run).count("WaitEnded") == 1
     assert verify(run).sound
@@ -372,7 +375,7 @@ def test_an_event_that_comes_while_the_end_is_being_written_ends_nothing(
         sender.start()
         wait_until_blocked("mailbox = mailbox + 1")
         Wait.objects.filter(run=run).delete()
-    sender.join(20)
+    sender.join(60)
     assert (sent[0].new, sent[0].event.waits) == (True, 0)
     assert not Signal.objects.exists()
 
@@ -392,7 +395,7 @@ def test_one_id_sent_twice_at_once_counts_once(desk: Callable[..., Rig]) -> None
         assert engine.send(id="e-1", name="signed", data=DATA, actor=HOOK).new
         sender.start()
         wait_until_blocked("runtime_outsideevent")
-    sender.join(20)
+    sender.join(60)
     assert (sent[0].new, sent[0].event.waits) == (False, 1)
     assert Signal.objects.count() == 1
 

@@ -87,7 +87,7 @@ def test_a_run_that_waits_for_a_slot_is_given_to_another_worker(rig: MakeBench, 
     busy = [in_background(desk, agent) for agent in ("a_long", "a_long", "a_later")]
     until(lambda: len(desk.effects.calls) == 4 or None, "every slot to be taken")
     run, thread = in_background(desk, "a_ok")
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert "ToolStarted" not in types(run.id)
     assert other.advance(run.id).status == "completed"
@@ -106,7 +106,7 @@ def test_a_run_with_a_hung_tool_can_be_cancelled(
     with transaction.atomic():
         engine.cancel(run=run.id, actor=ADA, reason="it hangs")
     desk.heartbeat.poke(run.id)
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     run.refresh_from_db()
     assert (run.status, run.owner) == ("cancelled", None)

@@ -77,18 +77,18 @@ def test_one_that_comes_while_the_model_answers_is_heard_after_it(rig: MakeBench
         if len(request.messages) > 1:
             return say(f"heard {request.messages[-1]['content']}")
         asked.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return say("done")
 
     desk = rig({"a": model})
     run = desk.start("a")
     worker = _worker(desk, run)
     worker.start()
-    assert asked.wait(20)
+    assert asked.wait(60)
     write(run)
     _wait_until_taken_up(desk, run)
     go_on.set()
-    worker.join(20)
+    worker.join(60)
     row = Run.objects.get(id=run)
     assert (row.status, row.output, row.unheard) == ("completed", '"heard hello"', 0)
     assert given(desk) == ["input", "model", "message"]
@@ -104,19 +104,19 @@ def test_one_whose_transaction_is_open_while_the_worker_ends_the_run_is_heard(
 
     def model(request: ModelRequest) -> Outcome:
         asked.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return say(f"{len(request.messages)} messages")
 
     desk = rig({"a": model})
     run = desk.start("a")
     worker = _worker(desk, run)
     worker.start()
-    assert asked.wait(20)
+    assert asked.wait(60)
     with transaction.atomic():
         engine.write(run=run, actor=BEA, text="wait")
         go_on.set()
         _wait_until_somebody_waits_for_us()
-    worker.join(20)
+    worker.join(60)
     assert Run.objects.get(id=run).output == '"3 messages"'
     assert types(run)[-3:] == ["MessageReceived", "ModelReplied", "Completed"]
 
@@ -128,20 +128,20 @@ def test_one_that_comes_in_a_pause_after_the_answer_is_heard_when_the_run_goes_o
 
     def model(request: ModelRequest) -> Outcome:
         asked.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return say(f"{len(request.messages)} messages")
 
     desk = rig({"a": model})
     run = desk.start("a")
     worker = _worker(desk, run)
     worker.start()
-    assert asked.wait(20)
+    assert asked.wait(60)
     pause(run)
     desk.heartbeat.poke(run)
     while Run.objects.get(id=run).status != "paused":
         threading.Event().wait(0.01)
     go_on.set()
-    worker.join(20)
+    worker.join(60)
     assert types(run)[-2:] == ["Paused", "ModelReplied"]
     write(run)
     assert desk.advance(run).status == "paused"

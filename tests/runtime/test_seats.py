@@ -23,15 +23,15 @@ def test_a_run_that_waits_lets_others_sit_and_sits_again_afterwards() -> None:
     def wait() -> None:
         with two.taken(), two.left():
             waiting.set()
-            go_on.wait(10)
+            go_on.wait(60)
 
     with ThreadPoolExecutor(3) as pool:
         waits = pool.submit(wait)
-        assert waiting.wait(10)
+        assert waiting.wait(60)
         with two.taken(), two.taken():  # both are free
             go_on.set()
             assert not waits.done()  # it cannot sit down yet
-        waits.result(10)
+        waits.result(60)
 
 
 def test_runs_that_wait_for_their_model_hold_no_seat_and_no_connection(

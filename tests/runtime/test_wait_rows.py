@@ -147,7 +147,7 @@ def test_an_event_takes_hold_of_its_runs_in_their_order(
         wait_until_blocked("mailbox = mailbox + 1")
         own.execute("SET lock_timeout = '200ms'")
         own.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE NOWAIT", (runs[1],))
-    sender.join(20)
+    sender.join(60)
     assert Wait.objects.count() == 0
 
 
