@@ -22,7 +22,7 @@ from tests.faults.scores import SCORES, Score
 
 LANES = int(os.environ.get("FAULTS_LANES", "3"))
 TRIES = 5  # on a busy machine a victim may lose its lease before it gets to its point
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -402,7 +402,7 @@ def test_one_id_sent_twice_at_once_counts_once(desk: Callable[..., Rig]) -> None
 
 def wait_until_blocked(statement: str) -> None:
     """Until somebody who runs such a statement waits for this transaction."""
-    deadline = timezone.now() + timedelta(seconds=20)
+    deadline = timezone.now() + timedelta(seconds=60)
     while timezone.now() < deadline:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_stat_clear_snapshot()")

@@ -76,10 +76,10 @@ def test_a_locked_row_keeps_no_other_lease_from_being_renewed(holding: Holding) 
     with database.own() as own, own.transaction():
         own.execute("SELECT FROM runtime_run WHERE id = %s FOR NO KEY UPDATE", (locked,))
         before = Run.objects.get(id=locked).lease_until
-        until(renewals(other), "the other lease to be renewed", within=20)
+        until(renewals(other), "the other lease to be renewed", within=60)
         assert Run.objects.get(id=locked).lease_until == before
         assert not holding.desk.held(locked).lost.is_set()
-    until(renewals(locked), "the lease of the row that was locked", within=20)
+    until(renewals(locked), "the lease of the row that was locked", within=60)
     holding.end()
     for run in (locked, other):
         assert Run.objects.get(id=run).status == "completed"
@@ -91,9 +91,9 @@ def test_a_locked_row_spends_the_budget_of_its_own_lease(holding: Holding) -> No
     held = holding.desk.held(run)
     with database.own() as own, own.transaction():
         own.execute("SELECT FROM runtime_run WHERE id = %s FOR NO KEY UPDATE", (run,))
-        until(lambda: not held.has_budget() or None, "the budget to be spent", within=20)
+        until(lambda: not held.has_budget() or None, "the budget to be spent", within=60)
         assert not held.lost.is_set()
-    until(lambda: held.has_budget() or None, "the lease to be renewed", within=20)
+    until(lambda: held.has_budget() or None, "the lease to be renewed", within=60)
 
 
 def test_a_heartbeat_outlives_an_error_that_is_not_postgres(
@@ -111,7 +111,7 @@ def test_a_heartbeat_outlives_an_error_that_is_not_postgres(
 
     monkeypatch.setattr(Heartbeat, "_renew", once)
     assert raised.wait(60)
-    until(renewals(run), "a beat after that", within=20)
+    until(renewals(run), "a beat after that", within=60)
     assert "heartbeat missed: nobody foresaw it" in caplog.text
 
 
@@ -158,12 +158,12 @@ def test_after_postgres_was_out_of_reach_a_worker_robs_nobody(
 def test_a_heartbeat_that_lost_postgres_is_not_calm(holding: Holding) -> None:
     heartbeat = holding.desk.heartbeat
     run = holding.begin()
-    until(renewals(run), "beats", within=20)
+    until(renewals(run), "beats", within=60)
     assert heartbeat.calm.over
     with database.own() as own:
         own.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE query LIKE '%%runtime_worker%%' AND pid <> pg_backend_pid()"
         )
-    until(lambda: not heartbeat.calm.over or None, "a beat that fails", within=20)
-    until(renewals(run), "beats after that", within=20)
+    until(lambda: not heartbeat.calm.over or None, "a beat that fails", within=60)
+    until(renewals(run), "beats after that", within=60)

@@ -264,7 +264,7 @@ def _worker(desk: Rig, run: UUID) -> threading.Thread:
 
 
 def _wait_until_somebody_waits_for_us() -> None:
-    deadline = timezone.now() + timedelta(seconds=20)
+    deadline = timezone.now() + timedelta(seconds=60)
     while timezone.now() < deadline:
         with connection.cursor() as cursor:
             cursor.execute(

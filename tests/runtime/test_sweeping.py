@@ -207,7 +207,7 @@ def test_a_sweeper_does_not_pause_while_more_runs_are_due(
     runs = {desk.start("a") for _ in range(5)}
     Run.objects.update(due_at="2020-01-01T00:00Z")
     with sweeping(threading.Event()):
-        until(lambda: set(hinted) == runs or None, "a hint for every run", within=30)
+        until(lambda: set(hinted) == runs or None, "a hint for every run", within=60)
     assert len(hinted) == 5
 
 
@@ -225,7 +225,7 @@ def test_stopped_runs_keep_no_other_run_from_its_hint(
     with database.own() as own:
         stops.put(own, {"agent": "a", "by": None, "token": None, "reason": "enough"})
     with sweeping(threading.Event()):
-        until(lambda: hinted == [other] or None, "the other run's hint", within=30)
+        until(lambda: hinted == [other] or None, "the other run's hint", within=60)
 
 
 def test_the_next_look_begins_where_the_last_one_ended(
@@ -268,7 +268,7 @@ def test_a_run_that_has_become_due_before_the_place_of_a_long_pass_is_found(
 
     monkeypatch.setattr(dispatch, "send_all", send_all)
     with sweeping(threading.Event()):
-        until(lambda: len(hinted) == 3 or None, "a hint for every run", within=30)
+        until(lambda: len(hinted) == 3 or None, "a hint for every run", within=60)
     assert hinted[1] == early
 
 
@@ -308,7 +308,7 @@ def test_a_sweeper_without_a_broker_leaves_due_runs_as_they_are(
     desk.start("a")
     Run.objects.update(due_at="2020-01-01T00:00Z")
     with sweeping(threading.Event()):
-        until(lambda: "due_runs interrupted" in caplog.text or None, "the alarm", within=30)
+        until(lambda: "due_runs interrupted" in caplog.text or None, "the alarm", within=60)
     run = Run.objects.get()
     assert (run.pushed, run.due_at.year if run.due_at else None) == (False, 2020)
     assert not Loop.objects.filter(name="due_runs").exists()
