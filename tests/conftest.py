@@ -39,6 +39,7 @@ def _nobody_elses(sandbox: Path) -> None:
     settings.KEYS_DIR = sandbox / "keys"
     settings.STATIC_ROOT = sandbox / "static"
     _use_broker(f"unix://{sandbox}/no-broker.sock")
+    database.WAIT_SECONDS = 60.0  # for a connection, also on a busy machine
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.STORAGES = {
         **settings.STORAGES,
