@@ -76,7 +76,7 @@ def outage_gate(now: Continuation, frame: Frame, outage: Outage, at: datetime) -
         "rounds": outage.rounds,
         "last_answer": outage.error,
     }
-    why = plain(f"The model of {frame.agent} does not answer: {outage.error}")
+    why = plain(f"No reply comes from the model of {frame.agent}: {outage.error}")
     return halt(now, frame.id, GateKind.HOLD, why=why, facts=facts, at=at)
 
 

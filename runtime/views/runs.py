@@ -30,6 +30,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     """The runs this person may read, newest first; `tab`, `status` and `q` narrow them down."""
     actor, access = asked.actor_of(request), ports.access()
     readable, problem = access.readable_runs(actor), None
+    is_admin = access.reads_continuations(actor)
     tab = asked.one_of(request, "tab", tuple(queries.TABS))
     status = asked.one_of(request, "status", tuple(RunStatus))
     try:
@@ -52,7 +53,8 @@ def runs(request: HttpRequest) -> HttpResponse:
         "longest": queries.LONGEST_SEARCH,
         "keep": f"{urlencode(kept)}&" if kept else "",
         "source": request.get_full_path(),
-        "alarms": queries.quarantined(readable) if access.reads_continuations(actor) else 0,
+        "is_admin": is_admin,
+        "alarms": queries.quarantined(readable) if is_admin else 0,
     }
     template = "runs.html#list" if asked.part_only(request) else "runs.html"
     response = render(request, template, context, status=422 if problem else 200)

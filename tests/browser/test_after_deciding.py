@@ -53,3 +53,18 @@ def test_pages_say_only_what_is_true(desk: Desk, office: Office) -> None:
     desk.log_in("admin")
     desk.open("/stops/")
     expect(page.get_by_label("Which agent")).to_have_value("")
+
+
+def test_the_form_for_a_message_goes_when_the_run_is_over_unless_a_text_was_typed(
+    desk: Desk, office: Office
+) -> None:
+    """It stands outside of what is refreshed; the refresh of an ended run comes without `data-live`."""
+    page, run = desk.page, office.start()
+    desk.log_in("ada")
+    desk.open(f"/runs/{run}/")
+    form = page.get_by_role("region", name="Write to the agent")
+    expect(form).to_be_visible()
+    page.evaluate("document.getElementById('live').removeAttribute('data-live')")
+    expect(form).to_be_hidden()
+    form.locator("textarea").evaluate("field => { field.value = 'Wait.' }")
+    expect(form).to_be_visible()

@@ -34,6 +34,7 @@ def test_the_page_says_why_and_offers_both_ways(bea: Client, hold: Request) -> N
     page = _page(bea, f"/a/{hold.id}/")
     assert WHY in page
     assert "Why it stopped" in page
+    assert "Nothing new starts" in page
     assert "Let it go on" in page
     assert "Stop the run" in page
 
@@ -54,7 +55,9 @@ def test_letting_it_go_on_is_recorded_and_audited(
     assert (hold.status, hold.decided_by) == ("approved", "bea")
     assert json.loads(hold.statement or "")["verdict"] == "continue"
     office.advance(hold.run_id)
-    assert "Let go on by <bdi>bea</bdi>" in _page(bea, f"/a/{hold.id}/")
+    page = _page(bea, f"/a/{hold.id}/")
+    assert "Let go on by <bdi>bea</bdi>" in page
+    assert "Nothing new starts" not in page
     assert "let go on by" in _page(bea, f"/runs/{hold.run_id}/")
 
 

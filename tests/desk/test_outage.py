@@ -53,7 +53,7 @@ def test_a_run_that_waits_for_a_person_waits_for_no_provider(
     assert [gate["kind"] for gate in found["gates"]] == [GateKind.HOLD]
     assert (found["status_text"], found["next_try_at"]) == (None, None)
     page = ada.get(f"/runs/{run}/").content.decode()
-    assert "The provider of its model does not answer" in page
+    assert "No reply comes from its model" in page
 
 
 def test_admins_alone_read_what_the_provider_wrote_while_the_run_waits(

@@ -300,8 +300,10 @@ def test_the_list_says_why_a_run_failed(ada: Client, office: Office) -> None:
     assert "x" * 201 not in page
 
 
-def test_nobody_has_runs_yet_says_how_to_begin(ada: Client, bea: Client) -> None:
+def test_nobody_has_runs_yet_says_how_to_begin(ada: Client, bea: Client, admin: Client) -> None:
     page = _text(ada, "/runs/")
     assert "No runs yet" in page
+    assert "You see the runs that you started" in page
+    assert "As an admin you see every run" in _text(admin, "/runs/")
     assert "Choose an agent" in page
     assert "Choose an agent</a>" not in _text(bea, "/runs/")

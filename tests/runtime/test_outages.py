@@ -92,7 +92,7 @@ def test_people_are_asked_once_the_patience_is_over(
     (gate,) = desk.open_gates(run.id)
     assert (run.status, gate.kind, gate.path) == ("suspended", "hold", ["a"])
     (shown,) = desk.gatekeeper.pictures
-    assert shown.sentence == f"The model of a does not answer: {fault.error}"
+    assert shown.sentence == f"No reply comes from the model of a: {fault.error}"
     assert shown.args["last_answer"] == fault.error
     assert types(run.id)[-1] == "GateOpened"
     faults.clear()
