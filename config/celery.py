@@ -36,13 +36,12 @@ app.conf.update(
     # State is in Postgres.
     task_ignore_result=True,
     result_backend=None,
-    # Repeats are harmless because of lease and epoch; a lost worker is the lease sweep's business.
-    task_acks_late=True,
-    task_reject_on_worker_lost=False,
+    # A hint that a lost worker took is sent again by the sweeper, so the broker keeps no account of any.
+    task_acks_late=False,
     task_default_queue="runs",
     task_create_missing_queues=False,
     # Runs that go on are taken before new ones; those that may kill their worker by a process of their own.
-    task_queues={"resumed": {}, "runs": {}, "isolated": {}},
+    task_queues={name: {"no_ack": True} for name in ("resumed", "runs", "isolated")},
     worker_prefetch_multiplier=1,
     worker_disable_prefetch=True,
     worker_enable_remote_control=False,
@@ -54,10 +53,7 @@ app.conf.update(
     broker_connection_max_retries=None,
     broker_connection_retry_on_startup=True,
     broker_transport_options={
-        "visibility_timeout": 900,
         "queue_order_strategy": "config.places:Queues",
-        "unacked_restore_interval": 5,
-        "unacked_restore_throttle": 1,
         # Without these a stopped broker holds its callers for as long as it likes.
         "socket_timeout": 5,
         "socket_connect_timeout": 2,

@@ -90,6 +90,13 @@ for _ in range({WAKE_UPS}):
     lost = LOST_CLAIM.format(run)
     until(lambda: sum(shift.said(lost)) >= WAKE_UPS or None, "every wake-up to lose its claim")
     assert sum(count > 0 for count in shift.said(lost)) > 1  # not all of them at one worker
+    counted = shift.office.execute("""
+import redis
+from django.conf import settings
+print(*redis.Redis.from_url(settings.REDIS_URL).info("commandstats"))
+""")
+    assert "cmdstat_lpush" in counted
+    assert "cmdstat_zadd" not in counted  # the broker keeps no account of hints under way
     shift.let_go("woken")
     shift.office.wait(run, "completed")
     assert len(shift.ledger("woken", "hold_once", "begin")) == 1
