@@ -1,6 +1,5 @@
 """Runs on the real engine, advanced by hand in the test's own thread."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from agents.registry import Registry
 from runtime import engine
 from runtime.advance import advance
 from runtime.coordinator import Bench
+from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import Decision, Verdict
 from runtime.executor import Executor
 from runtime.heartbeat import Heartbeat
@@ -77,7 +77,7 @@ def events_of(run: Run) -> list[dict[str, Any]]:
     return [
         event
         for body in bodies.values_list("body", flat=True)
-        for event in json.loads(body)["events"]
+        for event in documents_of(decode_entry(body).events)
     ]
 
 

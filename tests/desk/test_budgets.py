@@ -11,6 +11,7 @@ from pytest_django import Settings
 
 from approvals.models import AuditEntry, Request
 from runtime.core.budgets import Budget
+from runtime.core.codec import decode_entry, documents_of
 from runtime.models import JournalEntry, Run
 from tests.desk.caller import Caller
 from tests.desk.office import NEWCOMER, Office
@@ -37,7 +38,7 @@ def _page(client: Client, path: str) -> str:
 
 def _events(run: UUID, kind: str) -> list[dict[str, Any]]:
     bodies = JournalEntry.objects.filter(run_id=run).order_by("position").values_list("body")
-    events = [event for (body,) in bodies for event in json.loads(body)["events"]]
+    events = [event for (body,) in bodies for event in documents_of(decode_entry(body).events)]
     return [event for event in events if event["type"] == kind]
 
 

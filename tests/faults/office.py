@@ -237,7 +237,7 @@ def _heard(run: UUID) -> int:
 def _arrived(run: UUID) -> int:
     bodies = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
     ends = [event for body in bodies for event in json.loads(body)["events"]]
-    return sum(event["type"] == "WaitEnded" and event["outcome"] == "arrived" for event in ends)
+    return sum(event["type"] == "WaitEnded" and event.get("outcome") == "arrived" for event in ends)
 
 
 def _calls(run: UUID) -> dict[str, str]:

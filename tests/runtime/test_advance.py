@@ -8,6 +8,7 @@ import pytest
 from django.db import connection, connections
 from pytest_django import Settings
 
+from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import Decision, EffectClass, Verdict
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
 from runtime.ports import (
@@ -28,7 +29,7 @@ GATED = FakeTool(gated=True)
 
 def events(run: UUID) -> list[dict[str, object]]:
     bodies = JournalEntry.objects.filter(run_id=run).order_by("position").values_list("body")
-    return [event for (body,) in bodies for event in json.loads(body)["events"]]
+    return [event for (body,) in bodies for event in documents_of(decode_entry(body).events)]
 
 
 def types(run: UUID) -> list[object]:
