@@ -59,7 +59,7 @@ def stored(
         reply.pop(name, None)
     if reply.get("state") == "complete":
         del reply["state"]
-    if reply.get("model_name") == agent.model_name:  # a script's
+    if agent.model is not None and reply.get("model_name") == agent.model_name:  # a script's
         del reply["model_name"]
     used = {name: n for name, n in reply.pop("usage", {}).items() if n and name not in _COUNTED}
     if used:

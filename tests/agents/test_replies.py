@@ -148,6 +148,17 @@ def test_nothing_empty_and_nothing_of_the_clients_own_is_stored() -> None:
     }
 
 
+def test_an_agent_without_a_script_keeps_the_name_of_the_model_that_replied() -> None:
+    given = ModelResponse(parts=[TextPart("so")], model_name="m-2026")
+    answer = from_provider(replace(asker, model=None, models=("acme:m",)), given)
+    assert answer.reply["model_name"] == "m-2026"
+
+
+def test_a_reply_is_the_same_message_whenever_it_is_read() -> None:
+    answer = from_provider(asker, call("look_up", word="a"))
+    assert back(answer) == back(answer)
+
+
 def test_calls_without_an_id_of_the_provider_get_one_that_stays() -> None:
     calls = [ToolCallPart(tool_name="look_up", args=ARGS) for _ in range(2)]
     answer = from_provider(asker, ModelResponse(parts=calls))
