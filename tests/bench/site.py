@@ -143,6 +143,14 @@ class Site:
         program.wait_until_it_says("ready.")
         return program
 
+    def timed_worker(self, **more: str) -> Program:
+        """The same, with timers around its functions."""
+        words = list(_command("worker"))
+        words[words.index("config.celery")] = "tests.bench.timers"
+        program = self.run("worker", words, more, core=self._core("worker"))
+        program.wait_until_it_says("ready.")
+        return program
+
     def isolated_worker(self) -> Program:
         """The process that tries runs that lost their worker."""
         program = self.run("isolated", _command("isolated"))

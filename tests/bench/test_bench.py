@@ -7,7 +7,9 @@ import pytest
 
 from tests.bench.figures import Finding, Line, markdown, one, percentile, ratios, spread
 from tests.bench.meters import Cost
+from tests.bench.profile import per_flow
 from tests.bench.rounds import line
+from tests.bench.timers import Timers
 from tests.bench.workload import PAYLOAD, SCRIPTS, TOOLS, Call, newcomer, paces, text
 
 
@@ -90,3 +92,18 @@ def test_a_script_calls_its_tools_in_order_and_ends(
         results.append(TOOLS[reply.tool](**reply.args))
     assert found == called
     assert reply
+
+
+def test_a_timer_counts_what_its_function_spends_without_those_it_calls() -> None:
+    timers = Timers()
+    inner = timers.around("inner", lambda: sum(range(200_000)))
+    outer = timers.around("outer", lambda: [inner() for _ in range(10)])
+    outer()
+    sums = timers.sums()
+    assert (sums["inner"][1], sums["outer"][1]) == (10, 1)
+    assert sums["outer"][0] < sums["inner"][0]
+
+
+def test_a_profile_is_of_one_flow() -> None:
+    before, after = {"load": [1_000_000, 1]}, {"load": [5_000_000, 5], "seal": [2_000_000, 2]}
+    assert per_flow(before, after, 2) == {"load": (2.0, 2.0), "seal": (1.0, 1.0)}
