@@ -7,13 +7,15 @@ from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F,
 from django.db.models.functions import Now
 
 from runtime import ports
-from runtime.loops import LATE_SECONDS
 from runtime.models import Loop, Worker
 from runtime.queries.runs import RunDetail
 from runtime.queries.tree import Progress
 from runtime.workers import sweeper_name
 
 ALIVE = timedelta(seconds=10)
+
+# When a loop of the sweeper is late: due runs are looked for every second, the rest is done every hour.
+LATE_SECONDS = {"due_runs": 60, "partitions": 7_200, "retention": 7_200, "ledger": 7_200}
 
 
 def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool = False) -> bool:

@@ -9,12 +9,17 @@ import time
 
 import psycopg
 
-from runtime import database, loops
+from runtime import database
 from runtime.database import Connection
+from runtime.queries.workers import LATE_SECONDS
 
 log = logging.getLogger(__name__)
 
 NOTE_SECONDS = 10.0  # between two notes, of a loop that does its work every second
+NOTE = """
+    INSERT INTO runtime_loop (name, done_at) VALUES (%s, clock_timestamp())
+    ON CONFLICT (name) DO UPDATE SET done_at = clock_timestamp()
+"""
 
 
 class Alarm:
@@ -29,7 +34,7 @@ class Alarm:
         """The loop did its work."""
         self._done_at = time.monotonic()
         if self._done_at - self._noted_at >= NOTE_SECONDS:
-            loops.note(connection, self._loop)
+            connection.execute(NOTE, (self._loop,))
             self._noted_at = self._done_at
 
     def failed(self, exc: Exception, *, again: float) -> None:
@@ -38,7 +43,7 @@ class Alarm:
             isinstance(exc, psycopg.Error) and database.is_passing(exc)
         )
         for_seconds = time.monotonic() - self._done_at
-        if passing and for_seconds < loops.LATE_SECONDS[self._loop]:
+        if passing and for_seconds < LATE_SECONDS[self._loop]:
             log.warning("%s interrupted; again in %g s: %s", self._loop, again, exc)
         else:
             log.critical(

@@ -8,9 +8,10 @@ For one lease after its own reconnect, and after Postgres' clock has jumped, a s
 has: the workers met the same trouble and need that time to renew what they hold.
 """
 
+import math
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -31,25 +32,17 @@ BREATH_SECONDS = 0.01  # between two looks when the first found fewer hints to s
 FULL_SECONDS = 0.1  # the same while a queue is full
 PASS_SECONDS = 10.0  # of full batches, after which the next look begins with the oldest run again
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A place in the line of due runs."""
-
-    due_at: datetime
-    run: UUID
+Place = tuple[datetime | str, UUID]  # in the line of due runs, by `due_at` and id
+BEGINNING: Place = ("-infinity", UUID(int=0))
+END: Place = ("infinity", UUID(int=2**128 - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How many hints were sent, and where the next look begins: at the oldest run if `end` is None."""
+    """How many hints were sent, and the place up to which due runs were looked at."""
 
     hints: int
-    end: Place | None
-
-    @property
-    def is_full(self) -> bool:
-        return self.hints >= BATCH
+    end: Place
 
 
 def run(stop: threading.Event) -> None:
@@ -58,42 +51,43 @@ def run(stop: threading.Event) -> None:
     while not stop.is_set():
         try:
             with database.own(sweeper_name()) as connection:
-                _run_with(connection, stop, alarm, calm)
+                for pause in _looks(connection, alarm, calm):
+                    if stop.wait(pause):
+                        return
         except psycopg.Error as exc:
             alarm.failed(exc, again=SWEEP_SECONDS)
             stop.wait(SWEEP_SECONDS)
-        calm.begin()
+            calm.begin()
 
 
-def _run_with(connection: Connection, stop: threading.Event, alarm: Alarm, calm: Calm) -> None:
-    after: Place | None = None
-    restart_at = float("inf")
-    while not stop.is_set():
+def _looks(connection: Connection, alarm: Alarm, calm: Calm) -> Iterator[float]:
+    """Look along the line of due runs again and again. Gives the pause after each look.
+
+    Ten seconds of full batches after the first one, the next look begins anew: a run that has become due before the
+    place of this one must not wait until the end of a long line.
+    """
+    after, again_at = BEGINNING, math.inf
+    while True:
         calm.look(leases.now(connection))
         try:
             queues = dispatch.queues_with_room()
             found = look(connection, queues, robs=calm.over, after=after)
         except ConnectionError as exc:
             alarm.failed(exc, again=SWEEP_SECONDS)
-            stop.wait(SWEEP_SECONDS)
+            yield SWEEP_SECONDS
             continue
         alarm.done(connection)
-        after = found.end
-        if found.is_full:
-            # A run that has become due before this place must not wait until the end of a long line.
-            restart_at = min(restart_at, time.monotonic() + PASS_SECONDS)
-            after = after if time.monotonic() < restart_at else None
-        if after is None:
-            restart_at = float("inf")
-        stop.wait(_pause(found, queues))
-
-
-def _pause(found: Look, queues: Collection[str]) -> float:
-    if found.is_full:
-        return 0.0
-    if found.end is None:
-        return SWEEP_SECONDS
-    return FULL_SECONDS if len(queues) < len(dispatch.QUEUES) else BREATH_SECONDS
+        after, pause = found.end, 0.0
+        if found.hints == BATCH:
+            again_at = min(again_at, time.monotonic() + PASS_SECONDS)
+            after = after if time.monotonic() < again_at else END
+        elif after != END:
+            pause = BREATH_SECONDS if len(queues) == len(dispatch.QUEUES) else FULL_SECONDS
+        else:
+            pause = SWEEP_SECONDS
+        if after == END:
+            after, again_at = BEGINNING, math.inf
+        yield pause
 
 
 def look(
@@ -101,7 +95,7 @@ def look(
     queues: Collection[str] = dispatch.QUEUES,
     *,
     robs: bool = True,
-    after: Place | None = None,
+    after: Place = BEGINNING,
 ) -> Look:
     """Send a hint for each of the oldest due runs after a place whose queue is one of these.
 
@@ -111,14 +105,12 @@ def look(
     until = _window(connection, after)
     taken = _take(connection, queues, robs=robs, after=after, until=until)
     dispatch.send_all([hint for hint, _ in taken])
-    places = [place for _, place in taken]
-    full = len(places) >= BATCH
-    last = max(places, key=lambda place: (place.due_at, place.run)) if full else until
-    return Look(hints=len(taken), end=last)
+    full = len(taken) == BATCH
+    return Look(hints=len(taken), end=max(place for _, place in taken) if full else until)
 
 
-def _window(connection: Connection, after: Place | None) -> Place | None:
-    """Where the next 2,000 due runs after a place end; None if there are fewer.
+def _window(connection: Connection, after: Place) -> Place:
+    """Where the next 2,000 due runs after a place end.
 
     However many agents are stopped, a look is short, and the runs behind theirs have their turn.
     """
@@ -127,9 +119,9 @@ def _window(connection: Connection, after: Place | None) -> Place | None:
         SELECT due_at, id FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN}
         ORDER BY due_at, id OFFSET %(window)s LIMIT 1
         """,
-        {**_bounds(after, None), "window": WINDOW - 1},
+        {**_bounds(after, END), "window": WINDOW - 1},
     ).fetchone()
-    return None if row is None else Place(due_at=row[0], run=row[1])
+    return END if row is None else (row[0], row[1])
 
 
 def _take(
@@ -137,8 +129,8 @@ def _take(
     queues: Collection[str],
     *,
     robs: bool,
-    after: Place | None,
-    until: Place | None,
+    after: Place,
+    until: Place,
 ) -> list[tuple[Hint, Place]]:
     """Move up to 200 runs five seconds on. Returns their hints, and where they were.
 
@@ -165,7 +157,7 @@ def _take(
             "lease": leases.lease_seconds(),
         },
     )
-    return [((run, queue), Place(due_at=due_at, run=run)) for run, queue, due_at, _ in rows]
+    return [((run, queue), (due_at, run)) for run, queue, due_at, _ in rows]
 
 
 # Asked once for a statement: what may differ from row to row finds nothing in an index.
@@ -176,17 +168,12 @@ _QUEUE = f"""
         ELSE '{dispatch.RESUMED}' END
 """
 
-# The due runs after one place and up to another. The first comparison alone finds its way in the index.
+# The due runs after one place and up to another.
 _BETWEEN = """
-    (%(after)s::timestamptz IS NULL OR (due_at >= %(after)s AND (due_at, id) > (%(after)s, %(after_run)s::uuid)))
-    AND (%(until)s::timestamptz IS NULL OR (due_at <= %(until)s AND (due_at, id) <= (%(until)s, %(until_run)s::uuid)))
+    (due_at, id) > (%(after_at)s::timestamptz, %(after)s::uuid)
+    AND (due_at, id) <= (%(until_at)s::timestamptz, %(until)s::uuid)
 """
 
 
-def _bounds(after: Place | None, until: Place | None) -> dict[str, object]:
-    return {
-        "after": after and after.due_at,
-        "after_run": after and after.run,
-        "until": until and until.due_at,
-        "until_run": until and until.run,
-    }
+def _bounds(after: Place, until: Place) -> dict[str, object]:
+    return {"after_at": after[0], "after": after[1], "until_at": until[0], "until": until[1]}

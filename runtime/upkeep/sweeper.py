@@ -55,7 +55,12 @@ def compare_ledger(connection: Connection, stop: threading.Event) -> None:
 
 def run(stop: threading.Event) -> None:
     """Run every loop until `stop`. A fault in the one that sends hints ends them all, and so the process."""
-    threads = [threading.Thread(target=loop.run, args=[stop], name=loop.name) for loop in _hourly()]
+    hourly = (
+        Loop(name="partitions", duty=partitions.maintain),
+        Loop(name="retention", duty=retention.enforce),
+        Loop(name="ledger", duty=compare_ledger),
+    )
+    threads = [threading.Thread(target=loop.run, args=[stop], name=loop.name) for loop in hourly]
     for thread in threads:
         thread.start()
     try:
@@ -64,11 +69,3 @@ def run(stop: threading.Event) -> None:
         stop.set()  # a process that sends no hints must not look alive
         for thread in threads:
             thread.join()
-
-
-def _hourly() -> tuple[Loop, ...]:
-    return (
-        Loop(name="partitions", duty=partitions.maintain),
-        Loop(name="retention", duty=retention.enforce),
-        Loop(name="ledger", duty=compare_ledger),
-    )

@@ -12,8 +12,8 @@ from django.test import Client
 from pytest_django import Settings
 
 from runtime import queries
-from runtime.loops import LATE_SECONDS
 from runtime.models import Loop, Worker
+from runtime.queries.workers import LATE_SECONDS
 
 
 def test_up_takes_no_database_and_no_login() -> None:

@@ -85,7 +85,7 @@ def test_the_same_wake_up_twenty_times_is_one_execution(shift: Shift) -> None:
 from uuid import UUID
 from runtime import dispatch
 for _ in range({WAKE_UPS}):
-    dispatch.send(UUID({run!r}))
+    dispatch.send_all([(UUID({run!r}), dispatch.RESUMED)])
 """)
     lost = LOST_CLAIM.format(run)
     until(lambda: sum(shift.said(lost)) >= WAKE_UPS or None, "every wake-up to lose its claim")
@@ -122,7 +122,7 @@ decide(
     actor=Actor(person="bea"),
 )
 for _ in range({WAKE_UPS}):
-    dispatch.send(UUID({run!r}))
+    dispatch.send_all([(UUID({run!r}), dispatch.RESUMED)])
 """)
     shift.office.wait(run, "completed")
     assert shift.office.roles("wokenmail") == ["security-level-3"]

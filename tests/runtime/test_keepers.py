@@ -283,8 +283,10 @@ def test_a_stopped_run_is_not_looked_at(own: Connection, desk: Rig) -> None:
 
 def taken(own: Connection, *, robs: bool = True) -> list[UUID]:
     """The runs that a sweeper would send a hint for, the oldest first."""
-    found = due_runs._take(own, dispatch.QUEUES, robs=robs, after=None, until=None)
-    return [place.run for _, place in sorted(found, key=lambda one: one[1].due_at)]
+    found = due_runs._take(
+        own, dispatch.QUEUES, robs=robs, after=due_runs.BEGINNING, until=due_runs.END
+    )
+    return [run for _, run in sorted(place for _, place in found)]
 
 
 def test_the_sweeper_notes_that_it_pushed_and_a_step_that_somebody_got_on(

@@ -12,9 +12,10 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
-from runtime import database, dispatch, loops, queries, stops
+from runtime import database, dispatch, queries, stops
 from runtime.database import Connection
 from runtime.models import Loop, Run
+from runtime.queries.workers import LATE_SECONDS
 from runtime.upkeep import due_runs, partitions, retention, sweeper
 from runtime.upkeep.alarm import Alarm
 from tests.e2e.office import until
@@ -91,7 +92,7 @@ def test_a_loop_that_fails_stops_no_other_and_raises_its_own_alarm(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(*spoilt, _failing)
-    others = set(loops.LATE_SECONDS) - {name}
+    others = set(LATE_SECONDS) - {name}
     with sweeping(threading.Event()):
         until(
             lambda: set(Loop.objects.values_list("name", flat=True)) == others or None, "the rest"
@@ -131,7 +132,7 @@ def test_a_sweeper_that_sends_no_hints_ends_its_other_loops_too(
     monkeypatch.setattr(due_runs, "_take", take)
     with pytest.raises(ValueError, match="no such thing"):
         sweeper.run(threading.Event())
-    assert set(loops.LATE_SECONDS) & {thread.name for thread in threading.enumerate()} == set()
+    assert set(LATE_SECONDS) & {thread.name for thread in threading.enumerate()} == set()
 
 
 # Alarms
@@ -144,16 +145,16 @@ def test_what_passes_by_itself_is_critical_once_the_loop_is_late(
     locked = psycopg.errors.LockNotAvailable("a step has the lock")
     for exc in (locked, ConnectionError("no broker"), psycopg.errors.UndefinedTable("gone")):
         alarm.failed(exc, again=1)
-    monkeypatch.setitem(loops.LATE_SECONDS, "partitions", 0)
+    monkeypatch.setitem(LATE_SECONDS, "partitions", 0)
     alarm.failed(locked, again=1)
     levels = [record.levelname for record in caplog.records]
     assert levels == ["WARNING", "WARNING", "CRITICAL", "CRITICAL"]
 
 
 def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
-    assert queries.late_loops() == tuple(loops.LATE_SECONDS)
+    assert queries.late_loops() == tuple(LATE_SECONDS)
     with database.own() as own:
-        for name in loops.LATE_SECONDS:
+        for name in LATE_SECONDS:
             Alarm(name).done(own)
     assert queries.late_loops() == ()
     Loop.objects.filter(name="due_runs").update(done_at=Now() - timedelta(seconds=61))
@@ -238,14 +239,14 @@ def test_the_next_look_begins_where_the_last_one_ended(
     runs = [desk.start(agent) for agent in "aaabbbb"]
     for day, run in enumerate(runs, start=1):
         Run.objects.filter(id=run).update(due_at=f"2020-01-0{day}T00:00Z")
-    looks: list[due_runs.Look] = [due_runs.Look(hints=0, end=None)]
+    looks: list[due_runs.Look] = [due_runs.Look(hints=0, end=due_runs.BEGINNING)]
     with database.own() as own:
         stops.put(own, {"agent": "b", "by": None, "token": None, "reason": "enough"})
         for _ in range(3):
             looks.append(due_runs.look(own, after=looks[-1].end))
-    ends = [look.end and look.end.run for look in looks[1:]]
+    ends = [run for _, run in (look.end for look in looks[1:])]
     assert hinted == runs[:3]
-    assert ends == [runs[1], runs[4], None]
+    assert ends == [runs[1], runs[4], due_runs.END[1]]
 
 
 def test_a_run_that_has_become_due_before_the_place_of_a_long_pass_is_found(
