@@ -17,6 +17,8 @@ from runtime.core.digest import sha256_of
 from runtime.core.errors import NotJson
 from runtime.ports import ActionPicture, NotConfirmed
 
+_AT = "@"  # in a nonce, before the time
+
 RECENT = 32  # actions whose digests a process remembers
 
 
@@ -38,7 +40,7 @@ def row(picture: ActionPicture, at: datetime, origin: Sequence[str] = ()) -> Req
         risk=str(picture.risk),
         sentence=picture.sentence,
         action_digest=picture.action_digest,
-        nonce=secrets.token_hex(16),
+        nonce=_nonce(at),
         policy_version=policy.POLICY_VERSION,
         requester=picture.requester,
         origin=list(origin),
@@ -65,11 +67,15 @@ def check_seal(request: Request) -> None:
     """Raise NotConfirmed unless the engine asked about exactly this; KeyMissing.
 
     Digests anybody can recompute, and a request may be changed before anybody has seen it: the seal
-    is what shows that its sentence, its risk, its requester or its deadline is not the one asked about.
+    is what shows that its sentence, its risk, its requester, its deadline or its time is not the one asked about.
+    Requests of releases before have no time in their nonce, and theirs is not sealed.
     """
     seal = keyring.Seal(mac=request.seal, key_id=request.seal_key_id)
     if not keyring.verify(keyring.REQUESTS, seal, request.request_digest):
         raise NotConfirmed("the stored request is not the one that was sealed")
+    _, sealed, asked_at = request.nonce.partition(_AT)
+    if sealed and asked_at != _moment(request.created_at):
+        raise NotConfirmed("the stored time of the request is not the one that was sealed")
 
 
 def action_digest(request: Request) -> str | None:
@@ -120,6 +126,11 @@ def _action_digest(tool: str, schema: str, args: str, path: tuple[str, ...], eff
 @lru_cache(RECENT)
 def _schema_digest(schema: str) -> str:
     return sha256_of(json.loads(schema))
+
+
+def _nonce(at: datetime) -> str:
+    """Random, and when people were asked: a part of the request digest that every release takes as it is."""
+    return f"{secrets.token_hex(16)}{_AT}{_moment(at)}"
 
 
 def _text(value: Any) -> str:

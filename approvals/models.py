@@ -4,7 +4,7 @@ from django.conf import settings
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
-from runtime.core.decisions import GateKind
+from runtime.core.decisions import GateKind, Risk
 from runtime.models import Run
 
 
@@ -62,6 +62,10 @@ class Request(models.Model):
 
     class Meta:
         constraints = [
+            models.CheckConstraint(
+                name="request_risk",  # lists choose by it
+                condition=models.Q(risk__in=[str(risk) for risk in Risk]),
+            ),
             models.CheckConstraint(
                 name="request_decided_by_somebody",
                 condition=models.Q(
@@ -130,7 +134,10 @@ class Request(models.Model):
 
 
 class Token(models.Model):
-    """A bearer token of the API. The secret is not kept, only its hash."""
+    """A bearer token of the API. The secret is not kept, only its hash.
+
+    A trigger refuses to delete a row, to change its id, and to change `revoked_at` once it is set.
+    """
 
     public_id = models.TextField(primary_key=True)
     owner = models.ForeignKey(

@@ -21,6 +21,7 @@ from approvals import assignments, attestation, policy
 from approvals.assignments import Bond
 from approvals.models import Assignment, Request, Token
 from approvals.policy import Group
+from runtime.core.decisions import Risk
 from runtime.database import Connection
 from runtime.ports import Actor, Forbidden
 
@@ -88,8 +89,7 @@ class Access:
             return Q(pk__in=[])
         if standing.has(Scope.ADMIN):
             return Q()
-        risks = policy.risks_decided_by(standing.groups)
-        decidable = Request.objects.filter(risk__in=risks).values("run")
+        decidable = Request.objects.filter(_of_decided_risk(standing)).values("run")
         return Q(requester=standing.person) | Q(pk__in=decidable)
 
     def may_cancel(self, actor: Actor, requester: str) -> bool:
@@ -227,8 +227,7 @@ def readable_requests(standing: Standing | None) -> Q:
         return Q(pk__in=[])
     if standing.has(Scope.ADMIN):
         return Q()
-    risks = policy.risks_decided_by(standing.groups)
-    return Q(requester=standing.person) | Q(risk__in=risks)
+    return Q(requester=standing.person) | _of_decided_risk(standing)
 
 
 def reads(standing: Standing | None, row: Request) -> bool:
@@ -237,14 +236,15 @@ def reads(standing: Standing | None, row: Request) -> bool:
         return False
     if standing.has(Scope.ADMIN) or row.requester == standing.person:
         return True
-    return row.risk in policy.risks_decided_by(standing.groups)
+    decided = policy.risks_decided_by(standing.groups)
+    return bool(decided) and row.risk not in set(Risk) - decided
 
 
 def decidable_requests(standing: Standing | None) -> Q:
     """The condition on Request that holds for exactly those this standing may decide."""
     if standing is None or Scope.APPROVALS_DECIDE not in standing.scopes or standing.cooling_until:
         return Q(pk__in=[])
-    return Q(risk__in=policy.risks_decided_by(standing.groups)) & ~_barred(standing)
+    return _of_decided_risk(standing) & ~_barred(standing)
 
 
 def undecidable_requests(standing: Standing | None) -> Q:
@@ -257,7 +257,19 @@ def undecidable_requests(standing: Standing | None) -> Q:
     own = _barred(standing)
     if not standing.has(Scope.ADMIN):
         return own
-    return own | ~Q(risk__in=policy.risks_decided_by(standing.groups))
+    return own | ~_of_decided_risk(standing)
+
+
+def _of_decided_risk(standing: Standing) -> Q:
+    """The condition that holds for requests of a risk that this standing may decide.
+
+    For people who decide anything, also for those of a risk that does not exist: such a row was tampered with,
+    which a reviewer has to see. Deciding it is refused.
+    """
+    decided = policy.risks_decided_by(standing.groups)
+    if not decided:
+        return Q(pk__in=[])
+    return ~Q(risk__in=set(Risk) - decided)
 
 
 def _barred(standing: Standing) -> Q:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from django.db import DatabaseError, connection, transaction
 from psycopg import sql
 
-ALL, ADD, READ, NOTHING = "SELECT, INSERT, UPDATE, DELETE", "SELECT, INSERT", "SELECT", ""
+ALL, KEEP = "SELECT, INSERT, UPDATE, DELETE", "SELECT, INSERT, UPDATE"
+ADD, READ, NOTHING = "SELECT, INSERT", "SELECT", ""
 
 # Of web and of workers; what is not here is for both to write.
 TABLES = {
@@ -27,7 +28,7 @@ TABLES = {
     "auth_group_permissions": (READ, READ),
     "auth_user_user_permissions": (READ, READ),
     "django_content_type": (READ, READ),
-    "approvals_token": (ALL, NOTHING),
+    "approvals_token": (KEEP, NOTHING),
     "approvals_assignment": (ADD, READ),
     "approvals_adoption": (READ, NOTHING),
     "django_session": (ALL, NOTHING),

@@ -3,6 +3,9 @@
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth.models import User
+from django.db import IntegrityError, connection
+from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from approvals import inbox, permissions, queries
@@ -10,6 +13,7 @@ from approvals.errors import Invalid, NotFound
 from approvals.inbox import View
 from approvals.models import Request
 from runtime.core.decisions import Risk
+from runtime.models import Run
 from runtime.ports import Actor
 from tests.approvals import seeds
 
@@ -93,6 +97,45 @@ def test_a_list_can_be_cut_by_status_and_run(bea: Actor) -> None:
     assert ids(queries.approvals(bea, status="approved", run=of)) == [one.id]
     [decided] = queries.approvals(bea, status="approved").items
     assert (decided.decided_by, decided.reason) == ("bea", "")
+
+
+def test_postgres_refuses_a_risk_that_does_not_exist() -> None:
+    request = seeds.pending()
+    with pytest.raises(IntegrityError, match="request_risk"):
+        Request.objects.filter(pk=request.pk).update(risk="nothing")
+
+
+def test_a_risk_that_does_not_exist_hides_no_request(
+    ada: Actor, bea: Actor, cyril: Actor, admin: Actor
+) -> None:
+    """The owner of the table can drop the constraint and write one."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE approvals_request DROP CONSTRAINT request_risk")
+    request = seeds.pending(requester="ada")
+    Request.objects.filter(pk=request.pk).update(risk="nothing")
+
+    found = {
+        actor.person: {
+            view
+            for view in (View.MINE, View.OTHERS)
+            for item in inbox.piece(permissions.standing_of(actor), view=view).items
+            if item.tampered
+        }
+        for actor in (ada, bea, cyril, admin)
+    }
+    assert found == {
+        "ada": {View.OTHERS},
+        "bea": {View.MINE},
+        "cyril": set(),
+        "admin": {View.OTHERS},
+    }
+    assert [item.id for item in queries.approvals(bea).items] == [request.id]
+    assert Run.objects.filter(permissions.Access().readable_runs(bea)).exists()
+    assert not Run.objects.filter(permissions.Access().readable_runs(cyril)).exists()
+    client = Client()
+    client.force_login(User.objects.get(username="bea"))
+    for path in ("/inbox/", f"/a/{request.id}/"):
+        assert "Tampered with" in client.get(path).content.decode()
 
 
 def test_pieces_of_a_list_make_the_whole_even_with_equal_times(bea: Actor) -> None:

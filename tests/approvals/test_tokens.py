@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import ProgrammingError, connection, transaction
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
@@ -78,6 +79,28 @@ def test_revoking_is_for_good_and_may_be_repeated(owner: User) -> None:
     assert first is not None
     assert tokens.authenticate(plain) is None
     assert tokens.revoke(token.public_id, actor="admin").revoked_at == first
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE approvals_token SET revoked_at = NULL",
+        "UPDATE approvals_token SET revoked_at = now() + interval '1 day'",
+        "UPDATE approvals_token SET public_id = 'other'",
+        "DELETE FROM approvals_token",
+    ],
+)
+def test_postgres_refuses_to_make_a_revoked_token_valid_again(owner: User, statement: str) -> None:
+    """A row that was deleted or renamed could be inserted again as it was, with its signature."""
+    token, plain = tokens.create(owner, ALL_SCOPES)
+    tokens.revoke(token.public_id, actor="admin")
+    with (
+        pytest.raises(ProgrammingError, match="token"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(statement)
+    assert tokens.authenticate(plain) is None
 
 
 def test_nobody_revokes_a_token_as_its_owner_who_is_not(owner: User) -> None:

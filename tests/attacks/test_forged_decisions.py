@@ -36,6 +36,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "expires_at": (None, "the stored request"),
     "not_before": ("2000-01-01T00:00:00Z", "the stored request"),
     "result_schema": ("{}", "the stored request"),
+    "created_at": ("2000-01-01T00:00:00Z", "the stored time of the request"),
     "gate": (uuid4(), "nobody was asked"),
     "request_digest": ("sha256:" + "0" * 64, "the stored request"),
     "seal": ("0" * 64, "the stored request is not the one that was sealed"),
@@ -48,7 +49,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "signature": ("00" * 64, "the statement is not the one that was signed"),
 }
 # Columns that say nothing of what was decided, or whose change leaves the run alone instead of parking it.
-ELSEWHERE = {"id", "run", "created_at", "key_id", "seal_key_id", "removed_at", "excluded"}
+ELSEWHERE = {"id", "run", "key_id", "seal_key_id", "removed_at", "excluded"}
 
 # What the signal says was decided; a worker takes it up only as it was signed.
 MESSAGES: dict[str, Any] = {

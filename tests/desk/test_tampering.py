@@ -1,5 +1,6 @@
 """A request that was changed in the database is shown as tampered with, and cannot be decided."""
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from django.utils import timezone
 from approvals import frozen
 from approvals.models import Request
 from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.desk.office import Office, reseal
 
 WORDS = "This request was tampered with"
 
@@ -20,6 +21,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
     "risk": {"risk": "low"},
     "requester": {"requester": "cyril"},
     "deadline": {"expires_at": timezone.now()},
+    "time": {"created_at": timezone.now()},
     "seal": {"seal": "00"},
     "seal of other letters": {"seal": "é"},
     "key of the seal": {"seal_key_id": "none"},
@@ -83,6 +85,23 @@ def test_one_forged_request_leaves_the_others_of_the_list(
     page = bea.get("/inbox/").content.decode()
     assert f"/a/{other.id}/" in page
     assert f"/a/{forged.id}/" in page
+
+
+def test_a_request_of_a_release_that_sealed_no_time_is_decided(
+    bea: Client, office: Office, request_: Request
+) -> None:
+    reseal([request_], nonce="0" * 32, created_at=request_.created_at - timedelta(days=1))
+    assert WORDS not in bea.get(f"/a/{request_.id}/").content.decode()
+    office.approve(request_.run_id)
+    assert Request.objects.get(pk=request_.pk).status == "approved"
+    assert [call.tool for call in office.effects.calls][-1] == "send_welcome_mail"
+
+
+def test_the_time_cannot_be_taken_out_of_a_nonce(bea: Client, request_: Request) -> None:
+    request_.nonce = request_.nonce.partition("@")[0]
+    request_.request_digest = frozen.request_digest(request_)
+    request_.save()
+    assert WORDS in bea.get(f"/a/{request_.id}/").content.decode()
 
 
 def test_digests_made_anew_do_not_help(bea: Client, request_: Request) -> None:
