@@ -136,7 +136,7 @@ class Request(models.Model):
 class Token(models.Model):
     """A bearer token of the API. The secret is not kept, only its hash.
 
-    A trigger refuses to delete a row, to change its id, and to change `revoked_at` once it is set.
+    A trigger refuses to delete a row, to change what is signed of it, and to change `revoked_at` once it is set.
     """
 
     public_id = models.TextField(primary_key=True)

@@ -4,15 +4,16 @@ from typing import ClassVar
 
 from django.db import migrations
 
-# A row that went could come back as it was before, with its signature. So none goes, and none changes its id.
+# A token that was deleted, or had another owner, while its owner revokes would be valid again once it is put back.
 CREATE = """
 CREATE FUNCTION approvals_token_keep() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'DELETE' THEN
-        RAISE EXCEPTION 'tokens are not deleted' USING ERRCODE = 'insufficient_privilege';
+        RAISE EXCEPTION 'tokens are revoked, not deleted' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    IF NEW.public_id <> OLD.public_id THEN
-        RAISE EXCEPTION 'tokens keep their id' USING ERRCODE = 'insufficient_privilege';
+    IF (NEW.public_id, NEW.owner_id, NEW.secret_hash, NEW.scopes, NEW.created_at)
+        IS DISTINCT FROM (OLD.public_id, OLD.owner_id, OLD.secret_hash, OLD.scopes, OLD.created_at) THEN
+        RAISE EXCEPTION 'what is signed of a token does not change' USING ERRCODE = 'insufficient_privilege';
     END IF;
     IF OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS DISTINCT FROM OLD.revoked_at THEN
         RAISE EXCEPTION 'revoked tokens stay revoked' USING ERRCODE = 'insufficient_privilege';
