@@ -8,12 +8,10 @@ from django.db import migrations
 CREATE = """
 CREATE FUNCTION approvals_token_keep() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'DELETE' THEN
-        RAISE EXCEPTION 'tokens are revoked, not deleted' USING ERRCODE = 'insufficient_privilege';
-    END IF;
+    -- A deleted row has no NEW, so this refuses it too.
     IF (NEW.public_id, NEW.owner_id, NEW.secret_hash, NEW.scopes, NEW.created_at)
         IS DISTINCT FROM (OLD.public_id, OLD.owner_id, OLD.secret_hash, OLD.scopes, OLD.created_at) THEN
-        RAISE EXCEPTION 'what is signed of a token does not change' USING ERRCODE = 'insufficient_privilege';
+        RAISE EXCEPTION 'tokens are revoked, not changed or deleted' USING ERRCODE = 'insufficient_privilege';
     END IF;
     IF OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS DISTINCT FROM OLD.revoked_at THEN
         RAISE EXCEPTION 'revoked tokens stay revoked' USING ERRCODE = 'insufficient_privilege';
