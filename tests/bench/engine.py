@@ -69,13 +69,15 @@ def measure(site: Site, *, quick: bool) -> Finding:
         sweeper, loop = site.sweeper(), site.baseline_worker()
         started, workers = _started(site, processes)
         both = _contenders(site, driver, desk, loop, workers, plan.rest)
+        # Before long runs leave free pages behind, in which flows would go unnoticed.
+        weighed = sizes.measure(site, driver, both, plan.weighed)
         busy = pairs(driver, both, plan.rounds, plan.busy, AT_ONCE)
         alone = pairs(driver, both, plan.rounds, plan.alone, 1)
         nested = pairs(driver, both, plan.rounds, plan.nested, 1, agent="delegate")
         lines = [*of_speed(alone, busy, nested), *of_cost(busy), *of_counts(busy)]
         for steps, rounds in plan.walks.items():
             lines += walks.measure(site, driver, both, steps, rounds)
-        lines += sizes.measure(site, driver, both, plan.weighed)
+        lines += weighed
         lines += _of_workers(started, loop, workers)
         if plan.syncs:
             lines += of_syncs(driver, both, plan.syncs, (1, AT_ONCE))
