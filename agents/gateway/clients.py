@@ -100,6 +100,8 @@ def _anthropic(endpoint: Endpoint, model: str) -> Model:
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
+    from agents.gateway.pieces import PlainAnthropicModel
+
     client = AsyncAnthropic(
         api_key=endpoint.key,
         base_url=endpoint.address,
@@ -107,7 +109,8 @@ def _anthropic(endpoint: Endpoint, model: str) -> Model:
         max_retries=0,
         timeout=Timeout(60.0, connect=CONNECT_SECONDS),
     )
-    return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=client))
+    kind = AnthropicModel if endpoint.streams else PlainAnthropicModel
+    return kind(model, provider=AnthropicProvider(anthropic_client=client))
 
 
 @cache

@@ -188,9 +188,10 @@ class _Call:
             self._stream = stream
             async for _ in stream:
                 pass
-        if not _whole(stream):
+        reply = stream.get()
+        if not _whole(reply):
             raise CutOff
-        return stream.get()
+        return reply
 
     def _complete(self, fault: ModelFault) -> ModelFault:
         return replace(fault, model=self.model, other=self._other, partial=self._partial())
@@ -231,10 +232,10 @@ def _settings(agent: AgentSpec, deadline: float) -> ModelSettings:
     return settings
 
 
-def _whole(stream: StreamedResponse) -> bool:
+def _whole(reply: ModelResponse) -> bool:
     """Whether the provider itself said why it stopped; the client makes up a reason where there is none."""
-    refused = stream.finish_reason == "content_filter"
-    return refused or bool((stream.provider_details or {}).get("finish_reason"))
+    refused = reply.finish_reason == "content_filter"
+    return refused or bool((reply.provider_details or {}).get("finish_reason"))
 
 
 def _over() -> None:

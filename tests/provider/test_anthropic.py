@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
+from agents.endpoints import Endpoint, Kind
 from agents.handlers import Handler
 from agents.registry import Registry
 from config.env import ROOT
@@ -22,6 +23,7 @@ from tests.agents.frames import Frame
 from tests.agents.test_onboarding import CREATE, NEWCOMER
 
 KEY = "sk-canary-anthropic"
+WHOLE = 0  # instead of a status: 200, and 400 for a request that asks for a stream
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": KEY}}
 REPLY = {
     "id": "msg_1",
@@ -78,7 +80,9 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
                 f"Bearer {KEY}"
             ) and self.path.startswith("/v1/messages")
             status, document = answers.pop(0) if right else (401, OVERLOADED)
-            streamed = status == 200 and body["stream"]
+            if status == WHOLE:
+                status = 400 if body.get("stream") else 200
+            streamed = status == 200 and body.get("stream")
             kind = "text/event-stream" if streamed else "application/json"
             self.send_response(status)
             self.send_header("Content-Type", kind)
@@ -112,6 +116,22 @@ def test_a_call_comes_back_as_any_other(answers: list[Any], frame: Frame) -> Non
     answer = frame.ask()
     assert answer.calls == (CREATE,)
     assert answer.usage == {"input_tokens": 5, "output_tokens": 3}
+
+
+def test_a_server_that_refuses_to_stream_is_asked_for_whole_replies(
+    answers: list[Any], frame: Frame, settings: Settings
+) -> None:
+    address, key = settings.ANTHROPIC_BASE_URL, settings.ANTHROPIC_API_KEY
+    plain = Endpoint(name="plain", kind=Kind.ANTHROPIC, url=address, key=key, streams=False)
+    settings.ABEYANCE_PROVIDERS = {"plain": plain}
+    settings.ABEYANCE_MODEL = "plain:loopback"
+    answers += [(WHOLE, REPLY), (WHOLE, {**REPLY, "stop_reason": None})]
+    answer = frame.ask()
+    assert answer.calls == (CREATE,)
+    assert answer.usage == {"input_tokens": 5, "output_tokens": 3}
+    fault = perform(frame.handler, frame.request())
+    assert isinstance(fault, ModelFault)
+    assert "broke off" in fault.error
 
 
 def test_a_stream_that_ends_before_the_reply_does_is_no_reply(
