@@ -14,6 +14,7 @@ from agents.sdk import NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
 from agents.testing import Turn, call, drive, replies, say, together
 from agents.testing.flow import Flow
 from agents.testing.worker import BEGINNING
+from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import GateKind, Risk, Verdict
 from runtime.ports import InvalidInput, ToolResult
 from tests.agents.conftest import Directory, Sink
@@ -284,7 +285,7 @@ def _plain(events: list[dict[str, Any]]) -> str:
 
 
 def _of(flow: Flow) -> list[dict[str, Any]]:
-    return [event for text in flow.journal for event in json.loads(text)["events"]]
+    return [event for text in flow.journal for event in documents_of(decode_entry(text).events)]
 
 
 @pytest.mark.parametrize("verdict", [Verdict.APPROVE, Verdict.DENY])
