@@ -19,12 +19,13 @@ _LAST = """
     SELECT clock_timestamp(), coalesce(max(a.seq), 0), coalesce(max(a.hash), '')
     FROM (SELECT seq, hash FROM approvals_auditentry WHERE run_id = %s ORDER BY seq DESC LIMIT 1) a
 """
-# The rows as a JSON list, each with every column by its name.
-_REQUESTED = """
-    INSERT INTO approvals_request
-    SELECT r.* FROM run, json_populate_recordset(NULL::approvals_request, %(requests)s::json) r
-"""
 _COLUMNS = tuple(field.attname for field in Request._meta.concrete_fields)  # noqa: SLF001 - its documented API
+# The rows as a JSON list, each with our columns by their names; a later release may have added others.
+_REQUESTED = f"""
+    INSERT INTO approvals_request ({", ".join(_COLUMNS)})
+    SELECT {", ".join(f"r.{name}" for name in _COLUMNS)}
+    FROM run, json_populate_recordset(NULL::approvals_request, %(requests)s::json) r
+"""
 
 
 def ask(

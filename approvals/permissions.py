@@ -17,7 +17,7 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connection
 from django.db.models import Q
 
-from approvals import assignments, attestation, policy
+from approvals import assignments, attestation, policy, stored
 from approvals.assignments import Bond
 from approvals.models import Assignment, Request, Token
 from approvals.policy import Group
@@ -134,13 +134,13 @@ def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
 
 
 # Rights that the person has in Django's tables and that an assignment gives. Signatures are verified afterwards.
-_ASSIGNED = """
+_ASSIGNED = f"""
     SELECT clock_timestamp(), CASE a.what
             WHEN 'password' THEN a.digest = encode(sha256(convert_to(u.password, 'UTF8')), 'hex')
             ELSE a.what IN (
                 SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id WHERE m.user_id = u.id
             ) END,
-        a.*, a.givers::text
+        {stored.columns_of(Assignment, of="a", json=["givers"])}
     FROM auth_user u
         LEFT JOIN LATERAL (
             SELECT DISTINCT ON (what) * FROM approvals_assignment WHERE person_id = u.id ORDER BY what, seq DESC

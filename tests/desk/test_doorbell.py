@@ -40,7 +40,9 @@ def test_a_step_that_changes_no_inbox_rings_for_the_run_alone(
     suspended: UUID, house: House, bea: Client
 ) -> None:
     tab = house.open(bea)
-    for _ in range(3):  # what rang for the gate may still be under way, and travels with the first one
+    for _ in range(
+        3
+    ):  # what rang for the gate may still be under way, and travels with the first one
         tab.text = ""
         dispatch.ring(suspended, inbox=False)
         tab.wait(lambda: "event: run" in tab.text)

@@ -37,12 +37,6 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): LAZY,
     (
         "codec",
-        'return json.dumps(document, separators=(",", ":"), allow_nan=False)',
-        "False",
-        "True",
-    ): "no NaN comes there",
-    (
-        "codec",
         '1: "frames, calls and approval gates",',
         "'frames, calls and approval gates'",
         "'frames, calls and approval gates?'",

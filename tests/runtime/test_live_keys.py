@@ -55,4 +55,4 @@ def test_a_worker_starts_although_there_are_too_many_live_runs_to_look_at(
     slow = "SELECT key_id, run_id AS run FROM runtime_journalentry, pg_sleep(60)"
     monkeypatch.setattr(start, "_LIVE", {keyring.JOURNAL: slow})
     start.require_keys_of_live_runs()
-    assert "not every live run was looked at for keys of journal" in caplog.text
+    assert "not all live runs were checked for keys of journal" in caplog.text
