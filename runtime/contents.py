@@ -99,11 +99,11 @@ def collect(connection: Connection, limit: int) -> int:
     """Remove contents that no run refers to and that nobody used within the hour. Returns how many."""
     done = connection.execute(
         """
-        DELETE FROM runtime_content WHERE digest IN (
+        DELETE FROM runtime_content WHERE digest = ANY(ARRAY(
             SELECT digest FROM runtime_content c
             WHERE used_at < clock_timestamp() - interval '1 hour' AND NOT EXISTS (
                 SELECT FROM runtime_contentuse u WHERE u.content_id = c.digest)
-            LIMIT %s FOR UPDATE SKIP LOCKED)
+            LIMIT %s FOR UPDATE SKIP LOCKED))
         """,
         (limit,),
     )

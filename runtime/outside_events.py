@@ -50,12 +50,15 @@ def read(connection: Connection, id: str) -> Sent:
 
 
 def prune(connection: Connection) -> int:
-    """Forget some of those that are old enough. Returns how many."""
+    """Forget some of those that are old enough. Returns how many.
+
+    They are looked up once: by `IN`, Postgres may ask again for each row, and then the limit holds for each time.
+    """
     return connection.execute(
         """
-        DELETE FROM runtime_outsideevent WHERE id IN (
+        DELETE FROM runtime_outsideevent WHERE id = ANY(ARRAY(
             SELECT id FROM runtime_outsideevent
-            WHERE at < clock_timestamp() - %s * interval '1 day' LIMIT %s FOR UPDATE SKIP LOCKED)
+            WHERE at < clock_timestamp() - %s * interval '1 day' LIMIT %s FOR UPDATE SKIP LOCKED))
         """,
         (KEPT_DAYS, PRUNED),
     ).rowcount
