@@ -64,7 +64,7 @@ class Publisher:
                 hints.append(self._queue.get())
             try:
                 send_all(hints)
-            except Exception as exc:  # whatever it is, the sweeper sends them again
+            except Exception as exc:  # of any kind: the sweeper sends them again
                 more = len(hints) - 1
                 log.warning("hint for run %s not sent, nor %d more: %s", hints[0][0], more, exc)
             for _ in hints:

@@ -65,7 +65,7 @@ def unseal(sealed: dict[str, str], where: bytes) -> Any:
 
 
 def was_made_here(value: Any) -> bool:
-    """Whether our own sealing made this, for whatever place: its tag verifies. No token without a tag does."""
+    """Whether our own sealing made this, for any place: its tag verifies. No token without a tag does."""
     if not is_sealed(value):
         return False
     key_id, text, tag = _parts(value[MARK])

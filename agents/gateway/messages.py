@@ -2,7 +2,7 @@
 
 A reply is stored as the provider gave it (see agents.gateway.replies), except that secret arguments are sealed, and
 goes back untouched, except for what a provider would choke on: arguments that are no JSON object, and ids that repeat.
-Our ids of its calls are positions: `c3.1` is the second call of the reply of turn 3, whatever id the provider gave it.
+We number its calls by position and not by the provider's ids: `c3.1` is the second call of the reply of turn 3.
 """
 
 import json

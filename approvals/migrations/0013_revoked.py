@@ -1,4 +1,4 @@
-"""A revoked token stays revoked, whatever the role that web logs in with writes."""
+"""A trigger keeps a revoked token revoked against writes by the role that web logs in with."""
 
 from typing import ClassVar
 

@@ -1,7 +1,7 @@
 """The one statement that closes an open gate with a decision and wakes its run; it writes all of it or nothing.
 
 The gate is what decisions compete for: of two, one finds it open. The run's row comes first, so a decision comes
-before a step or after it. It waits for no lock: whoever has to wait takes the run's row first and looks again.
+before a step or after it. It waits for no lock: a caller that has to wait locks the run's row first and looks again.
 """
 
 from collections.abc import Sequence

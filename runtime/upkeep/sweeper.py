@@ -38,7 +38,7 @@ class Loop:
                     self.duty(connection, stop)
                     alarm.done(connection)
                 pause = HOUR
-            except Exception as exc:  # whatever it was, the next time may be better
+            except Exception as exc:  # of any kind: the next time may be better
                 alarm.failed(exc, again=AGAIN_SECONDS)
                 pause = AGAIN_SECONDS
             close_old_connections()

@@ -109,7 +109,7 @@ def opened(*pictures: ActionPicture) -> list[Request]:
 
 
 def _asked(pictures: Sequence[ActionPicture]) -> bool:
-    """False, with nothing written, if somebody else was faster at the audit chain."""
+    """False, with nothing written, if another transaction appended to the audit chain first."""
     try:
         with transaction.atomic():
             for of in dict.fromkeys(one.run for one in pictures):

@@ -77,7 +77,7 @@ def advance(run: str) -> None:
 
 @app.task(name="baseline.nothing")
 def nothing(answer: str) -> None:
-    """Say that it ran: a list that whoever asked waits at."""
+    """Say that it ran, in a list that the sender waits at."""
     redis.Redis.from_url(os.environ["REDIS_URL"]).lpush(answer, "ran")
 
 

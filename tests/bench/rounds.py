@@ -77,7 +77,7 @@ def pairs(
 
 
 def of_speed(alone: list[Pair], busy: list[Pair], nested: list[Pair]) -> list[Line]:
-    """What whoever waits notices."""
+    """How long a person waits."""
     return [
         compared("flows a second, 8 at once", busy, lambda one: one.rate, "/s", least=0.85),
         compared("start → suspended, p50 alone", alone, lambda one: one.to_suspend(50), " ms"),
