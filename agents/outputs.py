@@ -21,7 +21,8 @@ def read(
 ) -> tuple[dict[str, Any] | None, tuple[Proposal, ...]]:
     """Return the typed result of a reply as JSON, or None and the calls to make.
 
-    A result that does not fit stays among the calls, where the engine refuses it and tells the model why. The model tries again.
+    A result that does not fit stays among the calls, where the engine refuses it and tells the model why. The
+    model tries again.
     """
     if agent.output is None:
         return None, tuple(calls)

@@ -1,7 +1,8 @@
 """The JSON text of entries and continuations, one schema number for both, and reading it back.
 
 Text is ASCII: a character that a database column would refuse or change cannot occur in it. Fields that have their
-default are left out, so the defaults belong to the schema: an engineer who changes one raises SCHEMA and has `upgrades` write
+default are left out, so the defaults belong to the schema: an engineer who changes one raises SCHEMA and has
+`upgrades` write
 the old one into documents that left it out.
 """
 
