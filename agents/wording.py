@@ -24,4 +24,6 @@ def describe_exception(exc: BaseException) -> str:
 def _visible(value: Any) -> str:
     """What would break the line, hide or turn text around is spelled out, so a sentence stays one."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
