@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from runtime import leases, ledger
-from runtime.core.contents import Content
+from runtime.core.contents import Content, FilledIn
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import EffectClass
 from runtime.core.effects import AskModel, StartTool
@@ -97,6 +97,7 @@ class Coordinator:
         self._inbox = inbox
         self._tenure = Tenure(held, bench.heartbeat.shift)
         self._scribe = Scribe(held, bench.seats, bench.gatekeeper, now, sizes, self._tenure)
+        self._filled = FilledIn(self._scribe.content)
         self._running: dict[tuple[str, str | None], Abort] = {}
         self._ready: list[Work] = []
         self._handed: list[Handoff] = []
@@ -365,7 +366,7 @@ class Coordinator:
             if self._is_stale(self._ready[0]):
                 self._held.wake()  # to leave it instead
                 return
-            request = request_for(self._scribe.now, self._ready[0], self._scribe.content)
+            request = request_for(self._scribe.now, self._ready[0], self._filled)
             self._ready.pop(0)
             self._note_spent(request)
             if isinstance(request, ToolRequest) and request.effect is EffectClass.TRANSACTIONAL:

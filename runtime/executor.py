@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from typing import Any, assert_never
+from typing import assert_never
 
 from django.conf import settings
 
 from runtime.alarm import Alarm
 from runtime.core.compaction import cut
-from runtime.core.contents import filled_in
+from runtime.core.contents import FilledIn
 from runtime.core.continuation import Continuation, Frame
 from runtime.core.decisions import Blame
 from runtime.core.effects import AskModel, StartTool
@@ -270,18 +270,18 @@ def _late(request: ModelRequest | ToolRequest) -> ModelFault | Unknown:
 
 
 def request_for(
-    now: Continuation, work: AskModel | StartTool, content: Callable[[str], Any]
+    now: Continuation, work: AskModel | StartTool, filled: FilledIn
 ) -> ModelRequest | ToolRequest:
-    """The request that the committed state asks for; `content` gives a result that is stored by its hash."""
+    """The request that the committed state asks for; `filled` has the results that are stored by their hash."""
     frame = now.frame(work.frame)
     if isinstance(work, AskModel):
         unheard = () if work.summary else unheard_of(now, frame.id)
-        messages = frame.messages[: cut(frame) if work.summary else None]
+        messages = filled.messages(frame)[: cut(frame) if work.summary else None]
         return ModelRequest(
             run=now.run,
             frame=frame.id,
             agent=frame.agent,
-            messages=(*filled_in(messages, content), *unheard),
+            messages=messages + unheard,
             deadline=frame.terms.deadline,
             model=frame.model,
             ticket=frame.ticket,

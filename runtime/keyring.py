@@ -277,11 +277,9 @@ def _parse(line: str, path: Path) -> tuple[str, bytes]:
 
 def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
     """Each part is preceded by its length, so that no two lists of parts have the same bytes."""
-    digest = hmac.new(key, digestmod=hashlib.sha256)
-    for part in (f"abeyance.{purpose}.v1", *parts):
-        data = part.encode()
-        digest.update(len(data).to_bytes(8, "big") + data)
-    return digest.hexdigest()
+    texts = [part.encode() for part in (f"abeyance.{purpose}.v1", *parts)]
+    data = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
+    return hmac.digest(key, data, hashlib.sha256).hex()
 
 
 def _labelled(purpose: str, text: str) -> bytes:

@@ -15,6 +15,7 @@ from pydantic_ai.messages import ModelMessage
 
 from agents.gateway.messages import to_provider
 from agents.spec import AgentSpec
+from runtime.core.contents import begins
 from runtime.core.continuation import Call
 
 KEPT = 64  # conversations of one process
@@ -44,7 +45,7 @@ def conversation_of(
     place = (run, frame)
     with _lock:
         known = _known.get(place)
-    goes_on = known is not None and known.agent is agent and _begins(messages, known.messages)
+    goes_on = known is not None and known.agent is agent and begins(known.messages, messages)
     begun_before = known.conversation if known and goes_on else ()
     conversation = to_provider(agent, messages, begun_before, instructions, calls)
     if len(messages) >= LONG and not agent.keeps_secrets:
@@ -55,8 +56,3 @@ def conversation_of(
             while len(_known) > KEPT:
                 _known.popitem(last=False)
     return conversation
-
-
-def _begins(messages: tuple[dict[str, Any], ...], first: tuple[dict[str, Any], ...]) -> bool:
-    same = (one is other for one, other in zip(messages, first, strict=False))
-    return len(first) <= len(messages) and all(same)

@@ -28,7 +28,7 @@ from agents.versions import Version
 from runtime import skew
 from runtime.coordinator import not_started
 from runtime.core.codec import decode_continuation, decode_entry, encode_continuation, encode_entry
-from runtime.core.contents import value_of
+from runtime.core.contents import FilledIn, value_of
 from runtime.core.continuation import Phase
 from runtime.core.decisions import Decision, EffectClass, Verdict
 from runtime.core.effects import AskModel, StartTool
@@ -73,6 +73,7 @@ class Worker:
         self._ready: deque[Work] = deque()
         self._signals = 0
         self._contents: dict[str, Any] = {}
+        self._filled = FilledIn(self._contents.__getitem__)
         self._versions: dict[str, Version] = {}
         self._releases = 0
         self.shown = self._gatekeeper.shown
@@ -179,7 +180,7 @@ class Worker:
             return
         text = encode_entry(Entry(at=self.clock, events=tuple(draft.events)))
         self.journal.append(text)
-        self._contents |= {content.digest: value_of(content) for content in draft.contents}
+        self._contents.update({one.digest: value_of(one) for one in draft.contents})
         self.now = step(self.now, decode_entry(text).events, head="", at=self.clock)
         self._gatekeeper.show(draft.pictures)
         self._ready.extend(draft.work)
@@ -191,7 +192,7 @@ class Worker:
         return {one: self._versions[one] for one in fingerprints if one in self._versions}
 
     def _perform(self, work: Work) -> None:
-        request = request_for(self.now, work, lambda digest: self._contents[digest])
+        request = request_for(self.now, work, self._filled)
         if self._dies("before", request):
             return self._take_over()
         dies = self._dies("after", request)

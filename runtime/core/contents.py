@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runtime.core.continuation import Continuation
+from runtime.core.continuation import Continuation, Frame
 from runtime.core.errors import Unreadable
 from runtime.core.events import Event, GateDecided, OutcomeArrived, Stored, ToolReturned
 from runtime.core.limits import KEPT_INLINE, PREVIEW
+
+Messages = tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,25 +63,45 @@ def referred(now: Continuation) -> frozenset[str]:
     return frozenset(of_calls | of_messages)
 
 
-def filled_in(
-    messages: tuple[dict[str, Any], ...], fetch: Callable[[str], Any]
-) -> tuple[dict[str, Any], ...]:
-    """The messages with every result as if it had never been set aside; `fetch` gives the value of a digest."""
-    return tuple(
-        _filled(message, fetch) if _of_message(message) else message for message in messages
-    )
+def begins(first: Messages, messages: Messages) -> bool:
+    """Whether a frame's `messages` were once `first`, of which none is empty.
+
+    Messages are only added to a frame, or a summary takes the place of the first ones. So the same object at either
+    end means the same objects in between.
+    """
+    end = len(first)
+    return end <= len(messages) and messages[0] is first[0] and messages[end - 1] is first[-1]
 
 
-def _filled(message: dict[str, Any], fetch: Callable[[str], Any]) -> dict[str, Any]:
-    results = [_inline(result, fetch) for result in message["results"]]
-    return {**message, "results": results}
+class FilledIn:
+    """The messages of a run's frames with every result as if it had never been set aside.
 
+    `fetch` gives the value of a digest. Each message is looked at once: its frame only adds to the ones before.
+    """
 
-def _inline(result: dict[str, Any], fetch: Callable[[str], Any]) -> dict[str, Any]:
-    if "stored" not in result:
-        return result
-    rest = {name: value for name, value in result.items() if name != "stored"}
-    return {**rest, "content": fetch(result["stored"]["digest"])}
+    def __init__(self, fetch: Callable[[str], Any]) -> None:
+        self._fetch = fetch
+        self._known: dict[str, tuple[Messages, Messages]] = {}
+
+    def messages(self, frame: Frame) -> Messages:
+        before, filled = self._known.get(frame.id, ((), ()))
+        if not before or not begins(before, frame.messages):
+            before, filled = (), ()
+        filled += tuple(self._filled(message) for message in frame.messages[len(before) :])
+        self._known[frame.id] = frame.messages, filled
+        return filled
+
+    def _filled(self, message: dict[str, Any]) -> dict[str, Any]:
+        if not _of_message(message):
+            return message
+        results = [self._inline(result) for result in message["results"]]
+        return {**message, "results": results}
+
+    def _inline(self, result: dict[str, Any]) -> dict[str, Any]:
+        if "stored" not in result:
+            return result
+        rest = {name: value for name, value in result.items() if name != "stored"}
+        return {**rest, "content": self._fetch(result["stored"]["digest"])}
 
 
 def _of_message(message: dict[str, Any]) -> list[str]:

@@ -1,5 +1,6 @@
 """Results that are stored by their hash: what is set aside, what refers to it, and what a model hears."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -7,8 +8,8 @@ import pytest
 
 from runtime.core.contents import (
     Content,
+    FilledIn,
     digest_of,
-    filled_in,
     referred,
     set_aside,
     value_of,
@@ -120,7 +121,9 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
         asked.append(digest)
         return "the value"
 
-    first, second = filled_in(MESSAGES, fetch)
+    filled = FilledIn(fetch)
+    frame = Frame(id="0", agent="a", fingerprint="f", prompt="p", messages=MESSAGES)
+    first, second = filled.messages(frame)
     assert first == MESSAGES[0]
     assert second == {
         "role": "results",
@@ -130,3 +133,11 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
         ],
     }
     assert asked == ["d1"]
+
+    longer = replace(frame, messages=(*MESSAGES, {"role": "input", "content": "more"}))
+    assert filled.messages(longer) == (first, second, {"role": "input", "content": "more"})
+    assert asked == ["d1"], "what was filled in before is not asked for again"
+
+    summary = {"role": "summary", "content": "so far"}
+    summed_up = replace(frame, messages=(summary, MESSAGES[1]))
+    assert filled.messages(summed_up) == (summary, second)
