@@ -25,7 +25,7 @@ from runtime.core.planning import plan
 from runtime.core.replay import recover
 from runtime.core.unkept import journaled
 from runtime.draft import Draft, Work
-from runtime.errors import LeaseLost, MailboxRaised
+from runtime.errors import LeaseLost
 from runtime.executor import Executor, event_of, request_for
 from runtime.handing_in import Attempt, hand_in
 from runtime.heartbeat import Heartbeat, Held
@@ -43,6 +43,7 @@ from runtime.ports import (
 from runtime.scribe import Scribe, Sizes
 from runtime.seats import Seats
 from runtime.skew import Refusals, Skews, require_agents, writes
+from runtime.steps import Result
 from runtime.tenure import Tenure
 from runtime.transactional import Handoff
 
@@ -145,26 +146,32 @@ class Coordinator:
             scribe.persist(lambda: self._draft.develop(self._asking()))
             release = self._at_rest()
             try:
-                if self._draft.events:
-                    scribe.commit(self._draft, release=release)
-                else:
-                    scribe.require_claim()
-                    if release:
-                        scribe.let_go()
-                self._unadopted = None
-                self._taken.clear()
-                self._ready.extend(self._draft.work)
-                self._draft = self._new_draft()
-                return release
+                result = self._commit(release)
             except NotJson:
                 kept = tuple(journaled(scribe.now, event) for event in given)
                 if kept == given:
                     raise
                 given = kept
                 self._draft_again(given, contents)
-            except MailboxRaised:
-                scribe.look_again()
-                self._draft_again(given, contents)
+                continue
+            match result:
+                case Result.WRITTEN:
+                    self._unadopted = None
+                    self._taken.clear()
+                    self._ready.extend(self._draft.work)
+                    self._draft = self._new_draft()
+                    return release
+                case Result.NEW_SIGNALS:
+                    scribe.look_again()
+                    self._draft_again(given, contents)
+                case Result.LOST:
+                    raise LeaseLost
+
+    def _commit(self, release: bool) -> Result:
+        if self._draft.events:
+            return self._scribe.commit(self._draft, release=release)
+        self._scribe.require_claim()
+        return self._scribe.let_go() if release else Result.WRITTEN
 
     def _draft_again(self, given: tuple[Event, ...], contents: tuple[Content, ...]) -> None:
         """Begin with what came in alone: a decision in the draft may have been taken back since it was read."""

@@ -106,10 +106,6 @@ class LeaseLost(RuntimeFault):
     """Another worker has the run: nothing of this one is written any more."""
 
 
-class MailboxRaised(RuntimeFault):
-    """A signal arrived since the mailbox was read: read it, then try again."""
-
-
 # A worker's own: it begins again, with a claim
 
 

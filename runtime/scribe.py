@@ -39,7 +39,7 @@ from runtime.core.replay import Entry
 from runtime.core.worktime import tick, used_up_at
 from runtime.database import Connection
 from runtime.draft import Draft
-from runtime.errors import LeaseLost, MailboxRaised, Unclaimed
+from runtime.errors import LeaseLost, Unclaimed
 from runtime.heartbeat import Held
 from runtime.late_outcomes import LateOutcome
 from runtime.ports import Gatekeeper, Part
@@ -137,16 +137,19 @@ class Scribe:
         """Have the mailbox read again, whatever its count was."""
         self._held.mailbox = None
 
-    def commit(self, draft: Draft, *, release: bool) -> None:
-        """Write the draft as one step. Raises MailboxRaised, LeaseLost or Tampered, with nothing written."""
+    def commit(self, draft: Draft, *, release: bool) -> steps.Result:
+        """Write the draft as one step. Raises LeaseLost or Tampered, with nothing written."""
         ledger.require_unspent(self.now.run, draft.spent)
         step = self._step(draft, release)
-        self.persist(functools.partial(self._write, draft, step, itertools.count()))
+        result = self.persist(functools.partial(self._write, draft, step, itertools.count()))
+        if result is not steps.Result.WRITTEN:
+            return result
         self._committed(draft, step)
         if not release:
             self._tenure.count_step(lambda: self.persist(_others_wait))
         elif self._tenure.hands_over(self.now):
             self._hint()
+        return result
 
     def commit_handed(self, draft: Draft, handoff: Handoff) -> BaseException | None:
         """Write the draft as the last statement of a tool's own transaction.
@@ -166,15 +169,14 @@ class Scribe:
         """A result that is stored by its hash. Raises Tampered, or LeaseLost."""
         return self.persist(functools.partial(_content, digest))
 
-    def let_go(self) -> None:
-        """Release a run that needs nothing now. Raises MailboxRaised or LeaseLost, with nothing written.
-
-        The run must be claimed.
-        """
-        self.persist(self._let_go)
-        dispatch.ring(self.now.run, inbox=False)
-        if self._tenure.hands_over(self.now):
-            self._hint()
+    def let_go(self) -> steps.Result:
+        """Release a run that needs nothing now. Raises LeaseLost. The run must be claimed."""
+        result = self.persist(self._let_go)
+        if result is steps.Result.WRITTEN:
+            dispatch.ring(self.now.run, inbox=False)
+            if self._tenure.hands_over(self.now):
+                self._hint()
+        return result
 
     def _hint(self) -> None:
         """To the end of the line if others wait."""
@@ -237,18 +239,19 @@ class Scribe:
             return False
         return not continuations.stays(size, tail) if release else continuations.overdue(size, tail)
 
-    def _write(self, draft: Draft, step: steps.Step, tries: Iterator[int]) -> None:
+    def _write(self, draft: Draft, step: steps.Step, tries: Iterator[int]) -> steps.Result:
         if not draft.closed:
             with database.pooled() as connection:
-                steps.commit(connection, step, self._asked(connection, draft), prepare=True)
-            return
+                return steps.commit(connection, step, self._asked(connection, draft), prepare=True)
         with transaction.atomic():
             connection = database.djangos()
             if next(tries) and steps.settled(connection, step):
-                return  # by the try before, whose COMMIT was cut off
+                return steps.Result.WRITTEN  # by the try before, whose COMMIT was cut off
             for reason, gates in draft.closed_for.items():
                 self._gatekeeper.close(run=draft.now.run, gates=gates, actor=None, reason=reason)
-            steps.commit(connection, step, self._asked(connection, draft), prepare=False)
+            result = steps.commit(connection, step, self._asked(connection, draft), prepare=False)
+            transaction.set_rollback(result is not steps.Result.WRITTEN)
+            return result
 
     def _asked(self, connection: Connection, draft: Draft) -> tuple[Part, ...]:
         """What asks people, if gates open."""
@@ -256,7 +259,7 @@ class Scribe:
             return ()
         return self._gatekeeper.open(connection, draft.pictures, origin=self._origin)
 
-    def _let_go(self) -> None:
+    def _let_go(self) -> steps.Result:
         with database.pooled() as connection:
             done = leases.release(
                 connection,
@@ -266,11 +269,10 @@ class Scribe:
                 due=self._due(self.now),
             )
             if done:
-                return
+                return steps.Result.WRITTEN
             now = leases.read(connection, self.now.run)
-        if (now.epoch, now.owner) == (self._held.claim.epoch, self._held.claim.owner):
-            raise MailboxRaised
-        raise LeaseLost
+        ours = (now.epoch, now.owner) == (self._held.claim.epoch, self._held.claim.owner)
+        return steps.Result.NEW_SIGNALS if ours else steps.Result.LOST
 
     def _due(self, now: Continuation) -> datetime | None:
         """When a run that is let go of needs a worker again without anybody's signal."""

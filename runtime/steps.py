@@ -8,6 +8,7 @@ step may make the claim itself.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum, auto
 from functools import cache
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.events import WaitStarted
 from runtime.database import Connection
-from runtime.errors import LeaseLost, MailboxRaised, Tampered
+from runtime.errors import Tampered
 from runtime.journal import APPEND, Sealed, holds
 from runtime.leases import Claim
 from runtime.ledger import Spend
@@ -39,6 +40,14 @@ _PARTS = {
     "given_up": waits.CLOSE,
     "spent": spent.SPEND,
 }
+
+
+class Result(Enum):
+    """What became of a step: it is written, or nothing is, because of signals that came or a lease that is lost."""
+
+    WRITTEN = auto()
+    NEW_SIGNALS = auto()
+    LOST = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +90,13 @@ class Step:
     spent: tuple[Spend, ...] = ()
 
 
-def commit(connection: Connection, step: Step, lent: Sequence[Part] = (), *, prepare: bool) -> None:
+def commit(
+    connection: Connection, step: Step, lent: Sequence[Part] = (), *, prepare: bool
+) -> Result:
     """Write the step, with the parts that the gatekeeper lends to it.
 
-    Raises MailboxRaised, LeaseLost, or Tampered if an approval was used before; nothing is written.
-    Raises psycopg.OperationalError when the connection is cut; `written` then tells what became of it.
+    A step whose answer was cut off before is found in the journal, and counts as written. Raises Tampered if an
+    approval was used before, with nothing written, or psycopg.OperationalError when the connection is cut.
     """
     killpoints.pass_by("before", step.kind, step.depth)
     own = tuple((name, _PARTS[name]) for name in _parts(step))
@@ -97,17 +108,16 @@ def commit(connection: Connection, step: Step, lent: Sequence[Part] = (), *, pre
         row = connection.execute(statement, parameters, prepare=prepare).fetchone()
     except psycopg.errors.UniqueViolation as exc:
         if exc.diag.constraint_name in {part.overtaken for part in lent}:
-            raise MailboxRaised from exc
+            return Result.NEW_SIGNALS  # another transaction was faster: what it wrote is read again
         if exc.diag.constraint_name != spent.CONSTRAINT:
             raise
         raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
     if row == (1,) or written(connection, step):
         killpoints.pass_by("written", step.kind, step.depth)
-        return
+        return Result.WRITTEN
     now = leases.read(connection, step.claim.run)
-    if ((now.epoch, now.owner), now.position) == (step.claim.before, step.entry.position - 1):
-        raise MailboxRaised
-    raise LeaseLost
+    ours = ((now.epoch, now.owner), now.position) == (step.claim.before, step.entry.position - 1)
+    return Result.NEW_SIGNALS if ours else Result.LOST
 
 
 def written(connection: Connection, step: Step) -> bool:

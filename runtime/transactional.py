@@ -16,7 +16,7 @@ from django.db import Error, close_old_connections, connection, transaction
 
 from runtime import database, steps
 from runtime.core.decisions import Blame
-from runtime.errors import RuntimeFault
+from runtime.errors import LeaseLost, RuntimeFault
 from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,8 @@ def transact(
             step = handoff.wait_for_step()
             if step is None:
                 raise _RollBack
-            steps.commit(database.djangos(), step, prepare=False)
+            if steps.commit(database.djangos(), step, prepare=False) is not steps.Result.WRITTEN:
+                raise LeaseLost
     except _RollBack:
         pass
     except (Error, psycopg.Error, RuntimeFault) as exc:

@@ -224,11 +224,12 @@ def test_a_first_step_whose_answer_was_cut_off_is_known_and_goes_on(
     desk, run = suspended(rig)
     cut: list[bool] = []
 
-    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> None:
-        COMMITTED(connection, step, *lent, prepare=prepare)
+    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
+        result = COMMITTED(connection, step, *lent, prepare=prepare)
         if not cut:
             cut.append(True)
             raise psycopg.OperationalError("cut off")
+        return result
 
     monkeypatch.setattr(steps, "commit", commit)
     assert desk.advance(run).status == "completed"

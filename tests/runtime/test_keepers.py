@@ -29,7 +29,7 @@ from runtime import (
 )
 from runtime.core.decisions import Decision, Verdict
 from runtime.database import Connection
-from runtime.errors import GateNotOpen, LeaseLost, MailboxRaised, RunEnded
+from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate, JournalEntry, Run, Signal, Stop
 from runtime.store import decisions
 from runtime.upkeep import due_runs
@@ -38,6 +38,7 @@ from tests.runtime.conftest import ADA, MakeBench, Rig
 
 PAST = timedelta(hours=-1)
 REAL = steps.commit
+Result = steps.Result
 
 
 @pytest.fixture
@@ -56,11 +57,11 @@ def last(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> steps.Step:
     """The step that opens the gate and lets go of the run; its worker held it back, and has the run still."""
     held: list[steps.Step] = []
 
-    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> None:
+    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
         if step.release:
             held.append(step)
-            raise LeaseLost
-        REAL(connection, step, *lent, prepare=prepare)
+            return Result.LOST
+        return REAL(connection, step, *lent, prepare=prepare)
 
     with monkeypatch.context() as patch:
         patch.setattr(steps, "commit", commit)
@@ -93,8 +94,7 @@ def test_a_step_needs_the_epoch_the_owner_and_the_position_of_its_claim(
     run = last.claim.run
     row(run, **change)
     before = Run.objects.values().get(id=run)
-    with pytest.raises(LeaseLost):
-        steps.commit(own, last, prepare=False)
+    assert steps.commit(own, last, prepare=False) is Result.LOST
     assert Run.objects.values().get(id=run) == before
     assert JournalEntry.objects.filter(run_id=run, position=last.entry.position).count() == 0
     assert Gate.objects.filter(run=run).count() == 0
@@ -107,8 +107,8 @@ def test_a_step_that_lets_go_needs_the_mailbox_it_read_and_takes_nothing_up_with
     with transaction.atomic():
         engine.pause(run=run, actor=ADA, reason="")
     (signal,) = Signal.objects.filter(run=run)
-    with pytest.raises(MailboxRaised):
-        steps.commit(own, replace(last, signals=(signal.id,)), prepare=False)
+    taking = replace(last, signals=(signal.id,))
+    assert steps.commit(own, taking, prepare=False) is Result.NEW_SIGNALS
     assert Signal.objects.filter(run=run).count() == 1
     assert Gate.objects.filter(run=run).count() == 0
 
@@ -117,20 +117,19 @@ def test_a_step_that_goes_on_may_have_mail(own: Connection, last: steps.Step) ->
     with transaction.atomic():
         engine.pause(run=last.claim.run, actor=ADA, reason="")
     going_on = replace(last, release=False, continuation=None, opened=())
-    steps.commit(own, going_on, prepare=False)
+    assert steps.commit(own, going_on, prepare=False) is Result.WRITTEN
     assert Run.objects.get(id=last.claim.run).owner == last.claim.owner
 
 
 def test_a_step_whose_answer_was_cut_off_is_known_as_written(
     own: Connection, last: steps.Step
 ) -> None:
-    steps.commit(own, last, prepare=False)
+    assert steps.commit(own, last, prepare=False) is Result.WRITTEN
     entries = JournalEntry.objects.filter(run_id=last.claim.run).count()
-    steps.commit(own, last, prepare=False)  # says nothing, and writes nothing
+    assert steps.commit(own, last, prepare=False) is Result.WRITTEN, "though it writes nothing now"
     assert JournalEntry.objects.filter(run_id=last.claim.run).count() == entries
     other = replace(last, entry=replace(last.entry, commit_id=uuid4()))
-    with pytest.raises(LeaseLost):
-        steps.commit(own, other, prepare=False)
+    assert steps.commit(own, other, prepare=False) is Result.LOST
     assert not journal.holds(own, other.entry)
 
 

@@ -3,20 +3,21 @@
 import threading
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
-from django.db import DatabaseError, InternalError, connection
+from django.db import DatabaseError, InternalError, connection, transaction
 
-from runtime import database, steps, verification
+from runtime import database, engine, steps, verification
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.events import Change
 from runtime.database import Connection
-from runtime.models import Gate
+from runtime.models import Gate, Run
 from runtime.ports import Skew
 from runtime.scribe import Scribe
 from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench
+from tests.runtime.conftest import ADA, MakeBench
 from tests.runtime.test_advance import types
 
 OLD, NEW = "sha256:a", "sha256:a2"
@@ -57,17 +58,55 @@ def test_a_signal_while_a_version_gate_opens_loses_nothing(
     assert verification.verify(run).sound
 
 
+def test_a_step_that_a_signal_makes_be_built_again_closes_its_gates_once(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run, tries = desk.advance(desk.start("a")).id, list[str]()
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    for version in (
+        NEW,
+        "sha256:a3",
+    ):  # the second of them closes the gate that asks about the first
+        desk.effects.released["a"] = version
+        change = Change(part="instructions", before="x", after="y", asks=True)
+        desk.effects.skews["a", OLD] = Skew(agent=desk.effects.agent("a"), changes=(change,))
+        if version == NEW:
+            desk.advance(run)
+
+    def pause() -> None:
+        with transaction.atomic():
+            engine.pause(run=run, actor=ADA, reason="")
+        connection.close()
+
+    def close(**_: object) -> None:
+        Run.objects.create(id=uuid4(), agent=f"closed {len(tries)}", requester="", input="{}")
+        if not tries:
+            late = threading.Thread(target=pause)
+            late.start()
+            late.join()
+        tries.append("closed")
+
+    monkeypatch.setattr(desk.gatekeeper, "close", close)
+    with transaction.atomic():
+        engine.write(run=run, actor=ADA, text="Go on.")
+    assert desk.advance(run).status == "paused"
+    assert len(tries) == 2
+    written = Run.objects.filter(agent__startswith="closed").values_list("agent", flat=True)
+    assert list(written) == ["closed 1"], "what the first try wrote was rolled back"
+
+
 @pytest.mark.parametrize("sqlstate", ["25006", "53100", "57P03", "40001", "55P03"])
 def test_an_outcome_waits_for_postgres(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch, sqlstate: str
 ) -> None:
     refused: list[str] = []
 
-    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> None:
+    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
         if step.kind == "ToolReturned" and not refused:
             refused.append(sqlstate)
             raise psycopg.errors.lookup(sqlstate)
-        COMMIT(connection, step, *lent, prepare=prepare)
+        return COMMIT(connection, step, *lent, prepare=prepare)
 
     monkeypatch.setattr(steps, "commit", commit)
     monkeypatch.setattr("runtime.scribe.RETRY_SECONDS", 0.0)
@@ -99,10 +138,11 @@ def test_run_again_waits_for_the_end_of_a_late_start(
     """The intent's COMMIT takes longer than a deadline and a lease, and the call starts after it."""
     late: list[timedelta] = [timedelta(hours=1)]
 
-    def write(scribe: Scribe, draft: object, step: steps.Step, tries: object) -> None:
-        real(scribe, draft, step, tries)  # type: ignore[arg-type]
+    def write(scribe: Scribe, draft: object, step: steps.Step, tries: object) -> steps.Result:
+        result = real(scribe, draft, step, tries)  # type: ignore[arg-type]
         if step.kind == "ToolStarted" and late:
             scribe._started -= late.pop().total_seconds()
+        return result
 
     real = Scribe._write
     monkeypatch.setattr(Scribe, "_write", write)

@@ -80,7 +80,7 @@ def test_an_unknown_commit_opens_its_gate_once(
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run, real = desk.start("a"), steps.commit
 
-    def commit(connection: Any, step: steps.Step, *lent: Any, prepare: bool) -> None:
+    def commit(connection: Any, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
         if not step.opened or cut.done.is_set():
             return real(connection, step, *lent, prepare=prepare)
         cut.done.set()
