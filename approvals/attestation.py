@@ -7,10 +7,9 @@ no right. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
 from datetime import UTC, datetime
 from typing import Any
 
-import rfc8785
-
 from approvals.models import Assignment, Token
 from runtime import keyring
+from runtime.core.digest import canonical
 from runtime.errors import KeyMissing
 
 
@@ -33,7 +32,7 @@ def holds(row: Token | Assignment) -> bool:
 
 def _text(row: Token | Assignment) -> str:
     said = _token(row) if isinstance(row, Token) else _assignment(row)
-    return rfc8785.dumps(said).decode()
+    return canonical(said).decode()
 
 
 def _token(row: Token) -> dict[str, Any]:

@@ -12,12 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import rfc8785
-
 from approvals.models import Request
 from runtime import keyring
 from runtime.core.decisions import VERDICTS, Decision, GateKind, Verdict
-from runtime.core.digest import sha256_of
+from runtime.core.digest import canonical, sha256_of
 from runtime.ports import NotConfirmed
 
 STATUS: Mapping[Verdict, Request.Status] = {
@@ -107,7 +105,7 @@ def result_digest(decision: Decision) -> str | None:
 
 
 def _text(statement: Statement) -> str:
-    return rfc8785.dumps(
+    return canonical(
         {
             "request": str(statement.request),
             "digest": statement.digest,

@@ -33,10 +33,13 @@ MAX_WAIT_DAYS = 366  # how far ahead a wait may end
 MAX_MATCHED = 1_000  # waits that one event ends
 MAX_KEY = 200  # characters of a business key
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 
 def size_of(value: Any) -> int:
     """The bytes of a JSON value, written compactly."""
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+    text = _compact(value)
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def plain(text: str) -> str:

@@ -3,9 +3,18 @@
 from typing import Any
 
 import pytest
+import rfc8785
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from runtime.core.decisions import EffectClass
-from runtime.core.digest import ENCLOSED_DEPTH, action_digest, require_json, sha256_of
+from runtime.core.digest import (
+    ENCLOSED_DEPTH,
+    action_digest,
+    canonical,
+    require_json,
+    sha256_of,
+)
 from runtime.core.errors import NotJson
 from runtime.core.limits import JSON_DEPTH
 
@@ -36,6 +45,27 @@ def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
 )
 def test_the_action_digest_changes_with_every_part_of_the_action(change: dict[str, Any]) -> None:
     assert action_digest(**{**ACTION, **change}) != action_digest(**ACTION)
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(1 - 2**53, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+    max_leaves=20,
+)
+
+
+@given(value=JSON)
+@example(value={"\U00010000": 1, "\ue000": 2, "a": '\x7f\u2028\x1f"\\/'})
+@example(value=[1.0, -0.0, 1e21, 1e-7])
+@example(value={"b": True, "a": {}, "c": [], "": None})
+def test_canonical_json_is_that_of_rfc_8785(value: Any) -> None:
+    require_json(value)
+    assert canonical(value) == rfc8785.dumps(value)
 
 
 def nested(depth: int) -> Any:
