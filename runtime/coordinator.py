@@ -9,22 +9,22 @@ import functools
 import queue
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from runtime import leases, ledger
-from runtime.core.contents import Content, FilledIn
+from runtime.core.contents import FilledIn
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import EffectClass
 from runtime.core.effects import AskModel, StartTool
 from runtime.core.errors import NotJson
-from runtime.core.events import Event, RetryScheduled, ToolFailed
+from runtime.core.events import RetryScheduled, ToolFailed
 from runtime.core.planning import plan
 from runtime.core.replay import recover
 from runtime.core.unkept import journaled
-from runtime.draft import Draft, Work
+from runtime.draft import Draft
 from runtime.errors import LeaseLost
 from runtime.executor import Executor, event_of, request_for
 from runtime.handing_in import Attempt, hand_in
@@ -40,6 +40,7 @@ from runtime.ports import (
     ToolFault,
     ToolRequest,
 )
+from runtime.records import Changed, Work, changed
 from runtime.scribe import Scribe, Sizes
 from runtime.seats import Seats
 from runtime.skew import Refusals, Skews, require_agents, writes
@@ -121,7 +122,7 @@ class Coordinator:
                 self._wait()
         finally:
             self._stop_asking()
-            for work in (*self._draft.work, *self._ready):
+            for work in (*self._draft.records.work, *self._ready):
                 self._bench.executor.give_back(work)
             self._bench.executor.leave(self._held.wake)
             self._drop_handed()
@@ -133,7 +134,7 @@ class Coordinator:
         self._settle_cancelling()
         self._leave_ready()
         self._expire()
-        given, contents = tuple(self._draft.events), tuple(self._draft.contents)
+        given = self._draft.records.changes
         while True:
             if self._unadopted is not None:
                 self._draft.adopt(self._unadopted)
@@ -148,46 +149,46 @@ class Coordinator:
             try:
                 result = self._commit(release)
             except NotJson:
-                kept = tuple(journaled(scribe.now, event) for event in given)
+                kept = tuple(_kept(scribe.now, one) for one in given)
                 if kept == given:
                     raise
                 given = kept
-                self._draft_again(given, contents)
+                self._draft_again(given)
                 continue
             match result:
                 case Result.WRITTEN:
                     self._unadopted = None
                     self._taken.clear()
-                    self._ready.extend(self._draft.work)
+                    self._ready.extend(self._draft.records.work)
                     self._draft = self._new_draft()
                     return release
                 case Result.NEW_SIGNALS:
                     scribe.look_again()
-                    self._draft_again(given, contents)
+                    self._draft_again(given)
                 case Result.LOST:
                     raise LeaseLost
 
     def _commit(self, release: bool) -> Result:
-        if self._draft.events:
-            return self._scribe.commit(self._draft, release=release)
+        draft = self._draft
+        if draft.records.changes:
+            return self._scribe.commit(draft.records, draft.now, release=release)
         self._scribe.require_claim()
         return self._scribe.let_go() if release else Result.WRITTEN
 
-    def _draft_again(self, given: tuple[Event, ...], contents: tuple[Content, ...]) -> None:
+    def _draft_again(self, given: Sequence[Changed]) -> None:
         """Begin with what came in alone: a decision in the draft may have been taken back since it was read."""
-        for work in self._draft.work:
+        for work in self._draft.records.work:
             self._bench.executor.give_back(work)
         self._draft = self._new_draft()
-        self._draft.contents.extend(contents)
-        for event in given:
-            self._draft.add(event)
+        for change in given:
+            self._draft.change(change)
 
     def _at_rest(self) -> bool:
         """Whether nothing is under way or planned, and no wait is short enough to keep the worker for it."""
         now = self._draft.now
         if now.ended or self._tenure.forfeited:
             return True
-        if self._running or self._ready or self._draft.work:
+        if self._running or self._ready or self._draft.records.work:
             return False
         if self._tenure.ended(now):
             return True
@@ -427,17 +428,22 @@ class Coordinator:
             if problem is not None:
                 fault = ToolFault(error=f"it was rolled back: {problem}", again=True)
                 self._add_outcome(handoff.request, fault)
-            self._draft.contents += later.contents
-            for event in later.events:
-                self._draft.add(event)
+            for change in later.records.changes:
+                self._draft.change(change)
 
     def _commit_handed(self, handoff: Handoff) -> BaseException | None:
         """What went wrong, if the tool's writes were rolled back. Raises LeaseLost."""
         try:
-            return self._scribe.commit_handed(self._draft, handoff)
+            return self._scribe.commit_handed(self._draft.records, self._draft.now, handoff)
         except NotJson as exc:
             handoff.drop()
             return exc
+
+
+def _kept(now: Continuation, change: Changed) -> Changed:
+    """The same with an event that a journal takes."""
+    event = journaled(now, change.event)
+    return change if event is change.event else changed(event)
 
 
 def _place(request: ModelRequest | ToolRequest) -> tuple[str, str | None]:

@@ -1,13 +1,11 @@
-"""What the next commit will say: events added so far, and everything that must be written with them."""
+"""Builds the next step: what came in, and what follows from it without the outside."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, assert_never
 from uuid import UUID
 
-from runtime.core.contents import Content, set_aside
 from runtime.core.continuation import (
-    CallState,
     Continuation,
     FrameState,
     Pending,
@@ -39,14 +37,12 @@ from runtime.core.events import (
     FrameOpened,
     GateClosed,
     GateDecided,
-    GateOpened,
     MessageReceived,
     OutcomeArrived,
     Paused,
     Resumed,
     ToolStarted,
     WaitEnded,
-    WaitStarted,
 )
 from runtime.core.halts import halted
 from runtime.core.ids import ROOT
@@ -57,9 +53,9 @@ from runtime.core.reducer import evolve
 from runtime.core.spending import fits, reached
 from runtime.judging import Judge
 from runtime.late_outcomes import LateOutcome
-from runtime.ledger import Spend
 from runtime.opening import Judged
-from runtime.ports import ActionPicture, EffectHandler, InvalidInput, Skew
+from runtime.ports import EffectHandler, InvalidInput, Skew
+from runtime.records import Changed, ModelAsked, Records, SignalTaken, Work, changed, waits
 from runtime.shortage import grant_of, limit_gate
 from runtime.signals import (
     CancelSignal,
@@ -72,8 +68,6 @@ from runtime.signals import (
 )
 from runtime.skew import Skews, agent_changed, agreed, ask, asked
 from runtime.waiting import begun, timed_out
-
-Work = AskModel | StartTool
 
 
 class Draft:
@@ -88,68 +82,18 @@ class Draft:
         clock: Callable[[], datetime],
     ) -> None:
         self.now = base
-        self.events: list[Event] = []
-        self.work: list[Work] = []
-        self.pictures: list[ActionPicture] = []
-        self.taken: list[UUID] = []
-        self.closed: dict[UUID, str] = {}  # gates, each with the reason
-        self.signals: list[int] = []
-        self.contents: list[Content] = []
+        self.records = Records()
         self._handler = handler
         self._judge = judge
         self._reserve = reserve
         self._clock = clock
-        self._opened: set[UUID] = set()
-
-    @property
-    def opened(self) -> tuple[Pending, ...]:
-        return tuple(pending for pending in self.now.pending if pending.gate in self._opened)
-
-    @property
-    def awaited(self) -> tuple[WaitStarted, ...]:
-        """The waits for an event that begin with this commit."""
-        began = (one for one in self.events if isinstance(one, WaitStarted) and one.event)
-        return tuple(one for one in began if _waits(self.now, one.frame, one.call))
-
-    @property
-    def over(self) -> tuple[tuple[str, str], ...]:
-        """Frame and call of every wait that ends with it without its event, which has taken it away."""
-        ends = (one for one in self.events if isinstance(one, WaitEnded) and one.call is not None)
-        return tuple(
-            (one.frame, str(one.call)) for one in ends if one.outcome in ("timed_out", "closed")
-        )
-
-    @property
-    def spent(self) -> list[Spend]:
-        """The approvals that this commit uses to start calls, each with the attempt."""
-        started = [one for one in self.events if isinstance(one, ToolStarted)]
-        found = [(self.now.call(one.frame, one.call).gate, one.attempt) for one in started]
-        return [(gate, attempt) for gate, attempt in found if gate is not None]
-
-    @property
-    def timed_out(self) -> bool:
-        """Whether time ends a wait, which an event may have ended before."""
-        return any(isinstance(one, WaitEnded) and one.outcome == "timed_out" for one in self.events)
-
-    @property
-    def hears_late(self) -> bool:
-        """Whether a late outcome settles a call, which a person may have settled meanwhile."""
-        return any(isinstance(one, OutcomeArrived) for one in self.events)
-
-    @property
-    def closed_for(self) -> dict[str, list[UUID]]:
-        """The gates that this commit closes, by reason."""
-        found: dict[str, list[UUID]] = {}
-        for gate, reason in self.closed.items():
-            found.setdefault(reason, []).append(gate)
-        return found
 
     def add(self, event: Event) -> None:
-        event, content = set_aside(event)
-        if content is not None:
-            self.contents.append(content)
-        self.now = evolve(self.now, event)
-        self.events.append(event)
+        self.change(changed(event))
+
+    def change(self, record: Changed) -> None:
+        self.now = evolve(self.now, record.event)
+        self.records.add(record)
 
     def adopt(self, skews: Skews) -> None:
         """Let every frame whose agent has changed go on under this process's version, or ask people first."""
@@ -172,7 +116,7 @@ class Draft:
 
         Raises Tampered for a decision that nobody made.
         """
-        if signal.id in self.signals:
+        if signal.id in self.records.signals:
             return
         match signal:
             case GateDecidedSignal():
@@ -193,7 +137,7 @@ class Draft:
             case _ as never:
                 assert_never(never)
         # Last: what fails on the way, as vouching does without Postgres, is taken up again.
-        self.signals.append(signal.id)
+        self.records.add(SignalTaken(signal=signal.id))
 
     def hear(self, late: LateOutcome, settling: Collection[UUID]) -> None:
         """Settle the call in doubt with its late outcome.
@@ -208,9 +152,7 @@ class Draft:
             gate = None if asked is None else asked.gate
             if call.started_at != late.started_at or gate in settling:
                 return
-            if gate is not None:
-                self.closed[gate] = arrived_late(late)
-            self.add(arrival(late, gate))
+            self.change(changed(arrival(late, gate), closed=arrived_late(late)))
             return
 
     def cancel(self, *, by: str, reason: str) -> None:
@@ -237,9 +179,9 @@ class Draft:
 
         A run that is ended waits for them: they are stopped, and what came of them is evidence.
         """
-        asked = {work.frame for work in self.work if isinstance(work, AskModel)} | busy
+        asked = {work.frame for work in self.records.work if isinstance(work, AskModel)} | busy
         while True:
-            count = len(self.events)
+            before = self.now
             effects = [effect for effect in plan(self.now) if not _is_asked(effect, asked)]
             self._mind_limits(effects)
             for effect in effects:
@@ -248,10 +190,10 @@ class Draft:
                 if isinstance(effect, AskModel):
                     if not self._held(effect.frame) and self._reserve(effect):
                         asked.add(effect.frame)
-                        self.work.append(effect)
+                        self.records.add(ModelAsked(work=effect))
                 elif not (isinstance(effect, EndRun) and busy):
                     self._follow(effect)
-            if len(self.events) == count:
+            if self.now is before:
                 return
 
     def _halted(self, effect: Effect) -> bool:
@@ -341,35 +283,28 @@ class Draft:
         return True
 
     def _record(self, judged: Judged) -> None:
-        self.add(judged.event)
-        if isinstance(judged.event, GateOpened):
-            self._opened.add(judged.event.gate)
-        if judged.picture is not None:
-            self.pictures.append(judged.picture)
+        self.change(changed(judged.event, picture=judged.picture))
 
     def _start(self, effect: StartTool) -> None:
         """Look once more, then write the intent down if it can be acted on at once."""
-        changed = self._judge.second_look(self.now, effect.frame, effect.call)
-        if changed is not None:
-            self._record(changed)
+        other = self._judge.second_look(self.now, effect.frame, effect.call)
+        if other is not None:
+            self._record(other)
             return
         if self._reserve(effect):
-            self.work.append(effect)
-            self.add(
-                ToolStarted(
-                    frame=effect.frame, call=effect.call, attempt=effect.attempt, at=self._clock()
-                )
+            started = ToolStarted(
+                frame=effect.frame, call=effect.call, attempt=effect.attempt, at=self._clock()
             )
+            self.change(changed(started, work=effect))
 
     def _wait(self, effect: StartWait) -> None:
-        changed = self._judge.second_look(self.now, effect.frame, effect.call)
-        if changed is not None:
-            self._record(changed)
+        other = self._judge.second_look(self.now, effect.frame, effect.call)
+        if other is not None:
+            self._record(other)
         else:
             self.add(begun(self.now, effect, self._clock()))
 
     def _close_gate(self, gate: Pending, reason: str) -> None:
-        self.closed[gate.gate] = reason
         self.add(GateClosed(gate=gate.gate, frame=gate.frame, call=gate.call, reason=reason))
 
     def _close(self, effect: CloseFrame) -> FrameClosed:
@@ -391,7 +326,7 @@ class Draft:
         return Failed(error=root.outcome or "")
 
     def _take_event(self, signal: EventSignal) -> None:
-        if self.now.phase is Phase.STARTED and _waits(self.now, signal.frame, signal.call):
+        if self.now.phase is Phase.STARTED and waits(self.now, signal.frame, signal.call):
             self.add(
                 WaitEnded(
                     frame=signal.frame,
@@ -408,7 +343,6 @@ class Draft:
                 self._judge.vouch(signal)
                 goes_on = signal.decision.verdict is Verdict.CONTINUE
                 skew = agreed(self.now, pending, self._handler) if goes_on else None
-                self.taken.append(signal.gate)
                 self.add(_decided(pending, signal))
                 if skew is not None:
                     self._change_agent(pending.frame, skew)
@@ -437,13 +371,6 @@ def arrived_late(late: LateOutcome) -> str:
     """Say why no person needs to settle a call any more."""
     became = "returned its result" if late.outcome == "returned" else "reported its failure"
     return f"The call itself {became} late, so no person needs to settle it."
-
-
-def _waits(now: Continuation, frame: str, call: str) -> bool:
-    found = now.frames.get(frame)
-    return found is not None and any(
-        one.id == call and one.state is CallState.WAITING for one in found.of_turn()
-    )
 
 
 def _not_taken(agent: str, problem: InvalidInput) -> str:

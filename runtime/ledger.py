@@ -12,7 +12,7 @@ import fcntl
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedRandom
 from pathlib import Path
@@ -137,7 +137,7 @@ def holds(fact: str) -> bool:
     return kept is not None and kept.holds(fact)
 
 
-def require_unspent(run: UUID, spends: list[Spend]) -> None:
+def require_unspent(run: UUID, spends: Sequence[Spend]) -> None:
     """Raise Tampered if one of the attempts was made before, or LedgerBroken, KeyMissing, OSError."""
     for spend in spends:
         if holds(spent(run, spend)):

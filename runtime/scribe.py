@@ -10,7 +10,7 @@ import itertools
 import json
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -35,14 +35,15 @@ from runtime import (
 from runtime.core.continuation import Continuation, Phase, in_doubt, status_of
 from runtime.core.events import Compacted
 from runtime.core.ids import ROOT, depth_of
+from runtime.core.replacing import replace
 from runtime.core.replay import Entry
 from runtime.core.worktime import tick, used_up_at
 from runtime.database import Connection
-from runtime.draft import Draft
 from runtime.errors import LeaseLost, Unclaimed
 from runtime.heartbeat import Held
 from runtime.late_outcomes import LateOutcome
 from runtime.ports import Gatekeeper, Part
+from runtime.records import Records
 from runtime.seats import Seats
 from runtime.tenure import Tenure
 from runtime.transactional import Handoff
@@ -137,32 +138,34 @@ class Scribe:
         """Have the mailbox read again, whatever its count was."""
         self._held.mailbox = None
 
-    def commit(self, draft: Draft, *, release: bool) -> steps.Result:
-        """Write the draft as one step. Raises LeaseLost or Tampered, with nothing written."""
-        ledger.require_unspent(self.now.run, draft.spent)
-        step = self._step(draft, release)
-        result = self.persist(functools.partial(self._write, draft, step, itertools.count()))
+    def commit(self, records: Records, now: Continuation, *, release: bool) -> steps.Result:
+        """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
+        step = self._step(records, now, release)
+        ledger.require_unspent(self.now.run, step.spent)
+        result = self.persist(functools.partial(self._write, records, step, itertools.count()))
         if result is not steps.Result.WRITTEN:
             return result
-        self._committed(draft, step)
+        self._committed(step)
         if not release:
             self._tenure.count_step(lambda: self.persist(_others_wait))
         elif self._tenure.hands_over(self.now):
             self._hint()
         return result
 
-    def commit_handed(self, draft: Draft, handoff: Handoff) -> BaseException | None:
-        """Write the draft as the last statement of a tool's own transaction.
+    def commit_handed(
+        self, records: Records, now: Continuation, handoff: Handoff
+    ) -> BaseException | None:
+        """Write the records as the last statement of a tool's own transaction.
 
         What went wrong, if the tool's writes were rolled back. Raises LeaseLost.
         """
-        step = self._step(draft, release=False)
+        step = self._step(records, now, release=False)
         problem = handoff.write(step)
         if isinstance(problem, LeaseLost):
             raise problem
         if problem is not None and not self.persist(functools.partial(_written, step)):
             return problem
-        self._committed(draft, step)
+        self._committed(step)
         return None
 
     def content(self, digest: str) -> Any:
@@ -186,29 +189,28 @@ class Scribe:
         with database.pooled() as connection:
             return signals.read(connection, self.now.run)
 
-    def _committed(self, draft: Draft, step: steps.Step) -> None:
+    def _committed(self, step: steps.Step) -> None:
         self._held.make()
         killpoints.pass_by("committed", step.kind, step.depth)
         self.now = step.state
         tail = self._sizes.tail + len(step.entry.body)
         if step.continuation is None:
-            self._sizes = replace(self._sizes, tail=tail)
+            self._sizes = Sizes(continuation=self._sizes.continuation, tail=tail)
         else:  # about as big as what it was made of, unless a summary is in the place of most of it
             self._sizes = Sizes(continuation=0 if step.pins else self._sizes.continuation + tail)
-        dispatch.ring(self.now.run, inbox=bool(draft.opened or draft.taken or draft.closed))
+        dispatch.ring(self.now.run, inbox=bool(step.opened or step.taken or step.closed))
 
-    def _step(self, draft: Draft, release: bool) -> steps.Step:
-        position = self.now.position + 1
-        written = Entry(at=self.clock(), events=tuple(draft.events))
+    def _step(self, records: Records, after: Continuation, release: bool) -> steps.Step:
+        position, events = self.now.position + 1, records.events
+        written = Entry(at=self.clock(), events=tuple(events))
         entry = journal.seal(self.now.run, position, self.now.head, written)
-        drafted = replace(draft.now, position=position, head=entry.seal.mac)
-        now = tick(self.now, drafted, written.at)
-        pins = not now.ended and any(isinstance(event, Compacted) for event in draft.events)
+        now = tick(self.now, replace(after, position=position, head=entry.seal.mac), written.at)
+        pins = not now.ended and any(isinstance(event, Compacted) for event in events)
         return steps.Step(
             claim=self._held.claim,
             state=now,
-            kind=draft.events[-1].type,
-            depth=depth_of(getattr(draft.events[-1], "frame", ROOT)),
+            kind=events[-1].type,
+            depth=depth_of(getattr(events[-1], "frame", ROOT)),
             entry=entry,
             status=status_of(now, held=not release),
             output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,
@@ -221,15 +223,15 @@ class Scribe:
             mailbox=self._mailbox,
             continuation=now if pins or self._rewrites(now, entry, release) else None,
             pins=pins,
-            opened=draft.opened,
-            taken=tuple(draft.taken),
-            closed=tuple(draft.closed),
-            signals=tuple(draft.signals),
-            contents=tuple(draft.contents),
-            waits=tuple(draft.awaited),
-            over=tuple(draft.over),
-            first=draft.timed_out or draft.hears_late,
-            spent=tuple(draft.spent),
+            opened=records.opened(now),
+            taken=records.taken,
+            closed=tuple(gate for gates in records.closed.values() for gate in gates),
+            signals=records.signals,
+            contents=records.contents,
+            waits=records.awaited(now),
+            over=records.over,
+            first=records.needs_first,
+            spent=records.spent(after),
         )
 
     def _rewrites(self, now: Continuation, entry: journal.Sealed, release: bool) -> bool:
@@ -239,25 +241,25 @@ class Scribe:
             return False
         return not continuations.stays(size, tail) if release else continuations.overdue(size, tail)
 
-    def _write(self, draft: Draft, step: steps.Step, tries: Iterator[int]) -> steps.Result:
-        if not draft.closed:
+    def _write(self, records: Records, step: steps.Step, tries: Iterator[int]) -> steps.Result:
+        if not step.closed:
             with database.pooled() as connection:
-                return steps.commit(connection, step, self._asked(connection, draft), prepare=True)
+                lent = self._asked(connection, records)
+                return steps.commit(connection, step, lent, prepare=True)
         with transaction.atomic():
             connection = database.djangos()
             if next(tries) and steps.settled(connection, step):
                 return steps.Result.WRITTEN  # by the try before, whose COMMIT was cut off
-            for reason, gates in draft.closed_for.items():
-                self._gatekeeper.close(run=draft.now.run, gates=gates, actor=None, reason=reason)
-            result = steps.commit(connection, step, self._asked(connection, draft), prepare=False)
+            for reason, gates in records.closed.items():
+                self._gatekeeper.close(run=self.now.run, gates=gates, actor=None, reason=reason)
+            result = steps.commit(connection, step, self._asked(connection, records), prepare=False)
             transaction.set_rollback(result is not steps.Result.WRITTEN)
             return result
 
-    def _asked(self, connection: Connection, draft: Draft) -> tuple[Part, ...]:
+    def _asked(self, connection: Connection, records: Records) -> tuple[Part, ...]:
         """What asks people, if gates open."""
-        if not draft.pictures:
-            return ()
-        return self._gatekeeper.open(connection, draft.pictures, origin=self._origin)
+        pictures = records.pictures
+        return self._gatekeeper.open(connection, pictures, origin=self._origin) if pictures else ()
 
     def _let_go(self) -> steps.Result:
         with database.pooled() as connection:

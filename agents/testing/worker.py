@@ -34,11 +34,12 @@ from runtime.core.decisions import Decision, EffectClass, Verdict
 from runtime.core.effects import AskModel, StartTool
 from runtime.core.events import Event, WaitStarted
 from runtime.core.replay import Entry, initial, recover, step
-from runtime.draft import Draft, Work
+from runtime.draft import Draft
 from runtime.executor import event_of, request_for
 from runtime.judging import Judge
 from runtime.performing import perform
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
+from runtime.records import Work
 from runtime.signals import CancelSignal, EventSignal, GateDecidedSignal, MessageSignal, Signal
 from runtime.transactional import rolled_back
 
@@ -176,14 +177,14 @@ class Worker:
                 draft.add(item)
         draft.end_waits()
         draft.develop({work.frame for work in self._ready if isinstance(work, AskModel)})
-        if not draft.events:
+        if not draft.records.changes:
             return
-        text = encode_entry(Entry(at=self.clock, events=tuple(draft.events)))
+        text = encode_entry(Entry(at=self.clock, events=tuple(draft.records.events)))
         self.journal.append(text)
-        self._contents.update({one.digest: value_of(one) for one in draft.contents})
+        self._contents.update({one.digest: value_of(one) for one in draft.records.contents})
         self.now = step(self.now, decode_entry(text).events, head="", at=self.clock)
-        self._gatekeeper.show(draft.pictures)
-        self._ready.extend(draft.work)
+        self._gatekeeper.show(draft.records.pictures)
+        self._ready.extend(draft.records.work)
 
     def _skews(self) -> skew.Skews:
         return skew.look(self.now, self._handler) if self.now.frames else {}

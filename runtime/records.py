@@ -1,0 +1,173 @@
+"""What a step does, one record for each thing, and what is written and started because of it.
+
+A draft is a list of these and nothing beside it. A step that has to be built again keeps none but the records of what
+came in; everything else is made anew from the committed state.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+from runtime.core.contents import Content, set_aside
+from runtime.core.continuation import CallState, Continuation, Pending
+from runtime.core.effects import AskModel, StartTool
+from runtime.core.events import (
+    Event,
+    GateClosed,
+    GateDecided,
+    GateOpened,
+    OutcomeArrived,
+    ToolStarted,
+    WaitEnded,
+    WaitStarted,
+)
+from runtime.ledger import Spend
+from runtime.ports import ActionPicture
+
+Work = AskModel | StartTool
+E = TypeVar("E", bound=Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """An event, and what comes with it.
+
+    `content` is its result if that is stored by its hash, `picture` what people are asked at the gate that it opens,
+    `work` the call that starts once it is written, and `closed` why the gate of a late outcome needs no person.
+    """
+
+    event: Event
+    content: Content | None = None
+    picture: ActionPicture | None = None
+    work: StartTool | None = None
+    closed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalTaken:
+    """A signal that this step takes up, whether it changed anything or not."""
+
+    signal: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAsked:
+    """A model that is asked once the step is written."""
+
+    work: AskModel
+
+
+Record = Changed | SignalTaken | ModelAsked
+
+
+def changed(
+    event: Event,
+    *,
+    picture: ActionPicture | None = None,
+    work: StartTool | None = None,
+    closed: str = "",
+) -> Changed:
+    """The record of an event, with a result that is too big for the journal set aside."""
+    event, content = set_aside(event)
+    return Changed(event=event, content=content, picture=picture, work=work, closed=closed)
+
+
+class Records:
+    """The records of one step in their order, and what they come to."""
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+
+    def add(self, record: Record) -> None:
+        self._records.append(record)
+
+    @property
+    def changes(self) -> tuple[Changed, ...]:
+        return tuple(one for one in self._records if isinstance(one, Changed))
+
+    @property
+    def events(self) -> list[Event]:
+        return [one.event for one in self._records if isinstance(one, Changed)]
+
+    @property
+    def contents(self) -> tuple[Content, ...]:
+        return tuple(one.content for one in self.changes if one.content is not None)
+
+    @property
+    def pictures(self) -> list[ActionPicture]:
+        return [one.picture for one in self.changes if one.picture is not None]
+
+    @property
+    def signals(self) -> tuple[int, ...]:
+        return tuple(one.signal for one in self._records if isinstance(one, SignalTaken))
+
+    @property
+    def work(self) -> list[Work]:
+        """What starts once the step is written. Its slots are reserved."""
+        found = (one.work for one in self._records if not isinstance(one, SignalTaken))
+        return [work for work in found if work is not None]
+
+    @property
+    def taken(self) -> tuple[UUID, ...]:
+        """The gates whose decision takes effect."""
+        return tuple(event.gate for event in self._of(GateDecided))
+
+    @property
+    def closed(self) -> dict[str, list[UUID]]:
+        """The gates that are closed, by reason."""
+        found: dict[str, list[UUID]] = {}
+        for one in self.changes:
+            if isinstance(one.event, GateClosed):
+                found.setdefault(one.event.reason, []).append(one.event.gate)
+            elif isinstance(one.event, OutcomeArrived) and one.event.gate is not None:
+                found.setdefault(one.closed, []).append(one.event.gate)
+        return found
+
+    def opened(self, now: Continuation) -> tuple[Pending, ...]:
+        """The gates that open and are still open in `now`, the state after the step."""
+        gates = {event.gate for event in self._of(GateOpened)}
+        return tuple(pending for pending in now.pending if pending.gate in gates) if gates else ()
+
+    def awaited(self, now: Continuation) -> tuple[WaitStarted, ...]:
+        """The waits for an event that begin and still last in `now`."""
+        began = (event for event in self._of(WaitStarted) if event.event)
+        return tuple(event for event in began if waits(now, event.frame, event.call))
+
+    @property
+    def over(self) -> tuple[tuple[str, str], ...]:
+        """Frame and call of every wait that ends without its event, which would have taken it away."""
+        ends = (event for event in self._of(WaitEnded) if event.call is not None)
+        return tuple(
+            (event.frame, str(event.call))
+            for event in ends
+            if event.outcome in ("timed_out", "closed")
+        )
+
+    @property
+    def needs_first(self) -> bool:
+        """Whether time ends a wait or a late outcome settles a call, which counts only if no signal came before."""
+        timed_out = any(event.outcome == "timed_out" for event in self._of(WaitEnded))
+        return timed_out or any(True for _ in self._of(OutcomeArrived))
+
+    def spent(self, now: Continuation) -> tuple[Spend, ...]:
+        """The approvals that are used to start calls, each with the attempt."""
+        started = [
+            (now.call(event.frame, event.call).gate, event) for event in self._of(ToolStarted)
+        ]
+        return tuple((gate, event.attempt) for gate, event in started if gate is not None)
+
+    def _of(self, kind: type[E]) -> Iterator[E]:
+        return (
+            one.event
+            for one in self._records
+            if isinstance(one, Changed) and isinstance(one.event, kind)
+        )
+
+
+def waits(now: Continuation, frame: str, call: str) -> bool:
+    """Whether a call waits for its event."""
+    found = now.frames.get(frame)
+    return found is not None and any(
+        one.id == call and one.state is CallState.WAITING for one in found.of_turn()
+    )
