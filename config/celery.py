@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 import celery
+import django
 from celery import signals
 from django.conf import settings
 
@@ -25,7 +26,9 @@ def broker_url(redis_url: str) -> str:
 
 
 letters.use()
-app = celery.Celery("abeyance")
+# Without Celery's own hooks for Django: they run Django's checks, which import every page, and look for connections
+# to close before and after each task, where runs close their own.
+app = celery.Celery("abeyance", fixups=[])
 app.conf.update(
     broker_url=broker_url(settings.REDIS_URL),
     # Data only: whoever can write to the broker must not be able to run code here.
@@ -64,6 +67,14 @@ app.conf.update(
     task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_max": 0.2},
     timezone="UTC",
 )
+
+
+@signals.import_modules.connect
+def _set_up(**_: Any) -> None:
+    """Before tasks are imported."""
+    django.setup()
+
+
 app.autodiscover_tasks(["runtime"])
 
 

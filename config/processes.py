@@ -77,9 +77,6 @@ def _web(bind: str) -> tuple[str, ...]:
 
 def _worker(places: int, queues: str) -> tuple[str, ...]:
     return (
-        *(sys.executable, "-m", "celery", "-A", "config.celery", "worker"),
-        *("--pool", "threads", "--concurrency", str(places), "--queues", queues),
-        # Workers have nothing to tell each other: what they must agree on is in Postgres.
-        *("--without-gossip", "--without-mingle", "--without-heartbeat"),
-        *("--loglevel", "INFO"),
+        *(sys.executable, "-m", "config.worker"),
+        *("--queues", queues, "--concurrency", str(places)),
     )

@@ -146,7 +146,7 @@ class Site:
     def timed_worker(self, **more: str) -> Program:
         """The same, with timers around its functions."""
         words = list(_command("worker"))
-        words[words.index("config.celery")] = "tests.bench.timers"
+        words[words.index("config.worker")] = "tests.bench.timers"
         program = self.run("worker", words, more, core=self._core("worker"))
         program.wait_until_it_says("ready.")
         return program
@@ -162,20 +162,17 @@ class Site:
 
     def directory_worker(self) -> Program:
         """A worker of the loop with a directory and mail: as many threads as ours has, on a core of its own."""
-        words = list(_command("worker"))
-        words[words.index("config.celery")] = "tests.bench.directory"
-        words[words.index("resumed,runs")] = "baseline"
-        program = self.run("directory-worker", words, core=self._core("directory-worker"))
+        threads = ("--pool", "threads", "--concurrency", "256", "--queues", "baseline")
+        command = (*_celery("tests.bench.directory"), *threads)
+        program = self.run("directory-worker", command, core=self._core("directory-worker"))
         program.wait_until_it_says("ready.")
         return program
 
     def baseline_worker(self) -> Program:
         """The worker of the loop written by hand: two pool processes, which may go to any core."""
-        celery = (sys.executable, "-m", "celery", "-A", "tests.bench.baseline", "worker")
         pool = ("--pool", "prefork", "--concurrency", str(os.cpu_count() or 1))
-        quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
         without = {"DJANGO_SETTINGS_MODULE": ""}
-        program = self.run("baseline", (*celery, *pool, *quiet, "--loglevel", "INFO"), without)
+        program = self.run("baseline", (*_celery("tests.bench.baseline"), *pool), without)
         program.wait_until_it_says("ready.")
         return program
 
@@ -315,6 +312,11 @@ def running() -> Iterator[Site]:
 
 def _command(name: str) -> tuple[str, ...]:
     return next(process.command for process in table(drain=5.0) if process.name == name)
+
+
+def _celery(app: str) -> tuple[str, ...]:
+    quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+    return (sys.executable, "-m", "celery", "-A", app, "worker", *quiet, "--loglevel", "INFO")
 
 
 def _leave(*_: object) -> None:

@@ -1,6 +1,6 @@
 """A worker of ours that times its own functions: processor time of each thread, each function without those it calls.
 
-`celery -A tests.bench.timers worker` runs it. It times what is public in our rooms, and psycopg's execute. Each time it
+`python -m tests.bench.timers` runs it. It times what is public in our rooms, and psycopg's execute. Each time it
 gets SIGUSR2 it writes the sums so far to the file that ABEYANCE_BENCH_TIMERS names. Timers cost something themselves.
 """
 
@@ -125,8 +125,12 @@ def equip() -> None:
 if FILE in os.environ:
     from celery import signals
 
-    from config.celery import app  # noqa: F401 - Celery looks for it here
-
     @signals.worker_ready.connect
     def _equip(**_: Any) -> None:
         equip()
+
+
+if __name__ == "__main__":
+    from config import worker
+
+    sys.exit(worker.main(sys.argv[1:]))

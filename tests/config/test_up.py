@@ -62,12 +62,12 @@ def test_the_first_start_leaves_three_runs_at_their_gates(stack: Stack) -> None:
 
 def test_only_processes_that_decide_have_the_key_that_signs_decisions(stack: Stack) -> None:
     found = {}
-    for name in ("config.web", "celery", "sweep"):
+    for name in ("config.web", "config.worker", "sweep"):
         for process in stack.named(name):
             keys = Path(process.environ()["KEYS_DIR"])
             assert (keys / "decisions.public").exists()
             found[name] = (keys / "decisions.private").exists()
-    assert found == {"config.web": True, "celery": False, "sweep": False}
+    assert found == {"config.web": True, "config.worker": False, "sweep": False}
 
 
 def test_web_and_workers_have_roles_that_own_nothing(stack: Stack) -> None:

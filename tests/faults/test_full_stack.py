@@ -29,7 +29,7 @@ SEED = int(os.environ.get("FAULTS_SEED", "1"))
 LONGEST = 1.5  # seconds between two deaths
 # How to know the processes of one kind by their command line.
 KINDS = {
-    "worker": "celery",
+    "worker": "config.worker",
     "web": "config.web",
     "sweeper": "sweep",
     "Postgres": "postgres",

@@ -113,15 +113,14 @@ def _become(order: dict[str, Any]) -> None:
 
 
 def _work(kind: str, broker: str | None) -> None:
-    from celery.bin.celery import celery
-
     from config import celery as configured
+    from config import worker
     from config.processes import table
 
     if broker is not None:
         configured.app.conf.broker_url = broker
-    (worker,) = (process for process in table() if process.name == kind)
-    celery(args=list(worker.command[3:]), standalone_mode=False)
+    (process,) = (process for process in table() if process.name == kind)
+    sys.exit(worker.main(process.command[3:]))
 
 
 def _sweep() -> None:

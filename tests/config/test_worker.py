@@ -1,0 +1,38 @@
+"""What a worker process imports, and what it takes from its command line."""
+
+import subprocess
+import sys
+
+import pytest
+
+from config import worker
+from config.env import ROOT
+
+# What a worker does before it takes runs, less what needs servers.
+START = """
+import sys
+from config.worker import app
+app.loader.import_default_modules()
+import agents.flows.hr, agents.gateway.provider, agents.handlers
+print(*sys.modules)
+"""
+
+
+def test_a_worker_imports_no_pages_no_command_line_and_no_client_that_is_not_set_up() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", START], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "agents.handlers" in said
+    assert {
+        *("config.urls", "runtime.api", "celery.bin.celery", "prompt_toolkit"),
+        *("openai", "anthropic"),
+    }.isdisjoint(said)
+
+
+@pytest.mark.parametrize("given", ["--concurrency=many", "--queues", "--pool=prefork"])
+def test_a_wrong_command_line_is_refused_by_name(
+    given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        worker.main([given])
+    assert given.partition("=")[0] in capsys.readouterr().err
