@@ -88,7 +88,7 @@ def decide(
         )
 
     hold = partial(audit.hold_run_of, request)
-    return _decide(hold, partial(deciding.look, request), judge, actor)
+    return _decide(hold, partial(deciding.look, request, actor), judge, actor)
 
 
 def settle(
@@ -120,7 +120,7 @@ def settle(
         )
 
     hold = partial(audit.hold, run)
-    return _decide(hold, partial(deciding.look_at_gate, run, gate), judge, actor)
+    return _decide(hold, partial(deciding.look_at_gate, run, gate, actor), judge, actor)
 
 
 def undo(*, request: UUID, actor: Actor) -> queries.Approval:
@@ -198,10 +198,10 @@ def _attempt(
     actor: Actor,
 ) -> queries.Approval | Expired:
     """Raises GateNotOpen, with nothing written, if another act on the run came in between."""
-    standing, looked = permissions.standing_of(actor), look()
-    if looked is None or not permissions.reads(standing, looked.request):
+    looked = look()
+    if looked is None or not permissions.reads(looked.standing, looked.request):
         raise NotFound
-    row, at = looked.request, looked.at
+    row, at, standing = looked.request, looked.at, looked.standing
     _check_right(row, standing)
     _check_still_open(row)
     _check_untouched(row)

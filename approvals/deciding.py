@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from approvals import audit, clock, statements, stored
+from approvals import audit, clock, permissions, statements, stored
 from approvals.models import Request
 from runtime import database, engine
 from runtime.core.decisions import Decision, Verdict
@@ -22,7 +22,7 @@ _LOOK: Final = f"""
             WHERE g.id = r.gate AND g.state = 'open' AND runtime_run.ended_at IS NULL),
         (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
-        coalesce(last.seq, 0), coalesce(last.hash, ''), {stored.COLUMNS}
+        coalesce(last.seq, 0), coalesce(last.hash, ''), {permissions.HELD}, {stored.COLUMNS}
     FROM approvals_request r LEFT JOIN LATERAL (
         SELECT seq, hash FROM approvals_auditentry WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
     ) last ON true
@@ -43,24 +43,25 @@ _CLOSE: Final = """
 class Looked:
     """A request as it was at `at`: whether its gate was open, how many decisions on it were taken back.
 
-    `last` is the end of its run's audit chain.
+    `standing` holds the rights of whoever asks, `last` is the end of its run's audit chain.
     """
 
     request: Request
+    standing: permissions.Standing | None
     at: datetime
     is_open: bool
     undone: int
     last: audit.Last
 
 
-def look(request: UUID) -> Looked | None:
+def look(request: UUID, actor: Actor) -> Looked | None:
     """The request with this id, if there is one."""
-    return _look(_BY_ID, {"request": request})
+    return _look(_BY_ID, {"request": request}, actor)
 
 
-def look_at_gate(run: UUID, gate: UUID) -> Looked | None:
+def look_at_gate(run: UUID, gate: UUID, actor: Actor) -> Looked | None:
     """The request of this gate of this run, if there is one."""
-    return _look(_BY_GATE, {"run": run, "gate": gate})
+    return _look(_BY_GATE, {"run": run, "gate": gate}, actor)
 
 
 def close(looked: Looked, decision: Decision, actor: Actor) -> None:
@@ -77,15 +78,16 @@ def close(looked: Looked, decision: Decision, actor: Actor) -> None:
     )
 
 
-def _look(statement: str, of: dict[str, object]) -> Looked | None:
+def _look(statement: str, of: dict[str, object], actor: Actor) -> Looked | None:
+    parameters = {**of, "undone": audit.UNDONE, **permissions.parameters_of(actor)}
     with database.asking() as connection:
-        cursor = connection.execute(statement, {**of, "undone": audit.UNDONE})
-        found = cursor.fetchone()
+        found = connection.execute(statement, parameters).fetchone()
     if found is None:
         return None
-    at, is_open, undone, seq, mac = found[:5]
+    at, is_open, undone, seq, mac, held = found[:6]
     return Looked(
-        request=stored.read(cursor, found, skip=5),
+        request=stored.read(found[6:]),
+        standing=permissions.standing(actor, held, at),
         at=clock.told(at),
         is_open=is_open,
         undone=undone,

@@ -43,8 +43,7 @@ class Gatekeeper:
 
     def vouch(self, *, gate: UUID, decision: Decision) -> None:
         """Raise NotConfirmed unless this is what was decided at the gate. Raises KeyMissing."""
-        with database.asking() as connection:
-            asked = _asked(connection, gate)
+        asked = _asked(_WHAT_WAS_SAID, gate)
         frozen.check_digests(asked.request)
         if decision.verdict is Verdict.EXPIRE:
             _check_expired(asked, decision)
@@ -67,16 +66,15 @@ class Gatekeeper:
         never approved or was changed, ApprovalVoid if the decider lost the right or has steered the run since, and
         KeyMissing.
         """
-        with database.asking() as connection:
-            asked = _asked(connection, gate)
-            request = asked.request
-            if request.status != Request.Status.APPROVED:
-                raise NotConfirmed(f"the request is {request.status}")
-            frozen.check_digests(request)
-            said = _said(asked)
-            if action_digest != request.action_digest:
-                raise NotConfirmed("the action to start is not the one that was approved")
-            _check_rights(connection, request, said, origin)
+        asked = _asked(_WITH_RIGHTS, gate)
+        request = asked.request
+        if request.status != Request.Status.APPROVED:
+            raise NotConfirmed(f"the request is {request.status}")
+        frozen.check_digests(request)
+        said = _said(asked)
+        if action_digest != request.action_digest:
+            raise NotConfirmed("the action to start is not the one that was approved")
+        _check_rights(asked, said, origin)
 
     def expire(self, gate: UUID) -> None:
         """Deny by time, in a transaction of its own. Nothing happens before its time or after anybody."""
@@ -158,9 +156,11 @@ class Gatekeeper:
 _ASK = f"""
     SELECT (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %s AND a.subject = 'request ' || r.id),
-        clock_timestamp(), {stored.COLUMNS}
+        clock_timestamp(), {{held}}, {stored.COLUMNS}
     FROM approvals_request r WHERE r.gate = %s
 """
+_WHAT_WAS_SAID = _ASK.format(held="NULL")
+_WITH_RIGHTS = _ASK.format(held=permissions.held("r.decided_by"))
 
 
 # Checking what was decided
@@ -168,20 +168,25 @@ _ASK = f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A request as it is stored, and how many decisions on it were taken back by then; `at` is the database's time."""
+    """A request as it is stored, and how many decisions on it were taken back by then; `at` is the database's time.
+
+    `held` is what the rights of the stored decider rest on, if they were asked for.
+    """
 
     request: Request
     undone: int
     at: datetime
+    held: str | None
 
 
-def _asked(connection: Connection, gate: UUID) -> _Asked:
+def _asked(statement: str, gate: UUID) -> _Asked:
     """Everything that may have changed, in one look. Raises NotConfirmed if there is no such request."""
-    cursor = connection.execute(_ASK, (audit.UNDONE, gate))
-    row = cursor.fetchone()
+    with database.asking() as connection:
+        row = connection.execute(statement, (audit.UNDONE, gate)).fetchone()
     if row is None:
         raise NotConfirmed("nobody was asked")
-    return _Asked(request=stored.read(cursor, row, skip=2), undone=row[0], at=clock.told(row[1]))
+    undone, at, held = row[:3]
+    return _Asked(request=stored.read(row[3:]), undone=undone, at=clock.told(at), held=held)
 
 
 def _said(asked: _Asked) -> Statement:
@@ -201,11 +206,10 @@ def _said(asked: _Asked) -> Statement:
     return said
 
 
-def _check_rights(
-    connection: Connection, request: Request, said: Statement, origin: Collection[str]
-) -> None:
-    standing = permissions.standing_of(Actor(person=said.by), said.at, asked=connection)
-    refusal = permissions.refusal(standing, request, origin)
+def _check_rights(asked: _Asked, said: Statement, origin: Collection[str]) -> None:
+    """Raise ApprovalVoid unless the decider, who is the stored one, may still decide."""
+    standing = permissions.standing(Actor(person=said.by), asked.held, said.at, past=True)
+    refusal = permissions.refusal(standing, asked.request, origin)
     if refusal is not None:
         raise ApprovalVoid(f"{said.by} approved it, but may not any more: {refusal.detail}")
 

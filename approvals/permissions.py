@@ -6,24 +6,26 @@ admins.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
+from typing import TypeVar
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db import connection
 from django.db.models import Q
 
 from approvals import assignments, attestation, policy, stored
 from approvals.assignments import Bond
 from approvals.models import Assignment, Request, Token
 from approvals.policy import Group
+from runtime import database
 from runtime.core.decisions import Risk
-from runtime.database import Connection
 from runtime.ports import Actor, Forbidden
+
+R = TypeVar("R", Assignment, Token)
 
 
 class Scope(StrEnum):
@@ -133,52 +135,75 @@ def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
     return Actor(person=user.get_username())
 
 
-# Rights that the person has in Django's tables and that an assignment gives. Signatures are verified afterwards.
-_ASSIGNED = f"""
-    SELECT clock_timestamp(), CASE a.what
-            WHEN 'password' THEN a.digest = encode(sha256(convert_to(u.password, 'UTF8')), 'hex')
-            ELSE a.what IN (
-                SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id WHERE m.user_id = u.id
-            ) END,
-        {stored.columns_of(Assignment, of="a", json=["givers"])}
-    FROM auth_user u
-        LEFT JOIN LATERAL (
-            SELECT DISTINCT ON (what) * FROM approvals_assignment WHERE person_id = u.id ORDER BY what, seq DESC
-        ) a ON true
-    WHERE u.username = %s AND u.is_active
-"""
+def held(person: str, key: str = "NULL") -> str:
+    """Return the SQL expression of all that a person's rights rest on, as JSON text, for `standing` to verify.
+
+    `person` and `key`, the id of a token, are expressions too. It is NULL for a person who is unknown or disabled.
+    An assignment counts only if the person has what it gives in Django's tables as well.
+    """
+    return f"""(
+        SELECT json_build_object(
+            'given', (SELECT json_agg(json_build_array({_ASSIGNMENT})) FROM (
+                SELECT DISTINCT ON (what) * FROM approvals_assignment
+                WHERE person_id = u.id ORDER BY what, seq DESC
+            ) a WHERE CASE a.what
+                WHEN 'password' THEN a.digest = encode(sha256(convert_to(u.password, 'UTF8')), 'hex')
+                ELSE a.what IN (SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id
+                    WHERE m.user_id = u.id)
+                END),
+            'token', (SELECT json_build_array({_TOKEN}) FROM approvals_token t
+                WHERE t.public_id = {key} AND t.owner_id = u.id AND t.revoked_at IS NULL))::text
+        FROM auth_user u WHERE u.username = {person} AND u.is_active)"""
 
 
-def standing_of(
-    actor: Actor, at: datetime | None = None, *, asked: Connection | None = None
-) -> Standing | None:
+_ASSIGNMENT_NAMES = stored.names_of(Assignment)
+_TOKEN_NAMES = tuple(name for name in stored.names_of(Token) if name != "last_used_at")
+_ASSIGNMENT = ", ".join(f"a.{name}" for name in _ASSIGNMENT_NAMES)
+_TOKEN = ", ".join(f"t.{name}" for name in _TOKEN_NAMES)
+_TIMES = frozenset({"at", "given_at", "confirmed_at", "created_at", "revoked_at"})
+# The expression for an actor, of whom `parameters_of` gives the parameters.
+HELD = held("%(person)s", "%(token)s")
+_LOOK = f"SELECT clock_timestamp(), {HELD}"
+
+
+def parameters_of(actor: Actor) -> dict[str, object]:
+    """Return the parameters of HELD."""
+    return {"person": actor.person, "token": actor.token}
+
+
+def standing_of(actor: Actor) -> Standing | None:
     """Return an actor's rights; None if the person is unknown or disabled, or the token not valid for this person.
 
-    With an unsigned password a person has no rights. `at` is the time of a past decision: the cooling-off period must
-    have ended by then, and the password, which may have been set since, is not looked at. `asked` is the connection to
-    use, Django's if it is None.
+    With an unsigned password a person has no rights.
     """
-    # Of every page, and of each decision twice, where the ORM would cost more than Postgres.
-    with (asked or connection).cursor() as cursor:
-        cursor.execute(_ASSIGNED, [actor.person])
-        rows = cursor.fetchall()
-        names = [column.name for column in cursor.description or ()]
-    scopes = _scopes_of(actor)
-    if not rows or scopes is None:
+    with database.asking() as connection:
+        row = connection.execute(_LOOK, parameters_of(actor)).fetchone()
+    assert row is not None  # a SELECT without FROM has one row
+    return standing(actor, row[1], row[0])
+
+
+def standing(
+    actor: Actor, found: str | None, now: datetime, *, past: bool = False
+) -> Standing | None:
+    """Return the rights of an actor by what HELD found; None as `standing_of` does.
+
+    With `past`, `now` is the time of a past decision: the cooling-off period must have ended by then, and the password,
+    which may have been set since, is not looked at.
+    """
+    rows, token = _read(found) if found is not None else ((), None)
+    scopes = _scopes_of(actor, token)
+    if found is None or scopes is None:
         return None
     held = {
-        row.what: row
-        for row in (_row(names[2:], row[2:]) for row in rows if row[1])
-        if row.username == actor.person and assignments.in_force(row)
+        row.what: row for row in rows if row.username == actor.person and assignments.in_force(row)
     }
     password = held.pop(assignments.CREDENTIAL, None)
     given = {what: row for what, row in held.items() if not assignments.is_pending(row)}
-    if at is None:
+    if not past:
         given = _with_password(given, password)
     deciding = [row for what, row in given.items() if what in policy.DECIDING]
-    if deciding and password is not None and at is None:
+    if deciding and password is not None and not past:
         deciding.append(password)
-    now = at or rows[0][0]
     ends = [end for row in deciding if (end := assignments.cools_until(row)) and end > now]
     return Standing(
         person=actor.person,
@@ -200,11 +225,24 @@ def _with_password(
     return given
 
 
-def _row(names: list[str], values: tuple[object, ...]) -> Assignment:
-    row = Assignment()
-    for name, value in zip(names, values, strict=True):
-        setattr(row, name, value)
-    row.givers = json.loads(row.givers)
+# The rows are the same for as long as the text is. Nothing is trusted for that: signatures are verified each time.
+@lru_cache(256)
+def _read(found: str) -> tuple[tuple[Assignment, ...], Token | None]:
+    """Make rows of what HELD found. A row with a value that is no time gives no right."""
+    held = json.loads(found)
+    given = [_row(Assignment, _ASSIGNMENT_NAMES, values) for values in held["given"] or ()]
+    token = held["token"] and _row(Token, _TOKEN_NAMES, held["token"])
+    return tuple(row for row in given if row is not None), token
+
+
+def _row(model: type[R], names: Sequence[str], values: Sequence[object]) -> R | None:
+    row = model()
+    try:
+        for name, value in zip(names, values, strict=True):
+            is_time = value is not None and name in _TIMES
+            setattr(row, name, datetime.fromisoformat(str(value)) if is_time else value)
+    except ValueError:
+        return None
     return row
 
 
@@ -372,12 +410,9 @@ def rights_of(groups: frozenset[str]) -> frozenset[str]:
     return frozenset(rights)
 
 
-def _scopes_of(actor: Actor) -> frozenset[str] | None:
+def _scopes_of(actor: Actor, token: Token | None) -> frozenset[str] | None:
     if actor.token is None:
         return ALL_SCOPES
-    token = Token.objects.filter(
-        public_id=actor.token, owner__username=actor.person, revoked_at=None
-    ).first()
     if token is None or not attestation.holds(token):
         return None
     return frozenset(token.scopes)

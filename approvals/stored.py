@@ -8,28 +8,27 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from django.db import models
-from psycopg import Cursor
+from django.db import DEFAULT_DB_ALIAS, models
 
 from approvals.models import Request
 
 _JSON = ("path", "origin", "excluded")
 
 
-def columns_of(model: type[models.Model], *, of: str, json: Sequence[str] = ()) -> str:
-    """Every column of a model's table, which the statement calls `of`; those of JSON as text."""
-    names = (field.attname for field in model._meta.concrete_fields)  # noqa: SLF001 - its documented API
-    return ", ".join(f"{of}.{name}::text" if name in json else f"{of}.{name}" for name in names)
+def names_of(model: type[models.Model]) -> tuple[str, ...]:
+    """Name every column of a model's table, in one order."""
+    return tuple(field.attname for field in model._meta.concrete_fields)  # noqa: SLF001 - its documented API
 
 
+_NAMES = names_of(Request)
 # Of `approvals_request r`.
-COLUMNS = columns_of(Request, of="r", json=_JSON)
+COLUMNS = ", ".join(f"r.{name}::text" if name in _JSON else f"r.{name}" for name in _NAMES)
 
 
-def read(cursor: Cursor[Any], values: Sequence[Any], *, skip: int) -> Request:
-    """The request in a row that has COLUMNS after `skip` others."""
-    request = Request()
-    names = [column.name for column in cursor.description or ()]
-    for name, value in zip(names[skip:], values[skip:], strict=True):
-        setattr(request, name, json.loads(value) if name in _JSON else value)
-    return request
+def read(values: Sequence[Any]) -> Request:
+    """Make a request of the values of COLUMNS."""
+    values = [
+        json.loads(value) if name in _JSON else value
+        for name, value in zip(_NAMES, values, strict=True)
+    ]
+    return Request.from_db(DEFAULT_DB_ALIAS, _NAMES, values)

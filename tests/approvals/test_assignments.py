@@ -17,6 +17,7 @@ from approvals.hashing import Hasher
 from approvals.models import Adoption, Assignment, Request, Token
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
+from runtime import database
 from runtime.ports import Actor, ApprovalVoid, Forbidden
 from tests.approvals import seeds
 
@@ -113,7 +114,12 @@ def test_a_new_right_cools_off(admin: Actor, settings: Settings) -> None:
     settings.ABEYANCE_COOLING_OFF_SECONDS = DAY
     dora = given("dora", Group.REVIEWERS, by="admin")
     assert refused(seeds.pending(requester="ada"), dora) == "cooling_off"
-    standing = permissions.standing_of(dora, seeds.moment(DAY + 60))
+    with database.asking() as connection:
+        row = connection.execute(
+            f"SELECT {permissions.HELD}", permissions.parameters_of(dora)
+        ).fetchone()
+    assert row is not None
+    standing = permissions.standing(dora, row[0], seeds.moment(DAY + 60), past=True)
     assert standing is not None
     assert standing.cooling_until is None
 
@@ -347,6 +353,42 @@ def test_a_copy_with_another_value_counts_for_nothing(
         setattr(row, name, value)
     row.save()
     assert not assignments.in_force(Assignment.objects.latest("id"))
+
+
+def test_a_signed_right_gives_nothing_without_the_membership(bea: Actor, ada: Actor) -> None:
+    people.set_groups("ada", [Group.REQUESTERS, Group.REVIEWERS], actor=None)
+    User.objects.get(username="bea").groups.clear()
+    assert _groups(bea) == frozenset()
+
+
+def test_a_token_gives_nothing_to_another_person(bea: Actor, ada: Actor) -> None:
+    token, _ = tokens.create(User.objects.get(username="ada"), ["approvals:decide"])
+    assert permissions.standing_of(Actor(person="bea", token=token.public_id)) is None
+
+
+def test_a_password_of_later_voids_no_approval(bea: Actor) -> None:
+    request = seeds.pending(requester="ada")
+    seeds.approve(request, bea)
+    User.objects.filter(username="bea").update(password=make_password("another"))
+    assert _groups(bea) == frozenset()
+    Gatekeeper().confirm(gate=request.gate, action_digest=request.action_digest)
+
+
+def test_a_row_whose_time_is_none_gives_no_right(bea: Actor) -> None:
+    row = Assignment.objects.get(username="bea", what="reviewers")
+    row.pk, row.seq = None, 2
+    row.save()
+    assert Group.REVIEWERS not in _groups(bea)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")  # no trigger refuses it
+        cursor.execute("UPDATE approvals_assignment SET given_at = 'infinity' WHERE seq = 2")
+    assert Group.REVIEWERS not in _groups(bea)
+
+
+def _groups(actor: Actor) -> frozenset[str]:
+    standing = permissions.standing_of(actor)
+    assert standing is not None
+    return standing.groups
 
 
 def test_an_earlier_row_is_not_put_on_top_again(bea: Actor) -> None:

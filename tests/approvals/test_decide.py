@@ -226,8 +226,8 @@ def test_a_decision_between_reading_and_writing_wins(
 ) -> None:
     request, look = seeds.pending(), deciding.look
 
-    def overtaken(of: UUID) -> deciding.Looked | None:
-        looked = look(of)
+    def overtaken(of: UUID, actor: Actor) -> deciding.Looked | None:
+        looked = look(of, actor)
         Request.objects.filter(pk=request.pk).update(
             status="denied",
             decided_by="ada",
