@@ -23,6 +23,7 @@ from config.env import ROOT
 from config.local import accounts, broker, children, listeners, postgres, programs
 from config.local.directory import TOKEN_VARIABLE
 from config.processes import table
+from tests.bench.without import VARIABLE
 
 READY_WITHIN = 60.0
 AGENTS = "agents.flows.hr,tests.bench.agents"
@@ -148,6 +149,14 @@ class Site:
         words = list(_command("worker"))
         words[words.index("config.worker")] = "tests.bench.timers"
         program = self.run("worker", words, more, core=self._core("worker"))
+        program.wait_until_it_says("ready.")
+        return program
+
+    def worker_without(self, guarantee: str) -> Program:
+        """The same, with one guarantee left out."""
+        words = list(_command("worker"))
+        words[words.index("config.worker")] = "tests.bench.without"
+        program = self.run("worker", words, {VARIABLE: guarantee}, core=self._core("worker"))
         program.wait_until_it_says("ready.")
         return program
 

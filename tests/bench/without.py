@@ -1,0 +1,92 @@
+"""The product without one of its guarantees, to show what that one costs. For the bench alone.
+
+`python -m tests.bench.without` runs such a worker; the bench itself enters `left_out` for as long as it stands
+where the web process would.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+VARIABLE = "ABEYANCE_BENCH_WITHOUT"
+
+Replaced = tuple[Any, str, Any]  # an object, the name of its attribute, and what takes its place
+
+
+def _macs() -> list[Replaced]:
+    """No HMAC is made, none is checked: of entries, continuations, requests and audit rows."""
+    from runtime import keyring
+
+    def seal(purpose: str, *parts: str) -> keyring.Seal:
+        return keyring.Seal(mac=os.urandom(32).hex(), key_id="none")  # the journal's must differ
+
+    return [(keyring, "seal", seal), (keyring, "verify", lambda *_: True)]
+
+
+def _signature() -> list[Replaced]:
+    """A decision is not signed, and no signature is checked."""
+    from runtime import keyring
+
+    def sign(purpose: str, text: str) -> keyring.Signature:
+        return keyring.Signature(hex="00" * 64, key_id="none")
+
+    return [(keyring, "sign", sign), (keyring, "verify_signature", lambda *_: True)]
+
+
+def _audit() -> list[Replaced]:
+    """No row of the audit chain is made or written."""
+    from approvals import audit
+    from approvals.models import AuditEntry
+    from runtime.ports import Part
+
+    none = Part(name="audited", sql="SELECT", parameters={}, overtaken="audit_order")
+    row = AuditEntry(seq=0, hash="")
+    return [
+        (audit, "following", lambda *_, **__: row),
+        (audit, "appended", lambda _: none),
+    ]
+
+
+def _lease() -> list[Replaced]:
+    """No lease is renewed. What lasts longer than one lease would be taken over."""
+    from runtime.heartbeat import Heartbeat
+
+    return [(Heartbeat, "start", lambda self: None)]
+
+
+def _rights() -> list[Replaced]:
+    """A worker believes that what was approved is what it starts: it does not read the request again."""
+    from approvals.gatekeeper import Gatekeeper
+
+    return [(Gatekeeper, "confirm", lambda *_, **__: None)]
+
+
+GUARANTEES: dict[str, Callable[[], list[Replaced]]] = {
+    "MACs": _macs,
+    "signed decision": _signature,
+    "audit": _audit,
+    "lease": _lease,
+    "second look at the approval": _rights,
+}
+
+
+@contextmanager
+def left_out(name: str) -> Iterator[None]:
+    """Leave it out in this process for as long as the block lasts; an empty name leaves nothing out."""
+    with ExitStack() as stack:
+        for owner, attribute, replacement in GUARANTEES[name]() if name else ():
+            stack.enter_context(patch.object(owner, attribute, replacement))
+        yield
+
+
+if __name__ == "__main__":
+    import django
+
+    from config import worker
+
+    django.setup()
+    with left_out(os.environ[VARIABLE]):
+        sys.exit(worker.main(sys.argv[1:]))
