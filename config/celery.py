@@ -19,18 +19,11 @@ from config import letters, places
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 
-def broker_url(redis_url: str) -> str:
-    """The broker's address as kombu writes it: redis-py says unix:// for a socket, kombu redis+socket://."""
-    socket = redis_url.removeprefix("unix://")
-    return redis_url if socket == redis_url else f"redis+socket://{socket}"
-
-
-letters.use()
 # Without Celery's own hooks for Django: they run Django's checks, which import every page, and look for connections
 # to close before and after each task, where runs close their own.
 app = celery.Celery("abeyance", fixups=[])
 app.conf.update(
-    broker_url=broker_url(settings.REDIS_URL),
+    **letters.connection(settings.REDIS_URL),
     # Data only: whoever can write to the broker must not be able to run code here.
     task_serializer="json",
     result_serializer="json",

@@ -6,19 +6,35 @@ where they are, in the broker, for this worker later or for another one now.
 """
 
 from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
 
-from celery.worker import state
+from celery import signals
 
 NEW = "runs"  # the queue of new runs
 KEPT = 8  # one place in so many
 
 _for_new = 1
+# By task, from when a hint was received until it was looked at; one that Celery drops in between goes by itself.
+_taken: "WeakValueDictionary[str, Any]" = WeakValueDictionary()
 
 
 def furnish(places: int) -> None:
     """Say how many places this worker has."""
     global _for_new
     _for_new = max(1, places - places // KEPT)
+
+
+@signals.task_received.connect
+def take(request: Any, **_: Any) -> None:
+    """A hint takes a place."""
+    _taken[request.id] = request
+
+
+@signals.task_postrun.connect
+def leave(task_id: str, **_: Any) -> None:
+    """The place is free again."""
+    _taken.pop(task_id, None)
 
 
 class Queues:
@@ -35,7 +51,7 @@ class Queues:
 
     def consume(self, number: int) -> list[str]:
         """Queues with places for what is in them."""
-        full = len(state.reserved_requests) >= _for_new
+        full = len(_taken) >= _for_new
         return [queue for queue in self._all[:number] if queue != NEW or not full]
 
     def rotate(self, last: str) -> str:

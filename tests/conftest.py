@@ -13,7 +13,7 @@ from django.db import connections
 from hypothesis import HealthCheck
 from kombu import pools
 
-from config import celery, env
+from config import celery, env, letters
 from config.local import accounts, broker, postgres, programs
 from runtime import database, keyring
 from tests import emptying
@@ -141,6 +141,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _use_broker(url: str) -> None:
     settings.REDIS_URL = url
-    celery.app.conf.broker_url = celery.broker_url(url)
+    celery.app.conf.update(letters.connection(url))
     pools.reset()  # type: ignore[no-untyped-call] # or producers of the broker before are used again
     celery.app.amqp._producer_pool = celery.app._pool = None

@@ -1,9 +1,10 @@
 """Which queues a worker asks for, by how many of its places are taken; and connections for all of it."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
-from celery.worker import state
+from celery import signals
 
 from config import celery, places, processes
 from config.env import MOST_WORKERS
@@ -22,34 +23,59 @@ def queues() -> Iterator[places.Queues]:
     places.furnish(1)
 
 
-def _asked(queues: places.Queues, monkeypatch: pytest.MonkeyPatch, taken: int) -> list[str]:
-    monkeypatch.setattr(state, "reserved_requests", range(taken))
-    return queues.consume(2)
+@dataclass
+class Request:
+    """What Celery tells of a hint that was received."""
+
+    id: str
+
+
+def _asked(queues: places.Queues, taken: int) -> list[str]:
+    """The queues that are asked for while so many places are taken."""
+    requests = [Request(id=str(number)) for number in range(taken)]
+    for one in requests:
+        signals.task_received.send(sender=None, request=one)
+    asked = queues.consume(2)
+    for one in requests:
+        signals.task_postrun.send(sender=None, task_id=one.id)
+    return asked
 
 
 def test_runs_that_go_on_come_first_and_an_eighth_of_the_places_is_theirs(
-    queues: places.Queues, monkeypatch: pytest.MonkeyPatch
+    queues: places.Queues,
 ) -> None:
     for taken in range(14):
-        assert _asked(queues, monkeypatch, taken) == [dispatch.RESUMED, dispatch.NEW]
+        assert _asked(queues, taken) == [dispatch.RESUMED, dispatch.NEW]
     for taken in (14, 15):
-        assert _asked(queues, monkeypatch, taken) == [dispatch.RESUMED]
+        assert _asked(queues, taken) == [dispatch.RESUMED]
 
 
 @pytest.mark.parametrize(("number", "for_new"), [(1, 1), (4, 4), (8, 7), (256, 224)])
-def test_every_worker_takes_new_runs(
-    queues: places.Queues, monkeypatch: pytest.MonkeyPatch, number: int, for_new: int
-) -> None:
+def test_every_worker_takes_new_runs(queues: places.Queues, number: int, for_new: int) -> None:
     places.furnish(number)
-    assert dispatch.NEW in _asked(queues, monkeypatch, for_new - 1)
-    assert dispatch.NEW not in _asked(queues, monkeypatch, for_new)
+    assert dispatch.NEW in _asked(queues, for_new - 1)
+    assert dispatch.NEW not in _asked(queues, for_new)
 
 
-def test_a_process_for_suspects_asks_for_them_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_for_suspects_asks_for_them_alone() -> None:
     places.furnish(1)
     one = places.Queues()
     one.update([dispatch.ISOLATED])
-    assert _asked(one, monkeypatch, 0) == _asked(one, monkeypatch, 1) == [dispatch.ISOLATED]
+    assert _asked(one, 0) == _asked(one, 1) == [dispatch.ISOLATED]
+
+
+def test_places_are_free_again_however_a_hint_ends(queues: places.Queues) -> None:
+    requests = [Request(id=str(number)) for number in range(14)]
+    for looked_at in (True, False):
+        for one in requests:
+            signals.task_received.send(sender=None, request=one)
+        assert queues.consume(2) == [dispatch.RESUMED]
+        if looked_at:
+            for one in requests:
+                signals.task_postrun.send(sender=None, task_id=one.id)
+        else:
+            del one, requests
+        assert queues.consume(2) == [dispatch.RESUMED, dispatch.NEW]
 
 
 def test_the_broker_is_asked_in_this_order() -> None:

@@ -1,5 +1,6 @@
 """The settings that a deployment stands on."""
 
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 import pytest
 from django.conf import settings as ours
 from django.test import Client
+from kombu.connection import Connection
 from pytest_django import Settings
 
-from config import celery, env
+from config import celery, env, letters
 from config.processes import table
 
 
@@ -42,15 +44,19 @@ def test_pages_forbid_scripts_and_styles_of_anybody_else_and_of_their_own_lines(
 
 
 @pytest.mark.parametrize(
-    ("redis_url", "kombus"),
+    ("redis_url", "found"),
     [
-        ("unix:///run/b.sock", "redis+socket:///run/b.sock"),
-        ("redis://:secret@h:1/2", "redis://:secret@h:1/2"),
-        ("rediss://h", "rediss://h"),
+        ("unix:///run/b.sock", {"hostname": "socket:///run/b.sock"}),
+        ("redis://:secret@h:1/2", {"hostname": "h", "port": 1, "password": "secret"}),
+        ("rediss://h", {"hostname": "h", "ssl": {"ssl_cert_reqs": ssl.CERT_REQUIRED}}),
+        ("rediss://h?ssl_cert_reqs=none", {"ssl": {"ssl_cert_reqs": ssl.CERT_NONE}}),
     ],
 )
-def test_the_broker_is_found_where_redis_url_says(redis_url: str, kombus: str) -> None:
-    assert celery.broker_url(redis_url) == kombus
+def test_the_broker_is_found_where_redis_url_says(redis_url: str, found: dict[str, object]) -> None:
+    told = letters.connection(redis_url)
+    kombus = Connection(told["broker_url"], ssl=told["broker_use_ssl"])
+    assert isinstance(kombus.transport, letters.Transport)
+    assert {name: getattr(kombus, name) for name in found} == found
 
 
 def test_nobody_who_reaches_the_broker_can_run_code_or_command_workers() -> None:

@@ -52,6 +52,8 @@ def letter(task: str, args: object, **changed: object) -> bytes:
 
 def junk(mark: Path) -> list[bytes]:
     pickled = base64.b64encode(pickle.dumps(_Touch(mark))).decode()
+    calling = [["x"], {}, {"chain": [7]}]
+    calls_others = base64.b64encode(json.dumps(calling).encode()).decode()
     return [
         *(os.urandom(200) for _ in range(20)),
         b"",
@@ -79,6 +81,8 @@ def junk(mark: Path) -> list[bytes]:
         letter(ADVANCE, [str(uuid4()), "and", "more"]),
         letter(ADVANCE, {"run": "x"}),
         letter(ADVANCE, None),
+        # Celery fails after such a task and never counts it as done: more of them than a worker has places.
+        *(letter(ADVANCE, ["x"], body=calls_others) for _ in range(300)),
     ]
 
 

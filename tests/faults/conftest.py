@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection
 from kombu.connection import Connection
 
-from config import celery
+from config import celery, letters
 from runtime import dispatch, verification
 from runtime.dispatch import ADVANCE
 from tests.cast import Cast
@@ -41,7 +41,7 @@ class Switchboard:
         self._routes: dict[UUID, int] = {}
 
     def address(self, number: int) -> str:
-        return f"redis+socket://{self._path}?virtual_host={number}"
+        return f"{letters.SCHEME}+socket://{self._path}?virtual_host={number}"
 
     def clear(self, number: int) -> None:
         with redis.Redis(unix_socket_path=self._path, db=number) as client:

@@ -1,0 +1,93 @@
+"""What comes from the broker, read by our transport and by kombu's own, from a real broker."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+from kombu.asynchronous import Hub
+from kombu.connection import Connection
+from kombu.entity import Queue
+from kombu.messaging import Consumer
+
+from config import letters
+from runtime import dispatch
+
+JUNK = (b"\xff\x00", b"", b"null", b"[]", b"17", b"[" * 100_000, b'{"properties": 5}')
+
+
+def _letter(*, body: bytes = b"", **changed: object) -> bytes:
+    """A hint as `dispatch` writes it, with some of its headers or its body changed."""
+    found = json.loads(dispatch._message(uuid4(), dispatch.NEW))
+    found["headers"] |= changed
+    if body:
+        found |= {"body": body.decode(), "properties": found["properties"] | {"body_encoding": ""}}
+    return json.dumps(found).encode()
+
+
+def _body(**embedded: object) -> bytes:
+    return json.dumps([["x"], {}, embedded]).encode()
+
+
+@contextmanager
+def _reading(url: str, queue: str) -> Iterator[Any]:
+    """Reads as Celery's consumer does, from the loop that kombu gives it; turns the loop once."""
+    hub, got = Hub(), list[Any]()
+    with Connection(url) as connection:
+        channel = connection.default_channel
+        connection.transport.register_with_event_loop(connection.connection, hub)
+        consumer = Consumer(channel, [Queue(queue, no_ack=True)], on_message=got.append)
+        consumer.consume()
+        loop = hub.create_loop()
+
+        def turn() -> list[Any]:
+            next(loop)
+            return got
+
+        yield turn
+    hub.close()
+
+
+def _until_read(turn: Callable[[], list[Any]]) -> list[Any]:
+    while not (got := turn()):
+        pass
+    return got
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        *JUNK,
+        _letter(eta="2099-01-01T00:00:00"),
+        _letter(expires="2099-01-01T00:00:00"),
+        _letter(compression="bzip2"),
+        _letter(id=["a", "list"]),
+        _letter(body=b"no JSON"),
+        _letter(body=_body(callbacks=[{"task": dispatch.ADVANCE}])),
+        _letter(body=_body(chain=[5])),
+        _letter(body=_body(chord=8)),
+    ],
+)
+def test_what_is_no_hint_is_thrown_away_and_what_follows_is_read(
+    broker_url: str, junk: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, hint = str(uuid4()), _letter()
+    with redis.Redis.from_url(broker_url) as broker:
+        broker.lpush(queue, junk, hint)
+    with _reading(letters.connection(broker_url)["broker_url"], queue) as turn:
+        got = _until_read(turn)
+    assert [message.headers["id"] for message in got] == [json.loads(hint)["headers"]["id"]]
+    assert "junk on the broker was thrown away" in caplog.text
+
+
+def test_kombu_itself_still_ends_on_junk(broker_url: str) -> None:
+    """If it does not: take `on_readable` out of config/letters.py, and the report out of docs/upstream-bugs.md."""
+    queue = str(uuid4())
+    with redis.Redis.from_url(broker_url) as broker:
+        broker.lpush(queue, b"no JSON")
+    kombus = broker_url.replace("unix://", "redis+socket://")
+    with _reading(kombus, queue) as turn, pytest.raises(ValueError, match="Expecting value"):
+        _until_read(turn)
