@@ -11,8 +11,9 @@ from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.spec import AgentSpec, ToolSpec
 from agents.versions import Version
-from runtime.core.digest import sha256_of
-from runtime.ports import UnknownAgent
+from runtime import database
+from runtime.core.digest import is_text, sha256_of
+from runtime.ports import Expression, UnknownAgent
 
 PUBLISHED = (
     "description",
@@ -24,17 +25,29 @@ PUBLISHED = (
     "published_at",
 )
 
+_SCHEMA = "(SELECT input_schema::text FROM agents_publishedagent WHERE name = %(agent)s)"
+
 
 class Catalogue:
     """Implements runtime.ports.AgentCatalogue on what the workers published last."""
 
     def check_input(self, agent: str, value: Any) -> None:
         """Raise UnknownAgent, or InvalidInput whose field starts with `input`."""
-        rows = PublishedAgent.objects.filter(name=agent)
-        schema = rows.values_list("input_schema", flat=True).first()
+        wanted = self.schema(agent)
+        with database.asking() as connection:
+            row = connection.execute(f"SELECT {wanted.sql}", wanted.parameters).fetchone()
+        assert row is not None  # a SELECT without FROM has one row
+        self.check_read(agent, row[0], value)
+
+    def schema(self, agent: str) -> Expression:
+        """Return the expression of the JSON Schema of an agent's input, as text; NULL for an unknown agent."""
+        return Expression(sql=_SCHEMA, parameters={"agent": agent if is_text(agent) else None})
+
+    def check_read(self, agent: str, schema: str | None, value: Any) -> None:
+        """Raise UnknownAgent, or InvalidInput whose field starts with `input`, by what `schema` gave."""
         if schema is None:
             raise UnknownAgent(f"there is no agent named {agent}")
-        inputs.check(schema, value)
+        inputs.check_text(schema, value)
 
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
         """Whether this version of an agent was published after all of those. False for one that never was."""
@@ -45,7 +58,7 @@ class Catalogue:
 
     def knows(self, agent: str) -> bool:
         """Whether an agent of that name was ever published."""
-        return "\x00" not in agent and PublishedAgent.objects.filter(name=agent).exists()
+        return is_text(agent) and PublishedAgent.objects.filter(name=agent).exists()
 
     def names(self) -> list[str]:
         """Of every agent that was ever published, in order."""

@@ -4,6 +4,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
@@ -23,6 +24,11 @@ def check(schema: dict[str, Any], value: Any, *, where: str = "input") -> None:
     `where` is the first word of the dotted path that names the field.
     """
     raise_all(problems(schema, value, where=where))
+
+
+def check_text(schema: str, value: Any) -> None:
+    """Raise InvalidInput unless `value` fits the schema in this text, as `check` does."""
+    raise_all(_problems(_of_text(schema), value, "input"))
 
 
 def raise_all(found: Sequence[InvalidInput]) -> None:
@@ -73,6 +79,10 @@ def _place(where: str, location: Sequence[int | str]) -> str:
 
 def problems(schema: dict[str, Any], value: Any, *, where: str = "input") -> list[InvalidInput]:
     """Everything that is wrong, a field at most once, the least deep first."""
+    return _problems(_Validator(schema), value, where)
+
+
+def _problems(validator: Draft202012Validator, value: Any, where: str) -> list[InvalidInput]:
     try:
         require_json(value, where)
     except NotJson as exc:
@@ -81,9 +91,7 @@ def problems(schema: dict[str, Any], value: Any, *, where: str = "input") -> lis
     if size > MAX_INPUT:
         detail = f"is {size} bytes of JSON, at most {MAX_INPUT} are allowed"
         return [InvalidInput(where, detail)]
-    errors = sorted(
-        _Validator(schema).iter_errors(value), key=lambda error: len(error.absolute_path)
-    )
+    errors = sorted(validator.iter_errors(value), key=lambda error: len(error.absolute_path))
     found: dict[str, InvalidInput] = {}
     for error in errors:
         for field in _fields(error, where):
@@ -151,3 +159,9 @@ _Validator: type[Draft202012Validator] = extend(  # type: ignore[no-untyped-call
     validators={"pattern": _pattern},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
 )
+
+
+@lru_cache(256)
+def _of_text(schema: str) -> Draft202012Validator:
+    """The validator of a published schema, which is read at each start and hardly ever another."""
+    return _Validator(json.loads(schema))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache, reduce
 from operator import or_
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import Q
@@ -23,7 +23,7 @@ from approvals.models import Assignment, Request, Token
 from approvals.policy import Group
 from runtime import database
 from runtime.core.decisions import Risk
-from runtime.ports import Actor, Forbidden
+from runtime.ports import Actor, Expression, Forbidden
 
 R = TypeVar("R", Assignment, Token)
 
@@ -79,10 +79,15 @@ class Access:
 
     def require(self, actor: Actor, scope: str) -> None:
         """Raise Forbidden unless the actor's token has `scope` and its owner has that right."""
-        standing = standing_of(actor)
-        if standing is None:
-            raise Forbidden("not_eligible", "This person may not act.")
-        require(standing, scope)
+        _require(standing_of(actor), scope)
+
+    def rights(self, actor: Actor) -> Expression:
+        """Return the expression of what the actor's rights rest on, for `require_read`."""
+        return Expression(sql=HELD, parameters=parameters_of(actor))
+
+    def require_read(self, actor: Actor, scope: str, rights: Any, *, at: datetime) -> None:
+        """Raise Forbidden as `require` does, by the value that `rights` had at this time."""
+        _require(standing(actor, rights, at), scope)
 
     def readable_runs(self, actor: Actor) -> Q:
         """The condition on Run that holds for exactly the runs this actor may read."""
@@ -249,6 +254,12 @@ def _row(model: type[R], names: Sequence[str], values: Sequence[object]) -> R | 
 def reads_agents(standing: Standing) -> bool:
     """Whether this standing may read agents, with their tools and schemas."""
     return any(standing.has(scope) for scope in _AGENT_READERS)
+
+
+def _require(standing: Standing | None, scope: str) -> None:
+    if standing is None:
+        raise Forbidden("not_eligible", "This person may not act.")
+    require(standing, scope)
 
 
 def require(standing: Standing, scope: str) -> None:

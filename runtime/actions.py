@@ -10,7 +10,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from runtime import engine, ports, queries
+from runtime import database, engine, ports, queries
 from runtime.core import amounts
 from runtime.core.budgets import Budget
 from runtime.core.continuation import RunStatus
@@ -19,6 +19,7 @@ from runtime.core.errors import NewerSchema, NotJson
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
 from runtime.errors import KeyMissing, NoSuchRun, NotImportable, RunEnded, Tampered
 from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
+from runtime.store import starts
 
 
 def start(
@@ -30,19 +31,23 @@ def start(
     installation's. Raises, in this order: Forbidden; NotJson; UnknownAgent; InvalidInput naming the field
     of `input`, `business_key` or the limit of `budget`; BusinessKeyConflict.
     """
-    ports.access().require(actor, "runs:start")
-    require_json(input, "input")
-    ports.catalogue().check_input(agent, input)
-    _check_key(business_key)
-    limits = budget_for_run(budget)
-    with transaction.atomic():
-        return engine.start(
-            agent=agent,
-            input=input,
-            requester=actor,
-            business_key=business_key,
-            budget=limits,
+    access, catalogue = ports.access(), ports.catalogue()
+    with database.asking() as connection:
+        born, (rights, schema) = starts.look(
+            connection, access.rights(actor), catalogue.schema(agent)
         )
+    access.require_read(actor, "runs:start", rights, at=born.at)
+    require_json(input, "input")
+    catalogue.check_read(agent, schema, input)
+    _check_key(business_key)
+    return engine.start(
+        agent=agent,
+        input=input,
+        requester=actor,
+        business_key=business_key,
+        budget=budget_for_run(budget),
+        born=born,
+    )
 
 
 def budget_for_run(asked: object) -> Budget | None:

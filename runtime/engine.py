@@ -34,8 +34,10 @@ from runtime.core.limits import MAX_UNHEARD
 from runtime.core.replay import Entry
 from runtime.database import Connection
 from runtime.errors import BusinessKeyConflict, GateNotOpen, RunEnded, TooManyUnheard
+from runtime.journal import Sealed
 from runtime.ports import Actor, Part
-from runtime.store import decisions
+from runtime.store import decisions, starts
+from runtime.store.starts import Born
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +55,33 @@ def start(
     requester: Actor,
     business_key: str | None = None,
     budget: Budget | None = None,
+    born: Born | None = None,
 ) -> Started:
     """Start a run; the same business key, agent and requester with the same input finds the same run.
 
-    Raises BusinessKeyConflict for another input, NotJson for one that is not JSON.
+    In the caller's transaction, if there is one. The database is asked for an id unless the run is `born`. Raises
+    BusinessKeyConflict for another input, NotJson for one that is not JSON.
     """
     require_json(input, "input")
-    connection = _transaction()
-    run, at = _new_id(connection)
+    with database.asking() as connection:
+        if born is None:
+            born, _ = starts.look(connection)
+        first, row = _first(agent, input, requester, business_key, budget, born)
+        if not starts.write(connection, row, first):
+            return _found(connection, row, input)
+    transaction.on_commit(lambda: _tell(first.run, queue=dispatch.NEW))
+    return Started(run=first.run, created=True)
+
+
+def _first(
+    agent: str,
+    input: Any,
+    requester: Actor,
+    business_key: str | None,
+    budget: Budget | None,
+    born: Born,
+) -> tuple[Sealed, dict[str, Any]]:
+    """The first entry of a run, and its row."""
     event = RunStarted(
         agent=agent,
         input=input,
@@ -68,9 +89,9 @@ def start(
         budget=budget or NO_LIMITS,
         business_key=business_key,
     )
-    first = journal.seal(run, 1, "", Entry(at=at, events=(event,)))
-    row = {
-        "id": run,
+    first = journal.seal(born.run, 1, "", Entry(at=born.at, events=(event,)))
+    return first, {
+        "id": born.run,
         "agent": agent,
         "requester": requester.person,
         "token": requester.token,
@@ -78,11 +99,6 @@ def start(
         "input": json.dumps(input),
         "head": first.seal.mac,
     }
-    if not rows.insert(connection, row):
-        return _found(connection, row, input)
-    journal.append_first(connection, first)
-    transaction.on_commit(lambda: _tell(run, queue=dispatch.NEW))
-    return Started(run=run, created=True)
 
 
 def fork(*, run: UUID, position: int, actor: Actor) -> UUID:
@@ -92,9 +108,10 @@ def fork(*, run: UUID, position: int, actor: Actor) -> UUID:
     it is. Raises NoSuchEntry, NotQuiescent, Tampered, KeyMissing, or NewerSchema.
     """
     connection = _transaction()
-    new, at = _new_id(connection)
+    born, _ = starts.look(connection)
+    new = born.run
     fork = forking.Fork(run=new, of=run, position=position)
-    forking.write(connection, fork, actor=actor, at=at)
+    forking.write(connection, fork, actor=actor, at=born.at)
     where: dict[str, str | None] = {"position": str(position)}
     keeper = ports.gatekeeper()
     keeper.note(run=run, actor=actor, act="forked", detail={"into": str(new), **where})
@@ -296,14 +313,6 @@ def _now(connection: Connection) -> datetime:
     assert row is not None  # a SELECT without FROM has one row
     at: datetime = row[0]
     return at
-
-
-def _new_id(connection: Connection) -> tuple[UUID, datetime]:
-    row = connection.execute(
-        "SELECT abeyance_uuid7(clock_timestamp()), clock_timestamp()"
-    ).fetchone()
-    assert row is not None  # a SELECT without FROM has one row
-    return row[0], row[1]
 
 
 def _found(connection: Connection, row: dict[str, Any], input: Any) -> Started:

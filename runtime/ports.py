@@ -37,6 +37,17 @@ class Forbidden(Exception):
         self.detail = detail
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """An SQL expression that a statement of the engine's reads beside its own.
+
+    `parameters` are named so that they meet none of another expression.
+    """
+
+    sql: str
+    parameters: dict[str, object]
+
+
 class Access(Protocol):
     """Who may do and read what about runs; implemented by approvals."""
 
@@ -45,6 +56,12 @@ class Access(Protocol):
 
         `scope` is one of the scopes of the API, for example `runs:start`.
         """
+
+    def rights(self, actor: Actor) -> Expression:
+        """Return the expression of what the actor's rights rest on, for `require_read`."""
+
+    def require_read(self, actor: Actor, scope: str, rights: Any, *, at: datetime) -> None:
+        """Raise Forbidden as `require` does, by the value that `rights` had at this time."""
 
     def readable_runs(self, actor: Actor) -> Q:
         """The condition on Run that holds for exactly the runs this actor may read."""
@@ -169,6 +186,12 @@ class AgentCatalogue(Protocol):
 
     def check_input(self, agent: str, value: Any) -> None:
         """Raise UnknownAgent or InvalidInput unless `value` may start `agent`."""
+
+    def schema(self, agent: str) -> Expression:
+        """Return the expression of the schema of an agent's input, for `check_read`."""
+
+    def check_read(self, agent: str, schema: Any, value: Any) -> None:
+        """Raise as `check_input` does, by the value that `schema` had."""
 
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
         """Whether this version of an agent was published after all of those."""

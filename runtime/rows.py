@@ -27,6 +27,15 @@ RING = f"""
     RETURNING id
 """
 
+INSERT = f"""
+    INSERT INTO runtime_run
+        (id, agent, requester, token, business_key, input, status, position, head, unheard, origin,
+        due_at)
+    VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(input)s,
+        %(status)s, %(position)s, %(head)s, %(unheard)s, %(origin)s::jsonb, {HINTED})
+    ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
@@ -58,24 +67,18 @@ def insert(connection: Connection, row: dict[str, Any]) -> bool:
 
     `row` may leave out `status`, `position` and `unheard`, for a new run, and `origin` if the requester alone is in it.
     """
-    done = connection.execute(
-        f"""
-        INSERT INTO runtime_run
-            (id, agent, requester, token, business_key, input, status, position, head, unheard, origin,
-            due_at)
-        VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(input)s,
-            %(status)s, %(position)s, %(head)s, %(unheard)s, %(origin)s::jsonb, {HINTED})
-        ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING
-        """,
-        {
-            "status": "queued",
-            "position": 1,
-            "unheard": 0,
-            **row,
-            "origin": json.dumps(row.get("origin", [row["requester"]])),
-        },
-    )
-    return done.rowcount == 1
+    return connection.execute(INSERT, inserted(row)).rowcount == 1
+
+
+def inserted(row: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of INSERT, of a row as `insert` takes it."""
+    return {
+        "status": "queued",
+        "position": 1,
+        "unheard": 0,
+        **row,
+        "origin": json.dumps(row.get("origin", [row["requester"]])),
+    }
 
 
 def keep(connection: Connection, run: UUID) -> None:

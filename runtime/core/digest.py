@@ -32,6 +32,11 @@ def require_json(value: Any, where: str = "value", *, depth: int = JSON_DEPTH) -
         _check(value, where, depth)
 
 
+def is_text(text: str) -> bool:
+    """Say whether Postgres and JSON take this text: it has no NUL and no half of a surrogate pair."""
+    return "\x00" not in text and (text.isascii() or not _SURROGATE.search(text))
+
+
 def canonical(value: Any) -> bytes:
     """Write a JSON value in its canonical form (RFC 8785). Raise ValueError for other values."""
     if _passes([value], ENCLOSED_DEPTH + 1, floats=False):

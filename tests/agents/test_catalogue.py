@@ -88,6 +88,9 @@ def test_the_catalogue_checks_input_against_what_was_published(hr: Registry) -> 
     assert caught.value.field == "input.security_level"
     with pytest.raises(UnknownAgent, match="no agent named nobody"):
         catalogue.check_input("nobody", NEWCOMER)
+    for name in ("nobody\x00", "\ud800"):
+        with pytest.raises(UnknownAgent):
+            catalogue.check_input(name, NEWCOMER)
 
 
 ASK = """

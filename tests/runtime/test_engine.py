@@ -3,15 +3,17 @@
 import json
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 from django.db import transaction
 
-from runtime import dispatch, engine
+from runtime import database, dispatch, engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.core.errors import NotJson
 from runtime.errors import BusinessKeyConflict, GateNotOpen
 from runtime.models import JournalEntry, Run, Signal
 from runtime.ports import Actor
+from runtime.store import starts
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench
 
@@ -48,6 +50,24 @@ def test_a_run_that_is_rolled_back_is_neither_there_nor_hinted_at(hints: list[UU
 
 
 @pytest.mark.django_db(transaction=True)
+def test_without_a_transaction_a_run_is_there_with_its_first_entry_or_not_at_all(
+    hints: list[UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = engine.start(agent="a", input={}, requester=ADA, business_key="k")
+    assert JournalEntry.objects.get(run_id=started.run).mac == Run.objects.get().head
+    again = engine.start(agent="a", input={}, requester=ADA, business_key="k")
+    assert (again.run, again.created, hints) == (started.run, False, [started.run])
+    with database.pooled() as connection:
+        born, _ = starts.look(connection)
+    JournalEntry.objects.create(
+        run_id=born.run, position=1, body="", mac="", key_id="", commit_id=uuid4()
+    )
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        engine.start(agent="a", input={}, requester=ADA, born=born)
+    assert (Run.objects.count(), len(hints)) == (1, 1)
+
+
+@pytest.mark.django_db(transaction=True)
 def test_the_same_business_key_and_input_find_the_same_run(hints: list[UUID]) -> None:
     first, second = start({"x": 1}, "k"), start({"x": 1}, "k")
     assert (first.run, first.created, second.created) == (second.run, True, False)
@@ -75,7 +95,7 @@ def test_a_gate_that_does_not_exist_is_not_open() -> None:
 @pytest.mark.django_db
 def test_the_engine_insists_on_the_callers_transaction(rig: MakeBench) -> None:
     with pytest.raises(transaction.TransactionManagementError):
-        engine.start(agent="a", input={}, requester=ADA)
+        engine.cancel(run=uuid4(), actor=ADA, reason="No.")
 
 
 def test_a_gate_is_settled_once_and_its_run_is_due_at_once(rig: MakeBench) -> None:

@@ -1,0 +1,45 @@
+"""The two statements that start a run: one reads what it rests on, one writes its row with its first entry."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from runtime import journal, rows
+from runtime.database import Connection
+from runtime.journal import Sealed
+from runtime.ports import Expression
+
+_WRITE = f"""
+    WITH run AS ({rows.INSERT} RETURNING id), first AS ({journal.APPEND}) SELECT id FROM run
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Born:
+    """The id of a new run and the time of its start, by the database's clock."""
+
+    run: UUID
+    at: datetime
+
+
+def look(connection: Connection, *more: Expression) -> tuple[Born, tuple[Any, ...]]:
+    """Give a run its id, and read what else its start rests on."""
+    parameters: dict[str, object] = {}
+    for expression in more:
+        parameters |= expression.parameters
+    row = connection.execute(_look(tuple(one.sql for one in more)), parameters).fetchone()
+    assert row is not None  # a SELECT without FROM has one row
+    return Born(run=row[0], at=row[1]), row[2:]
+
+
+def write(connection: Connection, row: dict[str, Any], first: Sealed) -> bool:
+    """Write a run that is due, with a hint of the caller's. Return False if its business key is taken."""
+    done = connection.execute(_WRITE, {**rows.inserted(row), **first.parameters()}).fetchone()
+    return done is not None
+
+
+@cache
+def _look(more: tuple[str, ...]) -> str:
+    return f"SELECT {', '.join(('abeyance_uuid7(clock_timestamp()), clock_timestamp()', *more))}"
