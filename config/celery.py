@@ -40,6 +40,7 @@ app.conf.update(
     task_queues={name: {"no_ack": True} for name in ("resumed", "runs", "isolated")},
     worker_prefetch_multiplier=1,
     worker_disable_prefetch=True,
+    worker_disable_rate_limits=True,
     worker_enable_remote_control=False,
     worker_send_task_events=False,
     # Threads cannot be cancelled. A task that outlives its message meets its epoch, not its end.

@@ -43,6 +43,9 @@ class Message(virtual.Message):
 class Channel(redis.Channel):
     Message = Message
 
+    def basic_ack(self, delivery_tag: object, multiple: bool = False) -> None:
+        """Ask nothing of the broker: it keeps no account of `no_ack` queues, which is all there are here."""
+
 
 class Transport(redis.Transport):
     Channel = Channel

@@ -235,6 +235,11 @@ LOGGING = {
         "django.request": {"filters": ["not_ready"]},
         "uvicorn.access": {"level": "INFO", "filters": ["not_ready"]},
         "axes": {"level": "WARNING"},
+        # Two lines for each hint that say what the journal says. LOG_LEVEL=debug shows them.
+        **{
+            name: {"level": "INFO" if ENV.log_level == "DEBUG" else "WARNING"}
+            for name in ("celery.worker.strategy", "celery.app.trace")
+        },
         # Every request these make is an effect in the journal already, where secrets are sealed.
         **{
             client: {"level": "WARNING"}

@@ -83,6 +83,26 @@ def test_what_is_no_hint_is_thrown_away_and_what_follows_is_read(
     assert "junk on the broker was thrown away" in caplog.text
 
 
+def test_nothing_is_asked_of_the_broker_for_a_hint_that_was_taken(broker_url: str) -> None:
+    assert _asked_for_an_account(broker_url, letters.connection(broker_url)["broker_url"]) == 0
+
+
+def test_kombu_itself_still_forgets_at_the_broker_what_it_never_noted(broker_url: str) -> None:
+    """If it does not: take `basic_ack` out of config/letters.py, and the report out of docs/upstream-bugs.md."""
+    assert _asked_for_an_account(broker_url, broker_url.replace("unix://", "redis+socket://")) == 1
+
+
+def _asked_for_an_account(broker_url: str, kombus: str) -> int:
+    """How often the broker was asked to forget a hint when one was taken from a queue that needs no acknowledgement."""
+    queue = str(uuid4())
+    with redis.Redis.from_url(broker_url) as broker:
+        broker.lpush(queue, _letter())
+        broker.config_resetstat()
+        with _reading(kombus, queue) as turn:
+            _until_read(turn)[0].ack()
+        return int(broker.info("commandstats").get("cmdstat_zrem", {"calls": 0})["calls"])
+
+
 def test_kombu_itself_still_ends_on_junk(broker_url: str) -> None:
     """If it does not: take `on_readable` out of config/letters.py, and the report out of docs/upstream-bugs.md."""
     queue = str(uuid4())

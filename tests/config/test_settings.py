@@ -1,5 +1,6 @@
 """The settings that a deployment stands on."""
 
+import logging
 import ssl
 import subprocess
 import sys
@@ -89,3 +90,8 @@ def test_behind_a_proxy_only_what_came_over_https_is_answered_and_health_to_ever
     assert client.get("/login/", headers={"X-Forwarded-Proto": "https"}).status_code == 200
     assert client.get("/healthz").status_code == 200
     assert client.get("/readyz").status_code == 503
+
+
+def test_no_line_is_logged_for_each_hint() -> None:
+    for name in ("celery.worker.strategy", "celery.app.trace"):
+        assert not logging.getLogger(name).isEnabledFor(logging.INFO)
