@@ -213,7 +213,7 @@ def _attempt(
     seconds = float(settings.ABEYANCE_UNDO_SECONDS)
     row.effective_at = at + timedelta(seconds=seconds) if seconds else None
     deciding.close(looked, decision, actor)
-    return queries.plain(row, standing)
+    return queries.verified(row, standing)
 
 
 def _check_right(row: Request, standing: permissions.Standing | None) -> None:

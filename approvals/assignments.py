@@ -49,6 +49,11 @@ def in_force(row: Assignment | None) -> bool:
     return row is not None and row.act != Act.ENDED and attestation.holds(row)
 
 
+def in_force_by(row: Assignment, text: str) -> bool:
+    """Whether it does, for a caller who has the text of the row that is signed."""
+    return row.act != Act.ENDED and attestation.is_signed(row, text)
+
+
 def is_of(row: Assignment | None, person: User) -> bool:
     """Whether this latest row still gives its right to this person; for a password, to the present one."""
     return (

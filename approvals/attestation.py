@@ -15,22 +15,31 @@ from runtime.errors import KeyMissing
 
 def sign(row: Token | Assignment) -> None:
     """Put the signature into the row. Raise ImproperlyConfigured without the private key."""
-    signature = keyring.sign(keyring.RIGHTS, _text(row))
+    signature = keyring.sign(keyring.RIGHTS, text_of(row))
     row.signature, row.key_id = signature.hex, signature.key_id
 
 
 def holds(row: Token | Assignment) -> bool:
     """Whether a key of the ring signed exactly this row."""
+    try:
+        return is_signed(row, text_of(row))
+    except (ValueError, TypeError, AttributeError):  # a value of another type
+        return False
+
+
+def is_signed(row: Token | Assignment, text: str) -> bool:
+    """Whether a key of the ring signed this text of the row."""
     if row.signature is None or row.key_id is None:
         return False
     signature = keyring.Signature(hex=row.signature, key_id=row.key_id)
     try:
-        return keyring.verify_signature(keyring.RIGHTS, signature, _text(row))
+        return keyring.verify_signature(keyring.RIGHTS, signature, text)
     except (KeyMissing, ValueError, TypeError, AttributeError):  # a value of another type
         return False
 
 
-def _text(row: Token | Assignment) -> str:
+def text_of(row: Token | Assignment) -> str:
+    """The text of a row that is signed. Raise ValueError, TypeError or AttributeError for values of other types."""
     said = _token(row) if isinstance(row, Token) else _assignment(row)
     return canonical(said).decode()
 

@@ -115,7 +115,7 @@ def following(
         at=at,
         actor=None if actor is None else actor.person,
         token=None if actor is None else actor.token,
-        act=act,
+        act=str(act),  # of its own type it is unusual JSON, which takes longer to write
         subject=subject,
         detail=json.dumps(detail, ensure_ascii=False, sort_keys=True),
         previous=last.hash,

@@ -200,7 +200,9 @@ def standing(
     if found is None or scopes is None:
         return None
     held = {
-        row.what: row for row in rows if row.username == actor.person and assignments.in_force(row)
+        row.what: row
+        for row, text in rows
+        if row.username == actor.person and assignments.in_force_by(row, text)
     }
     password = held.pop(assignments.CREDENTIAL, None)
     given = {what: row for what, row in held.items() if not assignments.is_pending(row)}
@@ -232,23 +234,26 @@ def _with_password(
 
 # The rows are the same for as long as the text is. Nothing is trusted for that: signatures are verified each time.
 @lru_cache(256)
-def _read(found: str) -> tuple[tuple[Assignment, ...], Token | None]:
-    """Make rows of what HELD found. A row with a value that is no time gives no right."""
+def _read(found: str) -> tuple[tuple[tuple[Assignment, str], ...], tuple[Token, str] | None]:
+    """Make rows of what HELD found, each with the text of it that is signed.
+
+    A row with a value of another type, such as a time that is none, gives no right.
+    """
     held = json.loads(found)
     given = [_row(Assignment, _ASSIGNMENT_NAMES, values) for values in held["given"] or ()]
     token = held["token"] and _row(Token, _TOKEN_NAMES, held["token"])
-    return tuple(row for row in given if row is not None), token
+    return tuple(one for one in given if one is not None), token
 
 
-def _row(model: type[R], names: Sequence[str], values: Sequence[object]) -> R | None:
+def _row(model: type[R], names: Sequence[str], values: Sequence[object]) -> tuple[R, str] | None:
     row = model()
     try:
         for name, value in zip(names, values, strict=True):
             is_time = value is not None and name in _TIMES
             setattr(row, name, datetime.fromisoformat(str(value)) if is_time else value)
-    except ValueError:
+        return row, attestation.text_of(row)
+    except (ValueError, TypeError, AttributeError):
         return None
-    return row
 
 
 def reads_agents(standing: Standing) -> bool:
@@ -421,9 +426,9 @@ def rights_of(groups: frozenset[str]) -> frozenset[str]:
     return frozenset(rights)
 
 
-def _scopes_of(actor: Actor, token: Token | None) -> frozenset[str] | None:
+def _scopes_of(actor: Actor, token: tuple[Token, str] | None) -> frozenset[str] | None:
     if actor.token is None:
         return ALL_SCOPES
-    if token is None or not attestation.holds(token):
+    if token is None or not attestation.is_signed(*token):
         return None
-    return frozenset(token.scopes)
+    return frozenset(token[0].scopes)

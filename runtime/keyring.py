@@ -93,13 +93,12 @@ def key_of(purpose: str, key_id: str) -> bytes:
 
 
 def sign(purpose: str, text: str) -> Signature:
-    """Sign with the private key, read each time: a new one counts at once.
+    """Sign with the private key, whose file is looked at each time: a new one counts at once.
 
     Raises ImproperlyConfigured in a process that has none, because it may not sign.
     """
     path = _private_path(purpose)
-    key_id, secret = next(iter(_read(path, purpose).items()))
-    private = Ed25519PrivateKey.from_private_bytes(secret)
+    key_id, private = _private(path, purpose, _version(path))
     return Signature(hex=private.sign(_labelled(purpose, text)).hex(), key_id=key_id)
 
 
@@ -111,13 +110,13 @@ def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
 def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> bool:
     """Whether the holder of that key signed exactly this text."""
     try:
-        public = Ed25519PublicKey.from_public_bytes(public_key)
-        public.verify(bytes.fromhex(signature), _labelled(purpose, text))
+        _public(public_key).verify(bytes.fromhex(signature), _labelled(purpose, text))
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
+_public = lru_cache(64)(Ed25519PublicKey.from_public_bytes)
 # Nothing is looked at but what it is given, so of the same key, signature and text the answer stays what it was.
 _recently_signed_by = lru_cache(512)(signed_by)
 
@@ -242,6 +241,24 @@ def _draft(path: Path, lines: list[str]) -> Path:
 @lru_cache
 def _ring(purpose: str) -> dict[str, bytes]:
     return _read(_path(purpose), purpose)
+
+
+def _version(path: Path) -> tuple[int, int, int] | None:
+    """What another file under this name, or a file that is written to, differs in; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@lru_cache(8)
+def _private(
+    path: Path, purpose: str, version: tuple[int, int, int] | None
+) -> tuple[str, Ed25519PrivateKey]:
+    """The key that signs, and its id, as the file of this version has them."""
+    key_id, secret = next(iter(_read(path, purpose).items()))
+    return key_id, Ed25519PrivateKey.from_private_bytes(secret)
 
 
 def _read(path: Path, purpose: str) -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 """Keys on disk: modes, rotation, foreign ids, broken files."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,20 @@ def test_a_rotated_key_signs_and_the_ones_before_verify(folder: Path, purpose: s
     else:
         assert keyring.sign(purpose, "x").key_id == ids[-1]
         assert len((folder / "decisions.private").read_text().split()) == 1
+
+
+def test_a_private_key_counts_from_the_moment_of_its_file(folder: Path) -> None:
+    keyring.ensure("decisions")
+    private = folder / "decisions.private"
+    before, first = private.read_text(), keyring.sign("decisions", "x")
+    keyring.rotate("decisions")
+    second = keyring.sign("decisions", "x")
+    private.write_text(before)
+    os.utime(private, ns=(1, 1))
+    assert keyring.sign("decisions", "x") == first != second
+    private.unlink()
+    with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
+        keyring.sign("decisions", "x")
 
 
 def test_a_command_rotates(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
