@@ -15,10 +15,8 @@ from django.db import DataError
 
 from runtime import (
     contents,
-    continuations,
     database,
     dispatch,
-    journal,
     leases,
     losses,
     poison,
@@ -35,7 +33,9 @@ from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered
 from runtime.heartbeat import Held
 from runtime.leases import Claim
 from runtime.ports import EffectHandler, UnknownAgent
-from runtime.scribe import DATABASE_ERRORS, Sizes
+from runtime.scribe import DATABASE_ERRORS, Loaded, Sizes
+from runtime.store import loading
+from runtime.store.loading import Stored
 
 log = logging.getLogger(__name__)
 
@@ -86,12 +86,13 @@ def _at_once(run: UUID, bench: Bench) -> bool:
     changed meanwhile by whoever has one.
     """
     with database.pooled() as connection:
-        claim = leases.look(connection, run, worker=bench.heartbeat.worker)
-    if claim is None:
+        found = loading.look(connection, run, worker=bench.heartbeat.worker)
+    if found is None:
         return False
+    claim, stored = found
     with _holding(claim, bench) as (held, inbox):
         try:
-            _work(bench, held, inbox)
+            _work(bench, held, inbox, stored)
         except Exception as exc:
             if not held.claim.made:
                 log.info("run %s is claimed before anything is done: %s", run, exc)
@@ -107,16 +108,19 @@ def _holding(claim: Claim, bench: Bench) -> Iterator[tuple[Held, Inbox]]:
         yield held, inbox
 
 
-def _work(bench: Bench, held: Held, inbox: Inbox) -> None:
+def _work(bench: Bench, held: Held, inbox: Inbox, stored: Stored | None = None) -> None:
     """Load the run, and have a coordinator take it as far as it goes."""
     if _sorted_out(held.claim):
         return
-    now, sizes = _load(held.claim)
-    if _sorted_out(held.claim, now):
+    if stored is None:
+        with database.pooled() as connection:
+            stored = loading.load(connection, held.claim.run)
+    loaded = _load(held.claim, stored)
+    if _sorted_out(held.claim, loaded.now):
         return
-    skews = _skews(now, bench.handler)
-    Coordinator(bench, held, inbox, now, sizes, skews).work()
-    bench.refusals.drop(now.run)
+    skews = _skews(loaded, bench.handler)
+    Coordinator(bench, held, inbox, loaded, skews).work()
+    bench.refusals.drop(held.claim.run)
 
 
 def _give_up(claim: Claim, bench: Bench, exc: Exception) -> None:
@@ -189,31 +193,27 @@ def _mailbox(run: UUID) -> int:
         return leases.read(connection, run).mailbox
 
 
-def _load(claim: Claim) -> tuple[Continuation, Sizes]:
-    """The verified state at the claim's position, and what it was made of."""
-    with database.pooled() as connection:
-        base, size = continuations.load(connection, claim.run, claim.base)
-        now, tail = journal.replay(connection, base, position=claim.position, head=claim.head)
-        contents.check(connection, referred(now))
-    return now, Sizes(continuation=size, tail=tail)
+def _load(claim: Claim, stored: Stored) -> Loaded:
+    """What is stored of the run, verified, as of the claim's position."""
+    now, size, tail = stored.state(claim)
+    if digests := referred(now):
+        with database.pooled() as connection:
+            contents.check(connection, digests)
+    return Loaded(now=now, sizes=Sizes(continuation=size, tail=tail), mail=stored.mail())
 
 
-def _skews(now: Continuation, handler: EffectHandler) -> skew.Skews | None:
+def _skews(loaded: Loaded, handler: EffectHandler) -> skew.Skews | None:
     """How the agents have changed. Raises UnknownAgent or Outdated; None for a run that is to end in any case."""
     try:
-        return skew.look(now, handler)
+        return skew.look(loaded.now, handler)
     except (UnknownAgent, Outdated):
-        if not _is_to_end(now):
+        if not _is_to_end(loaded):
             raise
         return None
 
 
-def _is_to_end(now: Continuation) -> bool:
-    if now.phase is Phase.CANCELLING:
-        return True
-    with database.pooled() as connection:
-        mail = signals.read(connection, now.run)
-    return any(_ends(signal) for signal in mail.due)
+def _is_to_end(loaded: Loaded) -> bool:
+    return loaded.now.phase is Phase.CANCELLING or any(_ends(one) for one in loaded.mail.due)
 
 
 def _ends(signal: signals.Signal) -> bool:

@@ -11,6 +11,8 @@ The continuation of a step that compacts a frame is kept a second time, as the b
 it may be removed while the run goes on, and whoever reads the journal begins there.
 """
 
+from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from runtime import keyring
@@ -77,13 +79,18 @@ def put(connection: Connection, continuation: Continuation) -> None:
 
 
 def load(connection: Connection, run: UUID, base: int) -> tuple[Continuation, int]:
-    """The verified continuation at position `base` and its size in bytes, or the initial one at 0.
-
-    Raises Tampered, KeyMissing, or NewerSchema.
-    """
+    """The continuation as `checked` gives it."""
     row = connection.execute(
         "SELECT position, body, mac, key_id FROM runtime_continuation WHERE run_id = %s", (run,)
     ).fetchone()
+    return checked(run, base, row)
+
+
+def checked(run: UUID, base: int, row: Sequence[Any] | None) -> tuple[Continuation, int]:
+    """The verified continuation at position `base` and its size in bytes, or the initial one at 0.
+
+    `row` has position, body, MAC and key. Raises Tampered, KeyMissing, or NewerSchema.
+    """
     if row is None and base == 0:
         return initial(run), 0
     if row is None:

@@ -41,7 +41,7 @@ from runtime.ports import (
     ToolRequest,
 )
 from runtime.records import Changed, Work, changed
-from runtime.scribe import Scribe, Sizes
+from runtime.scribe import Loaded, Scribe
 from runtime.seats import Seats
 from runtime.skew import Refusals, Skews, require_agents, writes
 from runtime.steps import Result
@@ -88,8 +88,7 @@ class Coordinator:
         bench: Bench,
         held: Held,
         inbox: Inbox,
-        now: Continuation,
-        sizes: Sizes,
+        loaded: Loaded,
         skews: Skews | None,
     ) -> None:
         self._bench = bench
@@ -98,7 +97,7 @@ class Coordinator:
         self._held = held
         self._inbox = inbox
         self._tenure = Tenure(held, bench.heartbeat.shift)
-        self._scribe = Scribe(held, bench.seats, bench.gatekeeper, now, sizes, self._tenure)
+        self._scribe = Scribe(held, bench.seats, bench.gatekeeper, loaded, self._tenure)
         self._filled = FilledIn(self._scribe.content)
         self._running: dict[tuple[str, str | None], Abort] = {}
         self._ready: list[Work] = []

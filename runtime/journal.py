@@ -7,9 +7,10 @@ that fails to verify is ever acted on.
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 from uuid import UUID
 
 from runtime import keyring, pruning
@@ -84,12 +85,19 @@ def append_first(connection: Connection, sealed: Sealed) -> None:
 def replay(
     connection: Connection, base: Continuation, *, position: int, head: str
 ) -> tuple[Continuation, int]:
+    """The state as `replayed` gives it."""
+    mark, entries = _verified(connection, base.run)
+    return replayed(base, mark, entries, position=position, head=head)
+
+
+def replayed(
+    base: Continuation, mark: Mark, entries: Iterator[Sealed], *, position: int, head: str
+) -> tuple[Continuation, int]:
     """Verify every entry that is left, and fold those after `base` up to exactly `position`, whose MAC must be `head`.
 
     Entries before `base` change nothing any more, but people read them and decide on what they read.
     Also returns the bytes of the entries after `base`. Raises Tampered, KeyMissing, or NewerSchema.
     """
-    mark, entries = _verified(connection, base.run)
     now, last, tail = base, mark.position, 0
     if mark.position > base.position or (mark.position == base.position and mark.head != base.head):
         raise Tampered(f"the journal begins after entry {mark.position}, not where its run goes on")
@@ -165,6 +173,13 @@ def _fold(now: Continuation, sealed: Sealed) -> Continuation:
         raise Tampered(f"journal entry {sealed.position}: {exc}") from exc
 
 
+def chained(run: UUID, mark: Mark, rows: Iterable[Sequence[Any]]) -> Iterator[Sealed]:
+    """The entries after the mark, of rows with position, body, MAC, key and commit id, as long as each follows the one
+    before.
+    """
+    return _chained(run, mark, (_sealed(run, *row) for row in rows))
+
+
 def _verified(connection: Connection, run: UUID) -> tuple[Mark, Iterator[Sealed]]:
     """Up to where entries were removed, and those that are left, as long as each follows the one before."""
     found = _all(connection, run)
@@ -195,11 +210,9 @@ def _all(connection: Connection, run: UUID) -> Iterator[Sealed]:
         """,
         (run,),
     )
-    for place, body, mac, key_id, commit_id in rows:
-        yield Sealed(
-            run=run,
-            position=place,
-            body=body,
-            seal=Seal(mac=mac, key_id=key_id),
-            commit_id=commit_id,
-        )
+    return (_sealed(run, *row) for row in rows)
+
+
+def _sealed(run: UUID, position: int, body: str, mac: str, key_id: str, commit: UUID) -> Sealed:
+    seal = Seal(mac=mac, key_id=key_id)
+    return Sealed(run=run, position=position, body=body, seal=seal, commit_id=commit)

@@ -3,7 +3,7 @@
 A claim is one conditional UPDATE that raises the epoch and sets a random owner until `lease_until`.
 The owner's writes name epoch, owner and position, so those of a worker that was replaced find no row.
 They do not name `lease_until`: a worker whom nobody replaced may record the result it holds.
-A run that nobody has died of, as far as can be known, is claimed by its first step: `look` reads it and writes
+A run that nobody has died of, as far as can be known, is claimed by its first step: what loads it writes
 nothing, and of all who looked only the first one's step finds the row as it was. A worker that dies in between
 leaves no trace but a run that is still due. So the sweeper notes on the row that it had to push the run, and such
 a run, like one that lost its owner, is claimed by a statement of its own before anybody loads it (`claim`).
@@ -11,8 +11,10 @@ Only the database's clock counts, and `clock_timestamp()`, since `now()` stands 
 After a start of Postgres nobody is robbed of a lease for one lease: its owner could not renew it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -61,6 +63,16 @@ ADVANCE = f"""
         AND (NOT %(strict)s OR mailbox = %(mailbox)s)
     RETURNING id
 """
+
+# Parts of the statement that loads a run: which may be claimed by their first step, and what such a claim is made of.
+FREE = f"""
+    owner IS NULL AND NOT pushed AND NOT isolated AND due_at <= {HINTED} AND status <> 'quarantined'
+    AND NOT ({stops.OF_RUN})
+"""
+COLUMNS = f"""
+    epoch + 1, runtime_run.position, runtime_run.head, base, status, clock_timestamp(), {stops.ON}, losses
+"""
+NUMBER = 8  # of these
 
 # The part of the heartbeat statement that renews every lease of a process. It waits for no row: a lease whose row is
 # locked is renewed by a later beat, and until its row is free no other worker can take the run either.
@@ -127,21 +139,8 @@ def lease_seconds() -> float:
     return float(settings.ABEYANCE_LEASE_SECONDS)
 
 
-def look(connection: Connection, run: UUID, *, worker: UUID | None = None) -> Claim | None:
-    """A claim for the first step to make, None if the run is not to be had that way. Writes nothing."""
-    row = connection.execute(
-        f"""
-        SELECT epoch + 1, position, head, base, status, clock_timestamp(), {stops.ON}, losses
-        FROM runtime_run
-        WHERE id = %(run)s AND owner IS NULL AND NOT pushed AND NOT isolated
-            AND due_at <= {HINTED} AND status <> 'quarantined'
-            AND NOT ({stops.OF_RUN})
-        """,
-        {"run": run},
-        prepare=True,
-    ).fetchone()
-    if row is None:
-        return None
+def wish(run: UUID, row: Sequence[Any], *, worker: UUID | None = None) -> Claim:
+    """A claim for the first step to make, of what COLUMNS found where FREE holds."""
     epoch, position, head, base, previous, at, stopped, lost = row
     return Claim(
         run=run,

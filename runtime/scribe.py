@@ -65,6 +65,15 @@ class Sizes:
     tail: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A run as it was loaded: its verified state, what that was made of, and what was signalled to it by then."""
+
+    now: Continuation
+    sizes: Sizes
+    mail: signals.Mail
+
+
 class Scribe:
     """Writes one run for as long as its claim holds. `now` is the state as committed."""
 
@@ -73,12 +82,12 @@ class Scribe:
         held: Held,
         seats: Seats,
         gatekeeper: Gatekeeper,
-        now: Continuation,
-        sizes: Sizes,
+        loaded: Loaded,
         tenure: Tenure,
     ) -> None:
-        self.now = now
-        self._sizes = sizes
+        self.now = loaded.now
+        self._sizes = loaded.sizes
+        self._loaded: signals.Mail | None = loaded.mail  # until it is taken up
         self._tenure = tenure
         self._held = held
         self._seats = seats
@@ -112,10 +121,12 @@ class Scribe:
 
     def read_signals(self) -> tuple[signals.Signal, ...]:
         """The signals, if the mailbox is not as last read. A step that counts on them requires that count."""
-        known = self._held.mailbox is not None and self._held.mailbox == self._mailbox
-        if known and (self.next_signal is None or self.next_signal > self.clock()):
-            return ()
-        mail = self.persist(self._signals)
+        mail, self._loaded = self._loaded, None
+        if mail is None or self._held.mailbox not in (None, mail.count):
+            known = self._held.mailbox is not None and self._held.mailbox == self._mailbox
+            if known and (self.next_signal is None or self.next_signal > self.clock()):
+                return ()
+            mail = self.persist(self._signals)
         self._mailbox, self.next_signal, self.settling = mail.count, mail.next, mail.settling
         self._origin = mail.origin
         self._held.mailbox = self._mailbox

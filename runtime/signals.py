@@ -6,6 +6,7 @@ signal is either seen by the step or makes the step fail and read again.
 """
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -183,20 +184,26 @@ def read(connection: Connection, run: UUID) -> Mail:
     """What was signalled to a run, in one statement so that it belongs together."""
     rows = connection.execute(
         """
-        SELECT r.mailbox, s.id, s.kind, s.body, s.effective_at,
-            s.effective_at <= clock_timestamp(), ARRAY(SELECT jsonb_array_elements_text(r.origin))
+        SELECT r.mailbox, ARRAY(SELECT jsonb_array_elements_text(r.origin)),
+            s.id, s.kind, s.body, s.effective_at, s.effective_at <= clock_timestamp()
         FROM runtime_run r LEFT JOIN runtime_signal s ON s.run_id = r.id
         WHERE r.id = %s ORDER BY s.id
         """,
         (run,),
     ).fetchall()
-    later = [_decode(row[1], row[2], row[3]) for row in rows if row[5] is False]
+    return mail(rows[0][0], (row[2:] for row in rows if row[2] is not None), rows[0][1])
+
+
+def mail(count: int, rows: Iterable[Sequence[Any]], origin: Sequence[str]) -> Mail:
+    """Of rows with id, kind, body, the time at which they take effect, and whether that has come. Raises Tampered."""
+    found = [(_decode(number, kind, body), at, due) for number, kind, body, at, due in rows]
+    later = [(signal, at) for signal, at, due in found if not due]
     return Mail(
-        count=rows[0][0],
-        due=tuple(_decode(number, kind, body) for _, number, kind, body, _, due, _ in rows if due),
-        next=min((at for *_, at, due, _ in rows if due is False), default=None),
-        settling=frozenset(one.gate for one in later if isinstance(one, GateDecidedSignal)),
-        origin=tuple(rows[0][-1]),
+        count=count,
+        due=tuple(signal for signal, _, due in found if due),
+        next=min((at for _, at in later), default=None),
+        settling=frozenset(one.gate for one, _ in later if isinstance(one, GateDecidedSignal)),
+        origin=tuple(origin),
     )
 
 

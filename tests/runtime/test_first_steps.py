@@ -13,14 +13,14 @@ from pytest_django import Settings
 from runtime import advance as advancing
 from runtime import database, engine, leases, steps
 from runtime.advance import advance
-from runtime.core.continuation import Continuation
 from runtime.core.decisions import Verdict
 from runtime.database import Connection
 from runtime.errors import RunEnded
 from runtime.leases import Claim
 from runtime.models import Gate, Loss, Run
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
-from runtime.scribe import Sizes
+from runtime.scribe import Loaded
+from runtime.store.loading import Stored
 from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
@@ -156,11 +156,11 @@ def test_what_somebody_else_wrote_while_a_run_was_loaded_is_not_taken_for_a_forg
     desk, run = suspended(rig)
     overtaken: list[bool] = []
 
-    def load(claim: Claim) -> tuple[Continuation, Sizes]:
+    def load(claim: Claim, stored: Stored) -> Loaded:
         if not overtaken:
             overtaken.append(True)
             assert advance(run, desk.bench)
-        return LOADED(claim)
+        return LOADED(claim, stored)
 
     monkeypatch.setattr(advancing, "_load", load)
     assert advance(run, desk.bench) is False
@@ -302,9 +302,9 @@ def test_a_run_that_was_pushed_is_claimed_before_it_is_loaded(
         engine.write(run=run, actor=ADA, text="How is it going?")
     owners: list[UUID | None] = []
 
-    def load(claim: Claim) -> tuple[Continuation, Sizes]:
+    def load(claim: Claim, stored: Stored) -> Loaded:
         owners.append(row(run).owner)
-        return LOADED(claim)
+        return LOADED(claim, stored)
 
     monkeypatch.setattr(advancing, "_load", load)
     assert desk.advance(run).status == "completed"
@@ -318,7 +318,7 @@ def test_a_run_that_kills_whoever_loads_it_is_quarantined_though_hints_come_from
     settings.ABEYANCE_POISON_LOSSES = 2
     desk = rig({"a": turns(say("done"))})
     run = desk.start("a")
-    monkeypatch.setattr(advancing, "_load", lambda claim: die())
+    monkeypatch.setattr(advancing, "_load", lambda *_: die())
     deaths = 0
     while row(run).status != "quarantined":
         try:

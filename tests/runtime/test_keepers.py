@@ -31,7 +31,7 @@ from runtime.core.decisions import Decision, Verdict
 from runtime.database import Connection
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate, JournalEntry, Run, Signal, Stop
-from runtime.store import decisions
+from runtime.store import decisions, loading
 from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
@@ -269,15 +269,15 @@ def test_a_run_that_must_be_claimed_beforehand_is_not_looked_at(
     own: Connection, desk: Rig, change: dict[str, Any]
 ) -> None:
     run = desk.start("a")
-    assert leases.look(own, run) is not None
+    assert loading.look(own, run) is not None
     row(run, **change)
-    assert leases.look(own, run) is None
+    assert loading.look(own, run) is None
 
 
 def test_a_stopped_run_is_not_looked_at(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
     Stop.objects.create(agent="a", reason="because")
-    assert leases.look(own, run) is None
+    assert loading.look(own, run) is None
 
 
 def taken(own: Connection, *, robs: bool = True) -> list[UUID]:
@@ -370,7 +370,7 @@ def test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring(
     rung = Run.objects.get(id=run).due_at
     assert rung is not None
     assert rung >= began + moment
-    assert leases.look(own, run) is not None  # whom the hint reaches need not wait
+    assert loading.look(own, run) is not None  # whom the hint reaches need not wait
 
 
 def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, desk: Rig) -> None:

@@ -1,11 +1,12 @@
 """Old and new workers side by side: who goes on with a run, who leaves it alone, and what is written down."""
 
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from django.db import transaction
 
-from runtime import database, dispatch, engine, killpoints, signals
+from runtime import database, dispatch, engine, killpoints
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.events import Change, WaitEnded
@@ -16,6 +17,7 @@ from runtime.errors import LeaseLost
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import Outcome, Skew, ToolRequest, Unknown
 from runtime.skew import LONGEST_PAUSE, Refusals
+from runtime.store import loading
 from tests.fakes.ports import FakeEffects, FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import crashed, events, types
@@ -354,14 +356,15 @@ def test_a_stop_that_was_taken_back_leaves_the_run_untouched(
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.STOP, "no")
     stranger = rig({"b": SCRIPT})
-    real = signals.read
+    real = loading.look
 
-    def read(connection: Connection, run: UUID) -> signals.Mail:
-        found = real(connection, run)
+    def look(connection: Connection, run: UUID, *, worker: UUID | None = None) -> Any:
+        found = real(connection, run, worker=worker)
         connection.execute("DELETE FROM runtime_signal")
+        connection.execute("UPDATE runtime_run SET mailbox = mailbox + 1")
         return found
 
-    monkeypatch.setattr(signals, "read", read)
+    monkeypatch.setattr(loading, "look", look)
     hints = _hints(monkeypatch)
     entries = JournalEntry.objects.filter(run_id=run).count()
     assert stranger.advance(run).status == "suspended"

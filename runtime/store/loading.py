@@ -1,0 +1,89 @@
+"""The one statement that reads all that a run goes on from: its row, its continuation, its journal and its signals."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from runtime import continuations, journal, leases, pruning, signals
+from runtime.core.continuation import Continuation
+from runtime.database import Connection
+from runtime.leases import Claim
+
+# Each column of many rows comes as an array, so that there is one row.
+_STORED = """
+    c.position, c.body, c.mac, c.key_id, p.position, p.head, p.at, p.mac, p.key_id,
+    e.positions, e.bodies, e.macs, e.keys, e.commits, mailbox,
+    ARRAY(SELECT jsonb_array_elements_text(runtime_run.origin)),
+    s.ids, s.kinds, s.bodies, s.ats, s.dues
+"""
+_FROM = """
+    FROM runtime_run
+    LEFT JOIN runtime_continuation c ON c.run_id = runtime_run.id
+    LEFT JOIN runtime_pruning p ON p.run_id = runtime_run.id
+    CROSS JOIN LATERAL (
+        SELECT array_agg(position ORDER BY position) AS positions, array_agg(body ORDER BY position) AS bodies,
+            array_agg(mac ORDER BY position) AS macs, array_agg(key_id ORDER BY position) AS keys,
+            array_agg(commit_id ORDER BY position) AS commits
+        FROM runtime_journalentry WHERE run_id = %(run)s) e
+    CROSS JOIN LATERAL (
+        SELECT array_agg(id ORDER BY id) AS ids, array_agg(kind ORDER BY id) AS kinds,
+            array_agg(body ORDER BY id) AS bodies, array_agg(effective_at ORDER BY id) AS ats,
+            array_agg(effective_at <= clock_timestamp() ORDER BY id) AS dues
+        FROM runtime_signal WHERE run_id = %(run)s) s
+    WHERE runtime_run.id = %(run)s
+"""
+_LOOK = f"SELECT {leases.COLUMNS}, {_STORED} {_FROM} AND {leases.FREE}"
+_LOAD = f"SELECT {_STORED} {_FROM}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was read of a run, none of it verified yet."""
+
+    run: UUID
+    row: Sequence[Any]
+
+    def mail(self) -> signals.Mail:
+        """Raises Tampered for a signal that nobody sent."""
+        count, origin, *columns = self.row[14:]
+        return signals.mail(count, _rows(columns), origin)
+
+    def state(self, claim: Claim) -> tuple[Continuation, int, int]:
+        """The verified state at the claim's position, with the bytes of its continuation and of the entries after it.
+
+        Raises Tampered, KeyMissing, or NewerSchema.
+        """
+        base, size = continuations.checked(self.run, claim.base, self._found(self.row[0:4]))
+        whole = self.row[9] and self.row[9][0] == 1
+        mark = pruning.WHOLE if whole else pruning.checked(self.run, self._found(self.row[4:9]))
+        entries = journal.chained(self.run, mark, _rows(self.row[9:14]))
+        now, tail = journal.replayed(base, mark, entries, position=claim.position, head=claim.head)
+        return now, size, tail
+
+    @staticmethod
+    def _found(row: Sequence[Any]) -> Sequence[Any] | None:
+        return None if row[0] is None else row
+
+
+def look(
+    connection: Connection, run: UUID, *, worker: UUID | None = None
+) -> tuple[Claim, Stored] | None:
+    """A claim for the first step to make, and what is stored; None if the run is not to be had. Writes nothing."""
+    row = connection.execute(_LOOK, {"run": run}, prepare=True, binary=True).fetchone()
+    if row is None:
+        return None
+    claim = leases.wish(run, row[: leases.NUMBER], worker=worker)
+    return claim, Stored(run, row[leases.NUMBER :])
+
+
+def load(connection: Connection, run: UUID) -> Stored:
+    """What is stored of a run that is claimed."""
+    row = connection.execute(_LOAD, {"run": run}, prepare=True, binary=True).fetchone()
+    if row is None:
+        raise LookupError(f"there is no run {run}")
+    return Stored(run, row)
+
+
+def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column or () for column in columns), strict=True)
