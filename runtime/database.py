@@ -36,8 +36,14 @@ _pid: int | None = None
 @contextmanager
 def pooled() -> Iterator[Connection]:
     """An autocommit connection of the pool. Raises psycopg.OperationalError when none can be had."""
-    with _the_pool().connection() as connection:
+    pool = _the_pool()
+    connection = (
+        pool.getconn()
+    )  # `pool.connection()` commits at the end, and in autocommit mode nothing is open
+    try:
         yield connection
+    finally:
+        pool.putconn(connection)
 
 
 def own(name: str = "") -> Connection:

@@ -57,7 +57,8 @@ def _check_answer(answer: ModelAnswer) -> None:
         "output": answer.output,
     }
     for name, fact in facts.items():
-        _require(fact, name, MAX_REPLY)
+        if fact is not None:
+            _require(fact, name, MAX_REPLY)
     if sum(size_of(proposal.args) for proposal in answer.calls) > MAX_REPLY:
         raise NotJson("args", f"more than {MAX_REPLY} bytes of JSON in one reply")
 

@@ -140,9 +140,9 @@ def tools_of(agent: AgentSpec, *, summary: bool = False) -> ModelRequestParamete
 
 
 def from_provider(
-    agent: AgentSpec, response: ModelResponse, *, summary: bool = False
+    agent: AgentSpec, response: ModelResponse, *, model: str = "", summary: bool = False
 ) -> ModelAnswer:
-    """Return the reply as JSON with the facts the core needs, without checking that it can be journaled.
+    """Return the reply of `model` as JSON with the facts the core needs, without checking that it can be journaled.
 
     A `summary` is text, even if the agent's result is typed.
     """
@@ -165,6 +165,7 @@ def from_provider(
             "output_tokens": response.usage.output_tokens,
         },
         cost=cost_of(agent, response),
+        model=model,
     )
 
 
@@ -217,7 +218,8 @@ def _given_back(agent: AgentSpec, part: Any, taken: set[str]) -> Any:
     if not isinstance(part, ToolCallPart):
         return part
     if (tool := agent.tool(part.tool_name)) is not None:
-        part = replace(part, args=secrets.open_reply(tool, part.args))
+        opened = secrets.open_reply(tool, part.args)
+        part = part if opened is part.args else replace(part, args=opened)
     args = _args(part)
     if not isinstance(args, dict):
         part = replace(part, args={INVALID_JSON: args})

@@ -1,6 +1,7 @@
 """Has an agent's script reply in the place of a model, with nothing of a provider's client in between."""
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 
@@ -31,7 +32,9 @@ def play(
     if not usage.has_values():
         given, said = GIVEN + _tokens(conversation), _tokens([reply])
         usage = RequestUsage(input_tokens=given, output_tokens=said)
-    return replace(reply, model_name=agent.model_name, usage=usage)
+    told = copy(reply)  # the script may give the same one again; `replace` would read every field
+    told.model_name, told.usage = agent.model_name, usage
+    return told
 
 
 @lru_cache(256)

@@ -146,8 +146,7 @@ class _Call:
         deliver(outcome)
 
     def _answer(self, reply: ModelResponse) -> ModelAnswer | ModelFault:
-        answer = from_provider(self._agent, reply, summary=self._request.summary)
-        return replace(answer, model=self.model)
+        return from_provider(self._agent, reply, model=self.model, summary=self._request.summary)
 
     async def _tell(self, outcome: ModelAnswer | ModelFault) -> None:
         """What the provider's answer means to everybody else who would ask it."""
