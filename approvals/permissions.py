@@ -140,12 +140,19 @@ def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
     return Actor(person=user.get_username())
 
 
-def held(person: str, key: str = "NULL") -> str:
+def held(person: str, key: str = "") -> str:
     """Return the SQL expression of all that a person's rights rest on, as JSON text, for `standing` to verify.
 
-    `person` and `key`, the id of a token, are expressions too. It is NULL for a person who is unknown or disabled.
-    An assignment counts only if the person has what it gives in Django's tables as well.
+    `person` and `key`, the id of a token, are expressions too. Without `key` no token is looked for: workers may not
+    read tokens. It is NULL for a person who is unknown or disabled. An assignment counts only if the person has what it
+    gives in Django's tables as well.
     """
+    token = (
+        f"""(SELECT json_build_array({_TOKEN}) FROM approvals_token t
+                WHERE t.public_id = {key} AND t.owner_id = u.id AND t.revoked_at IS NULL)"""
+        if key
+        else "NULL"
+    )
     return f"""(
         SELECT json_build_object(
             'given', (SELECT json_agg(json_build_array({_ASSIGNMENT})) FROM (
@@ -156,8 +163,7 @@ def held(person: str, key: str = "NULL") -> str:
                 ELSE a.what IN (SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id
                     WHERE m.user_id = u.id)
                 END),
-            'token', (SELECT json_build_array({_TOKEN}) FROM approvals_token t
-                WHERE t.public_id = {key} AND t.owner_id = u.id AND t.revoked_at IS NULL))::text
+            'token', {token})::text
         FROM auth_user u WHERE u.username = {person} AND u.is_active)"""
 
 
