@@ -27,12 +27,20 @@ class PlainClient(Client):
 
 
 class _Chat(AsyncChat):
+    def __init__(self, client: AsyncOpenAI) -> None:
+        super().__init__(client)
+        self.client = client
+
     @cached_property
     def completions(self) -> AsyncCompletions:
-        return _Completions(self._client)
+        return _Completions(self.client)
 
 
 class _Completions(AsyncCompletions):
+    def __init__(self, client: AsyncOpenAI) -> None:
+        super().__init__(client)
+        self.client = client
+
     async def create(
         self,
         *,
@@ -45,7 +53,7 @@ class _Completions(AsyncCompletions):
         """As the client's own. What stands in the extra body takes the place of what stands beside it."""
         body = {"messages": messages, "tools": tools}
         given = {name: one for name, one in body.items() if not isinstance(one, Omit | NotGiven)}
-        if isinstance(self._client, PlainClient):
+        if isinstance(self.client, PlainClient):
             stream_options = omit
             given["stream"] = False
         answer = await super().create(
@@ -54,7 +62,7 @@ class _Completions(AsyncCompletions):
             stream_options=stream_options,
             **settings,
         )
-        return await _streamed(answer, self._client) if isinstance(answer, AsyncStream) else answer
+        return await _streamed(answer, self.client) if isinstance(answer, AsyncStream) else answer
 
 
 async def _streamed(
