@@ -43,34 +43,31 @@ class Gatekeeper:
 
     def vouch(self, *, gate: UUID, decision: Decision) -> None:
         """Raise NotConfirmed unless this is what was decided at the gate. Raises KeyMissing."""
-        asked = _asked(_WHAT_WAS_SAID, gate)
-        frozen.check_digests(asked.request)
-        if decision.verdict is Verdict.EXPIRE:
-            _check_expired(asked, decision)
-            return
-        said = _said(asked)
-        if said.by in (asked.request.requester, *asked.request.origin):
-            raise NotConfirmed(f"{said.by}, who decided, is in the run's origin")
-        if (said.verdict, said.by, said.reason, said.result) != (
-            decision.verdict,
-            decision.by,
-            decision.reason,
-            statements.result_digest(decision),
-        ):
-            raise NotConfirmed("the decision to take up is not the one that was signed")
+        _vouched(_asked(_WHAT_WAS_SAID, gate), decision)
 
-    def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
+    def confirm(
+        self,
+        *,
+        gate: UUID,
+        action_digest: str,
+        origin: Collection[str] = (),
+        decision: Decision | None = None,
+    ) -> None:
         """Raise unless exactly this action was approved at this gate, by a person who may still decide.
 
-        `origin` is the run's origin by its journal, which the rows may lack. Raise NotConfirmed if the action was
+        `origin` is the run's origin by its journal, which the rows may lack. A `decision` that is taken up at this
+        moment is vouched for by the same look. Raise NotConfirmed if the action was
         never approved or was changed, ApprovalVoid if the decider lost the right or has steered the run since, and
         KeyMissing.
         """
         asked = _asked(_WITH_RIGHTS, gate)
         request = asked.request
+        if decision is not None:
+            _vouched(asked, decision)
         if request.status != Request.Status.APPROVED:
             raise NotConfirmed(f"the request is {request.status}")
-        frozen.check_digests(request)
+        if decision is None:
+            frozen.check_digests(request)
         said = _said(asked)
         if action_digest != request.action_digest:
             raise NotConfirmed("the action to start is not the one that was approved")
@@ -187,6 +184,24 @@ def _asked(statement: str, gate: UUID) -> _Asked:
         raise NotConfirmed("nobody was asked")
     undone, at, held = row[:3]
     return _Asked(request=stored.read(row[3:]), undone=undone, at=clock.told(at), held=held)
+
+
+def _vouched(asked: _Asked, decision: Decision) -> None:
+    """Raise NotConfirmed unless this is what was decided. Raises KeyMissing."""
+    frozen.check_digests(asked.request)
+    if decision.verdict is Verdict.EXPIRE:
+        _check_expired(asked, decision)
+        return
+    said = _said(asked)
+    if said.by in (asked.request.requester, *asked.request.origin):
+        raise NotConfirmed(f"{said.by}, who decided, is in the run's origin")
+    if (said.verdict, said.by, said.reason, said.result) != (
+        decision.verdict,
+        decision.by,
+        decision.reason,
+        statements.result_digest(decision),
+    ):
+        raise NotConfirmed("the decision to take up is not the one that was signed")
 
 
 def _said(asked: _Asked) -> Statement:

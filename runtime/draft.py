@@ -69,6 +69,9 @@ from runtime.signals import (
 from runtime.skew import Skews, agent_changed, agreed, ask, asked
 from runtime.waiting import begun, timed_out
 
+# The decisions after which a call may start at once.
+STARTING = frozenset({Verdict.APPROVE, Verdict.RUN_AGAIN})
+
 
 class Draft:
     """Grows from a committed state. `reserve` is asked for a slot before any work is written down."""
@@ -87,6 +90,7 @@ class Draft:
         self._judge = judge
         self._reserve = reserve
         self._clock = clock
+        self._unvouched: dict[UUID, GateDecidedSignal] = {}
 
     def add(self, event: Event) -> None:
         self.change(changed(event))
@@ -177,7 +181,8 @@ class Draft:
     def develop(self, busy: set[str]) -> None:
         """Add what follows without the outside until nothing does. `busy` frames await their model.
 
-        A run that is ended waits for them: they are stopped, and what came of them is evidence.
+        A run that is ended waits for them: they are stopped, and what came of them is evidence. Raises Tampered for an
+        approval that nobody gave.
         """
         asked = {work.frame for work in self.records.work if isinstance(work, AskModel)} | busy
         while True:
@@ -194,7 +199,10 @@ class Draft:
                 elif not (isinstance(effect, EndRun) and busy):
                     self._follow(effect)
             if self.now is before:
-                return
+                break
+        for gate, signal in tuple(self._unvouched.items()):
+            self._judge.vouch(signal)
+            del self._unvouched[gate]
 
     def _halted(self, effect: Effect) -> bool:
         frame = getattr(effect, "frame", None)
@@ -287,7 +295,7 @@ class Draft:
 
     def _start(self, effect: StartTool) -> None:
         """Look once more, then write the intent down if it can be acted on at once."""
-        other = self._judge.second_look(self.now, effect.frame, effect.call)
+        other = self._second_look(effect)
         if other is not None:
             self._record(other)
             return
@@ -297,8 +305,18 @@ class Draft:
             )
             self.change(changed(started, work=effect))
 
+    def _second_look(self, effect: StartTool | StartWait) -> Judged | None:
+        """Look once more, which vouches as well for an approval that this draft takes up."""
+        gate = self.now.call(effect.frame, effect.call).gate
+        signal = None if gate is None else self._unvouched.get(gate)
+        decision = None if signal is None else signal.decision
+        other = self._judge.second_look(self.now, effect.frame, effect.call, decision)
+        if other is None and gate is not None:
+            self._unvouched.pop(gate, None)
+        return other
+
     def _wait(self, effect: StartWait) -> None:
-        other = self._judge.second_look(self.now, effect.frame, effect.call)
+        other = self._second_look(effect)
         if other is not None:
             self._record(other)
         else:
@@ -340,7 +358,12 @@ class Draft:
     def _take_decision(self, signal: GateDecidedSignal) -> None:
         for pending in self.now.pending:
             if pending.gate == signal.gate:
-                self._judge.vouch(signal)
+                if signal.decision.verdict in STARTING:
+                    self._unvouched[signal.gate] = (
+                        signal  # the last look before the call vouches for it
+                    )
+                else:
+                    self._judge.vouch(signal)
                 goes_on = signal.decision.verdict is Verdict.CONTINUE
                 skew = agreed(self.now, pending, self._handler) if goes_on else None
                 self.add(_decided(pending, signal))

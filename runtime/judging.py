@@ -16,7 +16,7 @@ from django.db import DatabaseError
 
 from runtime import leases
 from runtime.core.continuation import MAX_DEPTH, Call, Continuation
-from runtime.core.decisions import GateKind, Risk
+from runtime.core.decisions import Decision, GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
 from runtime.core.errors import CoreError, NotJson
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
@@ -75,14 +75,16 @@ class Judge:
             return self._gated(now, frame, found, facts, terms)
         return Judged(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
-    def second_look(self, now: Continuation, frame: str, call: str) -> Judged | None:
+    def second_look(
+        self, now: Continuation, frame: str, call: str, decision: Decision | None = None
+    ) -> Judged | None:
         """Just before an attempt at an approved call: None if it still is what was approved.
 
         If it changed, or the approval does not hold any more, people are asked again. Raises Tampered if
-        its approval is not what was written.
+        its approval is not what was written, or not `decision`, which is to be taken up with the attempt.
         """
         try:
-            return self._look(now, frame, call)
+            return self._look(now, frame, call, decision)
         except _OURS:
             raise
         except Exception as exc:
@@ -123,7 +125,9 @@ class Judge:
         facts = {"call": call, "tool": tool, "error": str(exc)[:MAX_ERROR]}
         return halt(now, frame, GateKind.HOLD, why=why, facts=facts, at=self.clock())
 
-    def _look(self, now: Continuation, frame: str, call: str) -> Judged | None:
+    def _look(
+        self, now: Continuation, frame: str, call: str, decision: Decision | None
+    ) -> Judged | None:
         found = now.call(frame, call)
         if found.gate is None or found.terms is None:
             return None
@@ -132,7 +136,7 @@ class Judge:
             terms = _terms(now, frame, found, facts)
         except (CallRejected, NotJson) as exc:
             return Judged(event=CallRefused(frame=frame, call=call, reason=plain(str(exc))))
-        if terms.digest != found.terms.digest or not self._confirmed(now, found):
+        if terms.digest != found.terms.digest or not self._confirmed(now, found, decision):
             return self._gated(now, frame, found, facts, terms)
         return None
 
@@ -180,16 +184,19 @@ class Judge:
                 deadline=call.terms.deadline,
             )
 
-    def _confirmed(self, now: Continuation, call: Call) -> bool:
+    def _confirmed(self, now: Continuation, call: Call, decision: Decision | None) -> bool:
         if call.gate is None or call.terms is None:
             return True
         try:
             digest = call.terms.digest
-            self.gatekeeper.confirm(gate=call.gate, action_digest=digest, origin=now.origin)
+            self.gatekeeper.confirm(
+                gate=call.gate, action_digest=digest, origin=now.origin, decision=decision
+            )
         except ApprovalVoid:
             return False
         except NotConfirmed as exc:
-            raise Tampered(f"the approval of call {call.id}: {exc}") from exc
+            what = f"decision of gate {call.gate}" if decision else f"approval of call {call.id}"
+            raise Tampered(f"the {what}: {exc}") from exc
         return True
 
     def _describe(self, now: Continuation, frame: str, call: Call) -> CallFacts:

@@ -464,9 +464,17 @@ class Gatekeeper(Protocol):
         A decision by time itself (`expire`) has no signature. Raises KeyMissing.
         """
 
-    def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
+    def confirm(
+        self,
+        *,
+        gate: UUID,
+        action_digest: str,
+        origin: Collection[str] = (),
+        decision: Decision | None = None,
+    ) -> None:
         """Just before an approved call starts: return if exactly this action was approved, and still is.
 
+        A `decision` that is taken up with the start is vouched for by the same look.
         `origin` is the run's origin by its journal: an approval by one of these people does not count.
         Raises NotConfirmed, ApprovalVoid, or KeyMissing.
         """

@@ -32,7 +32,16 @@ class Gatekeeper:
         if self.said.get(gate) != decision:
             raise NotConfirmed("no person made this decision")
 
-    def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
+    def confirm(
+        self,
+        *,
+        gate: UUID,
+        action_digest: str,
+        origin: Collection[str] = (),
+        decision: Decision | None = None,
+    ) -> None:
+        if decision is not None:
+            self.vouch(gate=gate, decision=decision)
         said = self.said.get(gate)
         allowed = said is not None and said.verdict in (Verdict.APPROVE, Verdict.RUN_AGAIN)
         if not allowed or self.shown[gate].action_digest != action_digest:

@@ -7,11 +7,13 @@ from uuid import UUID, uuid4
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.db import transaction
 from django.utils import timezone
 
 from approvals import frozen, statements
 from approvals.actions import settle
 from approvals.models import Request
+from runtime import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.models import Gate, Signal
 from tests.attacks.conftest import BEA, Target
@@ -82,6 +84,15 @@ def test_a_changed_message_is_not_taken_up(target: Target, field: str) -> None:
     _rewrite(run, **{field: MESSAGES[field]})
     target.assert_parked(run, "the decision of gate")
     assert target.started(run) == 0
+
+
+def test_a_changed_message_is_not_taken_up_while_its_call_cannot_start(target: Target) -> None:
+    run = target.start()
+    target.decide(run)
+    _rewrite(run, reason="Changed")
+    with transaction.atomic():
+        engine.pause(run=run, actor=BEA, reason="")
+    target.assert_parked(run, "the decision of gate")
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"verdict": "maybe"}'])

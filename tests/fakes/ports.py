@@ -193,7 +193,16 @@ class FakeGatekeeper:
         ]  # it may be asked again
         return ()
 
-    def confirm(self, *, gate: UUID, action_digest: str, origin: Collection[str] = ()) -> None:
+    def confirm(
+        self,
+        *,
+        gate: UUID,
+        action_digest: str,
+        origin: Collection[str] = (),
+        decision: Decision | None = None,
+    ) -> None:
+        if decision is not None:
+            self.vouch(gate=gate, decision=decision)
         shown = [picture for picture in self.pictures if picture.gate == gate]
         if self.forged or [picture.action_digest for picture in shown] != [action_digest]:
             raise NotConfirmed("it is not what was approved")
