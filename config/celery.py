@@ -41,7 +41,8 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     worker_disable_prefetch=True,
     worker_disable_rate_limits=True,
-    worker_enable_remote_control=False,
+    # Who watches switches events of tasks on, for as long as somebody looks.
+    worker_enable_remote_control=True,
     worker_send_task_events=False,
     # Threads cannot be cancelled. A task that outlives its message meets its epoch, not its end.
     worker_cancel_long_running_tasks_on_connection_loss=False,
@@ -51,6 +52,7 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_transport_options={
         "queue_order_strategy": "config.places:Queues",
+        "priority_steps": [0],  # one list for each queue instead of four
         # Without these a stopped broker holds its callers for as long as it likes.
         "socket_timeout": 5,
         "socket_connect_timeout": 2,
@@ -75,7 +77,7 @@ app.autodiscover_tasks(["runtime"])
 @signals.worker_init.connect
 def _equip(sender: Any, **_: Any) -> None:
     """Before anything else: load the agents and say what they are."""
-    from config import wiring
+    from config import control, wiring  # noqa: F401 - it replaces commands
     from runtime import start
 
     # What Postgres shows of each connection of this process.

@@ -5,10 +5,13 @@ It is Celery's own worker. Celery's command line would import an interactive she
 """
 
 import argparse
+import os
+import socket
 import sys
 from collections.abc import Sequence
 
 from config.celery import app
+from runtime import dispatch
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,15 +29,17 @@ def main(arguments: Sequence[str]) -> int:
         help="how many runs at once, most of which wait (default: %(default)s)",
     )
     chosen = parser.parse_args(arguments)
+    queues = chosen.queues.split(",")
+    name = dispatch.ISOLATED if queues == [dispatch.ISOLATED] else "worker"
     worker = app.Worker(
+        hostname=f"{name}-{os.getpid()}@{socket.gethostname()}",
         pool="threads",
         concurrency=chosen.concurrency,
-        queues=chosen.queues.split(","),
+        queues=queues,
         loglevel="INFO",
         # Workers have nothing to tell each other: what they must agree on is in Postgres.
         without_gossip=True,
         without_mingle=True,
-        without_heartbeat=True,
     )
     worker.start()
     return int(worker.exitcode or 0)

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from celery.worker.control import Panel
 from django.conf import settings as ours
 from django.test import Client
 from kombu.connection import Connection
 from pytest_django import Settings
 
-from config import celery, env, letters
+from config import celery, control, env, letters
 from config.processes import table
 
 
@@ -60,9 +61,15 @@ def test_the_broker_is_found_where_redis_url_says(redis_url: str, found: dict[st
     assert {name: getattr(kombus, name) for name in found} == found
 
 
-def test_nobody_who_reaches_the_broker_can_run_code_or_command_workers() -> None:
+def test_nobody_who_reaches_the_broker_can_run_code() -> None:
     assert celery.app.conf.accept_content == ["json"]
-    assert celery.app.conf.worker_enable_remote_control is False
+
+
+def test_every_command_of_celery_is_kept_or_refused() -> None:
+    """If a release of Celery adds one: does it only tell something of a worker? Then KEPT, else REFUSED."""
+    assert set(Panel.data) == control.KEPT | control.REFUSED
+    refused = {name for name, command in Panel.data.items() if command is Panel.data["shutdown"]}
+    assert refused == control.REFUSED
 
 
 def test_a_broker_that_stands_still_is_not_waited_for_without_end() -> None:

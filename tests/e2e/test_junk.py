@@ -86,6 +86,33 @@ def junk(mark: Path) -> list[bytes]:
     ]
 
 
+# As Flower and `celery inspect` do it.
+CONTROL = """
+import json
+from config.celery import app
+asked = app.control.inspect(timeout=5)
+said = {name: app.control.broadcast(name, reply=True, timeout=2) for name in ("shutdown", "pool_shrink")}
+print(json.dumps({"ping": asked.ping(), "queues": asked.active_queues(), "said": said}))
+"""
+WATCH = """
+from uuid import uuid4
+from config.celery import app
+from runtime import dispatch
+seen = set()
+def see(event):
+    if not seen:
+        dispatch.send_all([(uuid4(), dispatch.NEW)])
+    seen.add(event["type"])
+    receiver.should_stop = "task-succeeded" in seen
+with app.connection_for_read() as connection:
+    receiver = app.events.Receiver(connection, handlers={"*": see})
+    app.control.enable_events(reply=True, timeout=2)
+    receiver.capture(limit=None, timeout=30, wakeup=False)
+app.control.disable_events(reply=True, timeout=2)
+print(*sorted(seen))
+"""
+
+
 class _Touch:
     """Unpickling it leaves a trace."""
 
@@ -118,3 +145,25 @@ def test_junk_on_the_broker_is_thrown_away_and_the_worker_goes_on(
     assert crew.of(office.stack, "worker").pid == worker.pid
     assert office.mails("amidjunk") == 1
     assert not mark.exists()
+
+
+def test_celery_asks_workers_and_commands_nothing(office: Office) -> None:
+    worker = crew.of(office.stack, "worker")
+    with redis.Redis.from_url(worker.process.environ()["REDIS_URL"]) as broker:
+        for letter_of_nobody in (b"junk", b"{}", b'{"properties": 5}'):
+            assert broker.publish("/0.celery.pidbox", letter_of_nobody) == 2
+    found = json.loads(office.execute(CONTROL))
+    assert {name.partition("-")[0] for name in found["ping"]} == {"worker", "isolated"}
+    assert any(name.startswith(f"worker-{worker.pid}@") for name in found["ping"])
+    queues = sorted(queue["name"] for one in found["queues"].values() for queue in one)
+    assert queues == ["isolated", "resumed", "runs"]
+    for replies in found["said"].values():
+        assert len(replies) == 2
+        assert all("refused" in reply["error"] for one in replies for reply in one.values())
+    assert crew.of(office.stack, "worker").pid == worker.pid
+    assert worker.process.is_running()
+
+
+def test_events_of_tasks_are_sent_for_as_long_as_somebody_watches(office: Office) -> None:
+    seen = office.execute(WATCH).split()
+    assert {"worker-heartbeat", "task-received", "task-started", "task-succeeded"} <= set(seen)

@@ -96,7 +96,7 @@ from django.conf import settings
 print(*redis.Redis.from_url(settings.REDIS_URL).info("commandstats"))
 """)
     assert "cmdstat_lpush" in counted
-    assert "cmdstat_zadd" not in counted  # the broker keeps no account of hints under way
+    assert "cmdstat_hset" not in counted  # the broker keeps no account of hints under way
     shift.let_go("woken")
     shift.office.wait(run, "completed")
     assert len(shift.ledger("woken", "hold_once", "begin")) == 1
