@@ -199,7 +199,7 @@ class Adoption(models.Model):
 class AuditEntry(models.Model):
     """Who did what, chained per run by MACs. A trigger refuses to change or delete a row."""
 
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="audit")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="audit", db_index=False)
     seq = models.BigIntegerField()
     at = models.DateTimeField()
     actor = models.TextField(null=True)  # None is the system

@@ -7,6 +7,8 @@ A run that nobody has died of, as far as can be known, is claimed by its first s
 nothing, and of all who looked only the first one's step finds the row as it was. A worker that dies in between
 leaves no trace but a run that is still due. So the sweeper notes on the row that it had to push the run, and such
 a run, like one that lost its owner, is claimed by a statement of its own before anybody loads it (`claim`).
+A run stays due for as long as a worker has it, because each change of `due_at` would write every index of the row
+anew; who looks for due runs passes over those with a lease.
 Only the database's clock counts, and `clock_timestamp()`, since `now()` stands still in a transaction.
 After a start of Postgres nobody is robbed of a lease for one lease: its owner could not renew it.
 """
@@ -43,6 +45,9 @@ _LEASE_END = "clock_timestamp() + %(lease)s * interval '1 second'"
 # Whether Postgres has been there long enough for every owner to have renewed its lease.
 MAY_ROB = "pg_postmaster_start_time() < clock_timestamp() - %(lease)s * interval '1 second'"
 
+# Whether the lease of a run that a worker has is over.
+OVER = f"(lease_until IS NULL OR lease_until < {_ONCE})"
+
 # The part of the step statement that moves the run; no row means that the step may not be written.
 # The first step under a claim that was not made before makes it.
 ADVANCE = f"""
@@ -56,8 +61,7 @@ ADVANCE = f"""
         isolated = isolated AND NOT %(release)s,
         lease_until = CASE WHEN %(release)s THEN NULL WHEN %(claims)s THEN {_LEASE_END}
             ELSE lease_until END,
-        due_at = CASE WHEN %(release)s THEN %(due)s::timestamptz WHEN %(claims)s THEN {_LEASE_END}
-            ELSE due_at END
+        due_at = CASE WHEN %(release)s THEN %(due)s::timestamptz ELSE due_at END
     WHERE id = %(run)s AND epoch = %(epoch_before)s
         AND owner IS NOT DISTINCT FROM %(owner_before)s::uuid AND position = %(position)s - 1
         AND (NOT %(strict)s OR mailbox = %(mailbox)s)
@@ -86,7 +90,7 @@ RENEW = f"""
         JOIN runtime_run ON runtime_run.id = held.run AND runtime_run.owner = held.owner
         FOR NO KEY UPDATE OF runtime_run SKIP LOCKED),
     renewed AS (
-        UPDATE runtime_run SET lease_until = {_LEASE_END}, due_at = {_LEASE_END}
+        UPDATE runtime_run SET lease_until = {_LEASE_END}
         FROM free WHERE runtime_run.id = free.id RETURNING runtime_run.owner)
     SELECT beat.beat_at, ours.owner, ours.mailbox, {stops.ON}, renewed.owner IS NOT NULL, {UNHURRIED}
     FROM beat LEFT JOIN ours ON true LEFT JOIN renewed ON renewed.owner = ours.owner
@@ -202,7 +206,7 @@ def claim(
         noted AS ({losses.NOTE})
         UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s,
             status = CASE WHEN free.status IN ('cancelling', 'paused') THEN free.status ELSE 'running' END,
-            lease_until = lease_end, due_at = lease_end, worker = %(worker)s,
+            lease_until = lease_end, worker = %(worker)s,
             losses = CASE WHEN NOT was_lost THEN losses
                 WHEN free.isolated OR free.lost_at = free.position THEN losses + 1 ELSE 1 END,
             lost_at = CASE WHEN was_lost THEN free.position ELSE free.lost_at END

@@ -66,11 +66,13 @@ def referred(now: Continuation) -> frozenset[str]:
 def begins(first: Messages, messages: Messages) -> bool:
     """Whether a frame's `messages` were once `first`, of which none is empty.
 
-    Messages are only added to a frame, or a summary takes the place of the first ones. So the same object at either
-    end means the same objects in between.
+    Messages are only added to a frame, or a summary takes the place of those from the second on. So the same objects
+    at these places mean the same ones in between.
     """
     end = len(first)
-    return end <= len(messages) and messages[0] is first[0] and messages[end - 1] is first[-1]
+    return end <= len(messages) and all(
+        messages[n] is first[n] for n in {0, min(1, end - 1), end - 1}
+    )
 
 
 class FilledIn:

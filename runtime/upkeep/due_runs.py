@@ -141,7 +141,7 @@ def _take(
         f"""
         WITH taken AS MATERIALIZED (
             SELECT id, due_at FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN} AND NOT ({stops.OF_RUN})
-                AND (owner IS NULL OR (%(robs)s AND {leases.MAY_ROB}))
+                AND (owner IS NULL OR ({leases.OVER} AND %(robs)s AND {leases.MAY_ROB}))
                 AND {_QUEUE} = ANY(%(queues)s)
             ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
         UPDATE runtime_run SET pushed = true, due_at = clock_timestamp() + %(pause)s * interval '1 second'

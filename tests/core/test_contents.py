@@ -139,5 +139,5 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
     assert asked == ["d1"], "what was filled in before is not asked for again"
 
     summary = {"role": "summary", "content": "so far"}
-    summed_up = replace(frame, messages=(summary, MESSAGES[1]))
-    assert filled.messages(summed_up) == (summary, second)
+    summed_up = replace(frame, messages=(longer.messages[0], summary, longer.messages[2]))
+    assert filled.messages(summed_up) == summed_up.messages

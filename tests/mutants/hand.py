@@ -126,8 +126,8 @@ LEASES = (
     _row(
         "nobody comes back when a wait is over",
         "leases",
-        "THEN %(due)s::timestamptz WHEN",
-        "THEN NULL WHEN",
+        "THEN %(due)s::timestamptz ELSE",
+        "THEN NULL ELSE",
         LEFT,
     ),
     _row(
@@ -166,11 +166,11 @@ LEASES = (
         CLAIMS,
     ),
     _row(
-        "a run that a first step has claimed stays due",
+        "a run that a worker has is hinted at",
         "leases",
-        " WHEN %(claims)s THEN {_LEASE_END}\n            ELSE due_at END",
-        "\n            ELSE due_at END",
-        CLAIMS,
+        'OVER = f"(lease_until IS NULL OR lease_until < {_ONCE})"',
+        'OVER = "true"',
+        SPARED,
     ),
     _row(
         "a run that somebody has is looked at",
@@ -463,22 +463,22 @@ LEASES = (
     _row(
         "the sweeper robs after its own reconnect",
         "upkeep/due_runs",
-        "(owner IS NULL OR (%(robs)s AND {leases.MAY_ROB}))",
-        "(owner IS NULL OR ({leases.MAY_ROB}) OR NOT %(robs)s)",
+        "(owner IS NULL OR ({leases.OVER} AND %(robs)s AND {leases.MAY_ROB}))",
+        "(owner IS NULL OR ({leases.OVER} AND {leases.MAY_ROB} OR NOT %(robs)s))",
         SPARED,
     ),
     _row(
         "the sweeper spends hints while nobody may claim",
         "upkeep/due_runs",
-        "(owner IS NULL OR (%(robs)s AND {leases.MAY_ROB}))",
-        "(owner IS NULL OR %(robs)s)",
+        "(owner IS NULL OR ({leases.OVER} AND %(robs)s AND {leases.MAY_ROB}))",
+        "(owner IS NULL OR ({leases.OVER} AND %(robs)s))",
         SPARED,
     ),
     _row(
         "the sweeper waits with nobody's runs too",
         "upkeep/due_runs",
-        "(owner IS NULL OR (%(robs)s AND {leases.MAY_ROB}))",
-        "(%(robs)s AND {leases.MAY_ROB})",
+        "(owner IS NULL OR ({leases.OVER} AND %(robs)s AND {leases.MAY_ROB}))",
+        "({leases.OVER} AND %(robs)s AND {leases.MAY_ROB})",
         SPARED,
     ),
 )

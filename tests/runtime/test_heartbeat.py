@@ -73,6 +73,7 @@ def renewals(run: UUID) -> Callable[[], bool | None]:
 
 def test_a_locked_row_keeps_no_other_lease_from_being_renewed(holding: Holding) -> None:
     locked, other = holding.begin(), holding.begin()
+    due = Run.objects.get(id=other).due_at
     with database.own() as own, own.transaction():
         own.execute("SELECT FROM runtime_run WHERE id = %s FOR NO KEY UPDATE", (locked,))
         before = Run.objects.get(id=locked).lease_until
@@ -80,6 +81,7 @@ def test_a_locked_row_keeps_no_other_lease_from_being_renewed(holding: Holding) 
         assert Run.objects.get(id=locked).lease_until == before
         assert not holding.desk.held(locked).lost.is_set()
     until(renewals(locked), "the lease of the row that was locked", within=60)
+    assert Run.objects.get(id=other).due_at == due, "to move it would write every index of the row"
     holding.end()
     for run in (locked, other):
         assert Run.objects.get(id=run).status == "completed"
