@@ -62,13 +62,12 @@ class Gatekeeper:
         """
         asked = _asked(_WITH_RIGHTS, gate)
         request = asked.request
-        if decision is not None:
-            _vouched(asked, decision)
+        said = None if decision is None else _vouched(asked, decision)
         if request.status != Request.Status.APPROVED:
             raise NotConfirmed(f"the request is {request.status}")
-        if decision is None:
+        if said is None:
             frozen.check_digests(request)
-        said = _said(asked)
+            said = _said(asked)
         if action_digest != request.action_digest:
             raise NotConfirmed("the action to start is not the one that was approved")
         _check_rights(asked, said, origin)
@@ -186,12 +185,12 @@ def _asked(statement: str, gate: UUID) -> _Asked:
     return _Asked(request=stored.read(row[3:]), undone=undone, at=clock.told(at), held=held)
 
 
-def _vouched(asked: _Asked, decision: Decision) -> None:
-    """Raise NotConfirmed unless this is what was decided. Raises KeyMissing."""
+def _vouched(asked: _Asked, decision: Decision) -> Statement | None:
+    """The statement of this decision, None if time made it. Raises NotConfirmed if it is another, and KeyMissing."""
     frozen.check_digests(asked.request)
     if decision.verdict is Verdict.EXPIRE:
         _check_expired(asked, decision)
-        return
+        return None
     said = _said(asked)
     if said.by in (asked.request.requester, *asked.request.origin):
         raise NotConfirmed(f"{said.by}, who decided, is in the run's origin")
@@ -202,6 +201,7 @@ def _vouched(asked: _Asked, decision: Decision) -> None:
         statements.result_digest(decision),
     ):
         raise NotConfirmed("the decision to take up is not the one that was signed")
+    return said
 
 
 def _said(asked: _Asked) -> Statement:

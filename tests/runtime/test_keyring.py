@@ -1,5 +1,6 @@
 """Keys on disk: modes, rotation, foreign ids, broken files."""
 
+import hmac
 import os
 from pathlib import Path
 
@@ -40,6 +41,14 @@ def test_only_the_very_parts_that_were_sealed_verify(folder: Path) -> None:
     assert keyring.verify("journal", seal, "run", "1", "body")
     assert not keyring.verify("journal", seal, "run", "1", "body ")
     assert not keyring.verify("journal", seal, "run1", "", "body")
+
+
+def test_a_mac_is_the_one_of_releases_before(folder: Path) -> None:
+    key = bytes.fromhex(keyring.ensure("journal").read_text().strip().partition(":")[2])
+    for parts in ((), ("",), ("é", "1"), ("x" * 1000, "", "y")):
+        texts = [part.encode() for part in ("abeyance.journal.v1", *parts)]
+        data = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
+        assert keyring.seal("journal", *parts).mac == hmac.digest(key, data, "sha256").hex()
 
 
 def test_a_new_first_key_signs_and_the_old_one_still_verifies(folder: Path) -> None:
