@@ -5,10 +5,8 @@ one mark: the position and the MAC of the last one that is gone, so that whateve
 there, and that whoever drops entries without the key leaves a journal that does not verify.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
 
 from runtime import keyring
@@ -30,15 +28,10 @@ WHOLE = Mark()
 
 
 def read(connection: Connection, run: UUID) -> Mark:
-    """The mark as `checked` gives it."""
+    """Raises Tampered, KeyMissing."""
     row = connection.execute(
         "SELECT position, head, at, mac, key_id FROM runtime_pruning WHERE run_id = %s", (run,)
     ).fetchone()
-    return checked(run, row)
-
-
-def checked(run: UUID, row: Sequence[Any] | None) -> Mark:
-    """The mark of a row with position, head, time, MAC and key, if there is one. Raises Tampered, KeyMissing."""
     if row is None:
         return WHOLE
     mark = Mark(position=row[0], head=row[1], at=row[2])

@@ -122,7 +122,7 @@ class Scribe:
     def read_signals(self) -> tuple[signals.Signal, ...]:
         """The signals, if the mailbox is not as last read. A step that counts on them requires that count."""
         mail, self._loaded = self._loaded, None
-        if mail is None or self._held.mailbox not in (None, mail.count):
+        if mail is None:
             known = self._held.mailbox is not None and self._held.mailbox == self._mailbox
             if known and (self.next_signal is None or self.next_signal > self.clock()):
                 return ()

@@ -1,26 +1,28 @@
-"""The one statement that reads all that a run goes on from: its row, its continuation, its journal and its signals."""
+"""The one statement that reads all that a run goes on from: its row, its continuation, its journal and its signals.
+
+Only a run that is over loses entries of its journal, so the journal of one that goes on is whole.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime import continuations, journal, leases, pruning, signals
+from runtime import continuations, journal, leases, signals
 from runtime.core.continuation import Continuation
 from runtime.database import Connection
 from runtime.leases import Claim
+from runtime.pruning import WHOLE
 
 # Each column of many rows comes as an array, so that there is one row.
 _STORED = """
-    c.position, c.body, c.mac, c.key_id, p.position, p.head, p.at, p.mac, p.key_id,
-    e.positions, e.bodies, e.macs, e.keys, e.commits, mailbox,
+    c.position, c.body, c.mac, c.key_id, e.positions, e.bodies, e.macs, e.keys, e.commits, mailbox,
     ARRAY(SELECT jsonb_array_elements_text(runtime_run.origin)),
     s.ids, s.kinds, s.bodies, s.ats, s.dues
 """
 _FROM = """
     FROM runtime_run
     LEFT JOIN runtime_continuation c ON c.run_id = runtime_run.id
-    LEFT JOIN runtime_pruning p ON p.run_id = runtime_run.id
     CROSS JOIN LATERAL (
         SELECT array_agg(position ORDER BY position) AS positions, array_agg(body ORDER BY position) AS bodies,
             array_agg(mac ORDER BY position) AS macs, array_agg(key_id ORDER BY position) AS keys,
@@ -46,7 +48,7 @@ class Stored:
 
     def mail(self) -> signals.Mail:
         """Raises Tampered for a signal that nobody sent."""
-        count, origin, *columns = self.row[14:]
+        count, origin, *columns = self.row[9:]
         return signals.mail(count, _rows(columns), origin)
 
     def state(self, claim: Claim) -> tuple[Continuation, int, int]:
@@ -54,16 +56,11 @@ class Stored:
 
         Raises Tampered, KeyMissing, or NewerSchema.
         """
-        base, size = continuations.checked(self.run, claim.base, self._found(self.row[0:4]))
-        whole = self.row[9] and self.row[9][0] == 1
-        mark = pruning.WHOLE if whole else pruning.checked(self.run, self._found(self.row[4:9]))
-        entries = journal.chained(self.run, mark, _rows(self.row[9:14]))
-        now, tail = journal.replayed(base, mark, entries, position=claim.position, head=claim.head)
+        found = None if self.row[0] is None else self.row[0:4]
+        base, size = continuations.checked(self.run, claim.base, found)
+        entries = journal.chained(self.run, WHOLE, _rows(self.row[4:9]))
+        now, tail = journal.replayed(base, WHOLE, entries, position=claim.position, head=claim.head)
         return now, size, tail
-
-    @staticmethod
-    def _found(row: Sequence[Any]) -> Sequence[Any] | None:
-        return None if row[0] is None else row
 
 
 def look(

@@ -587,6 +587,20 @@ SIGNALS = (
         MOMENT,
     ),
     _row(
+        "a decision counts before its time if its run is loaded with it",
+        "store/loading",
+        "effective_at <= clock_timestamp() ORDER BY id",
+        "effective_at IS NOT NULL ORDER BY id",
+        "tests/runtime/test_late.py::test_a_decision_that_can_be_undone_stays",
+    ),
+    _row(
+        "any run is loaded without a claim",
+        "store/loading",
+        " AND {leases.FREE}",
+        "",
+        LOOKED,
+    ),
+    _row(
         "nobody knows when the next signal counts",
         "signals",
         "next=min((at for _, at in later), default=None)",
