@@ -1,6 +1,7 @@
 """Taking one's own decision back within its window: over the API, on the page, and against those who forge."""
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -149,19 +150,19 @@ def test_a_decision_taken_back_while_a_step_takes_it_up_is_not_in_the_journal(
     request = office.request(suspended)
     decide(bea_api, request)
     undone: list[UUID] = []
-    real = signals.read
+    real = signals.mail
 
-    def read(connection: object, run: UUID) -> signals.Mail:
-        mail = real(connection, run)  # type: ignore[arg-type]
-        if mail.due and not undone:
-            undone.append(run)
+    def mail(count: int, *read: Any) -> signals.Mail:
+        found = real(count, *read)
+        if found.due and not undone:
+            undone.append(suspended)
             # As the web would, had its transaction come first: the signal is gone, the mailbox raised.
-            Signal.objects.filter(run=run).delete()
-            Gate.objects.filter(run=run).update(state="open", decided_at=None)
-            Run.objects.filter(id=run).update(mailbox=Run.objects.get(id=run).mailbox + 1)
-        return mail
+            Signal.objects.filter(run=suspended).delete()
+            Gate.objects.filter(run=suspended).update(state="open", decided_at=None)
+            Run.objects.filter(id=suspended).update(mailbox=count + 1)
+        return found
 
-    monkeypatch.setattr(signals, "read", read)
+    monkeypatch.setattr(signals, "mail", mail)
     assert office.advance(suspended).status == "suspended"
     assert undone == [suspended]
     assert started(office) == 0
