@@ -54,6 +54,7 @@ class Environment:
     cooling_off_seconds: float
     drain_seconds: float
     unsafe_postgres: bool
+    prepared_statements: bool
     retention: tuple[retention_rules.Rule, ...]
     poison_losses: int
     workers: int
@@ -119,6 +120,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         poison_losses=_number(variables, "ABEYANCE_POISON_LOSSES", 3, 1, 100),
         workers=_number(variables, "ABEYANCE_WORKERS", _cores(), 1, MOST_WORKERS),
         unsafe_postgres=values.yes(variables, "ABEYANCE_UNSAFE_POSTGRES"),
+        prepared_statements=values.yes(variables, "ABEYANCE_PREPARED_STATEMENTS", default="yes"),
         undo_seconds=_seconds(variables, "ABEYANCE_UNDO_SECONDS", 0.0, 0, 300),
         cooling_off_seconds=_seconds(variables, "ABEYANCE_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY),
         budget=ceilings.read(variables),

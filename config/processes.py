@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from config.env import DRAIN_SECONDS
 
-# At most: a worker's pool, seats and heartbeat, and a connection for each of its tools' threads.
-CONNECTIONS_OF_A_WORKER = 49
+CONNECTIONS_OF_A_WORKER = 10  # four of the engine's pool, five of Django's, and the heartbeat's
 CONNECTIONS_OF_OTHERS = 50  # the web, the sweeper, commands, and whoever looks with psql
 
 # What a worker may need besides draining: to start its shutdown, to let go of its runs, to close.

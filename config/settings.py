@@ -69,6 +69,8 @@ DATABASES = {
         **ENV.database,
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
+        # A cursor that outlives its statement is of one backend, which a pooler does not promise.
+        "DISABLE_SERVER_SIDE_CURSORS": True,
         "OPTIONS": {
             # A dead or half-open peer is noticed within seconds, a lock or a statement never waits without end.
             "connect_timeout": 3,
@@ -113,6 +115,7 @@ ABEYANCE_UNDO_SECONDS = ENV.undo_seconds
 ABEYANCE_COOLING_OFF_SECONDS = ENV.cooling_off_seconds
 ABEYANCE_DRAIN_SECONDS = ENV.drain_seconds
 ABEYANCE_UNSAFE_POSTGRES = ENV.unsafe_postgres
+ABEYANCE_PREPARED_STATEMENTS = ENV.prepared_statements
 ABEYANCE_RETENTION = ENV.retention
 ABEYANCE_POISON_LOSSES = ENV.poison_losses
 ABEYANCE_BUDGET = ENV.budget

@@ -10,8 +10,12 @@ import socket
 import sys
 from collections.abc import Sequence
 
+from django.conf import settings
+
 from config.celery import app
-from runtime import dispatch
+from runtime import database, dispatch
+
+CONNECTION_SECONDS = 30.0  # that a thread waits for one
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -29,6 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         help="how many runs at once, most of which wait (default: %(default)s)",
     )
     chosen = parser.parse_args(arguments)
+    _share_connections()
     queues = chosen.queues.split(",")
     name = dispatch.ISOLATED if queues == [dispatch.ISOLATED] else "worker"
     worker = app.Worker(
@@ -43,6 +48,18 @@ def main(arguments: Sequence[str]) -> int:
     )
     worker.start()
     return int(worker.exitcode or 0)
+
+
+def _share_connections() -> None:
+    """Let the threads share Django's connections, before any is opened; each would keep one of its own."""
+    chosen = settings.DATABASES["default"]
+    chosen["CONN_MAX_AGE"] = 0
+    chosen["OPTIONS"]["pool"] = {
+        "min_size": 0,
+        "max_size": database.DJANGOS_OF_A_WORKER,
+        "timeout": CONNECTION_SECONDS,
+        "name": "django",
+    }
 
 
 if __name__ == "__main__":

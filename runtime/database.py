@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 from django.db import connection as django_connection
 from psycopg.rows import TupleRow
@@ -18,7 +19,10 @@ from psycopg_pool import ConnectionPool
 
 Connection = psycopg.Connection[TupleRow]
 
-POOL_SIZE = 8
+POOL_SIZE = 4
+DJANGOS_OF_A_WORKER = (
+    5  # which the threads of a worker share: its tools, the rules of its agents, and the engine
+)
 WAIT_SECONDS = 3.0
 # After which the pool gives up, and tries at once for whoever asks next: until then it pauses twice as long each time.
 RECONNECT_SECONDS = 1.0
@@ -85,6 +89,16 @@ def is_passing(exc: BaseException) -> bool:
             found or exc, psycopg.OperationalError | psycopg.InterfaceError | _DJANGOS
         )
     return state[:2] in _PASSING
+
+
+def backend(connection: Connection) -> int:
+    """The process id of what serves this connection's open transaction.
+
+    Postgres is asked: behind a pooler, what the connection itself knows is a number of the pooler's.
+    """
+    row = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def terminate(backend: int) -> None:
@@ -155,4 +169,6 @@ def _parameters() -> dict[str, Any]:
     parameters = dict(connections[DEFAULT_DB_ALIAS].get_connection_params())
     for only_djangos in ("context", "cursor_factory", "prepare_threshold"):
         parameters.pop(only_djangos, None)
+    if not settings.ABEYANCE_PREPARED_STATEMENTS:
+        parameters["prepare_threshold"] = None  # not even where a statement asks for it
     return parameters

@@ -17,6 +17,7 @@ POSTGRES = {
     "full_page_writes": "a crash of the machine could leave pages that are half written",
     "synchronous_commit": "a crash of Postgres would lose decisions that people were told are kept",
 }
+TIME_LIMITS = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
 EVICTING = ("allkeys", "volatile")
 
 
@@ -30,6 +31,19 @@ def problem_of_postgres() -> str | None:
             value = cursor.fetchone()[0]
             if value in ("off", "local"):
                 return f"Postgres has {name} = {value}: {cost}"
+    return None
+
+
+def problem_of_time_limits() -> str | None:
+    """Which limit of time a connection does not have though it asked for it; None if it has all."""
+    with connection.cursor() as cursor:
+        for name in TIME_LIMITS:
+            cursor.execute("SELECT current_setting(%s)", [name])
+            if cursor.fetchone()[0] == "0":
+                return (
+                    f"a connection to Postgres has {name} = 0, though the process asks for a limit: a pooler"
+                    " drops it; set it there (docs/operations.md, PgBouncer)"
+                )
     return None
 
 

@@ -61,7 +61,10 @@ def with_database(work: Callable[[], T]) -> T:
 
 
 def require_database() -> None:
-    """End the process unless Postgres answers, is new enough, and has this version's tables."""
+    """End the process unless Postgres answers, is new enough, limits time, and has this version's tables."""
+    unlimited = with_database(durability.problem_of_time_limits)
+    if unlimited:
+        raise _end(unlimited)
     missing = with_database(missing_migrations)
     if missing:
         raise _end(

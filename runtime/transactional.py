@@ -21,6 +21,10 @@ from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
 
 log = logging.getLogger(__name__)
 
+# Such a call holds its connection until a run has written its step. One connection is left to runs that need it for
+# theirs, or each could wait for the other.
+_room = threading.BoundedSemaphore(database.DJANGOS_OF_A_WORKER - 1)
+
 
 class Handoff:
     """One result on its way into the journal. The tool's thread waits while the coordinator decides."""
@@ -38,9 +42,14 @@ class Handoff:
         """Whether the caller comes first and delivers the outcome: either the tool or its deadline."""
         return self._taken.acquire(blocking=False)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed before the call began."""
+        return self._taken.locked()
+
     def begin(self) -> None:
         """Remember the connection of the transaction. Called in the tool's thread."""
-        self._backend = database.djangos().info.backend_pid
+        self._backend = database.backend(database.djangos())
 
     def end(self) -> None:
         """Forget the connection, which is about to be closed. Called in the tool's thread."""
@@ -98,7 +107,9 @@ def transact(
     problem: BaseException | None = None
     try:
         close_old_connections()
-        with transaction.atomic(), _cut_off(handoff.request.deadline):
+        with _room, transaction.atomic(), _cut_off(handoff.request.deadline):
+            if handoff.is_over:
+                raise _RollBack
             handoff.begin()
             handoff.outcome = rolled_back(perform(handoff.request))
             if not handoff.waits_for_step or not handoff.take():
@@ -148,3 +159,4 @@ def _cut_off(seconds: float) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        timer.join()  # the connection may be another thread's at once

@@ -15,11 +15,26 @@ from runtime.queries.workers import LATE_SECONDS
 
 log = logging.getLogger(__name__)
 
-NOTE_SECONDS = 10.0  # between two notes, of a loop that does its work every second
+NOTE_SECONDS = 3.0  # between two notes, of a loop that does its work every second
 NOTE = """
     INSERT INTO runtime_loop (name, done_at) VALUES (%s, clock_timestamp())
     ON CONFLICT (name) DO UPDATE SET done_at = clock_timestamp()
 """
+
+
+class Note:
+    """The row with the time at which a loop or a process last did something."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._written_at = float("-inf")
+
+    def write(self, connection: Connection) -> None:
+        """Write the time, unless that was done a moment ago."""
+        now = time.monotonic()
+        if now - self._written_at >= NOTE_SECONDS:
+            connection.execute(NOTE, (self._name,))
+            self._written_at = now
 
 
 class Alarm:
@@ -28,14 +43,12 @@ class Alarm:
     def __init__(self, loop: str) -> None:
         self._loop = loop
         self._done_at = time.monotonic()
-        self._noted_at = float("-inf")
+        self._note = Note(loop)
 
     def done(self, connection: Connection) -> None:
         """The loop did its work."""
         self._done_at = time.monotonic()
-        if self._done_at - self._noted_at >= NOTE_SECONDS:
-            connection.execute(NOTE, (self._loop,))
-            self._noted_at = self._done_at
+        self._note.write(connection)
 
     def failed(self, exc: Exception, *, again: float) -> None:
         """The loop could not do its work and will try again in `again` seconds."""

@@ -22,7 +22,7 @@ from runtime import database, dispatch, leases, stops
 from runtime.calm import Calm
 from runtime.database import Connection
 from runtime.dispatch import Hint
-from runtime.upkeep.alarm import Alarm
+from runtime.upkeep.alarm import Alarm, Note
 from runtime.workers import sweeper_name
 
 SWEEP_SECONDS = 1.0  # from the end of the line to the next look, and from a failure
@@ -47,11 +47,11 @@ class Look:
 
 def run(stop: threading.Event) -> None:
     """Send hints until `stop`; connect again whenever Postgres was out of reach."""
-    alarm, calm = Alarm("due_runs"), Calm()
+    alarm, calm, alive = Alarm("due_runs"), Calm(), Note(sweeper_name())
     while not stop.is_set():
         try:
             with database.own(sweeper_name()) as connection:
-                for pause in _looks(connection, alarm, calm):
+                for pause in _looks(connection, alarm, calm, alive):
                     if stop.wait(pause):
                         return
         except psycopg.Error as exc:
@@ -60,7 +60,7 @@ def run(stop: threading.Event) -> None:
             calm.begin()
 
 
-def _looks(connection: Connection, alarm: Alarm, calm: Calm) -> Iterator[float]:
+def _looks(connection: Connection, alarm: Alarm, calm: Calm, alive: Note) -> Iterator[float]:
     """Look along the line of due runs again and again. Gives the pause after each look.
 
     Ten seconds of full batches after the first one, the next look begins anew: a run that has become due before the
@@ -69,6 +69,7 @@ def _looks(connection: Connection, alarm: Alarm, calm: Calm) -> Iterator[float]:
     after, again_at = BEGINNING, math.inf
     while True:
         calm.look(leases.now(connection))
+        alive.write(connection)
         try:
             queues = dispatch.queues_with_room()
             found = look(connection, queues, robs=calm.over, after=after)

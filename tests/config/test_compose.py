@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from config import ceilings, env, providers
+from config import ceilings, env, providers, settings
 from config.env import ROOT
 from config.processes import Process, table
-from tests import deployment
+from tests import deployment, pgbouncer
 from tests.config.test_operations import PAGE, ROWS
 
 TABLE = {process.name: process for process in table(bind="0.0.0.0:8000")}
@@ -122,6 +122,34 @@ def test_redis_keeps_what_waits_and_forgets_nothing_to_make_room(services: dict[
     for setting in ("appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction"):
         assert f"--{setting} " in command
     assert "requirepass $$(cat /run/secrets/redis_password)" in command
+
+
+def test_pgbouncer_comes_with_its_profile_and_is_used_when_env_says_so() -> None:
+    chosen = (("COMPOSE_PROFILES", "pgbouncer"), ("ABEYANCE_POSTGRES", "pgbouncer"))
+    services = deployment.resolved(*chosen)["services"]
+    assert set(services) == {"postgres", "redis", "pgbouncer", *APPLICATION}
+    hosts = {name: _host_of(services[name]) for name in APPLICATION}
+    assert hosts.pop("prepare") == "postgres"  # which migrates as the owner
+    assert set(hosts.values()) == {"pgbouncer"}
+    one = services["pgbouncer"]
+    assert set(one["networks"]) == {"inside"}
+    assert "ports" not in one
+    assert (one["read_only"], one["cap_drop"]) == (True, ["ALL"])
+    assert one["build"]["dockerfile_inline"].startswith("FROM debian:trixie-slim\n")
+    roles = {source["source"] for source in one["secrets"]}
+    assert roles == {"postgres_web_password", "postgres_worker_password"}
+
+
+def test_pgbouncer_sets_what_the_application_asks_of_a_connection() -> None:
+    asked = re.findall(r"-c (\w+)=(\d+)s", settings.DATABASES["default"]["OPTIONS"]["options"])
+    assert len(asked) == 3
+    assert pgbouncer.connect_query() == "; ".join(
+        f"SET {name} = {int(seconds) * 1000}" for name, seconds in asked
+    )
+    said = pgbouncer.settings().splitlines()
+    assert {"pool_mode = transaction", "ignore_startup_parameters = options"} <= set(said)
+    image = deployment.resolved(("COMPOSE_PROFILES", "pgbouncer"))["services"]["pgbouncer"]
+    assert "max_prepared_statements = 200" in image["command"][-1]
 
 
 def test_only_the_web_sees_the_private_key(services: dict[str, Any]) -> None:
@@ -285,6 +313,11 @@ def _with_override(folder: Path, settings: dict[str, str]) -> dict[str, Any]:
     override = folder / "docker-compose.override.yml"
     override.write_text(block)
     return dict(deployment.resolved(*settings.items(), override=override)["services"])
+
+
+def _host_of(service: dict[str, Any]) -> str:
+    url: str = service["environment"]["DATABASE_URL"]
+    return url.partition("@")[2].partition("/")[0]
 
 
 def _git(*command: str, told: str = "") -> str:

@@ -48,6 +48,7 @@ from config.problems import BadSetting
         ("ABEYANCE_UNDO_SECONDS", "a while"),
         ("ABEYANCE_DRAIN_SECONDS", "0"),
         ("ABEYANCE_UNSAFE_POSTGRES", "perhaps"),
+        ("ABEYANCE_PREPARED_STATEMENTS", "perhaps"),
         ("ABEYANCE_POISON_LOSSES", "0"),
         ("ABEYANCE_POISON_LOSSES", "three"),
         ("ABEYANCE_WORKERS", "65"),

@@ -8,7 +8,7 @@ from celery import signals
 
 from config import celery, places, processes
 from config.env import MOST_WORKERS
-from runtime import database, dispatch, executor, seats
+from runtime import database, dispatch
 
 HEARTBEAT = 1  # connection of its own
 
@@ -86,7 +86,7 @@ def test_the_broker_is_asked_in_this_order() -> None:
 
 
 def test_postgres_of_make_up_has_a_connection_for_everybody() -> None:
-    worker = database.POOL_SIZE + seats.SEATS + HEARTBEAT + executor.TOOL_SLOTS
-    assert worker == processes.CONNECTIONS_OF_A_WORKER
+    worker = database.POOL_SIZE + database.DJANGOS_OF_A_WORKER + HEARTBEAT
+    assert worker == processes.CONNECTIONS_OF_A_WORKER == 10
     for workers in (1, 8, MOST_WORKERS):
         assert processes.connections(workers) > worker * (workers + 1)

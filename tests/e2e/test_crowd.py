@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from config.places import KEPT
-from config.processes import table
-from runtime import database, seats
+from config.processes import CONNECTIONS_OF_A_WORKER, table
 from tests.e2e import crew
 from tests.e2e.crowd import Crowd, stack_of
 from tests.e2e.office import until
@@ -18,7 +17,6 @@ pytestmark = pytest.mark.e2e
 (WORKER,) = [process for process in table() if process.name == "worker"]
 PLACES = int(WORKER.command[WORKER.command.index("--concurrency") + 1])
 NEW = PLACES - PLACES // KEPT
-BEAT = 1  # the connection of the heartbeat
 MORE = 10  # than there are places for
 LEFT = 100  # under way when their worker is to stop
 WITHIN = 120.0
@@ -51,7 +49,7 @@ def test_a_worker_full_of_waiting_new_runs_takes_a_decision_up_before_any_of_the
     crowd.start("walker", NEW + MORE)
     assert NEW > 100
     assert provider.wait_for(NEW, WITHIN), f"{provider.waiting} wait at the provider"
-    assert crowd.connections() <= database.POOL_SIZE + seats.SEATS + BEAT
+    assert crowd.connections() <= CONNECTIONS_OF_A_WORKER
 
     code, _ = crowd.office.decide("bea", crowd.office.approval(asking), "approve")
     assert code == 200

@@ -11,7 +11,7 @@ import pytest
 
 from runtime import database
 
-CONNECTIONS = 5
+CONNECTIONS = database.POOL_SIZE
 
 
 @pytest.fixture

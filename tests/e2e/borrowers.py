@@ -1,0 +1,36 @@
+"""An agent whose tool uses Django's connection for a while, and notes each start in patience's ledger."""
+
+from django.db import connection
+
+from agents.gateway.scripted import Reply, Turn, call, say, script
+from agents.sdk import ToolContext, agent, tool
+from tests.e2e.patience import Errand, write
+
+SECONDS = 0.3
+
+
+@tool(effect="write")
+def ask_postgres(context: ToolContext, name: str) -> str:
+    """Keep a connection busy."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(%s)", [SECONDS])
+    write("ask_postgres", "begin", name)
+    return "asked"
+
+
+@script
+def ask(turn: Turn) -> Reply:
+    """Plays borrower."""
+    if turn.result("ask_postgres"):
+        return say("Done.")
+    return call("ask_postgres", name=turn.input["name"])
+
+
+borrower = agent(
+    name="borrower",
+    description="Asks Postgres, ends.",
+    instructions="Ask.",
+    input=Errand,
+    model=ask,
+    tools=[ask_postgres],
+)

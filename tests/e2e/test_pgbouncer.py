@@ -1,0 +1,91 @@
+"""The whole application through a real PgBouncer in transaction pooling."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from config.env import ROOT
+from runtime import database
+from tests import pgbouncer
+from tests.e2e import crew
+from tests.e2e.office import Office
+from tests.stack import Stack
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(pgbouncer.version() is None, reason="there is no PgBouncer here"),
+]
+
+NAME = "through_pgbouncer"
+
+
+@pytest.fixture(scope="module")
+def direct(postgres_url: str) -> Iterator[str]:
+    """A database of its own, without PgBouncer."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {NAME}")
+        yield psycopg.conninfo.make_conninfo(postgres_url, dbname=NAME)
+        connection.execute(f"DROP DATABASE {NAME} WITH (FORCE)")
+
+
+@pytest.fixture(scope="module")
+def through(direct: str) -> Iterator[str]:
+    with pgbouncer.before(direct) as url:
+        yield url
+
+
+def test_flows_start_stop_at_their_gates_are_approved_and_end(through: str, sandbox: Path) -> None:
+    prepared = "yes" if (pgbouncer.version() or ()) >= pgbouncer.PREPARES else "no"
+    stack = Stack(
+        sandbox / "pgbouncer",
+        DATABASE_URL=through,
+        ABEYANCE_UNSAFE_POSTGRES="yes",
+        ABEYANCE_PREPARED_STATEMENTS=prepared,
+    )
+    with stack:
+        office = Office(stack)
+        names = [f"pooled-{number}" for number in range(8)]
+        runs = [office.start("hr_onboarding_single", name) for name in names]
+        for run in runs:
+            office.wait(run, "suspended")
+            assert office.decide("bea", office.approval(run), "approve")[0] == 200
+        for run, name in zip(runs, names, strict=True):
+            office.wait(run, "completed")
+            assert office.mails(name) == 1
+        office.execute(
+            "from django.core.management import call_command\n"
+            "for process in ('sweeper', 'worker', 'isolated'): call_command('alive', process)"
+        )
+        for kind in ("web", "worker"):
+            said = crew.of(stack, kind).log.read_text()
+            assert "prepared statement" not in said, said[-3000:]
+            assert "Traceback" not in said, said[-3000:]
+
+
+def test_the_transaction_of_another_connection_can_be_ended(through: str, direct: str) -> None:
+    with psycopg.connect(through) as held, psycopg.connect(direct, autocommit=True) as own:
+        assert held.info.backend_pid != database.backend(held)
+        assert own.execute(
+            "SELECT pg_terminate_backend(%s)", [database.backend(held)]
+        ).fetchone() == (True,)
+        with pytest.raises(psycopg.OperationalError):
+            held.execute("SELECT 1")
+
+
+def test_a_process_does_not_start_on_connections_without_limits_of_time(direct: str) -> None:
+    with pgbouncer.before(direct, "connect_query") as url:
+        done = subprocess.run(
+            [sys.executable, "manage.py", "sweep"],
+            cwd=ROOT,
+            env={**os.environ, "DATABASE_URL": url},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "has lock_timeout = 0, though the process asks for a limit" in done.stderr

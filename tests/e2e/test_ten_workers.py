@@ -1,0 +1,55 @@
+"""Ten worker processes at once on one Postgres: each run ends once, and none has more than ten connections."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from config.processes import CONNECTIONS_OF_A_WORKER
+from tests.e2e import borrowers
+from tests.e2e.crowd import START
+from tests.e2e.office import Office, until
+from tests.stack import Stack
+
+pytestmark = pytest.mark.e2e
+
+WORKERS = 10
+RUNS = 250
+CONNECTIONS = """
+    SELECT application_name, count(*) FROM pg_stat_activity
+    WHERE application_name LIKE 'abeyance worker %' GROUP BY 1
+"""
+
+
+def test_ten_workers_end_each_run_once_on_ten_connections_each(sandbox: Path) -> None:
+    folder = sandbox / "borrowers"
+    folder.mkdir()
+    folder.chmod(0o777)  # the workers may run under another account
+    stack = Stack(
+        sandbox / "ten",
+        ABEYANCE_WORKERS=str(WORKERS),
+        ABEYANCE_AGENTS=borrowers.__name__,
+        PATIENCE_FOLDER=str(folder),
+    )
+    most: Counter[str] = Counter()
+    with stack, psycopg.connect(stack.superuser_url, autocommit=True) as connection:
+        Office(stack).execute(START.format(agent="borrower", number=RUNS))
+
+        def done() -> bool | None:
+            for name, count in connection.execute(CONNECTIONS).fetchall():
+                most[name] = max(most[name], count)
+            row = connection.execute(
+                "SELECT count(*) FROM runtime_run WHERE status = 'completed'"
+            ).fetchone()
+            return row == (RUNS,) or None
+
+        until(done, "every run to end", 120)
+        lost = connection.execute("SELECT count(*) FROM runtime_loss").fetchone()
+    entries = [line.split() for line in (folder / "ledger").read_text().splitlines()]
+    assert Counter(name for name, *_ in entries) == Counter(str(number) for number in range(RUNS))
+    assert len({pid for *_, pid in entries}) == WORKERS
+    assert lost == (0,)
+    assert len([name for name in most if re.fullmatch(r"abeyance worker \d+", name)]) >= WORKERS
+    assert max(most.values()) <= CONNECTIONS_OF_A_WORKER, most

@@ -1,0 +1,103 @@
+"""A real PgBouncer before a Postgres of the tests, set up by the lines that docker-compose.yml has."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import psycopg
+
+from config.local import accounts, listeners
+from tests import deployment
+
+BINARY = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
+PREPARES = (1, 22)  # the first version that knows all that psycopg says about prepared statements
+WITHIN = 30.0
+
+
+@cache
+def version() -> tuple[int, ...] | None:
+    """Of the PgBouncer on this machine; None if there is none."""
+    if not Path(BINARY).exists():
+        return None
+    said = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"PgBouncer (\d+)\.(\d+)", said)
+    assert found, said
+    return (int(found[1]), int(found[2]))
+
+
+def settings(*without: str) -> str:
+    """The [pgbouncer] section of docker-compose.yml, less the lines for places, logins and what is left out."""
+    command = _command()
+    section = command.partition("[pgbouncer]\n")[2].partition("INI\n")[0]
+    old = () if (version() or ()) >= PREPARES else ("max_prepared_statements",)
+    left_out = ("listen_", "auth_", "unix_", *old, *without)
+    lines = [line for line in section.splitlines() if not line.strip().startswith(left_out)]
+    return "\n".join(lines)
+
+
+def connect_query() -> str:
+    """What docker-compose.yml has PgBouncer say at the start of each connection."""
+    command = _command()
+    found = re.search(r"connect_query='(.*)'$", command, re.MULTILINE)
+    assert found, command
+    return found[1]
+
+
+def _command() -> str:
+    services = deployment.resolved(("COMPOSE_PROFILES", "pgbouncer"))["services"]
+    return deployment.unescaped(services["pgbouncer"]["command"][-1])
+
+
+@contextmanager
+def before(url: str, *without: str) -> Iterator[str]:
+    """The URL of a PgBouncer in transaction pooling before the Postgres of that URL; ends with the block."""
+    found = psycopg.conninfo.conninfo_to_dict(url)
+    account = accounts.unprivileged()
+    folder = Path(tempfile.mkdtemp(prefix="abeyance-pgbouncer-"))
+    folder.chmod(0o755)
+    with listeners.any_port(None) as listener:
+        port = listeners.port_of(listener)
+    query = "" if "connect_query" in without else f" connect_query='{connect_query()}'"
+    (folder / "pgbouncer.ini").write_text(
+        f"[databases]\n{found['dbname']} = host={found['host']} user={found['user']}"
+        f" password='{found['password']}'{query}\n"
+        f"[pgbouncer]\n{settings(*without)}\n"
+        f"listen_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\nunix_socket_dir =\n"
+    )
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [BINARY, folder / "pgbouncer.ini"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            user=account.uid,
+            group=account.gid,
+            extra_groups=[],
+        )
+    try:
+        through = f"postgres://{found['user']}@127.0.0.1:{port}/{found['dbname']}"
+        _wait(through, process, folder / "log")
+        yield through
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder)
+
+
+def _wait(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + WITHIN
+    while True:
+        try:
+            psycopg.connect(url, connect_timeout=3).close()
+        except psycopg.OperationalError:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.02)
+        else:
+            return
