@@ -4,9 +4,9 @@ A draft is a list of these and nothing beside it. A step that has to be built ag
 came in; everything else is made anew from the committed state.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from runtime.core.contents import Content, set_aside
@@ -78,9 +78,12 @@ class Records:
 
     def __init__(self) -> None:
         self._records: list[Record] = []
+        self._events: dict[type, list[Any]] = {}  # by kind: most steps have none of most kinds
 
     def add(self, record: Record) -> None:
         self._records.append(record)
+        if isinstance(record, Changed):
+            self._events.setdefault(type(record.event), []).append(record.event)
 
     @property
     def changes(self) -> tuple[Changed, ...]:
@@ -117,6 +120,8 @@ class Records:
     def closed(self) -> dict[str, list[UUID]]:
         """The gates that are closed, by reason."""
         found: dict[str, list[UUID]] = {}
+        if self._events.keys().isdisjoint((GateClosed, OutcomeArrived)):
+            return found
         for one in self.changes:
             if isinstance(one.event, GateClosed):
                 found.setdefault(one.event.reason, []).append(one.event.gate)
@@ -148,7 +153,7 @@ class Records:
     def needs_first(self) -> bool:
         """Whether time ends a wait or a late outcome settles a call, which counts only if no signal came before."""
         timed_out = any(event.outcome == "timed_out" for event in self._of(WaitEnded))
-        return timed_out or any(True for _ in self._of(OutcomeArrived))
+        return timed_out or bool(self._of(OutcomeArrived))
 
     def spent(self, now: Continuation) -> tuple[Spend, ...]:
         """The approvals that are used to start calls, each with the attempt."""
@@ -157,12 +162,8 @@ class Records:
         ]
         return tuple((gate, event.attempt) for gate, event in started if gate is not None)
 
-    def _of(self, kind: type[E]) -> Iterator[E]:
-        return (
-            one.event
-            for one in self._records
-            if isinstance(one, Changed) and isinstance(one.event, kind)
-        )
+    def _of(self, kind: type[E]) -> Sequence[E]:
+        return self._events.get(kind, ())
 
 
 def waits(now: Continuation, frame: str, call: str) -> bool:
