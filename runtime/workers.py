@@ -1,6 +1,6 @@
 """The workers' keeper: which processes advance runs, alive as long as they beat.
 
-A sweeper writes nothing down: its connection bears its name, and Postgres knows when it last asked.
+A sweeper notes when it last looked for due runs in `runtime_loop`, under the name of its host.
 """
 
 import socket
@@ -13,9 +13,14 @@ BEAT = """
     RETURNING beat_at
 """
 
-FORGET = "DELETE FROM runtime_worker WHERE beat_at < clock_timestamp() - interval '1 day'"
+SWEEPER = "abeyance sweeper "
+FORGET = f"""
+    WITH sweepers AS (DELETE FROM runtime_loop
+        WHERE starts_with(name, '{SWEEPER}') AND done_at < clock_timestamp() - interval '1 day')
+    DELETE FROM runtime_worker WHERE beat_at < clock_timestamp() - interval '1 day'
+"""
 
 
 def sweeper_name() -> str:
     """What this host's sweepers call themselves; Postgres keeps 63 bytes of it."""
-    return f"abeyance sweeper {socket.gethostname()}"[:63]
+    return f"{SWEEPER}{socket.gethostname()}"[:63]

@@ -82,7 +82,7 @@ def measure(_: Site, *, quick: bool) -> Finding:
             Line(
                 what="connections of the worker to Postgres",
                 value=one(taken.connections),
-                most=17,
+                most=10,
             ),
             Line(what="decision to end, idle worker", value=spread(idle), unit=" ms"),
             Line(

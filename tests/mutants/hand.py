@@ -1101,7 +1101,7 @@ REMOVED = (
         "workers",
         "WHERE beat_at < clock_timestamp() - interval '1 day'",
         "WHERE beat_at < clock_timestamp()",
-        WORKERS + "test_only_workers_long_gone_are_forgotten",
+        WORKERS + "test_only_workers_and_sweepers_long_gone_are_forgotten",
     ),
 )
 

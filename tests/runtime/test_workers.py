@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from runtime import database, workers
 from runtime.database import Connection
-from runtime.models import Worker
+from runtime.models import Loop, Worker
 
 
 @pytest.fixture
@@ -30,9 +30,19 @@ def test_a_worker_that_beats_again_is_alive(own: Connection) -> None:
     assert Worker.objects.get(id=other).beat_at == long_ago
 
 
-def test_only_workers_long_gone_are_forgotten(own: Connection) -> None:
+def test_only_workers_and_sweepers_long_gone_are_forgotten(own: Connection) -> None:
     for hours in (0, 23, 25):
+        at = timezone.now() - timedelta(hours=hours)
         worker = Worker.objects.create(id=uuid4(), host=f"{hours}", process=1)
-        Worker.objects.filter(id=worker.id).update(beat_at=timezone.now() - timedelta(hours=hours))
+        Worker.objects.filter(id=worker.id).update(beat_at=at)
+        for name in (f"{workers.SWEEPER}{hours}", f"loop {hours}"):
+            Loop.objects.create(name=name, done_at=at)
     own.execute(workers.FORGET)
     assert set(Worker.objects.values_list("host", flat=True)) == {"0", "23"}
+    gone = {f"{workers.SWEEPER}25"}
+    assert {f"{workers.SWEEPER}0", f"{workers.SWEEPER}23", "loop 25"} <= _loops()
+    assert not _loops() & gone, "a loop that is late stays, to be known as late"
+
+
+def _loops() -> set[str]:
+    return set(Loop.objects.values_list("name", flat=True))
