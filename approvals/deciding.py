@@ -43,7 +43,7 @@ _CLOSE: Final = """
 class Looked:
     """A request as it was at `at`: whether its gate was open, how many decisions on it were taken back.
 
-    `standing` holds the rights of whoever asks, `last` is the end of its run's audit chain.
+    `standing` holds the rights of the person who asks, `last` is the end of its run's audit chain.
     """
 
     request: Request

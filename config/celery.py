@@ -41,7 +41,7 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     worker_disable_prefetch=True,
     worker_disable_rate_limits=True,
-    # Who watches switches events of tasks on, for as long as somebody looks.
+    # Flower and `celery events` switch events of tasks on for as long as they run.
     worker_enable_remote_control=True,
     worker_send_task_events=False,
     # Threads cannot be cancelled. A task that outlives its message meets its epoch, not its end.

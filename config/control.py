@@ -1,7 +1,7 @@
 """What Celery's remote control may do to a worker: ask and watch, and nothing that changes it.
 
-Whoever can write to the broker can send these commands. So those that stop a worker, take its queues, change its pool
-or make it forget tasks are replaced by a refusal, with the decorator by which Celery has commands added.
+Any program that can write to the broker can send these commands. So those that stop a worker, take its queues, change
+its pool or make it forget tasks are replaced by a refusal, with the decorator by which Celery has commands added.
 """
 
 from typing import Any

@@ -182,7 +182,7 @@ class Draft:
         """Add what follows without the outside until nothing does. `busy` frames await their model.
 
         A run that is ended waits for them: they are stopped, and what came of them is evidence. Raises Tampered for an
-        approval that nobody gave.
+        approval that no person gave.
         """
         asked = {work.frame for work in self.records.work if isinstance(work, AskModel)} | busy
         while True:

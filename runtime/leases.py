@@ -3,7 +3,7 @@
 A claim is one conditional UPDATE that raises the epoch and sets a random owner until `lease_until`.
 The owner's writes name epoch, owner and position, so those of a worker that was replaced find no row.
 They do not name `lease_until`: a worker whom nobody replaced may record the result it holds.
-A run that nobody has died of, as far as can be known, is claimed by its first step: what loads it writes
+A run without a known loss is claimed by its first step: the statement that loads it writes
 nothing, and of all who looked only the first one's step finds the row as it was. A worker that dies in between
 leaves no trace but a run that is still due. So the sweeper notes on the row that it had to push the run, and such
 a run, like one that lost its owner, is claimed by a statement of its own before anybody loads it (`claim`).

@@ -47,7 +47,7 @@ class Stored:
     row: Sequence[Any]
 
     def mail(self) -> signals.Mail:
-        """Raises Tampered for a signal that nobody sent."""
+        """Raises Tampered for a signal that no process of ours wrote."""
         count, origin, *columns = self.row[9:]
         return signals.mail(count, _rows(columns), origin)
 
