@@ -1,4 +1,4 @@
-"""What comes from the broker and is no hint of ours: it is thrown away with one line, and the worker goes on.
+"""Throws away messages of the broker that are no hints of ours, with one line in the log; the worker goes on.
 
 Celery and kombu believe what they read. What is not even JSON would end the worker; a task that names others to call
 afterwards is never counted as done, so a few hundred of them would fill all places of a worker for good.
@@ -64,6 +64,6 @@ def connection(redis_url: str) -> dict[str, Any]:
     scheme, _, place = redis_url.partition("://")
     if scheme == "unix":
         return {"broker_url": f"{SCHEME}+socket://{place}", "broker_use_ssl": None}
-    # kombu verifies no certificate unless it is told to; an address may still say ?ssl_cert_reqs=none.
+    # kombu verifies no certificate by default. An address may still say ?ssl_cert_reqs=none.
     tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED} if scheme == "rediss" else None
     return {"broker_url": f"{SCHEME}://{place}", "broker_use_ssl": tls}

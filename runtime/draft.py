@@ -181,8 +181,8 @@ class Draft:
     def develop(self, busy: set[str]) -> None:
         """Add what follows without the outside until nothing does. `busy` frames await their model.
 
-        A run that is ended waits for them: they are stopped, and what came of them is evidence. Raises Tampered for an
-        approval that no person gave.
+        A run that is being ended waits for them: the model calls are stopped, and their partial replies are kept as
+        evidence. Raises Tampered for an approval that no person gave.
         """
         asked = {work.frame for work in self.records.work if isinstance(work, AskModel)} | busy
         while True:

@@ -91,6 +91,7 @@ def before(url: str, *without: str) -> Iterator[str]:
 
 
 def _wait(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Connect again and again until it works: PgBouncer signals to no process that it is ready."""
     deadline = time.monotonic() + WITHIN
     while True:
         try:

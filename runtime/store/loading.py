@@ -1,6 +1,6 @@
-"""The one statement that reads all that a run goes on from: its row, its continuation, its journal and its signals.
+"""Reads a run in one statement: its row, its continuation, its journal and its signals.
 
-Only a run that is over loses entries of its journal, so the journal of one that goes on is whole.
+Retention removes entries of ended runs only, so the journal of a live run is whole.
 """
 
 from collections.abc import Iterator, Sequence
