@@ -17,6 +17,10 @@ pytestmark = pytest.mark.e2e
 
 WORKERS = 10
 RUNS = 250
+BEATING = """
+    SELECT count(*) FROM runtime_worker
+    WHERE NOT isolated AND beat_at >= pg_postmaster_start_time()
+"""
 CONNECTIONS = """
     SELECT application_name, count(*) FROM pg_stat_activity
     WHERE application_name LIKE 'abeyance worker %' GROUP BY 1
@@ -35,6 +39,12 @@ def test_ten_workers_end_each_run_once_on_ten_connections_each(sandbox: Path) ->
     )
     most: Counter[str] = Counter()
     with stack, psycopg.connect(stack.superuser_url, autocommit=True) as connection:
+
+        def ready() -> bool | None:
+            return connection.execute(BEATING).fetchone() == (WORKERS,) or None
+
+        # The stack says that it is ready when one worker is: the first ones could take every run.
+        until(ready, "every worker to be ready", 120)
         Office(stack).execute(START.format(agent="borrower", number=RUNS))
 
         def done() -> bool | None:
