@@ -11,9 +11,9 @@ from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.spec import AgentSpec, ToolSpec
 from agents.versions import Version
-from runtime import database
 from runtime.core.digest import is_text, sha256_of
 from runtime.ports import Expression, UnknownAgent
+from runtime.store import pool
 
 PUBLISHED = (
     "description",
@@ -34,7 +34,7 @@ class Catalogue:
     def check_input(self, agent: str, value: Any) -> None:
         """Raise UnknownAgent, or InvalidInput whose field starts with `input`."""
         wanted = self.schema(agent)
-        with database.asking() as connection:
+        with pool.asking() as connection:
             row = connection.execute(f"SELECT {wanted.sql}", wanted.parameters).fetchone()
         assert row is not None  # a SELECT without FROM has one row
         self.check_read(agent, row[0], value)

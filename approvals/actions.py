@@ -41,11 +41,12 @@ from approvals.errors import (
     TooLate,
 )
 from approvals.models import Request
-from runtime import engine, ledger
+from runtime import engine
 from runtime.core.decisions import HALTS, VERDICTS, Decision, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports import Actor
+from runtime.store import ledger
 
 # What `result` is when none was given: null is a result.
 ABSENT: Final = object()

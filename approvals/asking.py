@@ -12,8 +12,8 @@ from uuid import UUID
 from approvals import audit, clock, frozen
 from approvals.models import AuditEntry, Request
 from runtime.core.origin import merged
-from runtime.database import Connection
 from runtime.ports import ActionPicture, Part
+from runtime.store.pool import Connection
 
 _LAST = """
     SELECT clock_timestamp(), coalesce(max(a.seq), 0), coalesce(max(a.hash), '')

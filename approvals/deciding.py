@@ -12,9 +12,10 @@ from uuid import UUID
 
 from approvals import audit, clock, permissions, statements, stored
 from approvals.models import Request
-from runtime import database, engine
+from runtime import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.ports import Actor, Part
+from runtime.store import pool
 
 _LOOK: Final = f"""
     SELECT clock_timestamp(),
@@ -80,7 +81,7 @@ def close(looked: Looked, decision: Decision, actor: Actor) -> None:
 
 def _look(statement: str, of: dict[str, object], actor: Actor) -> Looked | None:
     parameters = {**of, "undone": audit.UNDONE, **permissions.parameters_of(actor)}
-    with database.asking() as connection:
+    with pool.asking() as connection:
         found = connection.execute(statement, parameters).fetchone()
     if found is None:
         return None

@@ -21,11 +21,11 @@ from approvals import asking, audit, clock, endings, frozen, permissions, policy
 from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.statements import Statement
-from runtime import database, ledger
 from runtime.core.decisions import Decision, GateKind, Verdict
-from runtime.database import Connection
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports import ActionPicture, Actor, ApprovalVoid, CallFacts, NotConfirmed, Part
+from runtime.store import ledger, pool
+from runtime.store.pool import Connection
 
 
 class Gatekeeper:
@@ -177,7 +177,7 @@ class _Asked:
 
 def _asked(statement: str, gate: UUID) -> _Asked:
     """Everything that may have changed, in one look. Raises NotConfirmed if there is no such request."""
-    with database.asking() as connection:
+    with pool.asking() as connection:
         row = connection.execute(statement, (audit.UNDONE, gate)).fetchone()
     if row is None:
         raise NotConfirmed("nobody was asked")

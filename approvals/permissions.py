@@ -21,9 +21,9 @@ from approvals import assignments, attestation, policy, stored
 from approvals.assignments import Bond
 from approvals.models import Assignment, Request, Token
 from approvals.policy import Group
-from runtime import database
 from runtime.core.decisions import Risk
 from runtime.ports import Actor, Expression, Forbidden
+from runtime.store import pool
 
 R = TypeVar("R", Assignment, Token)
 
@@ -187,7 +187,7 @@ def standing_of(actor: Actor) -> Standing | None:
 
     With an unsigned password a person has no rights.
     """
-    with database.asking() as connection:
+    with pool.asking() as connection:
         row = connection.execute(_LOOK, parameters_of(actor)).fetchone()
     assert row is not None  # a SELECT without FROM has one row
     return standing(actor, row[1], row[0])

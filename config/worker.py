@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from django.conf import settings
 
 from config.celery import app
-from runtime import database, dispatch
+from runtime import dispatch
+from runtime.store import pool
 
 CONNECTION_SECONDS = 30.0  # that a thread waits for one
 
@@ -56,7 +57,7 @@ def _share_connections() -> None:
     chosen["CONN_MAX_AGE"] = 0
     chosen["OPTIONS"]["pool"] = {
         "min_size": 0,
-        "max_size": database.DJANGOS_OF_A_WORKER,
+        "max_size": pool.DJANGOS_OF_A_WORKER,
         "timeout": CONNECTION_SECONDS,
         "name": "django",
     }

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from runtime import database, engine, ports, queries
+from runtime import engine, ports, queries
 from runtime.core import amounts
 from runtime.core.budgets import Budget
 from runtime.core.continuation import RunStatus
@@ -19,7 +19,7 @@ from runtime.core.errors import NewerSchema, NotJson
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
 from runtime.errors import KeyMissing, NoSuchRun, NotImportable, RunEnded, Tampered
 from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
-from runtime.store import starts
+from runtime.store import pool, starts
 
 
 def start(
@@ -32,7 +32,7 @@ def start(
     of `input`, `business_key` or the limit of `budget`; BusinessKeyConflict.
     """
     access, catalogue = ports.access(), ports.catalogue()
-    with database.asking() as connection:
+    with pool.asking() as connection:
         born, (rights, schema) = starts.look(
             connection, access.rights(actor), catalogue.schema(agent)
         )

@@ -13,16 +13,7 @@ from uuid import UUID
 import psycopg
 from django.db import DataError
 
-from runtime import (
-    contents,
-    database,
-    dispatch,
-    leases,
-    losses,
-    poison,
-    signals,
-    skew,
-)
+from runtime import dispatch, poison, skew
 from runtime.coordinator import Bench, Coordinator, Inbox
 from runtime.core.contents import referred
 from runtime.core.continuation import Continuation, Phase
@@ -31,10 +22,10 @@ from runtime.core.errors import NewerSchema, NotJson
 from runtime.core.limits import plain
 from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered
 from runtime.heartbeat import Held
-from runtime.leases import Claim
 from runtime.ports import EffectHandler, UnknownAgent
 from runtime.scribe import DATABASE_ERRORS, Loaded, Sizes
-from runtime.store import loading
+from runtime.store import blobs, leases, loading, pool, signals, workers
+from runtime.store.leases import Claim
 from runtime.store.loading import Stored
 
 log = logging.getLogger(__name__)
@@ -59,7 +50,7 @@ def _advance(run: UUID, bench: Bench, *, isolated: bool) -> bool:
         return False
     if not isolated and _at_once(run, bench):
         return True
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         claim = leases.claim(
             connection,
             run,
@@ -85,7 +76,7 @@ def _at_once(run: UUID, bench: Bench) -> bool:
     So it does if anything but a step comes first, be it an error: what was loaded without a claim may have been
     changed meanwhile by whoever has one.
     """
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         found = loading.look(connection, run, worker=bench.heartbeat.worker)
     if found is None:
         return False
@@ -113,7 +104,7 @@ def _work(bench: Bench, held: Held, inbox: Inbox, stored: Stored | None = None) 
     if _sorted_out(held.claim):
         return
     if stored is None:
-        with database.pooled() as connection:
+        with pool.pooled() as connection:
             stored = loading.load(connection, held.claim.run)
     loaded = _load(held.claim, stored)
     if _sorted_out(held.claim, loaded.now):
@@ -140,7 +131,7 @@ def _give_up(claim: Claim, bench: Bench, exc: Exception) -> None:
         case NotJson() | psycopg.DataError() | DataError():
             # Trying again brings the same: it would pay for the same model call each time.
             _quarantine(claim, f"its next entry cannot be written: {exc}")
-        case _ if isinstance(exc, DATABASE_ERRORS) and database.is_passing(exc):
+        case _ if isinstance(exc, DATABASE_ERRORS) and pool.is_passing(exc):
             log.warning("run %s: Postgres is out of reach, the lease will end: %s", run, exc)
         case _:
             # A fault of ours or of the installation: not at once again, and not without an alarm.
@@ -156,7 +147,7 @@ def _sorted_out(claim: Claim, now: Continuation | None = None) -> bool:
         return True
     if poison.is_suspect(claim, now, suspects=lambda: _suspects(claim.run)):
         log.warning("run %s lost its worker and is tried in a process of its own", claim.run)
-        with database.pooled() as connection:
+        with pool.pooled() as connection:
             leases.isolate(connection, claim)
         dispatch.hint(claim.run, dispatch.ISOLATED)
         return True
@@ -164,32 +155,32 @@ def _sorted_out(claim: Claim, now: Continuation | None = None) -> bool:
 
 
 def _suspects(run: UUID) -> int:
-    with database.pooled() as connection:
-        return losses.suspects_of_last(connection, run)
+    with pool.pooled() as connection:
+        return workers.suspects_of_last(connection, run)
 
 
 def _quarantine(claim: Claim, why: str) -> None:
     log.critical("run %s quarantined: %s", claim.run, why)
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         leases.quarantine(connection, claim, plain(why))
     dispatch.ring(claim.run, inbox=True)
 
 
 def _back_off(claim: Claim) -> None:
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         leases.back_off(connection, claim)
 
 
 def _leave_to_others(claim: Claim, refusals: skew.Refusals) -> None:
     """Due again soon, with a hint at once: who gets it may be able to act on the run."""
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         refusals.add(claim.run, leases.read(connection, claim.run).mailbox)
         leases.back_off(connection, claim, seconds=leases.RESEND_SECONDS)
     dispatch.hint(claim.run)
 
 
 def _mailbox(run: UUID) -> int:
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         return leases.read(connection, run).mailbox
 
 
@@ -197,8 +188,8 @@ def _load(claim: Claim, stored: Stored) -> Loaded:
     """What is stored of the run, verified, as of the claim's position."""
     now, size, tail = stored.state(claim)
     if digests := referred(now):
-        with database.pooled() as connection:
-            contents.check(connection, digests)
+        with pool.pooled() as connection:
+            blobs.check(connection, digests)
     return Loaded(now=now, sizes=Sizes(continuation=size, tail=tail), mail=stored.mail())
 
 

@@ -16,7 +16,7 @@ from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
 from runtime.late_api import LateOut
 from runtime.ports import Actor
 from runtime.requests import Body
-from runtime.stops import Stop
+from runtime.store.kill_switches import Stop
 
 router = Router(tags=["runs"])
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime import leases, ledger
 from runtime.core.contents import FilledIn
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import EffectClass
@@ -40,11 +39,12 @@ from runtime.ports import (
     ToolFault,
     ToolRequest,
 )
-from runtime.records import Changed, Work, changed
 from runtime.scribe import Loaded, Scribe
 from runtime.seats import Seats
 from runtime.skew import Refusals, Skews, require_agents, writes
-from runtime.steps import Result
+from runtime.store import leases, ledger
+from runtime.store.records import Changed, Work, changed
+from runtime.store.steps import Result
 from runtime.tenure import Tenure
 from runtime.transactional import Handoff
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime import outside_events, rows, signals, waits
 from runtime.core.digest import sha256_of
 from runtime.core.limits import MAX_MATCHED
-from runtime.database import Connection
 from runtime.errors import EventConflict, RunEnded, TooManyMatched
-from runtime.outside_events import Sent
 from runtime.ports import Actor
-from runtime.waits import Waiting
+from runtime.store import external_events, runs, signals, waits
+from runtime.store.external_events import Sent
+from runtime.store.pool import Connection
+from runtime.store.waits import Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,10 @@ def deliver(
     Raises EventConflict for another event of that id, TooManyMatched.
     """
     digest = sha256_of({"name": name, "data": data})
-    if not outside_events.put(
+    if not external_events.put(
         connection, id=id, name=name, digest=digest, by=actor.person, token=actor.token
     ):
-        known = outside_events.read(connection, id)
+        known = external_events.read(connection, id)
         if known.digest != digest:
             raise EventConflict
         return Delivered(event=known, new=False)
@@ -49,15 +49,15 @@ def deliver(
     ended = [wait for wait in found if wait.run in live and waits.take(connection, wait)]
     for wait in ended:
         _signal(connection, wait, {"event": name, "id": id, "data": data}, actor)
-    outside_events.count(connection, id, len(ended))
+    external_events.count(connection, id, len(ended))
     runs = tuple(dict.fromkeys(wait.run for wait in ended))
-    return Delivered(event=outside_events.read(connection, id), new=True, runs=runs)
+    return Delivered(event=external_events.read(connection, id), new=True, runs=runs)
 
 
 def _rings(connection: Connection, run: UUID) -> bool:
     """Hold the run's row, so that whoever has waits end by time comes before or after. False for one that is over."""
     try:
-        rows.ring(connection, run)
+        runs.ring(connection, run)
     except RunEnded:
         return False
     return True

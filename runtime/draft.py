@@ -52,12 +52,13 @@ from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.spending import fits, reached
 from runtime.judging import Judge
-from runtime.late_outcomes import LateOutcome
 from runtime.opening import Judged
 from runtime.ports import EffectHandler, InvalidInput, Skew
-from runtime.records import Changed, ModelAsked, Records, SignalTaken, Work, changed, waits
 from runtime.shortage import grant_of, limit_gate
-from runtime.signals import (
+from runtime.skew import Skews, agent_changed, agreed, ask, asked
+from runtime.store.late_outcomes import LateOutcome
+from runtime.store.records import Changed, ModelAsked, Records, SignalTaken, Work, changed, waits
+from runtime.store.signals import (
     CancelSignal,
     EventSignal,
     GateDecidedSignal,
@@ -66,7 +67,6 @@ from runtime.signals import (
     ResumeSignal,
     Signal,
 )
-from runtime.skew import Skews, agent_changed, agreed, ask, asked
 from runtime.waiting import begun, timed_out
 
 # The decisions after which a call may start at once.

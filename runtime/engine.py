@@ -10,20 +10,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runtime import (
-    database,
-    delivery,
-    dispatch,
-    forking,
-    gates,
-    journal,
-    porting,
-    ports,
-    readmission,
-    retrying,
-    rows,
-    signals,
-)
+from runtime import delivery, dispatch, forking, porting, ports, readmission, retrying
 from runtime.core.budgets import NO_LIMITS, Budget
 from runtime.core.contents import digest_of
 from runtime.core.continuation import RunStatus
@@ -32,11 +19,11 @@ from runtime.core.digest import require_json
 from runtime.core.events import RunStarted
 from runtime.core.limits import MAX_UNHEARD
 from runtime.core.replay import Entry
-from runtime.database import Connection
 from runtime.errors import BusinessKeyConflict, GateNotOpen, RunEnded, TooManyUnheard
-from runtime.journal import Sealed
 from runtime.ports import Actor, Part
-from runtime.store import decisions, starts
+from runtime.store import decisions, gates, journal, pool, runs, signals, starts
+from runtime.store.journal import Sealed
+from runtime.store.pool import Connection
 from runtime.store.starts import Born
 
 
@@ -63,7 +50,7 @@ def start(
     BusinessKeyConflict for another input, NotJson for one that is not JSON.
     """
     require_json(input, "input")
-    with database.asking() as connection:
+    with pool.asking() as connection:
         if born is None:
             born, _ = starts.look(connection)
         first, row = _first(agent, input, requester, business_key, budget, born)
@@ -128,7 +115,7 @@ def export(*, run: UUID, actor: Actor) -> str:
     """
     connection = _transaction()
     keeper = ports.gatekeeper()
-    if rows.standing(connection, run).status != RunStatus.EXPORTED:
+    if runs.standing(connection, run).status != RunStatus.EXPORTED:
         closed = porting.leave(connection, run, actor=actor, at=_now(connection))
         keeper.close(run=run, gates=closed, actor=None, reason=f"{actor.person} exported the run.")
         transaction.on_commit(lambda: dispatch.ring(run, inbox=True))
@@ -158,7 +145,7 @@ def settle(
     In the caller's transaction, if there is one. Raises GateNotOpen, with nothing written, if another decision was
     faster, the run is over or a required part writes no row.
     """
-    with database.asking() as connection:
+    with pool.asking() as connection:
         run = decisions.settle(
             connection, gate=gate, decision=decision, effective_at=effective_at, lent=lent
         )
@@ -169,7 +156,7 @@ def undo(*, gate: UUID) -> None:
     """Take a decision back that does not count yet: its gate is open again. Raises GateNotOpen once it counts."""
     connection = _transaction()
     run = gates.find(connection, gate).run
-    rows.ring(connection, run)
+    runs.ring(connection, run)
     if not signals.withdraw(connection, run, gate):
         raise GateNotOpen
     gates.reopen(connection, gate)
@@ -183,7 +170,7 @@ def cancel(*, run: UUID, actor: Actor, reason: str) -> None:
     still be taken back is void.
     """
     connection = _transaction()
-    rows.ring(connection, run)
+    runs.ring(connection, run)
     withdrawn = signals.withdraw(connection, run)
     gates.close_decided(connection, withdrawn)
     closed = [*withdrawn, *gates.close_open(connection, run)]
@@ -200,7 +187,7 @@ def pause(*, run: UUID, actor: Actor, reason: str) -> bool:
     connection = _transaction()
     if _is_paused(connection, run):
         return False
-    rows.ring(connection, run)
+    runs.ring(connection, run)
     signals.send_pause(connection, run=run, by=actor.person, reason=reason)
     ports.gatekeeper().note(run=run, actor=actor, act="paused", detail={"reason": reason})
     transaction.on_commit(lambda: _tell(run))
@@ -215,7 +202,7 @@ def resume(*, run: UUID, actor: Actor) -> bool:
     connection = _transaction()
     if not _is_paused(connection, run):
         return False
-    rows.ring(connection, run)
+    runs.ring(connection, run)
     signals.send_resume(connection, run=run, by=actor.person)
     ports.gatekeeper().note(run=run, actor=actor, act="resumed", detail={})
     transaction.on_commit(lambda: _tell(run))
@@ -252,10 +239,10 @@ def write(*, run: UUID, actor: Actor, text: str) -> None:
     """
     connection = _transaction()
     _require_open(connection, run)
-    unheard = rows.unheard(connection, run)
+    unheard = runs.unheard(connection, run)
     if unheard + signals.number_of(connection, run, signals.MESSAGE) >= MAX_UNHEARD:
         raise TooManyUnheard
-    rows.ring(connection, run)
+    runs.ring(connection, run)
     signals.send_message(connection, run=run, by=actor.person, text=text)
     _join(connection, run, actor)
     ports.gatekeeper().note(run=run, actor=actor, act="wrote", detail={"digest": digest_of(text)})
@@ -275,7 +262,7 @@ def send(*, id: str, name: str, data: dict[str, Any], actor: Actor) -> delivery.
 
 def _join(connection: Connection, run: UUID, actor: Actor) -> None:
     """Add a person who steers a run to its origin, at once: a worker journals it only later."""
-    if rows.join(connection, run, actor.person):
+    if runs.join(connection, run, actor.person):
         ports.gatekeeper().join(run=run, person=actor.person)
 
 
@@ -288,7 +275,7 @@ def _is_paused(connection: Connection, run: UUID) -> bool:
 
 def _require_open(connection: Connection, run: UUID) -> str:
     """The status of a run that is neither over nor told to end. Locks its row. Raises RunEnded."""
-    status = rows.lock(connection, run)
+    status = runs.lock(connection, run)
     if signals.last_of(connection, run, signals.CANCEL) is not None:
         raise RunEnded(RunStatus.CANCELLING)
     return status
@@ -305,7 +292,7 @@ def _tell(
 def _transaction() -> Connection:
     if not transaction.get_connection().in_atomic_block:
         raise transaction.TransactionManagementError("call this inside transaction.atomic()")
-    return database.djangos()
+    return pool.djangos()
 
 
 def _now(connection: Connection) -> datetime:

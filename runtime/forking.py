@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from runtime import contents, journal, rows
 from runtime.core.contents import referred
 from runtime.core.continuation import status_of
 from runtime.core.events import Forked, RunStarted
 from runtime.core.forks import forked, quiescent, released
 from runtime.core.origin import joined, merged
 from runtime.core.replay import Entry
-from runtime.database import Connection
 from runtime.errors import NotQuiescent
 from runtime.ports import Actor
+from runtime.store import blobs, journal, runs
+from runtime.store.pool import Connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +31,9 @@ def write(connection: Connection, fork: Fork, *, actor: Actor, at: datetime) -> 
 
     Raises NoSuchEntry, NotQuiescent, Tampered, KeyMissing, or NewerSchema.
     """
-    rows.keep(connection, fork.of)
+    runs.keep(connection, fork.of)
     now = journal.state_at(connection, fork.of, fork.position)
-    now = joined(now, *rows.origin(connection, fork.of))
+    now = joined(now, *runs.origin(connection, fork.of))
     if not quiescent(now):
         raise NotQuiescent
     events = (
@@ -41,7 +41,7 @@ def write(connection: Connection, fork: Fork, *, actor: Actor, at: datetime) -> 
         Forked(of=fork.of, position=fork.position, by=actor.person, state=forked(now)),
     )
     first = journal.seal(fork.run, 1, "", Entry(at=at, events=events))
-    rows.insert(
+    runs.insert(
         connection,
         {
             "id": fork.run,
@@ -57,4 +57,4 @@ def write(connection: Connection, fork: Fork, *, actor: Actor, at: datetime) -> 
         },
     )
     journal.append_first(connection, first)
-    contents.share(connection, fork.run, referred(now))
+    blobs.share(connection, fork.run, referred(now))

@@ -13,14 +13,15 @@ from uuid import UUID
 
 import psycopg
 
-from runtime import database, dispatch, late_outcomes, leases, rows
+from runtime import dispatch
 from runtime.core import codec
 from runtime.core.errors import NotJson
 from runtime.core.events import OutcomeArrived
 from runtime.core.unkept import has_happened, result_lost
 from runtime.errors import RunEnded
-from runtime.late_outcomes import LateOutcome
 from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.store import late_outcomes, leases, pool, runs
+from runtime.store.late_outcomes import LateOutcome
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def hand_in(attempt: Attempt, outcome: Outcome) -> None:
         try:
             _hand_in(attempt, outcome)
         except psycopg.Error as exc:
-            if not database.is_passing(exc):
+            if not pool.is_passing(exc):
                 log.exception("the late outcome of %s could not be recorded", request.key)
                 return
             time.sleep(PAUSE_SECONDS)  # back-off: Postgres sends no signal when it is back
@@ -62,13 +63,13 @@ def hand_in(attempt: Attempt, outcome: Outcome) -> None:
 
 def _hand_in(attempt: Attempt, outcome: ToolResult | ToolFault) -> None:
     request = attempt.request
-    with database.pooled() as connection, connection.transaction():
+    with pool.pooled() as connection, connection.transaction():
         leases.lock(connection, request.run)
         late = _late(attempt, outcome, leases.now(connection))
         if not late_outcomes.put(connection, late):
             return
         with suppress(RunEnded):  # then the row is only evidence
-            rows.ring(connection, request.run)
+            runs.ring(connection, request.run)
     log.warning("%s ended late; its outcome is recorded: %s", request.key, late.outcome)
     dispatch.hint(request.run)
     dispatch.ring(request.run, inbox=False)

@@ -17,9 +17,10 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from runtime import clock, database, leases, workers
-from runtime.calm import Calm
-from runtime.leases import Claim
+from runtime import clock
+from runtime.store import leases, pool, workers
+from runtime.store.calm import Calm
+from runtime.store.leases import Claim
 
 log = logging.getLogger(__name__)
 
@@ -150,13 +151,13 @@ class Heartbeat:
             held.wake()
 
     def _run(self) -> None:
-        connection: database.Connection | None = None
+        connection: pool.Connection | None = None
         while not self._stop.wait(min(BEAT_SECONDS, leases.lease_seconds() / 4)):
             if self.shift.over():
                 self._hurry()
             try:
                 if connection is None or connection.closed:
-                    connection = database.own()
+                    connection = pool.own()
                 self._beat(connection)
             except Exception as exc:  # or every run of this process would lose its lease
                 known = isinstance(exc, psycopg.Error)
@@ -176,7 +177,7 @@ class Heartbeat:
                 one.lost.set()
             one.wake()
 
-    def _beat(self, connection: database.Connection) -> None:
+    def _beat(self, connection: pool.Connection) -> None:
         with self._lock:
             held = {owner: one for owner, one in self._held.items() if one.claim.made}
         sent = clock.elapsed()
@@ -194,7 +195,7 @@ class Heartbeat:
                 one.wake()
 
     def _renew(
-        self, connection: database.Connection, held: dict[UUID, Held]
+        self, connection: pool.Connection, held: dict[UUID, Held]
     ) -> dict[UUID, tuple[int, frozenset[str], bool]]:
         """Renew every lease whose row is not locked, and say that this process is alive.
 

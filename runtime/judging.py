@@ -14,7 +14,6 @@ import psycopg
 from django.conf import settings
 from django.db import DatabaseError
 
-from runtime import leases
 from runtime.core.continuation import MAX_DEPTH, Call, Continuation
 from runtime.core.decisions import Decision, GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
@@ -36,7 +35,8 @@ from runtime.ports import (
     TurnBoundary,
     UnknownAgent,
 )
-from runtime.signals import GateDecidedSignal
+from runtime.store import leases
+from runtime.store.signals import GateDecidedSignal
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ import logging
 import queue
 from collections.abc import Callable
 
-from runtime import killpoints
 from runtime.core.errors import NotJson
 from runtime.core.ids import depth_of
 from runtime.core.limits import plain
@@ -25,6 +24,7 @@ from runtime.ports import (
     ToolResult,
     Unknown,
 )
+from runtime.store import failpoints
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +35,14 @@ def perform(handler: EffectHandler, request: ModelRequest | ToolRequest) -> Outc
         came: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         begin(handler, request, came.put)
         return came.get()
-    killpoints.pass_by("starting", request.effect, depth_of(request.frame))
+    failpoints.pass_by("starting", request.effect, depth_of(request.frame))
     try:
         outcome = handler.perform(request)
     except Exception as exc:
         log.exception("the effect handler raised on %s", request)
         return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
     outcome = _taken_in(request, outcome)
-    killpoints.pass_by("performed", request.effect, depth_of(request.frame))
+    failpoints.pass_by("performed", request.effect, depth_of(request.frame))
     return outcome
 
 
@@ -53,10 +53,10 @@ def begin(
 
     def came(outcome: Outcome) -> None:
         outcome = _taken_in(request, outcome)
-        killpoints.pass_by("performed", "model", depth_of(request.frame))
+        failpoints.pass_by("performed", "model", depth_of(request.frame))
         deliver(outcome)
 
-    killpoints.pass_by("starting", "model", depth_of(request.frame))
+    failpoints.pass_by("starting", "model", depth_of(request.frame))
     try:
         return handler.begin(request, came)
     except Exception as exc:

@@ -17,7 +17,7 @@ from django.conf import settings
 
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.decisions import EffectClass
-from runtime.leases import Claim
+from runtime.store.leases import Claim
 
 AT_ONE_POSITION = 2
 

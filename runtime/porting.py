@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg.errors
 
-from runtime import contents, continuations, gates, journal, keyring, rows, signals, waits
+from runtime import keyring
 from runtime.core import portable
 from runtime.core.contents import Content, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
@@ -21,7 +21,6 @@ from runtime.core.events import Exported, Imported
 from runtime.core.portable import Package
 from runtime.core.reducer import evolve
 from runtime.core.replay import Entry, initial, step
-from runtime.database import Connection
 from runtime.errors import (
     KeyMissing,
     NotAtRest,
@@ -32,6 +31,8 @@ from runtime.errors import (
     TooLarge,
 )
 from runtime.ports import Actor
+from runtime.store import blobs, continuations, gates, journal, runs, signals, waits
+from runtime.store.pool import Connection
 
 _AT_REST = frozenset({RunStatus.SUSPENDED, RunStatus.WAITING, RunStatus.PAUSED})
 _A_DAY = 24 * 60 * 60 * 1000
@@ -42,7 +43,7 @@ def leave(connection: Connection, run: UUID, *, actor: Actor, at: datetime) -> l
 
     Raises NoSuchRun, RunEnded, NotAtRest, Tampered, KeyMissing, or NewerSchema.
     """
-    row = rows.standing(connection, run)
+    row = runs.standing(connection, run)
     if row.ended:
         raise RunEnded(row.status)
     if row.owner is not None or row.status not in _AT_REST or signals.waiting(connection, run):
@@ -53,7 +54,7 @@ def leave(connection: Connection, run: UUID, *, actor: Actor, at: datetime) -> l
     entry = Entry(at=at, events=(Exported(by=actor.person),))
     sealed = journal.seal(run, now.position + 1, now.head, entry)
     journal.append_first(connection, sealed)
-    rows.end(connection, run, status=RunStatus.EXPORTED, head=sealed.seal.mac)
+    runs.end(connection, run, status=RunStatus.EXPORTED, head=sealed.seal.mac)
     continuations.drop(connection, run)
     waits.close_all(connection, run)
     return gates.close_open(connection, run)
@@ -64,7 +65,7 @@ def package(connection: Connection, run: UUID) -> str:
     now, bodies = _history(connection, run)
     if now.phase is not Phase.EXPORTED:  # what was exported is removed since
         raise RunEnded(RunStatus.EXPORTED)
-    texts = {digest: contents.text(connection, digest) for digest in sorted(referred(now))}
+    texts = {digest: blobs.text(connection, digest) for digest in sorted(referred(now))}
     manifest = portable.manifest_of(now, bodies, texts)
     signature = keyring.sign(keyring.EXPORTS, manifest)
     text = portable.encode(
@@ -121,13 +122,13 @@ def _write(
         "unheard": len(now.unheard),
     }
     try:
-        rows.insert(connection, row)
+        runs.insert(connection, row)
     except psycopg.errors.UniqueViolation as exc:
         raise RunKnown from exc
     for sealed in entries:
         journal.append_first(connection, sealed)
     texts = [Content(digest=digest, text=body) for digest, body in given.contents.items()]
-    contents.bring(connection, now.run, texts)
+    blobs.bring(connection, now.run, texts)
     return now
 
 
@@ -156,7 +157,7 @@ def _signer(given: Package) -> str:
 def _check_local(connection: Connection, manifest: portable.Manifest) -> None:
     if manifest.run.version != 7 or (manifest.run.int >> 80) > time.time() * 1000 + _A_DAY:
         raise NotImportable("its id is not one that an installation makes")
-    if rows.exists(connection, manifest.run):
+    if runs.exists(connection, manifest.run):
         raise RunKnown
     for key_id in manifest.secrets:
         try:

@@ -2,11 +2,11 @@
 
 from uuid import UUID
 
-from runtime import contents, continuations, journal, rows
 from runtime.core.contents import referred
 from runtime.core.continuation import RunStatus, status_of
-from runtime.database import Connection
 from runtime.errors import NotQuarantined
+from runtime.store import blobs, continuations, journal, runs
+from runtime.store.pool import Connection
 
 
 def readmit(connection: Connection, run: UUID) -> bool:
@@ -15,11 +15,11 @@ def readmit(connection: Connection, run: UUID) -> bool:
     Returns whether it is tried alone in its process, as one is that cost workers their life. Raises
     NoSuchRun, NotQuarantined, Tampered, KeyMissing, or NewerSchema.
     """
-    row = rows.standing(connection, run)
+    row = runs.standing(connection, run)
     if row.status != RunStatus.QUARANTINED:
         raise NotQuarantined
     base, _ = continuations.load(connection, run, row.base)
     now, _ = journal.replay(connection, base, position=row.position, head=row.head)
-    contents.check(connection, referred(now))
-    rows.readmit(connection, run, status=status_of(now, held=False))
+    blobs.check(connection, referred(now))
+    runs.readmit(connection, run, status=status_of(now, held=False))
     return row.isolated

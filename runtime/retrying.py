@@ -3,13 +3,13 @@
 from datetime import datetime
 from uuid import UUID
 
-from runtime import contents, continuations, journal, rows, signals
 from runtime.core.contents import referred
 from runtime.core.continuation import RunStatus, status_of
 from runtime.core.events import Retried
 from runtime.core.replay import Entry, initial, step
-from runtime.database import Connection
 from runtime.errors import NotFailed
+from runtime.store import blobs, continuations, journal, runs, signals
+from runtime.store.pool import Connection
 
 
 def retry(connection: Connection, run: UUID, *, by: str, reason: str, at: datetime) -> None:
@@ -17,16 +17,16 @@ def retry(connection: Connection, run: UUID, *, by: str, reason: str, at: dateti
 
     Raise NoSuchRun, NotFailed, Tampered, KeyMissing, or NewerSchema.
     """
-    row = rows.standing(connection, run)
+    row = runs.standing(connection, run)
     if row.status != RunStatus.FAILED or row.removed:
         raise NotFailed("removed" if row.removed else row.status)
     base = continuations.load_base(connection, run) or initial(run)
     now, _ = journal.replay(connection, base, position=row.position, head=row.head)
-    contents.check(connection, referred(now))
+    blobs.check(connection, referred(now))
     entry = Entry(at=at, events=(Retried(by=by, reason=reason),))
     sealed = journal.seal(run, now.position + 1, now.head, entry)
     now = step(now, entry.events, head=sealed.seal.mac, at=at)
     journal.append_first(connection, sealed)
     continuations.put(connection, now)
     signals.forget_cancels(connection, run)
-    rows.reopen(connection, run, status=status_of(now, held=False), head=sealed.seal.mac)
+    runs.reopen(connection, run, status=status_of(now, held=False), head=sealed.seal.mac)

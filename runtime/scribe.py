@@ -18,33 +18,32 @@ from uuid import UUID
 import psycopg
 from django.db import DatabaseError, InterfaceError, transaction
 
-from runtime import (
-    clock,
-    contents,
-    continuations,
-    database,
-    dispatch,
-    journal,
-    killpoints,
-    late_outcomes,
-    leases,
-    ledger,
-    signals,
-    steps,
-)
+from runtime import clock, dispatch
 from runtime.core.continuation import Continuation, Phase, in_doubt, status_of
 from runtime.core.events import Compacted
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.replacing import replace
 from runtime.core.replay import Entry
 from runtime.core.worktime import tick, used_up_at
-from runtime.database import Connection
 from runtime.errors import LeaseLost, Unclaimed
 from runtime.heartbeat import Held
-from runtime.late_outcomes import LateOutcome
 from runtime.ports import Gatekeeper, Part
-from runtime.records import Records
 from runtime.seats import Seats
+from runtime.store import (
+    blobs,
+    continuations,
+    failpoints,
+    journal,
+    late_outcomes,
+    leases,
+    ledger,
+    pool,
+    signals,
+    steps,
+)
+from runtime.store.late_outcomes import LateOutcome
+from runtime.store.pool import Connection
+from runtime.store.records import Records
 from runtime.tenure import Tenure
 from runtime.transactional import Handoff
 
@@ -52,7 +51,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# A write is tried again after those of these errors that `database.is_passing` accepts.
+# A write is tried again after those of these errors that `pool.is_passing` accepts.
 DATABASE_ERRORS = (psycopg.Error, DatabaseError, InterfaceError)
 RETRY_SECONDS = 0.5
 
@@ -111,7 +110,7 @@ class Scribe:
             try:
                 return act()
             except DATABASE_ERRORS as exc:
-                if not database.is_passing(exc):
+                if not pool.is_passing(exc):
                     raise
                 log.warning("run %s: Postgres is out of reach: %s", self.now.run, exc)
                 with self._seats.left():
@@ -197,12 +196,12 @@ class Scribe:
         dispatch.hint(self.now.run, dispatch.NEW if self._tenure.makes_room else dispatch.RESUMED)
 
     def _signals(self) -> signals.Mail:
-        with database.pooled() as connection:
+        with pool.pooled() as connection:
             return signals.read(connection, self.now.run)
 
     def _committed(self, step: steps.Step) -> None:
         self._held.make()
-        killpoints.pass_by("committed", step.kind, step.depth)
+        failpoints.pass_by("committed", step.kind, step.depth)
         self.now = step.state
         tail = self._sizes.tail + len(step.entry.body)
         if step.continuation is None:
@@ -254,11 +253,11 @@ class Scribe:
 
     def _write(self, records: Records, step: steps.Step, tries: Iterator[int]) -> steps.Result:
         if not step.closed:
-            with database.pooled() as connection:
+            with pool.pooled() as connection:
                 lent = self._asked(connection, records)
                 return steps.commit(connection, step, lent, prepare=True)
         with transaction.atomic():
-            connection = database.djangos()
+            connection = pool.djangos()
             if next(tries) and steps.settled(connection, step):
                 return steps.Result.WRITTEN  # by the try before, whose COMMIT was cut off
             for reason, gates in records.closed.items():
@@ -273,7 +272,7 @@ class Scribe:
         return self._gatekeeper.open(connection, pictures, origin=self._origin) if pictures else ()
 
     def _let_go(self) -> steps.Result:
-        with database.pooled() as connection:
+        with pool.pooled() as connection:
             done = leases.release(
                 connection,
                 self._held.claim,
@@ -302,12 +301,12 @@ def _due(now: Continuation, signal: datetime | None) -> datetime | None:
 
 
 def _content(digest: str) -> Any:
-    with database.pooled() as connection:
-        return contents.fetch(connection, digest)
+    with pool.pooled() as connection:
+        return blobs.fetch(connection, digest)
 
 
 def _late(run: UUID) -> tuple[LateOutcome, ...]:
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         found = late_outcomes.of(connection, run)
     for problem in found.forged:
         log.critical("run %s: %s, and is ignored", run, problem)
@@ -315,10 +314,10 @@ def _late(run: UUID) -> tuple[LateOutcome, ...]:
 
 
 def _others_wait() -> bool:
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         return leases.others_wait(connection)
 
 
 def _written(step: steps.Step) -> bool:
-    with database.pooled() as connection, connection.transaction():
+    with pool.pooled() as connection, connection.transaction():
         return steps.settled(connection, step)

@@ -7,13 +7,14 @@ import logging
 
 from django.db import transaction
 
-from runtime import database, ports, stops
+from runtime import ports
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_REASON
 from runtime.errors import StopNotOn, StoppedAlready
 from runtime.ports import Actor, InvalidInput, UnknownAgent
-from runtime.stops import EVERY_AGENT, Stop
+from runtime.store import kill_switches, pool
+from runtime.store.kill_switches import EVERY_AGENT, Stop
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def stop(*, agent: object, reason: object, actor: Actor | None) -> Stop:
     name, why = _known(agent), _checked(reason)
     with transaction.atomic():
         row = {"agent": name, "reason": why, **_who(actor)}
-        done = stops.put(database.djangos(), row)
+        done = kill_switches.put(pool.djangos(), row)
     if done is None:
         raise StoppedAlready
     log.warning("%s stopped %s: %s", _named(actor), name or "all agents", why)
@@ -41,7 +42,7 @@ def lift(*, stop: int, actor: Actor | None) -> Stop:
     """End a stop: what it held up is due at once. Raises Forbidden, StopNotOn."""
     _require_admin(actor)
     with transaction.atomic():
-        done = stops.lift(database.djangos(), stop, **_who(actor))
+        done = kill_switches.lift(pool.djangos(), stop, **_who(actor))
     if done is None:
         raise StopNotOn
     log.warning("%s let %s go on", _named(actor), done.agent or "all agents")
@@ -51,12 +52,12 @@ def lift(*, stop: int, actor: Actor | None) -> Stop:
 def listed(*, lifted: bool, actor: Actor | None) -> list[Stop]:
     """The stops that are on, or the last ones that are over. Raises Forbidden."""
     _require_admin(actor)
-    return stops.listed(database.djangos(), lifted=lifted, limit=HISTORY)
+    return kill_switches.listed(pool.djangos(), lifted=lifted, limit=HISTORY)
 
 
 def on() -> list[Stop]:
     """What everybody may know: which agents are stopped right now."""
-    return stops.listed(database.djangos(), lifted=False, limit=HISTORY)
+    return kill_switches.listed(pool.djangos(), lifted=False, limit=HISTORY)
 
 
 def _require_admin(actor: Actor | None) -> None:

@@ -9,12 +9,13 @@ from uuid import UUID
 from celery import current_app, shared_task
 from django.conf import settings
 
-from runtime import database, ports
+from runtime import ports
 from runtime.advance import advance
 from runtime.coordinator import Bench
 from runtime.dispatch import ADVANCE, ISOLATED
 from runtime.executor import Executor
 from runtime.heartbeat import Heartbeat
+from runtime.store import pool
 
 log = logging.getLogger(__name__)
 
@@ -71,5 +72,5 @@ def stop() -> bool:
         busy = bench().executor.is_busy()
         bench().heartbeat.stop()
         bench.cache_clear()
-    database.close()
+    pool.close()
     return not busy

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from runtime import leases, stops
 from runtime.core.continuation import CallState, Continuation, FrameState
 from runtime.core.planning import plan
 from runtime.heartbeat import Held, Shift
+from runtime.store import kill_switches, leases
 
 STEPS, SECONDS = 50, 30.0
 
@@ -60,7 +60,7 @@ class Tenure:
         """When the run is due if it is let go of at `at` with more to do, None if it is not."""
         if not self._leaves_work(now):
             return None
-        if self._stopped(now) and not self._held.stops & {stops.EVERY_AGENT, now.agent}:
+        if self._stopped(now) and not self._held.stops & {kill_switches.EVERY_AGENT, now.agent}:
             # Claims look at the run's own agent alone: look now and then whether this one's stop is lifted.
             return at + timedelta(seconds=leases.BACK_OFF_SECONDS)
         return at
@@ -73,7 +73,7 @@ class Tenure:
         if not names:
             return False
         at_work = (frame.agent for frame in now.frames.values() if frame.state != FrameState.CLOSED)
-        return not names.isdisjoint({stops.EVERY_AGENT, now.agent, *at_work})
+        return not names.isdisjoint({kill_switches.EVERY_AGENT, now.agent, *at_work})
 
 
 def _under_way(now: Continuation) -> bool:

@@ -14,16 +14,16 @@ from contextlib import contextmanager
 import psycopg
 from django.db import Error, close_old_connections, connection, transaction
 
-from runtime import database, steps
 from runtime.core.decisions import Blame
 from runtime.errors import LeaseLost, RuntimeFault
 from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
+from runtime.store import pool, steps
 
 log = logging.getLogger(__name__)
 
 # Such a call holds its connection until a run has written its step. One connection is left to runs that need it for
 # theirs, or each could wait for the other.
-_room = threading.BoundedSemaphore(database.DJANGOS_OF_A_WORKER - 1)
+_room = threading.BoundedSemaphore(pool.DJANGOS_OF_A_WORKER - 1)
 
 
 class Handoff:
@@ -49,7 +49,7 @@ class Handoff:
 
     def begin(self) -> None:
         """Remember the connection of the transaction. Called in the tool's thread."""
-        self._backend = database.backend(database.djangos())
+        self._backend = pool.backend(pool.djangos())
 
     def end(self) -> None:
         """Forget the connection, which is about to be closed. Called in the tool's thread."""
@@ -64,7 +64,7 @@ class Handoff:
         try:
             with self._backend_kept:
                 if self._backend is not None:
-                    database.terminate(self._backend)
+                    pool.terminate(self._backend)
         except psycopg.Error as exc:
             log.warning("the transaction of %s is still open: %s", self.request.key, exc)
         late = Handoff(self.request)
@@ -119,7 +119,7 @@ def transact(
             step = handoff.wait_for_step()
             if step is None:
                 raise _RollBack
-            if steps.commit(database.djangos(), step, prepare=False) is not steps.Result.WRITTEN:
+            if steps.commit(pool.djangos(), step, prepare=False) is not steps.Result.WRITTEN:
                 raise LeaseLost
     except _RollBack:
         pass
@@ -152,7 +152,7 @@ def rolled_back(outcome: Outcome) -> Outcome:
 @contextmanager
 def _cut_off(seconds: float) -> Iterator[None]:
     """Cancel what the transaction's backend is doing when the deadline has passed."""
-    timer = threading.Timer(seconds, database.djangos().cancel_safe)
+    timer = threading.Timer(seconds, pool.djangos().cancel_safe)
     timer.daemon = True
     timer.start()
     try:

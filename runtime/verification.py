@@ -12,28 +12,27 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime import (
-    contents,
-    continuations,
-    database,
-    journal,
-    keyring,
-    late_outcomes,
-    ports,
-    pruning,
-    signals,
-    spent,
-    waits,
-)
+from runtime import keyring, ports
 from runtime.core import portable
 from runtime.core.contents import digest_of, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.errors import CoreError, NewerSchema
 from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Imported, OutcomeArrived
 from runtime.core.replay import initial, step
-from runtime.database import Connection
 from runtime.errors import KeyMissing, LedgerBroken, NoSuchRun, Tampered
-from runtime.signals import EventSignal, MessageSignal
+from runtime.store import (
+    blobs,
+    continuations,
+    journal,
+    late_outcomes,
+    pool,
+    pruning,
+    signals,
+    spent,
+    waits,
+)
+from runtime.store.pool import Connection
+from runtime.store.signals import EventSignal, MessageSignal
 
 UNREADABLE = (Tampered, KeyMissing, CoreError)
 
@@ -62,7 +61,7 @@ class Verification:
 
 def verify(run: UUID) -> Verification:
     """Look at everything that is stored of a run. Raises NoSuchRun."""
-    with database.pooled() as connection, connection.transaction():
+    with pool.pooled() as connection, connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         row = _row(connection, run)
         found = tuple(_findings(connection, row))
@@ -77,7 +76,7 @@ def verify(run: UUID) -> Verification:
 def runs(*, live: bool) -> list[UUID]:
     """The runs there are, oldest first; with `live` only those that are not over."""
     condition = "WHERE ended_at IS NULL" if live else ""
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         rows = connection.execute(f"SELECT id FROM runtime_run {condition} ORDER BY id")
         return [row[0] for row in rows.fetchall()]
 
@@ -170,7 +169,7 @@ def _row(connection: Connection, run: UUID) -> _Row:
 
 def _unspent(run: UUID) -> Iterator[Finding]:
     try:
-        with database.pooled() as connection:
+        with pool.pooled() as connection:
             lost = spent.missing(connection, run)
     except (KeyMissing, LedgerBroken, OSError) as exc:
         yield Finding(subject="ledger", problem=str(exc))
@@ -306,7 +305,7 @@ def _content_findings(connection: Connection, now: Continuation) -> Iterator[Fin
     """What a run that goes on will be given again is there, and is what its hash says."""
     for digest in sorted(referred(now)):
         try:
-            contents.fetch(connection, digest)
+            blobs.fetch(connection, digest)
         except Tampered as exc:
             yield Finding(subject="content", problem=str(exc))
 

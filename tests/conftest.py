@@ -15,7 +15,8 @@ from kombu import pools
 
 from config import celery, env, letters
 from config.local import accounts, broker, postgres, programs
-from runtime import database, keyring
+from runtime import keyring
+from runtime.store import pool
 from tests import emptying
 from tests.cast import Cast, assemble
 from tests.skips import Skips
@@ -39,7 +40,7 @@ def _nobody_elses(sandbox: Path) -> None:
     settings.KEYS_DIR = sandbox / "keys"
     settings.STATIC_ROOT = sandbox / "static"
     _use_broker(f"unix://{sandbox}/no-broker.sock")
-    database.WAIT_SECONDS = 60.0  # for a connection, also on a busy machine
+    pool.WAIT_SECONDS = 60.0  # for a connection, also on a busy machine
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.STORAGES = {
         **settings.STORAGES,
@@ -94,7 +95,7 @@ def django_db_modify_db_settings(postgres_url: str) -> None:
 def django_db_setup(django_db_setup: None) -> Iterator[None]:
     with emptying.quickly():
         yield
-    database.close()  # or the test database cannot be dropped
+    pool.close()  # or the test database cannot be dropped
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 import psycopg
 
-from runtime import database
+from runtime.store import pool
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Brakes:
 
 
 def _admit(provider: str, ticket: int) -> Go | Wait:
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         known = connection.execute(
             "SELECT clock_timestamp(), (SELECT gap FROM agents_brake WHERE provider = %s)",
             (provider,),
@@ -126,7 +126,7 @@ def _come_back(at: datetime, since: datetime, gap: float, ahead: float) -> datet
 
 def _change(statement: str, values: dict[str, object]) -> None:
     try:
-        with database.pooled() as connection:
+        with pool.pooled() as connection:
             connection.execute(statement, values)
     except psycopg.Error as exc:
         log.warning("the brake of %s was not set: %s", values["provider"], exc)

@@ -5,8 +5,8 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core.decisions import Decision, Verdict
-from runtime.database import Connection
 from runtime.ports import ActionPicture, Actor, CallFacts, NotConfirmed, Part
+from runtime.store.pool import Connection
 
 
 class Gatekeeper:

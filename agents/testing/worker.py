@@ -39,8 +39,14 @@ from runtime.executor import event_of, request_for
 from runtime.judging import Judge
 from runtime.performing import perform
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
-from runtime.records import Work
-from runtime.signals import CancelSignal, EventSignal, GateDecidedSignal, MessageSignal, Signal
+from runtime.store.records import Work
+from runtime.store.signals import (
+    CancelSignal,
+    EventSignal,
+    GateDecidedSignal,
+    MessageSignal,
+    Signal,
+)
 from runtime.transactional import rolled_back
 
 BEGINNING = datetime(2030, 1, 1, 9, tzinfo=UTC)

@@ -7,15 +7,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime import database, late_outcomes
 from runtime.core import events as e
 from runtime.core.contents import digest_of
 from runtime.core.decisions import VERDICTS, GateKind, Verdict
 from runtime.errors import KeyMissing
-from runtime.late_outcomes import LateOutcome
 from runtime.queries.entries import Line, read
 from runtime.queries.secrets import masked
 from runtime.queries.tree import Progress
+from runtime.store import late_outcomes, pool
+from runtime.store.late_outcomes import LateOutcome
 
 Attempt = tuple[str, str, int]  # frame, call and number
 
@@ -43,7 +43,7 @@ class LateView:
 def late(run: UUID, progress: Progress) -> tuple[LateView, ...]:
     """List the late outcomes of a run, oldest first. The caller has checked that the run may be read."""
     try:
-        found = late_outcomes.of(database.djangos(), run).genuine
+        found = late_outcomes.of(pool.djangos(), run).genuine
     except KeyMissing:
         return ()  # verify_run names the key
     if not found:

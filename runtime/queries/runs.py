@@ -21,7 +21,7 @@ from runtime.core.replay import step
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.queries.entries import decoded, read
 from runtime.queries.secrets import masked
-from runtime.signals import CANCEL, MESSAGE, PAUSE, RESUME
+from runtime.store.signals import CANCEL, MESSAGE, PAUSE, RESUME
 
 LONGEST_WHY = 200  # characters of a reason that a list shows
 

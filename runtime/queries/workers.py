@@ -10,7 +10,7 @@ from runtime import ports
 from runtime.models import Loop, Worker
 from runtime.queries.runs import RunDetail
 from runtime.queries.tree import Progress
-from runtime.workers import sweeper_name
+from runtime.store.workers import sweeper_name
 
 ALIVE = timedelta(seconds=10)
 

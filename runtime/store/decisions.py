@@ -11,11 +11,11 @@ from uuid import UUID
 
 import psycopg
 
-from runtime import gates, rows, signals
 from runtime.core.decisions import Decision
-from runtime.database import Connection
 from runtime.errors import GateNotOpen
 from runtime.ports import Part
+from runtime.store import gates, runs, signals
+from runtime.store.pool import Connection
 
 
 def settle(
@@ -62,7 +62,7 @@ def _statement(lent: tuple[tuple[str, str], ...], required: tuple[str, ...]) -> 
     tables = "".join(f", {name} AS ({sql})" for name, sql in lent)
     counts = " * ".join(f"(SELECT count(*) FROM {name})" for name in ("run", *required))
     return f"""
-        WITH rung AS ({rows.RING}), decided AS ({gates.DECIDE}), sent AS ({signals.SEND}),
+        WITH rung AS ({runs.RING}), decided AS ({gates.DECIDE}), sent AS ({signals.SEND}),
             run AS (SELECT run_id AS id FROM decided){tables}
         SELECT (SELECT id FROM run), 1 / ({counts})
     """

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime import continuations, journal, leases, signals
 from runtime.core.continuation import Continuation
-from runtime.database import Connection
-from runtime.leases import Claim
-from runtime.pruning import WHOLE
+from runtime.store import continuations, journal, leases, signals
+from runtime.store.leases import Claim
+from runtime.store.pool import Connection
+from runtime.store.pruning import WHOLE
 
 # Each column of many rows comes as an array, so that there is one row.
 _STORED = """

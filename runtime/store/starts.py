@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from runtime import journal, rows
-from runtime.database import Connection
-from runtime.journal import Sealed
 from runtime.ports import Expression
+from runtime.store import journal, runs
+from runtime.store.journal import Sealed
+from runtime.store.pool import Connection
 
 _WRITE = f"""
-    WITH run AS ({rows.INSERT} RETURNING id), first AS ({journal.APPEND}) SELECT id FROM run
+    WITH run AS ({runs.INSERT} RETURNING id), first AS ({journal.APPEND}) SELECT id FROM run
 """
 
 
@@ -36,7 +36,7 @@ def look(connection: Connection, *more: Expression) -> tuple[Born, tuple[Any, ..
 
 def write(connection: Connection, row: dict[str, Any], first: Sealed) -> bool:
     """Write a run that is due, with a hint of the caller's. Return False if its business key is taken."""
-    done = connection.execute(_WRITE, {**rows.inserted(row), **first.parameters()}).fetchone()
+    done = connection.execute(_WRITE, {**runs.inserted(row), **first.parameters()}).fetchone()
     return done is not None
 
 

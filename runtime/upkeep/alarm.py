@@ -9,9 +9,9 @@ import time
 
 import psycopg
 
-from runtime import database
-from runtime.database import Connection
 from runtime.queries.workers import LATE_SECONDS
+from runtime.store import pool
+from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Alarm:
     def failed(self, exc: Exception, *, again: float) -> None:
         """The loop could not do its work and will try again in `again` seconds."""
         passing = isinstance(exc, ConnectionError) or (
-            isinstance(exc, psycopg.Error) and database.is_passing(exc)
+            isinstance(exc, psycopg.Error) and pool.is_passing(exc)
         )
         for_seconds = time.monotonic() - self._done_at
         if passing and for_seconds < LATE_SECONDS[self._loop]:

@@ -18,12 +18,13 @@ from uuid import UUID
 
 import psycopg
 
-from runtime import database, dispatch, leases, stops
-from runtime.calm import Calm
-from runtime.database import Connection
+from runtime import dispatch
 from runtime.dispatch import Hint
+from runtime.store import kill_switches, leases, pool
+from runtime.store.calm import Calm
+from runtime.store.pool import Connection
+from runtime.store.workers import sweeper_name
 from runtime.upkeep.alarm import Alarm, Note
-from runtime.workers import sweeper_name
 
 SWEEP_SECONDS = 1.0  # from the end of the line to the next look, and from a failure
 BATCH = 200  # hints of one look
@@ -50,7 +51,7 @@ def run(stop: threading.Event) -> None:
     alarm, calm, alive = Alarm("due_runs"), Calm(), Note(sweeper_name())
     while not stop.is_set():
         try:
-            with database.own(sweeper_name()) as connection:
+            with pool.own(sweeper_name()) as connection:
                 for pause in _looks(connection, alarm, calm, alive):
                     if stop.wait(pause):
                         return
@@ -141,7 +142,7 @@ def _take(
     rows = connection.execute(
         f"""
         WITH taken AS MATERIALIZED (
-            SELECT id, due_at FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN} AND NOT ({stops.OF_RUN})
+            SELECT id, due_at FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN} AND NOT ({kill_switches.OF_RUN})
                 AND (owner IS NULL OR ({leases.OVER} AND %(robs)s AND {leases.MAY_ROB}))
                 AND {_QUEUE} = ANY(%(queues)s)
             ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)

@@ -6,7 +6,7 @@ import threading
 import psycopg
 from psycopg import sql
 
-from runtime.database import Connection
+from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
 

@@ -16,22 +16,22 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from runtime import (
-    contents,
+from runtime import ports
+from runtime.errors import KeyMissing, Tampered
+from runtime.store import (
+    blobs,
     continuations,
-    database,
+    external_events,
     journal,
     late_outcomes,
-    outside_events,
-    ports,
+    pool,
     pruning,
-    rows,
+    runs,
     signals,
 )
-from runtime.database import Connection
-from runtime.errors import KeyMissing, Tampered
+from runtime.store.pool import Connection
+from runtime.store.workers import FORGET
 from runtime.upkeep.retention_rules import Rule
-from runtime.workers import FORGET
 
 log = logging.getLogger(__name__)
 
@@ -103,9 +103,9 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
         if len(batch) < BATCH:
             break
         after = batch[-1][1]
-    while not stop.is_set() and contents.collect(connection, COLLECTED) == COLLECTED:
+    while not stop.is_set() and blobs.collect(connection, COLLECTED) == COLLECTED:
         pass
-    while not stop.is_set() and outside_events.prune(connection) == outside_events.PRUNED:
+    while not stop.is_set() and external_events.prune(connection) == external_events.PRUNED:
         pass
     if removed:
         log.info("the payloads of %d runs were removed", removed)
@@ -120,15 +120,15 @@ def remove(run: UUID, *, waits: bool = True) -> bool:
     Raises Tampered or KeyMissing, with nothing removed, if its journal does not verify.
     """
     with transaction.atomic():
-        connection = database.djangos()
-        end = rows.strip(connection, run, waits=waits)
+        connection = pool.djangos()
+        end = runs.strip(connection, run, waits=waits)
         if end is None:
             return False
         journal.verify(connection, run, position=end.position, head=end.head)
         at = pruning.write(connection, run, position=end.position, head=end.head)
         journal.remove(connection, run, until=end.position)
         continuations.forget_base(connection, run)
-        contents.forget(connection, run)
+        blobs.forget(connection, run)
         signals.forget(connection, run)
         late_outcomes.forget(connection, run)
         ports.gatekeeper().forget(run=run, at=at, head=end.head)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from django.db import close_old_connections
 
-from runtime import database, spent
-from runtime.database import Connection
+from runtime.store import pool, spent
+from runtime.store.pool import Connection
 from runtime.upkeep import due_runs, partitions, retention
 from runtime.upkeep.alarm import Alarm
 
@@ -34,7 +34,7 @@ class Loop:
         alarm, pause = Alarm(self.name), 0.0
         while not stop.wait(pause):
             try:
-                with database.own() as connection:
+                with pool.own() as connection:
                     self.duty(connection, stop)
                     alarm.done(connection)
                 pause = HOUR

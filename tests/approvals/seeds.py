@@ -15,12 +15,12 @@ from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from approvals.people import create_person
 from approvals.policy import Group
-from runtime import database
 from runtime.core.continuation import RunStatus
 from runtime.core.decisions import EffectClass, GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
 from runtime.models import Gate, Run
 from runtime.ports import ActionPicture, Actor
+from runtime.store import pool
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -129,7 +129,7 @@ def set_clock(patch: pytest.MonkeyPatch, moment: datetime) -> None:
 
 def ask(pictures: Sequence[ActionPicture]) -> None:
     """Write what asks about these gates of one run, as the step that opens them does."""
-    of, connection = pictures[0].run, database.djangos()
+    of, connection = pictures[0].run, pool.djangos()
     origin = Run.objects.values_list("origin", flat=True).get(id=of)
     parts = Gatekeeper().open(connection, pictures, origin=origin)
     tables = "".join(f", {part.name} AS ({part.sql})" for part in parts)

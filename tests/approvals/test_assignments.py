@@ -17,8 +17,8 @@ from approvals.hashing import Hasher
 from approvals.models import Adoption, Assignment, Request, Token
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
-from runtime import database
 from runtime.ports import Actor, ApprovalVoid, Forbidden
+from runtime.store import pool
 from tests.approvals import seeds
 
 pytestmark = pytest.mark.django_db
@@ -114,7 +114,7 @@ def test_a_new_right_cools_off(admin: Actor, settings: Settings) -> None:
     settings.ABEYANCE_COOLING_OFF_SECONDS = DAY
     dora = given("dora", Group.REVIEWERS, by="admin")
     assert refused(seeds.pending(requester="ada"), dora) == "cooling_off"
-    with database.asking() as connection:
+    with pool.asking() as connection:
         row = connection.execute(
             f"SELECT {permissions.HELD}", permissions.parameters_of(dora)
         ).fetchone()

@@ -29,7 +29,7 @@ from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Signal
 from runtime.ports import Actor
-from runtime.signals import GATE_DECIDED
+from runtime.store.signals import GATE_DECIDED
 from tests.approvals import seeds
 from tests.approvals.test_races import _together
 from tests.faults.counts import count

@@ -24,7 +24,7 @@ from runtime import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor
-from runtime.signals import GATE_DECIDED
+from runtime.store.signals import GATE_DECIDED
 from tests.approvals import seeds
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -14,11 +14,12 @@ from pytest_django import Settings
 
 from approvals import audit, frozen, statements
 from approvals.models import AuditEntry, Request
-from runtime import database, dispatch, verification
+from runtime import dispatch, verification
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import Tampered
 from runtime.models import Content, JournalEntry, Pruning, Run
 from runtime.ports import NotConfirmed, ToolResult
+from runtime.store import pool
 from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import parse
 from tests.attacks.conftest import Target
@@ -58,7 +59,7 @@ def age(run: UUID, days: int) -> None:
 
 def enforced(settings: Settings, rules: str) -> int:
     settings.ABEYANCE_RETENTION = parse(rules)
-    with database.own() as own:
+    with pool.own() as own:
         return retention.enforce(own, threading.Event())
 
 
@@ -69,7 +70,7 @@ def removed(run: UUID) -> bool:
 def places_of(secret: str) -> set[str]:
     """The tables in which it still stands."""
     found = set()
-    with database.own() as own:
+    with pool.own() as own:
         for table in PAYLOADS:
             rows = own.execute(
                 f"SELECT count(*) FROM {table} t WHERE t::text LIKE %s", (f"%{secret}%",)
@@ -82,7 +83,7 @@ def places_of(secret: str) -> set[str]:
 def test_nothing_of_what_was_given_said_or_done_is_left(target: Target, settings: Settings) -> None:
     run = ended(target, days=31)
     assert {"runtime_journalentry", "runtime_content", "approvals_request"} <= places_of(SECRET)
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
     assert enforced(settings, "30") == 1
     assert places_of(SECRET) == set()
@@ -168,7 +169,7 @@ def test_it_goes_on_in_batches_until_told_to_stop(
     settings.ABEYANCE_RETENTION = parse("30")
     stop = threading.Event()
     stop.set()
-    with database.own() as own:
+    with pool.own() as own:
         assert retention.enforce(own, stop) == 0
         assert retention.enforce(own, threading.Event()) == 5
     assert all(removed(run) for run in runs)
@@ -209,7 +210,7 @@ def test_a_run_loses_its_payloads_once(target: Target) -> None:
 def test_a_content_that_another_run_refers_to_stays(target: Target, settings: Settings) -> None:
     ended(target, days=31)
     waiting = target.start()
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
     assert enforced(settings, "30") == 1
     assert Content.objects.count() == 1

@@ -7,10 +7,11 @@ import pytest
 
 from approvals.actions import decide
 from approvals.models import Request
-from runtime import database, dispatch
+from runtime import dispatch
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports import Actor, Forbidden, ToolRequest, ToolResult
+from runtime.store import pool
 from tests.cast import Cast
 from tests.desk.office import Office
 from tests.fakes.ports import FakeTool
@@ -57,7 +58,7 @@ class Target(Office):
         self.decide(run)
         self.advance(run)
         self.effects.tools["send_welcome_mail"] = FakeTool(effect=EffectClass.IDEMPOTENT)
-        with database.own() as own:
+        with pool.own() as own:
             own.execute(
                 "UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now()"
                 " WHERE id = %s",
@@ -73,7 +74,7 @@ class Target(Office):
     def touch(self, table: str, run: UUID, change: str, *values: object) -> None:
         """UPDATE what is stored of a run, as nobody here does."""
         column = "id" if table == "runtime_run" else "run_id"
-        with database.own() as own:
+        with pool.own() as own:
             own.execute(f"UPDATE {table} SET {change} WHERE {column} = %s", (*values, run))
 
     def assert_parked(self, run: UUID, reason: str) -> None:
@@ -103,7 +104,7 @@ def _entries(run: UUID) -> int:
 
 def _robbed(request: ToolRequest) -> ToolResult:
     """Another worker took the run while the tool was under way."""
-    with database.own() as own:
+    with pool.own() as own:
         own.execute(
             "UPDATE runtime_run SET epoch = epoch + 1, owner = %s WHERE id = %s",
             (uuid4(), request.run),

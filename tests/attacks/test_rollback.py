@@ -15,8 +15,9 @@ from pytest_django import Settings
 
 from approvals import actions
 from approvals.models import AuditEntry
-from runtime import database, ledger, verification
+from runtime import verification
 from runtime.models import Run
+from runtime.store import ledger, pool
 from runtime.upkeep import sweeper
 from tests.approvals import seeds
 from tests.attacks.conftest import BEA, Target
@@ -40,16 +41,16 @@ def kept(settings: Settings, tmp_path: Path) -> Path:
 
 
 @contextmanager
-def unguarded() -> Iterator[database.Connection]:
+def unguarded() -> Iterator[pool.Connection]:
     """Act as a superuser, whom triggers and foreign keys do not stop."""
-    with database.own() as own, own.transaction():
+    with pool.own() as own, own.transaction():
         own.execute("SET LOCAL session_replication_role = replica")
         yield own
 
 
 def rows_of(run: UUID) -> dict[str, list[str]]:
     """Everything of a run as JSON, a text for each row."""
-    with database.own() as own:
+    with pool.own() as own:
         return {
             table: [
                 row[0]
@@ -130,7 +131,7 @@ def test_what_the_database_forgot_is_found(
     forget_spent(run)
     (finding,) = verification.verify(run).findings
     assert finding.subject == "ledger"
-    with database.own() as own:
+    with pool.own() as own:
         sweeper.compare_ledger(own, threading.Event())
     assert "CRITICAL" in caplog.text
 

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from runtime import continuations, database, journal
 from runtime.errors import Tampered
 from runtime.models import Continuation, JournalEntry, Run
+from runtime.store import continuations, journal, pool
 from tests.attacks.conftest import Target
 
 CONTINUATION = "runtime_continuation"
@@ -30,7 +30,7 @@ def test_every_byte_of_a_continuation_counts(target: Target) -> None:
     run = target.start()
     target.decide(run)
     body = Continuation.objects.get(run=run).body
-    with database.own() as own:
+    with pool.own() as own:
         accepted = [at for at in range(len(body)) if _loads(own, run, _flipped(body, at))]
         assert _loads(own, run, body)
     assert len(body) > 1000
@@ -40,7 +40,7 @@ def test_every_byte_of_a_continuation_counts(target: Target) -> None:
 def test_every_digit_of_its_mac_counts(target: Target) -> None:
     run = target.start()
     stored = Continuation.objects.get(run=run)
-    with database.own() as own:
+    with pool.own() as own:
         accepted = [
             at
             for at in range(len(stored.mac))
@@ -189,7 +189,7 @@ def _flipped(text: str, at: int) -> str:
     return text[:at] + chr(ord(text[at]) ^ 1) + text[at + 1 :]
 
 
-def _loads(own: database.Connection, run: UUID, body: str, mac: str | None = None) -> bool:
+def _loads(own: pool.Connection, run: UUID, body: str, mac: str | None = None) -> bool:
     """Whether a worker would go on from this, with the row really holding it; rolled back."""
     row = Run.objects.get(id=run)
     with own.transaction(force_rollback=True):
@@ -223,7 +223,7 @@ def _set_entry(run: UUID, position: int, **values: Any) -> None:
 
 
 def _copy(source: UUID, position: int, run: UUID, place: int) -> None:
-    with database.own() as own:
+    with pool.own() as own:
         own.execute(
             """
             INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id)

@@ -12,8 +12,9 @@ from approvals import actions
 from approvals.models import Request
 from config import wiring
 from runtime import actions as run_actions
-from runtime import database, engine
+from runtime import engine
 from runtime.ports import Actor
+from runtime.store import pool
 from tests.cast import assemble
 
 ADA, BEA = Actor(person="ada"), Actor(person="bea")
@@ -55,7 +56,7 @@ class Desk:
 
     def output(self, run: UUID) -> str:
         """The last text of a run that ended."""
-        with database.pooled() as connection:
+        with pool.pooled() as connection:
             ((text,),) = connection.execute(
                 "SELECT output FROM runtime_run WHERE id = %s", (run,)
             ).fetchall()
@@ -63,7 +64,7 @@ class Desk:
 
     def look(self, runs: Iterable[UUID]) -> dict[UUID, str]:
         """The status of each; asked as cheaply as the loops to compare with are asked."""
-        with database.pooled() as connection:
+        with pool.pooled() as connection:
             rows = connection.execute(
                 "SELECT id, status FROM runtime_run WHERE id = ANY(%s)", (list(runs),)
             )

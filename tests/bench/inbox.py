@@ -20,7 +20,7 @@ from django.test import Client
 
 from config.local import listeners
 from config.processes import table
-from runtime import database
+from runtime.store import pool
 from runtime.upkeep import due_runs
 from tests.bench.desk import PATIENCE, Desk, until_ended
 from tests.bench.figures import Finding, Line, Spread, number, one, percentile, spread
@@ -236,7 +236,7 @@ def _once(act: Callable[[], object]) -> float:
 
 
 def _sweep(count: int) -> list[float]:
-    with database.own() as connection:
+    with pool.own() as connection:
         return _timed(partial(_due, connection), count)
 
 

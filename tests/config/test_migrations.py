@@ -9,7 +9,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
-from runtime.workers import BEAT
+from runtime.store.workers import BEAT
 from tests.config.additive import problems
 
 APPS = ("runtime", "agents", "approvals")

@@ -8,7 +8,8 @@ from celery import signals
 
 from config import celery, places, processes
 from config.env import MOST_WORKERS
-from runtime import database, dispatch
+from runtime import dispatch
+from runtime.store import pool
 
 HEARTBEAT = 1  # connection of its own
 
@@ -86,7 +87,7 @@ def test_the_broker_is_asked_in_this_order() -> None:
 
 
 def test_postgres_of_make_up_has_a_connection_for_everybody() -> None:
-    worker = database.POOL_SIZE + database.DJANGOS_OF_A_WORKER + HEARTBEAT
+    worker = pool.POOL_SIZE + pool.DJANGOS_OF_A_WORKER + HEARTBEAT
     assert worker == processes.CONNECTIONS_OF_A_WORKER == 10
     for workers in (1, 8, MOST_WORKERS):
         assert processes.connections(workers) > worker * (workers + 1)

@@ -9,7 +9,7 @@ from django.db import connection
 
 from approvals import audit
 from config import rights
-from runtime import database
+from runtime.store import pool
 from runtime.upkeep import partitions
 
 WEB, WORKER, NOBODY = "rights_web", "rights_worker", "rights_nobody"
@@ -35,7 +35,7 @@ def granted(transactional_db: None) -> Iterator[None]:
 
 def as_role(role: str, statement: str) -> None:
     """Run a statement with the rights of a role, and roll it back."""
-    with database.own() as own, own.transaction(force_rollback=True):
+    with pool.own() as own, own.transaction(force_rollback=True):
         own.execute(f"SET LOCAL ROLE {role}")
         own.execute(statement.encode())
 
@@ -102,7 +102,7 @@ def test_both_add_to_what_they_cannot_change(granted: None, role: str) -> None:
 
 
 def test_only_the_worker_makes_and_drops_months(granted: None) -> None:
-    with database.own() as own:
+    with pool.own() as own:
         own.execute(
             "CREATE TABLE runtime_journalentry_2019_03 PARTITION OF runtime_journalentry FOR VALUES"
             " FROM ('01693668-f400-0000-0000-000000000000') TO ('0169d60d-2000-0000-0000-000000000000')"
@@ -122,7 +122,7 @@ def test_nothing_but_a_month_that_is_over_is_dropped(granted: None, name: str) -
 
 def test_a_table_of_the_same_name_does_not_mislead_the_owner(granted: None) -> None:
     """A temporary one comes first for whoever does not say where to look."""
-    with database.own() as own, own.transaction(force_rollback=True):
+    with pool.own() as own, own.transaction(force_rollback=True):
         own.execute(f"SET LOCAL ROLE {WORKER}")
         own.execute("CREATE TEMP TABLE runtime_journalentry (id int)")
         own.execute("SELECT abeyance_make_partitions(40)")
@@ -146,7 +146,7 @@ def test_a_role_that_cannot_be_limited_is_refused(db: None, role: str, why: str)
 
 
 def test_a_role_is_made_with_its_password_and_gets_a_new_one(transactional_db: None) -> None:
-    where = database._parameters()
+    where = pool._parameters()
     try:
         for password in ("first", "second"):
             rights.have_role(NOBODY, password)
@@ -163,7 +163,7 @@ def test_a_superuser_is_given_no_password(db: None) -> None:
 
 
 def test_the_audit_still_takes_rows_of_the_web(granted: None) -> None:
-    with database.own() as own:
+    with pool.own() as own:
         row = own.execute(
             "INSERT INTO runtime_run (id, agent, requester, input, status)"
             " VALUES (%s, 'a', 'ada', '{}', 'queued') RETURNING id",

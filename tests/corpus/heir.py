@@ -9,7 +9,7 @@ from runtime.core.codec import decode_continuation, decode_entry
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.decisions import HALTS, Decision, GateKind, Verdict
 from runtime.core.replay import initial, recover, step
-from runtime.signals import ResumeSignal
+from runtime.store.signals import ResumeSignal
 from tests.corpus.scenes import PICTURE
 
 MOST_GATES = 10

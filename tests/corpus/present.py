@@ -6,7 +6,7 @@ from agents.sdk import Holds
 from agents.testing import call
 from agents.testing.worker import Worker
 from agents.tools.waits import wait_for
-from runtime.signals import PauseSignal
+from runtime.store.signals import PauseSignal
 from tests.corpus import scenes
 from tests.corpus.scenes import INPUT, PAY, SCENES, Scene, desk
 

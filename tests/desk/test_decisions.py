@@ -9,8 +9,8 @@ from django.http import HttpResponse
 from django.test import Client
 
 from approvals.models import AuditEntry
-from runtime import database
 from runtime.core.continuation import RunStatus
+from runtime.store import pool
 from tests.cast import Cast
 from tests.desk.caller import Caller
 from tests.desk.office import Office
@@ -155,9 +155,9 @@ def _flushing() -> Iterator[None]:
     with connection.cursor() as cursor:
         cursor.execute(f"ALTER DATABASE {name} SET synchronous_commit = on")
     connection.close()
-    database.close()
+    pool.close()
     yield
     with connection.cursor() as cursor:
         cursor.execute(f"ALTER DATABASE {name} RESET synchronous_commit")
     connection.close()
-    database.close()
+    pool.close()

@@ -8,11 +8,11 @@ import pytest
 from django.test import Client
 
 from approvals.models import AuditEntry
-from runtime import database, late_outcomes, rows
 from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.models import Gate
 from runtime.ports import Unknown
+from runtime.store import late_outcomes, pool, runs
 from tests.desk.caller import Caller
 from tests.desk.office import MAIL_RESULT, Office
 from tests.fakes.ports import FakeTool
@@ -29,7 +29,7 @@ def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None
     """Record the late outcome of the first attempt at the call in doubt."""
     gate = Gate.objects.get(run=run, kind="in_doubt")
     started = [one for one in events(run) if one["type"] == "ToolStarted"]
-    with database.own() as own, own.transaction():
+    with pool.own() as own, own.transaction():
         late = late_outcomes.LateOutcome(
             run=run,
             frame=gate.frame,
@@ -44,7 +44,7 @@ def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None
         )
         assert late_outcomes.put(own, late)
         with suppress(RunEnded):
-            rows.ring(own, run)
+            runs.ring(own, run)
 
 
 def pages(client: Client, office: Office, run: UUID) -> list[str]:

@@ -11,8 +11,8 @@ from pytest_django import Settings
 
 from approvals import audit
 from approvals.models import AuditEntry, Request
-from runtime import signals
 from runtime.models import Gate, Run, Signal
+from runtime.store import signals
 from tests.approvals import seeds
 from tests.desk.caller import Caller
 from tests.desk.office import Office

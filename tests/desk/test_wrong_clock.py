@@ -8,8 +8,8 @@ import time_machine
 
 from approvals import clock
 from approvals.models import AuditEntry, Request
-from runtime import database, journal
 from runtime.models import Run
+from runtime.store import journal, pool
 from tests.desk.office import Office
 
 
@@ -27,7 +27,7 @@ def test_events_bear_the_time_of_the_database(
     finished: tuple[UUID, datetime, datetime],
 ) -> None:
     run, before, after = finished
-    with database.own() as own:
+    with pool.own() as own:
         times = [entry.at for _, entry in journal.history(own, run)]
     assert len(times) > 5
     assert [at for at in times if not before <= at <= after] == []

@@ -15,7 +15,6 @@ from runtime.core.budgets import Budget, Rates
 from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
 from runtime.core.events import Proposal
 from runtime.core.terms import RetryPolicy
-from runtime.database import Connection
 from runtime.errors import GateNotOpen
 from runtime.ports import (
     Abort,
@@ -37,6 +36,7 @@ from runtime.ports import (
     TurnBoundary,
     UnknownAgent,
 )
+from runtime.store.pool import Connection
 
 AT_ONCE = RetryPolicy(attempts=3, base=0.0, ceiling=0.0)
 

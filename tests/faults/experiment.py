@@ -11,8 +11,8 @@ from uuid import UUID
 
 from django.db import connections
 
-from runtime import database
 from runtime.models import Run
+from runtime.store import pool
 from runtime.upkeep import due_runs
 from tests.faults.conftest import Switchboard
 from tests.faults.ledger import Effect
@@ -89,7 +89,7 @@ class Experiment:
         """Bea decides what the runs of the dead wait for, and whatever is due is hinted at."""
         if time.monotonic() - self._swept_at > 0.5:
             self._swept_at = time.monotonic()
-            with database.pooled() as connection:
+            with pool.pooled() as connection:
                 due_runs.look(connection)
         for death in list(self.deaths):
             if death.finished is None:

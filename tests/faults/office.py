@@ -15,7 +15,7 @@ from django.utils import timezone
 from approvals import actions
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Request
-from runtime import database, engine, journal
+from runtime import engine
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.ids import idempotency_key
@@ -23,6 +23,7 @@ from runtime.core.replay import initial
 from runtime.errors import RunEnded
 from runtime.models import Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import Actor
+from runtime.store import journal, pool
 from tests.faults import ledger
 from tests.faults.scores import Score, planned
 
@@ -161,7 +162,7 @@ class Office:
 
 def verified(run: UUID) -> Continuation:
     """The state of a run, folded from its whole journal. Raises Tampered for a gap or an entry that does not verify."""
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         row = connection.execute(
             "SELECT position, head FROM runtime_run WHERE id = %s", (run,)
         ).fetchone()

@@ -16,8 +16,8 @@ from django.db import connections
 
 from config.local import accounts, children, postgres, programs
 from config.local.postgres import Cluster
-from runtime import database, leases
-from runtime.database import Connection
+from runtime.store import leases, pool
+from runtime.store.pool import Connection
 from tests.e2e.office import until
 from tests.fakes.ports import say, turns
 from tests.runtime.conftest import MakeBench, Rig, rig, short_lease
@@ -75,7 +75,7 @@ def test_a_promotion_takes_no_lease_over_at_once(
     rig: MakeBench, primary: Cluster, sandbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "runtime.calm.lease_seconds", lambda: 600.0
+        "runtime.store.calm.lease_seconds", lambda: 600.0
     )  # calm lasts as long as the test
     desk = rig({"a": turns(say("done"))})
     place = sandbox / "standby"
@@ -91,9 +91,7 @@ def test_a_promotion_takes_no_lease_over_at_once(
             assert _may_rob(desk)
             promoted.execute("SELECT pg_promote()")
             # The address of Postgres leads to the standby now.
-            monkeypatch.setattr(
-                database, "own", lambda name="": psycopg.connect(url, autocommit=True)
-            )
+            monkeypatch.setattr(pool, "own", lambda name="": psycopg.connect(url, autocommit=True))
             _cut_heartbeat()
             last = _last_beat(promoted)
             until(lambda: _last_beat(promoted) > last or None, "the heartbeat to reach it")
@@ -106,7 +104,7 @@ def test_a_promotion_takes_no_lease_over_at_once(
 
 def _held_by_another(run: UUID) -> UUID:
     """A worker that could not renew its lease, which has run out meanwhile."""
-    with database.own() as own:
+    with pool.own() as own:
         own.execute(
             """
             UPDATE runtime_run SET owner = %s, due_at = '2000-01-01', lease_until = '2000-01-01'
@@ -143,7 +141,7 @@ def _may_rob(desk: Rig) -> bool:
 
 def _cut_heartbeat() -> None:
     """The old primary is gone, as far as its connection is concerned."""
-    with database.pooled() as old:
+    with pool.pooled() as old:
         old.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE query LIKE 'WITH beat AS%' AND pid <> pg_backend_pid()"

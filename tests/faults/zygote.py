@@ -134,9 +134,10 @@ def _loop() -> None:
     from django.conf import settings
 
     from config import wiring
-    from runtime import database, tasks
+    from runtime import tasks
     from runtime.advance import advance
     from runtime.executor import Executor
+    from runtime.store import pool
 
     settings.ABEYANCE_LEASE_SECONDS = float(os.environ["ABEYANCE_FAULTS_LEASE"])
     settings.ABEYANCE_POISON_LOSSES = (
@@ -148,7 +149,7 @@ def _loop() -> None:
         bench = replace(bench, executor=Executor(bench.handler, slots=int(slots)))
     sys.stdout.write("looping\n")
     sys.stdout.flush()
-    with ThreadPoolExecutor(4) as pool, database.own() as connection:
+    with ThreadPoolExecutor(4) as threads, pool.own() as connection:
         while True:
             # Not as the sweeper asks, which puts off what it has seen and waits for hints: nobody lives long enough.
             due = connection.execute(
@@ -159,7 +160,7 @@ def _loop() -> None:
                 ORDER BY random() LIMIT 8
                 """
             ).fetchall()
-            list(pool.map(lambda row: advance(row[0], bench, isolated=row[1]), due))
+            list(threads.map(lambda row: advance(row[0], bench, isolated=row[1]), due))
             if not due:
                 select.select([], [], [], 0.02)
 

@@ -4,13 +4,14 @@ from uuid import UUID
 
 import pytest
 
-from runtime import continuations, killpoints, queries
-from runtime import journal as entries
+from runtime import queries
 from runtime.core.continuation import Continuation as State
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import LeaseLost
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports import ToolResult
+from runtime.store import continuations, failpoints
+from runtime.store import journal as entries
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
 
@@ -130,7 +131,7 @@ def test_who_takes_a_long_run_over_from_a_lost_worker_folds_what_came_since_alon
 
     run = desk.start("a")
     with monkeypatch.context() as patch:
-        patch.setattr(killpoints, "pass_by", die)
+        patch.setattr(failpoints, "pass_by", die)
         desk.advance(run)
     row = Run.objects.get(id=run)
     assert 0 < row.base < row.position

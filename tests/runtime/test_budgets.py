@@ -10,13 +10,14 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from runtime import database, engine
-from runtime.continuations import load
+from runtime import engine
 from runtime.core.budgets import Budget, Rates
 from runtime.core.continuation import Continuation
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.models import Run
 from runtime.ports import ModelAnswer, ModelFault, ModelRequest, Outcome, ToolRequest, ToolResult
+from runtime.store import pool
+from runtime.store.continuations import load
 from runtime.verification import verify
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
@@ -60,7 +61,7 @@ def gate_of(desk: Rig, run: UUID) -> UUID:
 
 
 def stored(run: Run) -> Continuation:
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         return load(connection, run.id, run.base)[0]
 
 

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.db.models import Q
 
-from runtime import continuations, database, queries, verification
+from runtime import queries, verification
 from runtime.core.continuation import Continuation as State
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.limits import MAX_SUMMARY
@@ -21,6 +21,7 @@ from runtime.ports import (
     ToolRequest,
     ToolResult,
 )
+from runtime.store import continuations, pool
 from tests.fakes.ports import FakeEffects, FakeTool, Script, ask, say
 from tests.runtime.conftest import MakeBench, Rig
 from tests.runtime.test_advance import types
@@ -83,7 +84,7 @@ def test_it_writes_the_continuation_that_its_journal_may_begin_at(desk: Rig) -> 
         run = desk.advance(run.id)
     assert run.status == "suspended"
     base = Base.objects.get(run=run)
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         state = continuations.load_base(connection, run.id)
     assert isinstance(state, State)
     assert 0 < state.position == base.position < run.position
@@ -118,7 +119,7 @@ def test_a_worker_that_dies_while_summing_up_repeats_no_call(desk: Rig) -> None:
     desk.advance(run)
     before = types(run)
     assert "Compacted" not in before
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now()")
     assert desk.advance(run).status == "completed"
     assert types(run)[: len(before)] == before
@@ -126,7 +127,7 @@ def test_a_worker_that_dies_while_summing_up_repeats_no_call(desk: Rig) -> None:
 
 
 def _rob(run: UUID) -> None:
-    with database.own() as own:
+    with pool.own() as own:
         own.execute(
             "UPDATE runtime_run SET epoch = epoch + 1, owner = %s WHERE id = %s", (uuid4(), run)
         )
@@ -144,7 +145,7 @@ def test_one_that_dies_after_it_goes_on_from_the_base(desk: Rig) -> None:
     desk.advance(run)
     row = Run.objects.get(id=run)
     assert row.base == Base.objects.get(run=run).position < row.position
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now()")
     assert desk.advance(run).status == "completed"
     assert types(run).count("Compacted") == 4

@@ -7,13 +7,13 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from runtime import contents, database
 from runtime.core.contents import Content as Text
 from runtime.core.contents import digest_of
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.models import Content, ContentUse, Continuation, JournalEntry, Run
 from runtime.ports import ToolRequest, ToolResult, Unknown
+from runtime.store import blobs, pool
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
 
@@ -134,7 +134,7 @@ def test_a_step_that_is_not_written_stores_nothing(
     """The reading worker is robbed of its lease, so its step finds no row."""
 
     def robbed(request: ToolRequest) -> ToolResult:
-        with database.own() as own:
+        with pool.own() as own:
             own.execute("UPDATE runtime_run SET epoch = epoch + 1 WHERE id = %s", (request.run,))
         return ToolResult(value=BIG)
 
@@ -149,25 +149,25 @@ def test_only_what_no_run_refers_to_is_collected_and_not_at_once(desk: Rig) -> N
     run = suspended(desk)
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO runtime_content (digest, body) VALUES ('sha256:x', '1')")
-    with database.own() as own:
-        assert contents.collect(own, 10) == 0
+    with pool.own() as own:
+        assert blobs.collect(own, 10) == 0
         own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
-        assert contents.collect(own, 10) == 1
+        assert blobs.collect(own, 10) == 1
         assert Content.objects.get().digest != "sha256:x"
-        contents.forget(own, run)
-        assert contents.collect(own, 10) == 1
+        blobs.forget(own, run)
+        assert blobs.collect(own, 10) == 1
     assert not Content.objects.exists()
 
 
 def test_a_content_that_is_used_again_is_not_collected(desk: Rig) -> None:
     run = suspended(desk)
     stored = Content.objects.get()
-    with database.own() as own:
-        contents.forget(own, run)
+    with pool.own() as own:
+        blobs.forget(own, run)
         own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
-        again = contents.parameters([Text(digest=stored.digest, text=stored.body)])
+        again = blobs.parameters([Text(digest=stored.digest, text=stored.body)])
         own.execute(
-            f"WITH run AS (SELECT id FROM runtime_run WHERE id = %(run)s) {contents.STORE}",
+            f"WITH run AS (SELECT id FROM runtime_run WHERE id = %(run)s) {blobs.STORE}",
             {"run": run, **again},
         )
-        assert contents.collect(own, 10) == 0
+        assert blobs.collect(own, 10) == 0

@@ -9,18 +9,18 @@ import psycopg
 import psycopg_pool.pool
 import pytest
 
-from runtime import database
+from runtime.store import pool
 
-CONNECTIONS = database.POOL_SIZE
+CONNECTIONS = pool.POOL_SIZE
 
 
 @pytest.fixture
 def dead(transactional_db: None) -> None:
     """Every connection of the pool has lost its server."""
-    database.close()
+    pool.close()
     with ExitStack() as held:
-        pids = [held.enter_context(database.pooled()).info.backend_pid for _ in range(CONNECTIONS)]
-    with database.own() as own:
+        pids = [held.enter_context(pool.pooled()).info.backend_pid for _ in range(CONNECTIONS)]
+    with pool.own() as own:
         own.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM unnest(%s::int[]) AS pid", (pids,)
         )
@@ -32,7 +32,7 @@ def test_one_dead_connection_is_the_end_of_all_dead_ones(
     pauses: list[float] = []
     monkeypatch.setattr(psycopg_pool.pool, "sleep", pauses.append)
     for _ in range(CONNECTIONS):
-        with database.pooled() as connection:
+        with pool.pooled() as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
     assert len(pauses) <= 1
 
@@ -40,12 +40,12 @@ def test_one_dead_connection_is_the_end_of_all_dead_ones(
 @pytest.fixture
 def where(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """Where the pool looks for Postgres, which whoever has this may change."""
-    parameters = database._parameters()
-    monkeypatch.setattr(database, "_parameters", lambda: parameters)
-    monkeypatch.setattr(database, "WAIT_SECONDS", 1.6)
-    database.close()
+    parameters = pool._parameters()
+    monkeypatch.setattr(pool, "_parameters", lambda: parameters)
+    monkeypatch.setattr(pool, "WAIT_SECONDS", 1.6)
+    pool.close()
     yield parameters
-    database.close()
+    pool.close()
 
 
 def test_after_an_outage_nobody_waits_for_the_pool_to_end_its_pause(
@@ -54,8 +54,8 @@ def test_after_an_outage_nobody_waits_for_the_pool_to_end_its_pause(
     socket = tmp_path / "socket"  # a way to Postgres that is not there yet
     there, where["host"] = where["host"], str(socket)
     for _ in range(2):
-        with pytest.raises(psycopg.OperationalError), database.pooled():
+        with pytest.raises(psycopg.OperationalError), pool.pooled():
             pass
     socket.symlink_to(there)
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)

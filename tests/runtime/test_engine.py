@@ -7,13 +7,13 @@ import psycopg
 import pytest
 from django.db import transaction
 
-from runtime import database, dispatch, engine
+from runtime import dispatch, engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.core.errors import NotJson
 from runtime.errors import BusinessKeyConflict, GateNotOpen
 from runtime.models import JournalEntry, Run, Signal
 from runtime.ports import Actor
-from runtime.store import starts
+from runtime.store import pool, starts
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench
 
@@ -57,7 +57,7 @@ def test_without_a_transaction_a_run_is_there_with_its_first_entry_or_not_at_all
     assert JournalEntry.objects.get(run_id=started.run).mac == Run.objects.get().head
     again = engine.start(agent="a", input={}, requester=ADA, business_key="k")
     assert (again.run, again.created, hints) == (started.run, False, [started.run])
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         born, _ = starts.look(connection)
     JournalEntry.objects.create(
         run_id=born.run, position=1, body="", mac="", key_id="", commit_id=uuid4()

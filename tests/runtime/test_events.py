@@ -9,12 +9,13 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime import database, engine, outside_events
+from runtime import engine
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.delivery import Delivered
 from runtime.errors import EventConflict, TooManyMatched
 from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.ports import Actor, Outcome, ToolRequest, ToolResult
+from runtime.store import external_events, pool
 from runtime.upkeep import retention
 from runtime.verification import verify
 from tests.fakes.ports import FakeTool, ask, say, turns
@@ -298,9 +299,9 @@ def test_a_wait_that_is_lost_or_made_up_is_found(desk: Callable[..., Rig]) -> No
 def test_ids_are_known_for_thirty_days(desk: Callable[..., Rig]) -> None:
     send("old")
     send("new")
-    gone = timezone.now() - timedelta(days=outside_events.KEPT_DAYS, minutes=1)
+    gone = timezone.now() - timedelta(days=external_events.KEPT_DAYS, minutes=1)
     OutsideEvent.objects.filter(id="old").update(at=gone)
-    with database.pooled() as pooled:
+    with pool.pooled() as pooled:
         retention.enforce(pooled, threading.Event())
     assert [event.id for event in OutsideEvent.objects.all()] == ["new"]
 

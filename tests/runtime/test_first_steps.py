@@ -11,16 +11,17 @@ from django.db import connections, transaction
 from pytest_django import Settings
 
 from runtime import advance as advancing
-from runtime import database, engine, leases, steps
+from runtime import engine
 from runtime.advance import advance
 from runtime.core.decisions import Verdict
-from runtime.database import Connection
 from runtime.errors import RunEnded
-from runtime.leases import Claim
 from runtime.models import Gate, Loss, Run
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.scribe import Loaded
+from runtime.store import leases, pool, steps
+from runtime.store.leases import Claim
 from runtime.store.loading import Stored
+from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
@@ -46,7 +47,7 @@ def at_the_first(point: str, act: Callable[[], object]) -> Iterator[None]:
             act()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runtime.killpoints.pass_by", pass_by)
+        patch.setattr("runtime.store.failpoints.pass_by", pass_by)
         yield
     assert not left
 
@@ -63,7 +64,7 @@ def die() -> None:
 
 def sweep() -> None:
     """As it is done a while later."""
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("UPDATE runtime_run SET due_at = '2000-01-01' WHERE due_at IS NOT NULL")
         due_runs.look(own)
 
@@ -174,7 +175,7 @@ def test_the_lease_of_whoever_was_faster_is_renewed_in_the_same_process(rig: Mak
 
     def reply(request: ModelRequest) -> Outcome:
         winner = desk.held(request.run)
-        with database.own() as own:
+        with pool.own() as own:
             assert advance(request.run, desk.bench) is False
             desk.heartbeat._beat(own)
         assert desk.held(request.run) is winner
@@ -194,7 +195,7 @@ def test_a_beat_before_the_first_step_renews_nothing_and_takes_nothing_for_lost(
     run = desk.start("a")
 
     def beat() -> None:
-        with database.own() as own:
+        with pool.own() as own:
             desk.heartbeat._beat(own)
         assert not desk.held(run).lost.is_set()
 

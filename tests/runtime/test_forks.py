@@ -8,13 +8,14 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connection, transaction
 
-from runtime import contents, database, engine, journal, verification
+from runtime import engine, verification
 from runtime.core.continuation import Continuation
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import NoSuchEntry, NotQuiescent, Tampered
 from runtime.models import Content, ContentUse, Gate, JournalEntry, Run
 from runtime.models import Continuation as ContinuationRow
 from runtime.ports import Actor, ToolResult, Unknown
+from runtime.store import blobs, journal, pool
 from runtime.upkeep import retention
 from tests.e2e.office import until
 from tests.fakes.ports import FakeTool, ask, say, turns
@@ -209,14 +210,14 @@ def test_retention_waits_with_the_contents_that_a_fork_reads(
 
     def remove() -> None:
         retention.remove(run)
-        with database.own() as own:
-            contents.collect(own, 1000)
+        with pool.own() as own:
+            blobs.collect(own, 1000)
         connection.close()
 
     removing = threading.Thread(target=remove)
     really = journal.state_at
 
-    def state_at(connection: database.Connection, of: UUID, position: int) -> Continuation:
+    def state_at(connection: pool.Connection, of: UUID, position: int) -> Continuation:
         found = really(connection, of, position)
         removing.start()
         until(lambda: _waits_or_ended(removing), "retention to wait or to be done")
@@ -229,7 +230,7 @@ def test_retention_waits_with_the_contents_that_a_fork_reads(
 
 
 def _waits_or_ended(thread: threading.Thread) -> bool | None:
-    with database.own() as own:
+    with pool.own() as own:
         found = own.execute(
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             " AND datname = current_database())"

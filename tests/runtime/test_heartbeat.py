@@ -10,12 +10,12 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from runtime import database, leases
 from runtime.advance import advance
 from runtime.core.decisions import EffectClass
 from runtime.heartbeat import Heartbeat, Held
 from runtime.models import Run
 from runtime.ports import Outcome, ToolRequest, ToolResult
+from runtime.store import leases, pool
 from tests.e2e.office import until
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
@@ -74,7 +74,7 @@ def renewals(run: UUID) -> Callable[[], bool | None]:
 def test_a_locked_row_keeps_no_other_lease_from_being_renewed(holding: Holding) -> None:
     locked, other = holding.begin(), holding.begin()
     due = Run.objects.get(id=other).due_at
-    with database.own() as own, own.transaction():
+    with pool.own() as own, own.transaction():
         own.execute("SELECT FROM runtime_run WHERE id = %s FOR NO KEY UPDATE", (locked,))
         before = Run.objects.get(id=locked).lease_until
         until(renewals(other), "the other lease to be renewed", within=60)
@@ -91,7 +91,7 @@ def test_a_locked_row_spends_the_budget_of_its_own_lease(holding: Holding) -> No
     """No effect starts under a lease that may have run out, though the run is not lost."""
     run = holding.begin()
     held = holding.desk.held(run)
-    with database.own() as own, own.transaction():
+    with pool.own() as own, own.transaction():
         own.execute("SELECT FROM runtime_run WHERE id = %s FOR NO KEY UPDATE", (run,))
         until(lambda: not held.has_budget() or None, "the budget to be spent", within=60)
         assert not held.lost.is_set()
@@ -151,7 +151,7 @@ def test_after_postgres_was_out_of_reach_a_worker_robs_nobody(
         assert advance(run, other.bench) is False
     finally:
         other.close()
-    with database.pooled() as pooled:
+    with pool.pooled() as pooled:
         assert leases.claim(pooled, run, robs=False) is None
         settings.ABEYANCE_LEASE_SECONDS = 1.0  # less than Postgres has been up
         assert leases.claim(pooled, run, robs=True) is not None
@@ -162,7 +162,7 @@ def test_a_heartbeat_that_lost_postgres_is_not_calm(holding: Holding) -> None:
     run = holding.begin()
     until(renewals(run), "beats", within=60)
     assert heartbeat.calm.over
-    with database.own() as own:
+    with pool.own() as own:
         own.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE query LIKE '%%runtime_worker%%' AND pid <> pg_backend_pid()"

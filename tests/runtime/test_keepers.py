@@ -15,23 +15,12 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from runtime import (
-    database,
-    dispatch,
-    engine,
-    gates,
-    heartbeat,
-    journal,
-    leases,
-    rows,
-    signals,
-    steps,
-)
+from runtime import dispatch, engine, heartbeat
 from runtime.core.decisions import Decision, Verdict
-from runtime.database import Connection
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate, JournalEntry, Run, Signal, Stop
-from runtime.store import decisions, loading
+from runtime.store import decisions, gates, journal, leases, loading, pool, runs, signals, steps
+from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
@@ -48,7 +37,7 @@ def desk(rig: MakeBench) -> Rig:
 
 @pytest.fixture
 def own(transactional_db: None) -> Iterator[Connection]:
-    with database.own() as one:
+    with pool.own() as one:
         yield one
 
 
@@ -347,9 +336,9 @@ def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, desk: R
     run = desk.start("a")
     soon, late = (timezone.now() + timedelta(hours=hours) for hours in (1, 2))
     row(run, due_at=soon)
-    rows.ring(own, run, late)
+    runs.ring(own, run, late)
     assert Run.objects.get(id=run).due_at == soon
-    rows.ring(own, run)
+    runs.ring(own, run)
     found = Run.objects.get(id=run)
     assert found.due_at is not None
     assert found.due_at < soon
@@ -367,7 +356,7 @@ def test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring(
     assert started >= began + moment
     row(run, due_at=timezone.now() + timedelta(hours=1))
     began = now_of(own)
-    rows.ring(own, run)
+    runs.ring(own, run)
     rung = Run.objects.get(id=run).due_at
     assert rung is not None
     assert rung >= began + moment
@@ -378,7 +367,7 @@ def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, desk: Rig) -> 
     run = desk.start("a")
     row(run, ended_at=timezone.now(), status="completed", due_at=None)
     with pytest.raises(RunEnded):
-        rows.ring(own, run)
+        runs.ring(own, run)
     assert Run.objects.get(id=run).due_at is None
 
 

@@ -9,13 +9,14 @@ import psycopg
 import pytest
 from django.db import DatabaseError, InternalError, connection, transaction
 
-from runtime import database, engine, steps, verification
+from runtime import engine, verification
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.events import Change
-from runtime.database import Connection
 from runtime.models import Gate, Run
 from runtime.ports import Skew
 from runtime.scribe import Scribe
+from runtime.store import pool, steps
+from runtime.store.pool import Connection
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench
 from tests.runtime.test_advance import types
@@ -121,15 +122,15 @@ def test_an_outcome_waits_for_postgres(
 )
 def test_the_sqlstate_says_what_may_pass(sqlstate: str, passing: bool) -> None:
     error = psycopg.errors.lookup(sqlstate)()
-    assert database.is_passing(error) is passing
+    assert pool.is_passing(error) is passing
     for wrapping in (InternalError(), DatabaseError()):
         wrapping.__cause__ = error
-        assert database.is_passing(wrapping) is passing
+        assert pool.is_passing(wrapping) is passing
 
 
 def test_errors_without_a_sqlstate_are_the_connections() -> None:
-    assert database.is_passing(psycopg.OperationalError("gone"))
-    assert not database.is_passing(psycopg.DataError("NUL"))
+    assert pool.is_passing(psycopg.OperationalError("gone"))
+    assert not pool.is_passing(psycopg.DataError("NUL"))
 
 
 def test_run_again_waits_for_the_end_of_a_late_start(

@@ -12,12 +12,13 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime import database, engine, executor, late_outcomes, rows, verification
+from runtime import engine, executor, verification
 from runtime.advance import advance
 from runtime.core.decisions import Decision, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.models import Gate, LateOutcome, Run
 from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.store import late_outcomes, pool, runs
 from runtime.upkeep import retention
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, LONG, MakeBench, Rig
@@ -29,7 +30,7 @@ Desks = tuple[Rig, Rig]
 
 def taken_away(run: UUID) -> None:
     """Act like another worker that claimed the run and died."""
-    with database.own() as own:
+    with pool.own() as own:
         own.execute(
             """
             UPDATE runtime_run SET epoch = epoch + 1, owner = %s, lease_until = NULL, due_at = '2000-01-01'
@@ -203,7 +204,7 @@ def test_a_decision_in_the_same_moment_stays(
     ended(desks, slow)
     found, decided = late_outcomes.of, threading.Event()
 
-    def decides(own: database.Connection, run: UUID) -> late_outcomes.Found:
+    def decides(own: pool.Connection, run: UUID) -> late_outcomes.Found:
         if not decided.is_set():
             decided.set()
             thread = threading.Thread(target=decide)
@@ -240,7 +241,7 @@ def raising(request: ToolRequest) -> Outcome:
 def test_a_changed_row_settles_nothing(desks: Desks, slow: Slow, lost: Callable[[], UUID]) -> None:
     run = lost()
     ended(desks, slow)
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("ALTER TABLE runtime_lateoutcome DISABLE TRIGGER USER")
         own.execute("UPDATE runtime_lateoutcome SET body = replace(body, 'm-1', 'm-2')")
         own.execute("ALTER TABLE runtime_lateoutcome ENABLE TRIGGER USER")
@@ -251,7 +252,7 @@ def test_a_changed_row_settles_nothing(desks: Desks, slow: Slow, lost: Callable[
 def test_no_part_of_a_row_can_be_changed(desks: Desks) -> None:
     run = desks[0].start("a")
     at = Run.objects.get(id=run).created_at
-    with database.own() as own, own.transaction(force_rollback=True):
+    with pool.own() as own, own.transaction(force_rollback=True):
         own.execute("ALTER TABLE runtime_lateoutcome DISABLE TRIGGER USER")
         assert late_outcomes.put(own, said(run, at))
         assert late_outcomes.of(own, run).forged == ()
@@ -290,7 +291,7 @@ def test_the_same_attempt_of_another_time_settles_nothing(
     """After a restore the attempt has the same number and another intent, or the other way round."""
     run = lost()
     (started,) = [event for event in events(run) if event["type"] == "ToolStarted"]
-    with database.own() as own:
+    with pool.own() as own:
         assert late_outcomes.put(own, said(run, Run.objects.get(id=run).created_at))
         at = datetime.fromisoformat(str(started["at"]))
         assert late_outcomes.put(own, replace(said(run, at), attempt=2))
@@ -300,7 +301,7 @@ def test_the_same_attempt_of_another_time_settles_nothing(
 
 def ring(run: UUID) -> None:
     with transaction.atomic():
-        rows.ring(database.djangos(), run)
+        runs.ring(pool.djangos(), run)
 
 
 def test_an_attempt_has_one_late_outcome(
@@ -309,7 +310,7 @@ def test_an_attempt_has_one_late_outcome(
     run = lost()
     ended(desks, slow)
     mailbox = Run.objects.get(id=run).mailbox
-    with database.own() as own:
+    with pool.own() as own:
         (late,) = late_outcomes.of(own, run).genuine
         assert late_outcomes.put(own, late) is False
     assert Run.objects.get(id=run).mailbox == mailbox
@@ -333,7 +334,7 @@ def test_rows_go_with_the_payloads_and_not_before(
     run = lost()
     ended(desks, slow)
     desks[1].advance(run)
-    with database.own() as own:
+    with pool.own() as own:
         for statement in (
             "UPDATE runtime_lateoutcome SET frame = ''",
             "DELETE FROM runtime_lateoutcome",

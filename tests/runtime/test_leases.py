@@ -8,10 +8,10 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from runtime import database, leases
 from runtime.advance import advance
 from runtime.models import Run, Worker
 from runtime.ports import ModelRequest, Outcome
+from runtime.store import leases, pool
 from runtime.upkeep import due_runs, partitions
 from tests.fakes.ports import say, turns
 from tests.runtime.conftest import LONG, MakeBench, Rig
@@ -28,7 +28,7 @@ def test_of_many_claims_at_once_one_succeeds(desk: Rig) -> None:
     claims: list[leases.Claim | None] = []
 
     def claim() -> None:
-        with database.own() as own:
+        with pool.own() as own:
             barrier.wait()
             claims.append(leases.claim(own, run))
 
@@ -42,13 +42,13 @@ def test_of_many_claims_at_once_one_succeeds(desk: Rig) -> None:
 
 def test_a_run_that_is_not_due_cannot_be_claimed(desk: Rig) -> None:
     run = desk.advance(desk.start("a"))
-    with database.pooled() as pooled:
+    with pool.pooled() as pooled:
         assert leases.claim(pooled, run.id) is None
 
 
 def test_a_replaced_owner_can_neither_release_nor_quarantine(desk: Rig) -> None:
     run = desk.start("a")
-    with database.pooled() as pooled:
+    with pool.pooled() as pooled:
         claim = leases.claim(pooled, run)
         assert claim is not None
         Run.objects.filter(id=run).update(epoch=claim.epoch + 1, owner=uuid4())
@@ -60,7 +60,7 @@ def test_a_replaced_owner_can_neither_release_nor_quarantine(desk: Rig) -> None:
 
 def test_a_replaced_worker_writes_nothing(rig: MakeBench) -> None:
     def replaced(request: ModelRequest) -> Outcome:
-        with database.own() as own:
+        with pool.own() as own:
             own.execute("UPDATE runtime_run SET epoch = epoch + 1, owner = %s", (uuid4(),))
         return say("too late")
 
@@ -85,7 +85,7 @@ def test_a_replaced_worker_is_told_during_a_call(rig: MakeBench) -> None:
     worker = threading.Thread(target=advance, args=(run, desk.bench))
     worker.start()
     assert begun.wait(LONG)
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("UPDATE runtime_run SET epoch = epoch + 1, owner = %s", (uuid4(),))
     worker.join(LONG)
     left = not worker.is_alive()
@@ -102,7 +102,7 @@ def test_the_heartbeat_renews_leases_and_says_that_the_worker_is_alive(rig: Make
         first = held.renewed_at
         while held.renewed_at == first:
             renewed.wait(0.05)
-        with database.own() as own:
+        with pool.own() as own:
             row = own.execute("SELECT lease_until > clock_timestamp() FROM runtime_run").fetchone()
         seen.append(row)
         return say("done")
@@ -122,7 +122,7 @@ def test_sweeping_hints_at_what_is_due_once_per_back_off(
     monkeypatch.setattr("runtime.dispatch.hint", lambda run, queue="": hints.append(run))
     runs = {desk.start("a") for _ in range(3)}
     hints.clear()
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("UPDATE runtime_run SET due_at = clock_timestamp()")
         assert due_runs.look(own).hints == 3
         assert due_runs.look(own).hints == 0
@@ -131,7 +131,7 @@ def test_sweeping_hints_at_what_is_due_once_per_back_off(
 
 def test_the_journal_has_partitions_for_this_month_and_the_next_two(desk: Rig) -> None:
     run = desk.start("a")
-    with database.own() as own:
+    with pool.own() as own:
         partitions.make(own)
         partitions.make(own)
     with connection.cursor() as cursor:
@@ -148,7 +148,7 @@ def test_the_journal_has_partitions_for_this_month_and_the_next_two(desk: Rig) -
 
 
 def test_ids_sort_by_time(settings: Settings, desk: Rig) -> None:
-    with database.own() as own:
+    with pool.own() as own:
         ids = [
             own.execute("SELECT abeyance_uuid7(%s::timestamptz)", (f"2026-01-01 00:00:{n:02}Z",))
             for n in range(20)
@@ -161,14 +161,14 @@ def test_ids_sort_by_time(settings: Settings, desk: Rig) -> None:
 
 @pytest.mark.parametrize("look", [due_runs.look, leases.others_wait])
 def test_whatever_looks_for_due_runs_passes_over_all_that_are_not(
-    desk: Rig, look: Callable[[database.Connection], object]
+    desk: Rig, look: Callable[[pool.Connection], object]
 ) -> None:
     plans: list[str] = []
 
     class Explaining:
         """Stands for a connection: what is executed is explained besides."""
 
-        def __init__(self, own: database.Connection) -> None:
+        def __init__(self, own: pool.Connection) -> None:
             self._own = own
 
         def execute(self, query: str, *given: object, **how: object) -> object:
@@ -176,7 +176,7 @@ def test_whatever_looks_for_due_runs_passes_over_all_that_are_not(
             plans.extend(line for (line,) in rows.fetchall())
             return self._own.execute(query, *given)  # type: ignore[call-overload]
 
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("SET enable_seqscan = off")
         look(Explaining(own))  # type: ignore[arg-type]
     conditions = [line.partition("Index Cond: ")[2].lstrip("(") for line in plans]

@@ -7,8 +7,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from runtime import database, journal, queries
-from runtime.database import Connection
+from runtime import queries
+from runtime.store import journal, pool
+from runtime.store.pool import Connection
 from runtime.upkeep import partitions
 
 LONG_AGO = datetime(2019, 3, 15, tzinfo=UTC)
@@ -18,7 +19,7 @@ OLD = "runtime_journalentry_2019_03"
 @pytest.fixture
 def own(transactional_db: None) -> Iterator[Connection]:
     """A month of 2019 beside those of today."""
-    connection = database.own()
+    connection = pool.own()
     connection.execute(
         f"""
         CREATE TABLE {OLD} PARTITION OF runtime_journalentry FOR VALUES
@@ -76,7 +77,7 @@ def test_a_run_of_a_dropped_month_finds_a_place(own: Connection) -> None:
 
 def test_dropping_waits_for_nobody(own: Connection) -> None:
     """Behind a lock that waits everybody who writes a step would wait, too."""
-    with database.own() as other, other.transaction():
+    with pool.own() as other, other.transaction():
         other.execute("SELECT count(*) FROM runtime_journalentry")
         assert partitions.drop_empty(own) == []
     assert partitions.drop_empty(own) == [OLD]
@@ -112,7 +113,7 @@ def test_a_month_is_made_although_entries_of_it_are_in_default(no_months: Connec
 def test_making_a_month_waits_for_no_step(own: Connection) -> None:
     (last,) = months(own)[-2:-1]
     own.execute(f"DROP TABLE {last}")
-    with database.own() as other, other.transaction():
+    with pool.own() as other, other.transaction():
         entry(other, datetime.now(UTC))
         partitions.make(own)
         assert last in months(own)

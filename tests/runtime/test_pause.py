@@ -9,11 +9,12 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from runtime import database, engine, leases
+from runtime import engine
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, ModelRequest, Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.store import leases, pool
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import events, types
@@ -218,7 +219,7 @@ def test_a_worker_that_dies_in_a_pause_starts_nothing(gated: Rig, settings: Sett
     pause(run)
     gated.advance(run)
     Run.objects.filter(id=run).update(due_at=timezone.now())  # a worker has it, and dies
-    with database.pooled() as held:
+    with pool.pooled() as held:
         claim = leases.claim(held, run)
     assert claim is not None
     assert Run.objects.get(id=run).status == "paused"

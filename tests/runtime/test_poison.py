@@ -6,11 +6,12 @@ from uuid import UUID, uuid4
 import pytest
 from pytest_django import Settings
 
-from runtime import database, dispatch, leases
+from runtime import dispatch
 from runtime.advance import advance
 from runtime.core.decisions import EffectClass
 from runtime.models import Loss, Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
+from runtime.store import leases, pool
 from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
@@ -38,7 +39,7 @@ def die_at(desk: Rig, run: UUID, types_so_far: str, *, isolated: bool = False) -
             if (where, kind) == ("committed", types_so_far):
                 raise _Death
 
-        patch.setattr("runtime.killpoints.pass_by", passed_by)
+        patch.setattr("runtime.store.failpoints.pass_by", passed_by)
         with pytest.raises(_Death):
             advance(run, desk.bench, isolated=isolated)
     outlive(run)
@@ -46,7 +47,7 @@ def die_at(desk: Rig, run: UUID, types_so_far: str, *, isolated: bool = False) -
 
 def outlive(run: UUID) -> None:
     """The lease of whoever was lost is over."""
-    with database.own() as own:
+    with pool.own() as own:
         own.execute(
             "UPDATE runtime_run SET lease_until = NULL, due_at = '2000-01-01' WHERE id = %s",
             (run,),
@@ -69,7 +70,7 @@ def test_a_run_whose_tool_was_under_way_is_tried_alone_and_then_ordinary_again(
     assert desk.effects.calls == []
     assert desk.advance_once(run).owner is None  # an ordinary worker does not take it
     assert desk.effects.calls == []
-    with database.own() as own:
+    with pool.own() as own:
         due_runs.look(own)
     assert hints[-1] == (run, dispatch.ISOLATED)
     advance(run, desk.bench, isolated=True)
@@ -177,7 +178,7 @@ def advance_blocked(desk: Rig, run: UUID) -> None:
 
     desk.effects.tools["t"] = FakeTool(effect=EffectClass.IDEMPOTENT, body=body)
     die_at(desk, run, "ToolStarted", isolated=True)
-    with database.own() as own:
+    with pool.own() as own:
         assert leases.claim(own, run, isolated=True) is not None
 
 
@@ -202,7 +203,7 @@ def lose_again(runs: list[UUID], worker: UUID) -> None:
 
 
 def claimed(run: UUID) -> None:
-    with database.own() as own:
+    with pool.own() as own:
         assert leases.claim(own, run) is not None
 
 

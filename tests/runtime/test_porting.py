@@ -9,12 +9,13 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
-from runtime import database, engine, keyring, verification
+from runtime import engine, keyring, verification
 from runtime.core import portable
 from runtime.core.decisions import Verdict
 from runtime.errors import GateNotOpen, NotAtRest, NotImportable, RunEnded, TooLarge
 from runtime.models import Continuation, Gate, JournalEntry, Run
 from runtime.ports import Actor, ModelFault, ToolResult
+from runtime.store import pool
 from tests.fakes.parcels import Sender
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
@@ -36,7 +37,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     """Make this another installation, with keys of its own, that does not know the run and lists our key."""
 
     def move(run: UUID) -> None:
-        with database.own() as own:
+        with pool.own() as own:
             for table in ("continuation", "gate", "signal", "contentuse", "journalentry"):
                 own.execute(f"DELETE FROM runtime_{table} WHERE run_id = %s", (run,))
             own.execute("DELETE FROM runtime_run WHERE id = %s", (run,))

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from runtime.core.continuation import Call, CallState, Continuation, Frame
 from runtime.core.events import WaitStarted
-from runtime.records import Records, changed
+from runtime.store.records import Records, changed
 
 UNTIL = datetime(2026, 1, 1, tzinfo=UTC)
 

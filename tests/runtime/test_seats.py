@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from runtime import database
 from runtime.advance import advance
 from runtime.models import Run
 from runtime.ports import ModelAnswer, ModelRequest, TurnBoundary
 from runtime.seats import Seats
+from runtime.store import pool
 from tests.fakes.ports import FakeTool, ask
 from tests.runtime.conftest import MakeBench
 
@@ -58,7 +58,7 @@ def test_runs_that_wait_for_their_model_hold_no_seat_and_no_connection(
 
 
 def _connected() -> int:
-    with database.own() as own:
+    with pool.own() as own:
         row = own.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
         ).fetchone()

@@ -6,18 +6,18 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import transaction
 
-from runtime import database, dispatch, engine, killpoints
+from runtime import dispatch, engine
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.events import Change, WaitEnded
 from runtime.core.terms import RetryPolicy
-from runtime.database import Connection
 from runtime.draft import Draft
 from runtime.errors import LeaseLost
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import Outcome, Skew, ToolRequest, Unknown
 from runtime.skew import LONGEST_PAUSE, Refusals
-from runtime.store import loading
+from runtime.store import failpoints, loading, pool
+from runtime.store.pool import Connection
 from tests.fakes.ports import FakeEffects, FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import crashed, events, types
@@ -385,10 +385,10 @@ def test_a_worker_that_dies_around_the_change_of_an_agent_changes_it_once(
             raise LeaseLost
 
     with monkeypatch.context() as patch:
-        patch.setattr(killpoints, "pass_by", die)
+        patch.setattr(failpoints, "pass_by", die)
         desk.advance(run)
     assert types(run).count("AgentChanged") == (0 if moment == "before" else 1)
-    with database.pooled() as connection:
+    with pool.pooled() as connection:
         connection.execute(
             "UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now() WHERE id = %s",
             (run,),

@@ -6,11 +6,12 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from runtime import database, stopping
+from runtime import stopping
 from runtime.core.decisions import Verdict
 from runtime.errors import StopNotOn, StoppedAlready
 from runtime.models import Run, Stop
 from runtime.ports import InvalidInput, ToolRequest, ToolResult
+from runtime.store import pool
 from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
@@ -23,7 +24,7 @@ def put(agent: str = "") -> Stop:
 
 
 def lift() -> None:
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("UPDATE runtime_stop SET lifted_at = clock_timestamp()")
 
 
@@ -57,7 +58,7 @@ def test_nothing_new_starts_and_the_run_stays_where_it_is(rig: MakeBench, agent:
     assert len(desk.effects.models) == 1
     assert run.due_at is not None
     assert desk.advance(run.id).epoch == run.epoch  # nobody takes it
-    with database.own() as own:
+    with pool.own() as own:
         assert due_runs.look(own).hints == 0
     lift()
     assert desk.advance(run.id).status == "completed"

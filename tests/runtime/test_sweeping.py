@@ -12,13 +12,14 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
-from runtime import database, dispatch, queries, stops
-from runtime.database import Connection
+from runtime import dispatch, queries
 from runtime.models import Loop, Run
 from runtime.queries.workers import LATE_SECONDS
+from runtime.store import kill_switches, pool
+from runtime.store.pool import Connection
+from runtime.store.workers import sweeper_name
 from runtime.upkeep import due_runs, partitions, retention, sweeper
 from runtime.upkeep.alarm import Alarm
-from runtime.workers import sweeper_name
 from tests.e2e.office import until
 from tests.fakes.ports import say, turns
 from tests.runtime.conftest import MakeBench
@@ -158,7 +159,7 @@ def test_what_passes_by_itself_is_critical_once_the_loop_is_late(
 
 def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
     assert queries.late_loops() == tuple(LATE_SECONDS)
-    with database.own() as own:
+    with pool.own() as own:
         for name in LATE_SECONDS:
             Alarm(name).done(own)
     assert queries.late_loops() == ()
@@ -169,7 +170,7 @@ def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
 
 def test_a_loop_that_works_every_second_notes_it_seldom(transactional_db: None) -> None:
     alarm = Alarm("due_runs")
-    with database.own() as own:
+    with pool.own() as own:
         alarm.done(own)
         noted = Loop.objects.get(name="due_runs").done_at
         alarm.done(own)
@@ -182,7 +183,7 @@ def test_a_loop_that_works_every_second_notes_it_seldom(transactional_db: None) 
 def test_whoever_has_a_run_is_given_a_lease_after_the_sweeper_reconnects(
     sweeps: list[tuple[int, bool]],
 ) -> None:
-    with sweeping(threading.Event()), database.own() as own:
+    with sweeping(threading.Event()), pool.own() as own:
         until(lambda: sweeps or None, "the first sweep")
         cut, robs = sweeps[0]
         assert robs
@@ -228,8 +229,8 @@ def test_stopped_runs_keep_no_other_run_from_its_hint(
     Run.objects.update(due_at="2020-01-01T00:00Z")
     other = desk.start("b")
     Run.objects.filter(id=other).update(due_at="2020-01-02T00:00Z")
-    with database.own() as own:
-        stops.put(own, {"agent": "a", "by": None, "token": None, "reason": "enough"})
+    with pool.own() as own:
+        kill_switches.put(own, {"agent": "a", "by": None, "token": None, "reason": "enough"})
     with sweeping(threading.Event()):
         until(lambda: hinted == [other] or None, "the other run's hint", within=60)
 
@@ -245,8 +246,8 @@ def test_the_next_look_begins_where_the_last_one_ended(
     for day, run in enumerate(runs, start=1):
         Run.objects.filter(id=run).update(due_at=f"2020-01-0{day}T00:00Z")
     looks: list[due_runs.Look] = [due_runs.Look(hints=0, end=due_runs.BEGINNING)]
-    with database.own() as own:
-        stops.put(own, {"agent": "b", "by": None, "token": None, "reason": "enough"})
+    with pool.own() as own:
+        kill_switches.put(own, {"agent": "b", "by": None, "token": None, "reason": "enough"})
         for _ in range(3):
             looks.append(due_runs.look(own, after=looks[-1].end))
     ends = [run for _, run in (look.end for look in looks[1:])]
@@ -268,7 +269,7 @@ def test_a_run_that_has_become_due_before_the_place_of_a_long_pass_is_found(
     def send_all(hints: Sequence[dispatch.Hint]) -> None:
         """When the first hint is sent, the other run becomes due, before all that were."""
         if not hinted:
-            with database.own() as own:
+            with pool.own() as own:
                 own.execute("UPDATE runtime_run SET due_at = '2020-01-01' WHERE id = %s", [early])
         really(hints)
 
@@ -283,7 +284,7 @@ def test_a_full_queue_keeps_no_hint_from_another(rig: MakeBench, hinted: list[UU
     new, waiting = desk.start("a"), desk.start("a")
     Run.objects.update(due_at="2020-01-01T00:00Z")
     Run.objects.filter(id=waiting).update(status="waiting")
-    with database.own() as own:
+    with pool.own() as own:
         assert due_runs.look(own, {dispatch.RESUMED, dispatch.ISOLATED}).hints == 1
         assert hinted == [waiting]
         assert due_runs.look(own).hints == 1
@@ -298,7 +299,7 @@ def test_two_sweepers_share_due_runs_and_send_no_hint_twice(
     desk = rig({"a": turns(say("done"))})
     runs = {desk.start("a") for _ in range(4)}
     Run.objects.update(due_at="2020-01-01T00:00Z")
-    with database.own() as one, database.own() as other:
+    with pool.own() as one, pool.own() as other:
         other.execute("SET lock_timeout = '200ms'")
         with one.transaction():
             due_runs.look(one)

@@ -5,12 +5,12 @@ from uuid import uuid4
 
 import pytest
 
-from runtime import database
 from runtime.core.decisions import EffectClass
 from runtime.ports import Outcome, ToolFault, ToolRequest
+from runtime.store import pool
 from runtime.transactional import Handoff, transact
 
-MOST = database.DJANGOS_OF_A_WORKER - 1
+MOST = pool.DJANGOS_OF_A_WORKER - 1
 
 
 def _handoff() -> Handoff:

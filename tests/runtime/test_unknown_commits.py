@@ -10,10 +10,10 @@ import pytest
 from django.db import OperationalError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from runtime import database, steps
 from runtime.core.decisions import EffectClass
 from runtime.models import Gate
 from runtime.ports import Outcome, Part, ToolRequest, ToolResult
+from runtime.store import pool, steps
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench
 from tests.runtime.test_advance import types
@@ -51,7 +51,7 @@ class Cut:
 
 
 def _commit_when_waited_for(aside: psycopg.Connection[Any]) -> None:
-    with database.own() as own:
+    with pool.own() as own:
         while own.execute(BLOCKED, (aside.info.backend_pid,)).fetchone() == (0,):
             pass
     aside.commit()
@@ -67,10 +67,10 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cut:
 
 @pytest.fixture
 def ledger(transactional_db: None) -> Iterator[None]:
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("CREATE TABLE unknown_commit (key text)")
     yield
-    with database.own() as own:
+    with pool.own() as own:
         own.execute("DROP TABLE unknown_commit")
 
 
@@ -123,7 +123,7 @@ def _gates(run: UUID) -> list[UUID]:
 
 
 def _rows() -> int:
-    with database.own() as own:
+    with pool.own() as own:
         row = own.execute("SELECT count(*) FROM unknown_commit").fetchone()
     assert row is not None
     return int(row[0])

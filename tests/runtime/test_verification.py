@@ -7,11 +7,12 @@ from uuid import UUID, uuid4
 import pytest
 from django.core.management import CommandError, call_command
 
-from runtime import database, verification
+from runtime import verification
 from runtime.core.decisions import Verdict
 from runtime.errors import NoSuchRun
 from runtime.models import Run
 from runtime.ports import ToolResult
+from runtime.store import pool
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
 
@@ -41,7 +42,7 @@ def found(run: UUID) -> list[str]:
 
 def change(statement: str, *values: object) -> None:
     """As nobody here does."""
-    with database.own() as own:
+    with pool.own() as own:
         assert own.execute(statement, values).rowcount == 1
 
 
@@ -200,7 +201,7 @@ def test_runs_that_are_over_are_not_live(desk: Rig) -> None:
 
 
 def _continuation(run: UUID) -> tuple[object, ...]:
-    with database.own() as own:
+    with pool.own() as own:
         row = own.execute(
             "SELECT run_id, position, body, mac, key_id FROM runtime_continuation WHERE run_id = %s",
             (run,),

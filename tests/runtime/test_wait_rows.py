@@ -9,11 +9,12 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime import database, delivery, outside_events, waits
+from runtime import delivery
 from runtime.core.events import WaitStarted
-from runtime.database import Connection
 from runtime.models import OutsideEvent, Run, Signal, Wait
-from runtime.waits import Waiting
+from runtime.store import external_events, pool, waits
+from runtime.store.pool import Connection
+from runtime.store.waits import Waiting
 from tests.fakes.ports import say, turns
 from tests.runtime.conftest import MakeBench
 from tests.runtime.test_events import HOOK, wait_until_blocked
@@ -23,7 +24,7 @@ PLACES = [("0", "c1.0"), ("0", "c1.1"), ("0.c1.2", "c1.0")]
 
 @pytest.fixture
 def own(transactional_db: None) -> Iterator[Connection]:
-    with database.own() as one:
+    with pool.own() as one:
         yield one
 
 
@@ -112,7 +113,7 @@ def test_no_more_waits_are_looked_at_than_one_event_may_end(
 
 def send(id: str = "e-1") -> delivery.Delivered:
     with transaction.atomic():
-        return delivery.deliver(database.djangos(), id=id, name="signed", data={}, actor=HOOK)
+        return delivery.deliver(pool.djangos(), id=id, name="signed", data={}, actor=HOOK)
 
 
 def test_an_event_ends_no_wait_of_a_run_that_is_over(runs: tuple[UUID, UUID]) -> None:
@@ -152,7 +153,7 @@ def test_an_event_takes_hold_of_its_runs_in_their_order(
 
 
 def test_an_event_counts_for_itself_what_it_ended(runs: tuple[UUID, UUID]) -> None:
-    waits.close_all(database.djangos(), runs[0])
+    waits.close_all(pool.djangos(), runs[0])
     send("e-1")
     send("e-2")
     counts = OutsideEvent.objects.values_list("id", "waits").order_by("id")
@@ -162,7 +163,7 @@ def test_an_event_counts_for_itself_what_it_ended(runs: tuple[UUID, UUID]) -> No
 def test_only_so_many_ids_are_forgotten_at_once(
     own: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outside_events, "PRUNED", 2)
+    monkeypatch.setattr(external_events, "PRUNED", 2)
     for way in (
         "hashjoin",
         "mergejoin",
@@ -174,4 +175,4 @@ def test_only_so_many_ids_are_forgotten_at_once(
     for number in range(3):
         send(f"e-{number}")
     OutsideEvent.objects.update(at=timezone.now() - timedelta(days=31))
-    assert [outside_events.prune(own) for _ in range(3)] == [2, 1, 0]
+    assert [external_events.prune(own) for _ in range(3)] == [2, 1, 0]

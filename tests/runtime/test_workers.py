@@ -7,14 +7,14 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from runtime import database, workers
-from runtime.database import Connection
 from runtime.models import Loop, Worker
+from runtime.store import pool, workers
+from runtime.store.pool import Connection
 
 
 @pytest.fixture
 def own(transactional_db: None) -> Iterator[Connection]:
-    with database.own() as one:
+    with pool.own() as one:
         yield one
 
 

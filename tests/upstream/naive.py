@@ -12,7 +12,6 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 from agents.gateway.messages import from_provider
 from agents.spec import AgentSpec
 from approvals import policy
-from runtime import database, gates, rows
 from runtime.core import pending, replay, retries
 from runtime.core.codec import decode_continuation
 from runtime.core.continuation import Call, CallState, Continuation, FrameState
@@ -22,10 +21,10 @@ from runtime.core.effects import CloseFrame, Effect
 from runtime.core.events import GateClosed, GateDecided, RetryScheduled
 from runtime.core.planning import plan
 from runtime.core.transitions import CALLS, FRAMES
-from runtime.database import Connection
-from runtime.leases import Claim
 from runtime.ports import ApprovalVoid
-from runtime.store import decisions
+from runtime.store import decisions, gates, pool, runs
+from runtime.store.leases import Claim
+from runtime.store.pool import Connection
 from tests.upstream import properties as the
 
 Patch = pytest.MonkeyPatch
@@ -196,17 +195,17 @@ def owner_is_not_looked_at(patch: Patch) -> None:
         )
         return done.rowcount == 1
 
-    patch.setattr("runtime.leases._let_go", let_go)
+    patch.setattr("runtime.store.leases._let_go", let_go)
 
 
 def gate_is_overwritten(patch: Patch) -> None:
-    patch.setattr("runtime.gates.DECIDE", gates.DECIDE.replace("AND state = 'open'", ""))
+    patch.setattr("runtime.store.gates.DECIDE", gates.DECIDE.replace("AND state = 'open'", ""))
     patch.setattr("runtime.store.decisions._statement", decisions._statement.__wrapped__)
 
 
 def decision_wakes_nobody(patch: Patch) -> None:
-    wakes = rows.RING.partition("SET ")[2].partition("WHERE ")[0]
-    patch.setattr("runtime.rows.RING", rows.RING.replace(wakes, "mailbox = mailbox "))
+    wakes = runs.RING.partition("SET ")[2].partition("WHERE ")[0]
+    patch.setattr("runtime.store.runs.RING", runs.RING.replace(wakes, "mailbox = mailbox "))
     patch.setattr("runtime.store.decisions._statement", decisions._statement.__wrapped__)
 
 
@@ -222,15 +221,15 @@ def whoever_hears_of_it_takes_it(patch: Patch) -> None:
         )
         return owner
 
-    patch.setattr("runtime.leases.claim", claim)
+    patch.setattr("runtime.store.leases.claim", claim)
 
 
 def pool_is_inherited(patch: Patch) -> None:
     def inherited() -> Any:
-        assert database._pool is not None
-        return database._pool
+        assert pool._pool is not None
+        return pool._pool
 
-    patch.setattr(database, "_the_pool", inherited)
+    patch.setattr(pool, "_the_pool", inherited)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime import database
+from runtime.store import pool
 from tests.fakes.ports import say, turns
 from tests.runtime import test_engine, test_leases
 from tests.runtime.conftest import MakeBench, rig
@@ -56,15 +56,15 @@ def test_a_decision_that_wakes_nobody_is_seen(
 
 def _no_pool_is_shared_over_a_fork(patch: pytest.MonkeyPatch) -> None:
     """The process finds itself with another id than the one that opened the pool."""
-    with database.pooled():
-        before = database._the_pool()
-    patch.setattr("runtime.database._pid", -1)
-    after = database._the_pool()
+    with pool.pooled():
+        before = pool._the_pool()
+    patch.setattr("runtime.store.pool._pid", -1)
+    after = pool._the_pool()
     try:
         assert after is not before
     finally:
         before.close()
-        database.close()
+        pool.close()
 
 
 @pytest.mark.usefixtures("transactional_db")
@@ -74,7 +74,7 @@ def test_a_forked_process_has_a_pool_of_its_own(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("transactional_db")
 def test_a_pool_that_is_inherited_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    with database.pooled():
+    with pool.pooled():
         naive.pool_is_inherited(monkeypatch)
     with pytest.raises(AssertionError):
         _no_pool_is_shared_over_a_fork(monkeypatch)

@@ -5,7 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from runtime import database, start
+from runtime import start
+from runtime.store import pool
 from runtime.upkeep import partitions, retention
 
 
@@ -23,7 +24,7 @@ class Command(BaseCommand):
         if not any(rule.days for rule in retention.rules()):
             self.stdout.write("ABEYANCE_RETENTION has no rule: nothing is ever removed.")
             return
-        with database.own() as connection:
+        with pool.own() as connection:
             groups = retention.outlook(connection)
             for group in groups:
                 self.stdout.write(

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from runtime import stopping
 from runtime.errors import RuntimeFault
 from runtime.ports import InvalidInput, UnknownAgent
-from runtime.stops import EVERY_AGENT, Stop
+from runtime.store.kill_switches import EVERY_AGENT, Stop
 
 EXAMPLES = """\
   stops put hr_onboarding --reason "wrong mails"   this agent, wherever it works

@@ -11,9 +11,9 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.origin import merged
-from runtime.database import Connection
 from runtime.errors import NoSuchRun, RunEnded
-from runtime.leases import HINTED
+from runtime.store.leases import HINTED
+from runtime.store.pool import Connection
 
 # The part of the statement that settles a gate: `ring` for its run, unless that is over. It waits for no lock, under
 # which what the statement rests on could change.

@@ -22,8 +22,8 @@ from runtime.core.events import (
     WaitEnded,
     WaitStarted,
 )
-from runtime.ledger import Spend
 from runtime.ports import ActionPicture
+from runtime.store.ledger import Spend
 
 Work = AskModel | StartTool
 E = TypeVar("E", bound=Event)

@@ -13,15 +13,16 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from runtime import keyring, pruning
+from runtime import keyring
 from runtime.core import codec
 from runtime.core.continuation import Continuation
 from runtime.core.errors import CoreError, NewerSchema, Unreadable
 from runtime.core.replay import Entry, initial, step
-from runtime.database import Connection
 from runtime.errors import NoSuchEntry, Tampered
 from runtime.keyring import Seal
-from runtime.pruning import WHOLE, Mark
+from runtime.store import pruning
+from runtime.store.pool import Connection
+from runtime.store.pruning import WHOLE, Mark
 
 # Where commit ids come from: no tool's seed has two processes give the same. They are no secrets, for which each step
 # would have to ask the system, and wait for the interpreter again.

@@ -7,9 +7,9 @@ delete them; the `ledger` guards against the owner of the table.
 
 from uuid import UUID
 
-from runtime import ledger
-from runtime.database import Connection
-from runtime.ledger import Spend
+from runtime.store import ledger
+from runtime.store.ledger import Spend
+from runtime.store.pool import Connection
 
 CONSTRAINT = "runtime_spent_pkey"
 

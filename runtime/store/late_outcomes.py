@@ -13,8 +13,8 @@ from typing import Any, Literal
 from uuid import UUID
 
 from runtime import keyring
-from runtime.database import Connection
 from runtime.keyring import Seal
+from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from runtime.core.events import WaitStarted
-from runtime.database import Connection
+from runtime.store.pool import Connection
 
 # Parts of the step statement: waits that begin with it, and waits that are over.
 OPEN = """

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from runtime import keyring
-from runtime.database import Connection
 from runtime.errors import Tampered
 from runtime.keyring import Seal
+from runtime.store.pool import Connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

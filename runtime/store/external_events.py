@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from runtime.database import Connection
+from runtime.store.pool import Connection
 
 KEPT_DAYS = 30  # for which an id is known; after that it is a new one
 PRUNED = 1_000  # rows that one statement deletes

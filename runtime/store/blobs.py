@@ -11,8 +11,8 @@ from uuid import UUID
 
 from runtime.core.contents import Content, value_of
 from runtime.core.errors import Unreadable
-from runtime.database import Connection
 from runtime.errors import Tampered
+from runtime.store.pool import Connection
 
 # Parts of the statement of a step that has contents; ordered, or two steps could wait for each other.
 STORE = """

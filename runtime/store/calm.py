@@ -7,7 +7,7 @@ Postgres' clock went further than ours: it was set ahead, or the machine slept. 
 import time
 from datetime import datetime
 
-from runtime.leases import lease_seconds
+from runtime.store.leases import lease_seconds
 
 
 class Calm:

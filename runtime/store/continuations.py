@@ -20,9 +20,9 @@ from runtime.core import codec
 from runtime.core.continuation import Continuation
 from runtime.core.errors import Unreadable
 from runtime.core.replay import initial
-from runtime.database import Connection
 from runtime.errors import Tampered
 from runtime.keyring import Seal
+from runtime.store.pool import Connection
 
 LARGE = 64 * 1024
 LONG = 4 * LARGE

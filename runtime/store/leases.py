@@ -21,8 +21,8 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 
-from runtime import losses, stops
-from runtime.database import Connection
+from runtime.store import kill_switches, workers
+from runtime.store.pool import Connection
 
 HINT_SECONDS = 1.0
 RESEND_SECONDS = 5.0
@@ -71,10 +71,10 @@ ADVANCE = f"""
 # Parts of the statement that loads a run: which may be claimed by their first step, and what such a claim is made of.
 FREE = f"""
     owner IS NULL AND NOT pushed AND NOT isolated AND due_at <= {HINTED} AND status <> 'quarantined'
-    AND NOT ({stops.OF_RUN})
+    AND NOT ({kill_switches.OF_RUN})
 """
 COLUMNS = f"""
-    epoch + 1, runtime_run.position, runtime_run.head, base, status, clock_timestamp(), {stops.ON}, losses
+    epoch + 1, runtime_run.position, runtime_run.head, base, status, clock_timestamp(), {kill_switches.ON}, losses
 """
 NUMBER = 8  # of these
 
@@ -92,7 +92,7 @@ RENEW = f"""
     renewed AS (
         UPDATE runtime_run SET lease_until = {_LEASE_END}
         FROM free WHERE runtime_run.id = free.id RETURNING runtime_run.owner)
-    SELECT beat.beat_at, ours.owner, ours.mailbox, {stops.ON}, renewed.owner IS NOT NULL, {UNHURRIED}
+    SELECT beat.beat_at, ours.owner, ours.mailbox, {kill_switches.ON}, renewed.owner IS NOT NULL, {UNHURRIED}
     FROM beat LEFT JOIN ours ON true LEFT JOIN renewed ON renewed.owner = ours.owner
 """
 
@@ -199,11 +199,11 @@ def claim(
             FROM runtime_run
             WHERE id = %(run)s AND isolated = %(isolated)s
                 AND due_at <= clock_timestamp() + %(resend)s * interval '1 second'
-                AND status <> 'quarantined' AND NOT ({stops.OF_RUN})
+                AND status <> 'quarantined' AND NOT ({kill_switches.OF_RUN})
                 AND (lease_until IS NULL OR (%(robs)s AND lease_until < clock_timestamp() AND {MAY_ROB}))
             FOR UPDATE SKIP LOCKED
         ),
-        noted AS ({losses.NOTE})
+        noted AS ({workers.NOTE_LOSS})
         UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s,
             status = CASE WHEN free.status IN ('cancelling', 'paused') THEN free.status ELSE 'running' END,
             lease_until = lease_end, worker = %(worker)s,
@@ -212,7 +212,7 @@ def claim(
             lost_at = CASE WHEN was_lost THEN free.position ELSE free.lost_at END
         FROM free WHERE runtime_run.id = free.id
         RETURNING epoch, runtime_run.position, head, base, free.status, clock_timestamp(),
-            {stops.ON}, was_lost, losses, {UNHURRIED}
+            {kill_switches.ON}, was_lost, losses, {UNHURRIED}
         """,
         {
             "run": run,
@@ -327,7 +327,7 @@ def others_wait(connection: Connection) -> bool:
             WHERE due_at <= {_ONCE} + %s * interval '1 second' AND owner IS NULL
                 AND NOT isolated AND status <> 'quarantined'
             ORDER BY due_at LIMIT %s) AS runtime_run
-        WHERE NOT ({stops.OF_RUN}))
+        WHERE NOT ({kill_switches.OF_RUN}))
         """,
         (RESEND_SECONDS, WINDOW),
         prepare=True,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from runtime.database import Connection
+from runtime.store.pool import Connection
 
 EVERY_AGENT = ""
 

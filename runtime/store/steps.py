@@ -14,16 +14,16 @@ from uuid import UUID
 
 import psycopg
 
-from runtime import contents, continuations, gates, killpoints, leases, signals, spent, waits
 from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.events import WaitStarted
-from runtime.database import Connection
 from runtime.errors import Tampered
-from runtime.journal import APPEND, Sealed, holds
-from runtime.leases import Claim
-from runtime.ledger import Spend
 from runtime.ports import Part
+from runtime.store import blobs, continuations, failpoints, gates, leases, signals, spent, waits
+from runtime.store.journal import APPEND, Sealed, holds
+from runtime.store.leases import Claim
+from runtime.store.ledger import Spend
+from runtime.store.pool import Connection
 
 # In the order in which they come in the statement; most steps need none of them, and do not pay for them.
 _PARTS = {
@@ -33,8 +33,8 @@ _PARTS = {
     "taken": gates.TAKE_EFFECT,
     "closed": gates.CLOSE,
     "consumed": signals.CONSUME,
-    "stored": contents.STORE,
-    "referred": contents.REFER,
+    "stored": blobs.STORE,
+    "referred": blobs.REFER,
     "pinned": continuations.PIN,
     "awaited": waits.OPEN,
     "given_up": waits.CLOSE,
@@ -98,7 +98,7 @@ def commit(
     A step whose answer was cut off before is found in the journal, and counts as written. Raises Tampered if an
     approval was used before, with nothing written, or psycopg.OperationalError when the connection is cut.
     """
-    killpoints.pass_by("before", step.kind, step.depth)
+    failpoints.pass_by("before", step.kind, step.depth)
     own = tuple((name, _PARTS[name]) for name in _parts(step))
     statement = _statement((*own, *((part.name, part.sql) for part in lent)))
     parameters = _parameters(step)
@@ -113,7 +113,7 @@ def commit(
             raise
         raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
     if row == (1,) or written(connection, step):
-        killpoints.pass_by("written", step.kind, step.depth)
+        failpoints.pass_by("written", step.kind, step.depth)
         return Result.WRITTEN
     now = leases.read(connection, step.claim.run)
     ours = ((now.epoch, now.owner), now.position) == (step.claim.before, step.entry.position - 1)
@@ -181,7 +181,7 @@ def _parameters(step: Step) -> dict[str, object]:
     if step.opened or step.taken or step.closed:
         parameters |= gates.parameters(step.opened, step.taken, step.closed)
     if step.contents:
-        parameters |= contents.parameters(step.contents)
+        parameters |= blobs.parameters(step.contents)
     if step.waits or step.over:
         parameters |= waits.parameters(step.waits, step.over)
     if step.spent:

@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.decisions import Decision, Verdict
-from runtime.database import Connection
 from runtime.errors import Tampered
+from runtime.store.pool import Connection
 
 GATE_DECIDED = "gate_decided"
 CANCEL = "cancel"

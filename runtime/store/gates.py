@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from runtime.core.continuation import Pending
-from runtime.database import Connection
 from runtime.errors import GateNotOpen
+from runtime.store.pool import Connection
 
 # Parts of the step statement: gates that open with it, and decided ones that it takes up.
 OPEN = """

@@ -1,0 +1,58 @@
+"""The workers' keeper: which processes advance runs, alive as long as they beat, and which runs they lost.
+
+A sweeper notes when it last looked for due runs in `runtime_loop`, under the name of its host.
+
+A run whose worker dies is taken over and goes on. One that keeps costing workers their life must be
+told from those that happened to be in the same process, so every loss is evidence: which process lost
+which run, where in its journal, and when.
+"""
+
+import socket
+from uuid import UUID
+
+from runtime.store.pool import Connection
+
+# The part of the heartbeat statement that says this process is alive.
+BEAT = """
+    INSERT INTO runtime_worker (id, host, process, agents, isolated, hung)
+    VALUES (%(worker)s, %(host)s, %(process)s, %(agents)s::jsonb, %(isolated)s, %(hung)s)
+    ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp(), hung = EXCLUDED.hung
+    RETURNING beat_at
+"""
+
+SWEEPER = "abeyance sweeper "
+FORGET = f"""
+    WITH sweepers AS (DELETE FROM runtime_loop
+        WHERE starts_with(name, '{SWEEPER}') AND done_at < clock_timestamp() - interval '1 day')
+    DELETE FROM runtime_worker WHERE beat_at < clock_timestamp() - interval '1 day'
+"""
+
+# The part of the claim that notes whose lease ran out; `free` is the row as it was.
+NOTE_LOSS = """
+    INSERT INTO runtime_loss (run_id, worker, host, process, position, isolated)
+    SELECT free.id, free.worker, runtime_worker.host, runtime_worker.process, free.position,
+        free.isolated
+    FROM free LEFT JOIN runtime_worker ON runtime_worker.id = free.worker
+    WHERE free.was_lost
+"""
+
+
+def sweeper_name() -> str:
+    """What this host's sweepers call themselves; Postgres keeps 63 bytes of it."""
+    return f"{SWEEPER}{socket.gethostname()}"[:63]
+
+
+def suspects_of_last(connection: Connection, run: UUID) -> int:
+    """Count the isolated runs that were lost by the same worker as this run's last loss; 0 if it is not known."""
+    row = connection.execute(
+        """
+        SELECT count(DISTINCT other.run_id) FROM runtime_loss other
+        JOIN runtime_run ON runtime_run.id = other.run_id AND runtime_run.isolated
+        WHERE other.worker = (
+            SELECT worker FROM runtime_loss WHERE run_id = %s ORDER BY id DESC LIMIT 1)
+        """,
+        (run,),
+    ).fetchone()
+    assert row is not None  # a count has one row
+    found: int = row[0]
+    return found
