@@ -10,11 +10,11 @@ from celery import current_app, shared_task
 from django.conf import settings
 
 from runtime import ports
-from runtime.advance import advance
-from runtime.coordinator import Bench
 from runtime.dispatch import ADVANCE, ISOLATED
-from runtime.executor import Executor
-from runtime.heartbeat import Heartbeat
+from runtime.execution.claim import advance
+from runtime.execution.effects.pool import Executor
+from runtime.execution.heartbeat import Heartbeat
+from runtime.execution.runner import Bench
 from runtime.store import pool
 
 log = logging.getLogger(__name__)

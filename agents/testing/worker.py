@@ -25,8 +25,6 @@ from agents.testing import surroundings
 from agents.testing.gatekeeper import Gatekeeper
 from agents.testing.matching import contains
 from agents.versions import Version
-from runtime import skew
-from runtime.coordinator import not_started
 from runtime.core.codec import decode_continuation, decode_entry, encode_continuation, encode_entry
 from runtime.core.contents import FilledIn, value_of
 from runtime.core.continuation import Phase
@@ -34,10 +32,13 @@ from runtime.core.decisions import Decision, EffectClass, Verdict
 from runtime.core.effects import AskModel, StartTool
 from runtime.core.events import Event, WaitStarted
 from runtime.core.replay import Entry, initial, recover, step
-from runtime.draft import Draft
-from runtime.executor import event_of, request_for
-from runtime.judging import Judge
-from runtime.performing import perform
+from runtime.execution.admission import versions
+from runtime.execution.admission.admit import Judge
+from runtime.execution.effects.perform import perform
+from runtime.execution.effects.pool import event_of, request_for
+from runtime.execution.effects.transactional import rolled_back
+from runtime.execution.runner import not_started
+from runtime.execution.step import Draft
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.store.records import Work
 from runtime.store.signals import (
@@ -47,7 +48,6 @@ from runtime.store.signals import (
     MessageSignal,
     Signal,
 )
-from runtime.transactional import rolled_back
 
 BEGINNING = datetime(2030, 1, 1, 9, tzinfo=UTC)
 CHANCE = 0.5  # where in its bounds each wait between attempts lies
@@ -192,8 +192,8 @@ class Worker:
         self._gatekeeper.show(draft.records.pictures)
         self._ready.extend(draft.records.work)
 
-    def _skews(self) -> skew.Skews:
-        return skew.look(self.now, self._handler) if self.now.frames else {}
+    def _skews(self) -> versions.Skews:
+        return versions.look(self.now, self._handler) if self.now.frames else {}
 
     def _published(self, fingerprints: Iterable[str]) -> dict[str, Version]:
         return {one: self._versions[one] for one in fingerprints if one in self._versions}
@@ -224,7 +224,7 @@ class Worker:
         for text in self.journal:
             entry = decode_entry(text)
             self.now = step(self.now, entry.events, head="", at=entry.at)
-        self.advance(*recover(self.now, skew.writes(self._skews())))
+        self.advance(*recover(self.now, versions.writes(self._skews())))
 
     def _outcome(self, request: ModelRequest | ToolRequest, *, kept: bool) -> Outcome:
         with override_settings(ABEYANCE_MODEL=SCRIPTED):
@@ -233,7 +233,7 @@ class Worker:
             return perform(self._handler, request)
 
     def _transact(self, request: ToolRequest, kept: bool) -> Outcome:
-        """As runtime.transactional does; without a database the test hears of it here."""
+        """As runtime.execution.effects.transactional does; without a database the test hears of it here."""
         connection.ensure_connection()
         with transaction.atomic():
             outcome = rolled_back(perform(self._handler, request))

@@ -11,12 +11,12 @@ from agents.gateway.brakes import Brakes
 from agents.handlers import Handler
 from agents.registry import Registry
 from runtime import engine
-from runtime.advance import advance
-from runtime.coordinator import Bench
 from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import Decision, Verdict
-from runtime.executor import Executor
-from runtime.heartbeat import Heartbeat
+from runtime.execution.claim import advance
+from runtime.execution.effects.pool import Executor
+from runtime.execution.heartbeat import Heartbeat
+from runtime.execution.runner import Bench
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import ActionPicture, Actor
 from tests.e2e.office import until

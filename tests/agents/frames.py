@@ -5,7 +5,7 @@ from uuid import UUID
 
 from agents.handlers import Handler
 from runtime.core.continuation import Call
-from runtime.performing import perform
+from runtime.execution.effects.perform import perform
 from runtime.ports import ModelAnswer, ModelRequest
 
 RUN = UUID("0192f1c2-0000-7000-8000-000000000001")

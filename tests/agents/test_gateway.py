@@ -36,7 +36,7 @@ from agents.registry import Registry
 from agents.sdk import agent, tool
 from agents.spec import AgentSpec
 from runtime.core.events import Proposal
-from runtime.performing import perform
+from runtime.execution.effects.perform import perform
 from runtime.ports import ModelAnswer, ModelFault, Outcome
 from tests.agents.frames import Frame
 from tests.e2e.office import until

@@ -29,8 +29,8 @@ from runtime import dispatch, keyring, sealing
 from runtime.core.decisions import Verdict
 from runtime.core.digest import require_json
 from runtime.errors import KeyMissing
+from runtime.execution.effects.perform import perform
 from runtime.models import Continuation, JournalEntry, Run
-from runtime.performing import perform
 from runtime.ports import CallRejected, ModelFault, ToolFault, ToolRequest, ToolResult, Unknown
 from tests.agents.engine import engine_of
 from tests.agents.frames import RUN, Frame

@@ -58,7 +58,7 @@ def adapter() -> None:
     from pydantic_ai.usage import RequestUsage
 
     from agents.gateway.messages import from_provider
-    from runtime.intake import taken_in
+    from runtime.execution.effects.validation import taken_in
     from tests.corpus.scenes import desk
 
     parts: list[Any] = [

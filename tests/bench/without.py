@@ -52,7 +52,7 @@ def _audit() -> list[Replaced]:
 
 def _lease() -> list[Replaced]:
     """No lease is renewed. What lasts longer than one lease would be taken over."""
-    from runtime.heartbeat import Heartbeat
+    from runtime.execution.heartbeat import Heartbeat
 
     return [(Heartbeat, "start", lambda self: None)]
 

@@ -12,13 +12,13 @@ from approvals.actions import decide
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from runtime import actions, engine, keyring
-from runtime.advance import advance
-from runtime.coordinator import Bench
 from runtime.core.budgets import Budget
 from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.digest import sha256_of
-from runtime.executor import Executor
-from runtime.heartbeat import Heartbeat
+from runtime.execution.claim import advance
+from runtime.execution.effects.pool import Executor
+from runtime.execution.heartbeat import Heartbeat
+from runtime.execution.runner import Bench
 from runtime.models import Run
 from runtime.ports import Actor, AgentFacts, CallFacts, ModelFault, Unknown
 from tests.fakes.ports import FakeEffects, FakeTool, Script, ask, say, turns

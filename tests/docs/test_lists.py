@@ -9,7 +9,7 @@ from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.events import EVENT_TYPES
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-ROOMS = ("engine", "store")  # as .importlinter names their contracts
+ROOMS = ("engine", "execution", "admission", "effects", "store")  # contracts in .importlinter
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8")
 
 

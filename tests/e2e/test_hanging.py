@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.executor import TOOL_SLOTS
+from runtime.execution.effects.pool import TOOL_SLOTS
 from tests.e2e import hanging
 from tests.e2e.office import Office
 from tests.stack import Stack

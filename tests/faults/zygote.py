@@ -135,8 +135,8 @@ def _loop() -> None:
 
     from config import wiring
     from runtime import tasks
-    from runtime.advance import advance
-    from runtime.executor import Executor
+    from runtime.execution.claim import advance
+    from runtime.execution.effects.pool import Executor
     from runtime.store import pool
 
     settings.ABEYANCE_LEASE_SECONDS = float(os.environ["ABEYANCE_FAULTS_LEASE"])

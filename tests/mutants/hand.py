@@ -217,7 +217,7 @@ LEASES = (
     ),
     _row(
         "what is loaded without a claim is called a forgery",
-        "advance",
+        "execution/claim",
         "            if not held.claim.made:\n",
         "            if False:\n",
         "tests/runtime/test_first_steps.py::"
@@ -225,7 +225,7 @@ LEASES = (
     ),
     _row(
         "a run that nobody has claimed is let go of",
-        "scribe",
+        "execution/commit",
         "        if not self._held.claim.made:\n",
         "        if False:\n",
         "tests/runtime/test_first_steps.py::"
@@ -233,7 +233,7 @@ LEASES = (
     ),
     _row(
         "a heartbeat renews what is not claimed",
-        "heartbeat",
+        "execution/heartbeat",
         " if one.claim.made}",
         "}",
         "tests/runtime/test_first_steps.py::"
@@ -1115,7 +1115,7 @@ REMOVED = (
 GUARDS = (
     _row(
         "more calls start than there are slots",
-        "executor",
+        "execution/effects/pool",
         "            if self._free:\n",
         "            if True:\n",
         "tests/faults/test_slots.py::"
@@ -1139,7 +1139,7 @@ GUARDS = (
     ),
     _row(
         "a transaction commits whether its step was written or not",
-        "transactional",
+        "execution/effects/transactional",
         "                raise LeaseLost\n",
         "                pass\n",
         "tests/runtime/test_waits.py::"

@@ -17,7 +17,7 @@ from agents.handlers import Handler
 from agents.registry import Registry
 from config.env import ROOT
 from runtime.core.decisions import Blame
-from runtime.performing import perform
+from runtime.execution.effects.perform import perform
 from runtime.ports import ModelFault
 from tests.agents.frames import Frame
 from tests.agents.test_onboarding import CREATE, NEWCOMER

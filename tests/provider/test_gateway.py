@@ -14,7 +14,7 @@ from agents.gateway import loop
 from agents.handlers import Handler
 from agents.registry import Registry
 from runtime.core.decisions import Blame
-from runtime.performing import perform
+from runtime.execution.effects.perform import perform
 from runtime.ports import ModelAnswer, ModelFault, Outcome
 from tests.agents.frames import Frame
 from tests.agents.test_onboarding import NEWCOMER

@@ -11,7 +11,7 @@ from agents.handlers import Handler
 from agents.registry import Registry
 from agents.sdk import tool
 from runtime.core.decisions import Blame
-from runtime.performing import perform
+from runtime.execution.effects.perform import perform
 from runtime.ports import ModelFault
 from tests.agents.frames import Frame
 from tests.agents.test_onboarding import CREATE, NEWCOMER

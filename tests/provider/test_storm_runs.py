@@ -24,8 +24,8 @@ from agents.registry import Registry
 from agents.sdk import RetryPolicy, ToolContext, agent, tool
 from runtime import dispatch, verification
 from runtime import engine as start
-from runtime.advance import advance
 from runtime.core.budgets import Budget
+from runtime.execution.claim import advance
 from runtime.models import Gate, Run
 from runtime.ports import Actor
 from tests.agents.engine import AT_REST, Engine, engine_of, events_of

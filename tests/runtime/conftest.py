@@ -8,11 +8,11 @@ from django.db import transaction
 from pytest_django import Settings
 
 from runtime import dispatch, engine, ports
-from runtime.advance import advance
-from runtime.coordinator import Bench
 from runtime.core.decisions import Decision, Verdict
-from runtime.executor import Executor
-from runtime.heartbeat import Heartbeat, Held
+from runtime.execution.claim import advance
+from runtime.execution.effects.pool import Executor
+from runtime.execution.heartbeat import Heartbeat, Held
+from runtime.execution.runner import Bench
 from runtime.models import Gate, Run
 from runtime.ports import Actor
 from tests.fakes.ports import FakeEffects, FakeGatekeeper, FakeTool, Script

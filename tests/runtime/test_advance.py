@@ -369,7 +369,7 @@ def test_a_database_out_of_reach_leaves_the_run_to_its_lease(
     desk = rig({"a": turns(say("done"))})
     run = desk.start("a")
     with monkeypatch.context() as patch:
-        patch.setattr("runtime.advance._load", unreachable)
+        patch.setattr("runtime.execution.claim._load", unreachable)
         left = desk.advance(run)
     assert (left.status, left.lease_until is None, left.due_at is None) == ("running", False, False)
 

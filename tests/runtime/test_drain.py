@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from runtime import dispatch
-from runtime.advance import advance
 from runtime.core.decisions import EffectClass
+from runtime.execution.claim import advance
 from runtime.models import Run
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
 from tests.fakes.ports import FakeTool, ask, say, turns
@@ -105,7 +105,7 @@ def test_an_intent_that_was_not_acted_on_is_taken_back(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
-    monkeypatch.setattr("runtime.heartbeat.Held.has_budget", lambda held: _drained(desk))
+    monkeypatch.setattr("runtime.execution.heartbeat.Held.has_budget", lambda held: _drained(desk))
     run = desk.advance(desk.start("a"))
     assert types(run.id)[-2:] == ["ToolStarted", "RetryScheduled"]
     assert desk.effects.calls == []

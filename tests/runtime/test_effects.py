@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import pytest
 
-from runtime import executor
-from runtime.advance import advance
-from runtime.alarm import Alarm
 from runtime.core.decisions import EffectClass
 from runtime.core.effects import AskModel, StartTool
-from runtime.executor import Executor, Slots
+from runtime.execution.claim import advance
+from runtime.execution.effects import pool as effect_pool
+from runtime.execution.effects.deadlines import Alarm
+from runtime.execution.effects.pool import Executor, Slots
 from runtime.models import Run
 from runtime.ports import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
 from tests.e2e.office import until
@@ -76,7 +76,7 @@ def test_a_tool_that_overruns_its_deadline_is_waited_for_no_more(
     status: str,
     attempts: int,
 ) -> None:
-    monkeypatch.setattr(executor, "LATE", 0.05)
+    monkeypatch.setattr(effect_pool, "LATE", 0.05)
     over = threading.Event()
 
     def body(request: ToolRequest) -> Outcome:

@@ -5,7 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from runtime import dispatch, tenure
+from runtime import dispatch
+from runtime.execution import yielding
 from runtime.ports import ToolRequest, ToolResult
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
@@ -16,7 +17,7 @@ CALLS = 6
 @pytest.fixture
 def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
     said: list[tuple[UUID, str]] = []
-    monkeypatch.setattr(tenure, "STEPS", 4)
+    monkeypatch.setattr(yielding, "STEPS", 4)
     monkeypatch.setattr(
         dispatch, "hint", lambda run, queue=dispatch.RESUMED: said.append((run, queue))
     )
@@ -56,7 +57,7 @@ def test_a_run_of_few_slow_steps_makes_room_after_its_time(
 ) -> None:
     desk = long_one(rig)
     run, _ = desk.start("a"), desk.start("a")
-    monkeypatch.setattr(tenure, "STEPS", 1000)
+    monkeypatch.setattr(yielding, "STEPS", 1000)
     clock = Clock(monkeypatch)
     desk.effects.tools["t"] = FakeTool(body=lambda request: clock.passes(request, 11.0))
     hints.clear()
@@ -70,7 +71,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now = 0.0
-        monkeypatch.setattr(tenure, "time", SimpleNamespace(monotonic=lambda: self._now))
+        monkeypatch.setattr(yielding, "time", SimpleNamespace(monotonic=lambda: self._now))
 
     def passes(self, request: ToolRequest, seconds: float) -> ToolResult:
         self._now += seconds

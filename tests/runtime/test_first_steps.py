@@ -10,14 +10,14 @@ import pytest
 from django.db import connections, transaction
 from pytest_django import Settings
 
-from runtime import advance as advancing
 from runtime import engine
-from runtime.advance import advance
 from runtime.core.decisions import Verdict
 from runtime.errors import RunEnded
+from runtime.execution import claim as advancing
+from runtime.execution.claim import advance
+from runtime.execution.commit import Loaded
 from runtime.models import Gate, Loss, Run
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
-from runtime.scribe import Loaded
 from runtime.store import leases, pool, steps
 from runtime.store.leases import Claim
 from runtime.store.loading import Stored

@@ -10,9 +10,9 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from runtime.advance import advance
 from runtime.core.decisions import EffectClass
-from runtime.heartbeat import Heartbeat, Held
+from runtime.execution.claim import advance
+from runtime.execution.heartbeat import Heartbeat, Held
 from runtime.models import Run
 from runtime.ports import Outcome, ToolRequest, ToolResult
 from runtime.store import leases, pool

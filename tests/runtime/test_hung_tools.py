@@ -8,12 +8,13 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 
-from runtime import engine, executor, queries
-from runtime.advance import advance
+from runtime import engine, queries
 from runtime.core.decisions import EffectClass
+from runtime.execution.claim import advance
+from runtime.execution.effects import pool as effect_pool
+from runtime.execution.effects.overruns import Call, Overruns
 from runtime.management.commands.alive import _WITHIN
 from runtime.models import Run, Worker
-from runtime.overruns import Call, Overruns
 from runtime.ports import Outcome, ToolRequest, ToolResult
 from tests.e2e.office import until
 from tests.fakes.ports import FakeTool, ask, say, turns
@@ -37,7 +38,7 @@ class Hang:
 
 @pytest.fixture
 def hang(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
-    monkeypatch.setattr(executor, "LATE", 0.05)
+    monkeypatch.setattr(effect_pool, "LATE", 0.05)
     one = Hang()
     yield one
     one.over.set()
@@ -99,7 +100,7 @@ def test_a_run_that_waits_for_a_slot_is_given_to_another_worker(rig: MakeBench, 
 def test_a_run_with_a_hung_tool_can_be_cancelled(
     rig: MakeBench, hang: Hang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.coordinator.GRACE", timedelta(seconds=0.05))
+    monkeypatch.setattr("runtime.execution.runner.GRACE", timedelta(seconds=0.05))
     desk, _ = workers(rig, hang)
     run, thread = in_background(desk, "a_long")
     until(lambda: desk.effects.calls or None, "the tool to hang")

@@ -13,7 +13,7 @@ from runtime.core.errors import NotJson
 from runtime.core.events import Proposal, ToolFailed, ToolReturned
 from runtime.core.limits import MAX_ARGS, MAX_CALLS, MAX_ERROR, MAX_REPLY, MAX_RESULT, plain
 from runtime.core.replay import Entry
-from runtime.intake import taken_in
+from runtime.execution.effects.validation import taken_in
 from runtime.models import Run
 from runtime.ports import (
     ModelAnswer,

@@ -15,9 +15,10 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from runtime import dispatch, engine, heartbeat
+from runtime import dispatch, engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.errors import GateNotOpen, RunEnded
+from runtime.execution import heartbeat
 from runtime.models import Gate, JournalEntry, Run, Signal, Stop
 from runtime.store import decisions, gates, journal, leases, loading, pool, runs, signals, steps
 from runtime.store.pool import Connection

@@ -12,9 +12,9 @@ from django.db import DatabaseError, InternalError, connection, transaction
 from runtime import engine, verification
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.events import Change
+from runtime.execution.commit import Scribe
 from runtime.models import Gate, Run
 from runtime.ports import Skew
-from runtime.scribe import Scribe
 from runtime.store import pool, steps
 from runtime.store.pool import Connection
 from tests.fakes.ports import FakeTool, ask, say, turns
@@ -110,7 +110,7 @@ def test_an_outcome_waits_for_postgres(
         return COMMIT(connection, step, *lent, prepare=prepare)
 
     monkeypatch.setattr(steps, "commit", commit)
-    monkeypatch.setattr("runtime.scribe.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("runtime.execution.commit.RETRY_SECONDS", 0.0)
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
     run = desk.advance(desk.start("a"))
     assert (run.status, refused, len(desk.effects.calls)) == ("completed", [sqlstate], 1)

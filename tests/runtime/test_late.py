@@ -12,10 +12,11 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime import engine, executor, verification
-from runtime.advance import advance
+from runtime import engine, verification
 from runtime.core.decisions import Decision, Verdict
 from runtime.core.limits import KEPT_INLINE
+from runtime.execution.claim import advance
+from runtime.execution.effects import pool as effect_pool
 from runtime.models import Gate, LateOutcome, Run
 from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import late_outcomes, pool, runs
@@ -138,7 +139,7 @@ def test_a_late_error_settles_it_too(desks: Desks, slow: Slow, lost: Callable[[]
 def test_what_ends_after_its_deadline_settles_it_too(
     rig: MakeBench, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "LATE", 0.05)
+    monkeypatch.setattr(effect_pool, "LATE", 0.05)
     tool = FakeTool(deadline=0.05, body=slow)
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     run = desk.advance(desk.start("a"))

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from runtime.advance import advance
+from runtime.execution.claim import advance
 from runtime.models import Run, Worker
 from runtime.ports import ModelRequest, Outcome
 from runtime.store import leases, pool

@@ -78,7 +78,7 @@ def test_a_gate_expires_in_a_pause(gated: Rig, monkeypatch: pytest.MonkeyPatch) 
     desk.advance(run)
     assert desk.open_gates(run)
     monkeypatch.setattr(
-        "runtime.scribe.Scribe.clock", lambda self: timezone.now() + timedelta(hours=2)
+        "runtime.execution.commit.Scribe.clock", lambda self: timezone.now() + timedelta(hours=2)
     )
     later(run)
     row = desk.advance(run)
@@ -100,7 +100,7 @@ def test_a_wait_that_ends_in_a_pause_goes_on_after_it(
     pause(run)
     assert (desk.advance(run).due_at, desk.advance(run).status) == (None, "paused")
     monkeypatch.setattr(
-        "runtime.scribe.Scribe.clock", lambda self: timezone.now() + timedelta(hours=2)
+        "runtime.execution.commit.Scribe.clock", lambda self: timezone.now() + timedelta(hours=2)
     )
     later(run)
     assert desk.advance(run).status == "paused"

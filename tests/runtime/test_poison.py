@@ -7,8 +7,8 @@ import pytest
 from pytest_django import Settings
 
 from runtime import dispatch
-from runtime.advance import advance
 from runtime.core.decisions import EffectClass
+from runtime.execution.claim import advance
 from runtime.models import Loss, Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
 from runtime.store import leases, pool
@@ -221,7 +221,7 @@ def test_the_one_of_a_crowd_that_kills_is_suspected_soon(
     """The runs lost with it are suspected in groups, each twice as large, so any one is found soon."""
     desk = repeatable(rig)
     runs = crowd(desk, uuid4())
-    monkeypatch.setattr("runtime.advance._load", die)
+    monkeypatch.setattr("runtime.execution.claim._load", die)
     suspected = []
     for _ in range(3):
         for run in Run.objects.filter(id__in=runs, isolated=False):

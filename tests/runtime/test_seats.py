@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.advance import advance
+from runtime.execution.claim import advance
+from runtime.execution.concurrency import Seats
 from runtime.models import Run
 from runtime.ports import ModelAnswer, ModelRequest, TurnBoundary
-from runtime.seats import Seats
 from runtime.store import pool
 from tests.fakes.ports import FakeTool, ask
 from tests.runtime.conftest import MakeBench

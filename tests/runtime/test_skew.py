@@ -11,11 +11,11 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.events import Change, WaitEnded
 from runtime.core.terms import RetryPolicy
-from runtime.draft import Draft
 from runtime.errors import LeaseLost
+from runtime.execution.admission.versions import LONGEST_PAUSE, Refusals
+from runtime.execution.step import Draft
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import Outcome, Skew, ToolRequest, Unknown
-from runtime.skew import LONGEST_PAUSE, Refusals
 from runtime.store import failpoints, loading, pool
 from runtime.store.pool import Connection
 from tests.fakes.ports import FakeEffects, FakeTool, ask, say, turns
@@ -337,7 +337,7 @@ def test_a_class_that_became_a_write_is_not_repeated_after_the_word_of_a_person_
     desk.advance(run)
     made = len(desk.effects.calls)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runtime.draft.Draft.end_waits", _end_every_wait)
+        patch.setattr("runtime.execution.step.Draft.end_waits", _end_every_wait)
         desk.heartbeat.poke(run)
         Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
         assert desk.advance(run).status == "suspended"

@@ -6,9 +6,9 @@ from uuid import uuid4
 import pytest
 
 from runtime.core.decisions import EffectClass
+from runtime.execution.effects.transactional import Handoff, transact
 from runtime.ports import Outcome, ToolFault, ToolRequest
 from runtime.store import pool
-from runtime.transactional import Handoff, transact
 
 MOST = pool.DJANGOS_OF_A_WORKER - 1
 

@@ -87,7 +87,7 @@ def test_a_long_wait_frees_the_worker_and_goes_on_when_its_time_has_come(
     assert run.due_at == datetime.fromisoformat(str(wait["until"]))
     assert desk.advance(run.id).status == "waiting"
     assert len(desk.effects.calls) == 2
-    monkeypatch.setattr("runtime.scribe.Scribe.clock", lambda self: run.due_at)
+    monkeypatch.setattr("runtime.execution.commit.Scribe.clock", lambda self: run.due_at)
     later(run.id)
     assert desk.advance(run.id).status == "completed"
     assert [call.attempt for call in desk.effects.calls if call.tool == "t"] == [1, 2]
@@ -141,7 +141,7 @@ def test_a_gate_that_nobody_decides_in_time_denies_its_call(rig: MakeBench) -> N
     (gate,) = desk.open_gates(run.id)
     assert run.due_at == desk.gatekeeper.pictures[0].expires_at
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runtime.scribe.Scribe.clock", lambda self: run.due_at)
+        patch.setattr("runtime.execution.commit.Scribe.clock", lambda self: run.due_at)
         later(run.id)
         assert desk.advance(run.id).status == "completed"
     assert desk.effects.calls == []
@@ -427,7 +427,7 @@ def test_a_transactional_tool_that_overruns_and_commits_late_leaves_one_row(rig:
 def test_a_transactional_tool_that_hangs_frees_its_run(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.executor.LATE", 0.0)
+    monkeypatch.setattr("runtime.execution.effects.pool.LATE", 0.0)
     go_on = threading.Event()
 
     def body(request: ToolRequest) -> Outcome:

@@ -41,11 +41,14 @@ def _plain(value: Any) -> Any:
 
 
 def digest_without_arguments(patch: Patch) -> None:
-    patch.setattr("runtime.judging.action_digest", _digest_of("tool", "schema", "path", "effect"))
+    patch.setattr(
+        "runtime.execution.admission.admit.action_digest",
+        _digest_of("tool", "schema", "path", "effect"),
+    )
 
 
 def no_second_look(patch: Patch) -> None:
-    patch.setattr("runtime.judging.Judge.second_look", lambda *_: None)
+    patch.setattr("runtime.execution.admission.admit.Judge.second_look", lambda *_: None)
 
 
 def digest_of_the_name(patch: Patch) -> None:
@@ -78,7 +81,7 @@ def every_error_is_tried_again(patch: Patch) -> None:
     def again(frame: str, call: Call, error: str, **rest: Any) -> Any:
         return retries.undone(frame, call, error, after=None, **rest)
 
-    patch.setattr("runtime.executor.uncertain", again)
+    patch.setattr("runtime.execution.effects.pool.uncertain", again)
 
 
 def nobody_looks_for_what_was_started(patch: Patch) -> None:
@@ -94,7 +97,7 @@ def pause_is_a_result(patch: Patch) -> None:
         ]
         return (*gated, *plan(now))
 
-    patch.setattr("runtime.draft.plan", hasty)
+    patch.setattr("runtime.execution.step.plan", hasty)
     patch.setitem(FRAMES, (FrameState.ACTING, "FrameClosed:failed"), FrameState.CLOSED)
 
 

@@ -11,7 +11,7 @@ from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.core.events import BudgetExceeded, BudgetGranted, GateOpened
 from runtime.core.ids import ROOT
 from runtime.errors import Tampered
-from runtime.opening import Judged, halt
+from runtime.execution.admission.gates import Judged, halt
 
 
 def limit_gate(

@@ -13,17 +13,19 @@ from uuid import UUID
 import psycopg
 from django.db import DataError
 
-from runtime import dispatch, poison, skew
-from runtime.coordinator import Bench, Coordinator, Inbox
+from runtime import dispatch
 from runtime.core.contents import referred
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import Verdict
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.core.limits import plain
 from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered
-from runtime.heartbeat import Held
+from runtime.execution import crash_loops
+from runtime.execution.admission import versions
+from runtime.execution.commit import DATABASE_ERRORS, Loaded, Sizes
+from runtime.execution.heartbeat import Held
+from runtime.execution.runner import Bench, Coordinator, Inbox
 from runtime.ports import EffectHandler, UnknownAgent
-from runtime.scribe import DATABASE_ERRORS, Loaded, Sizes
 from runtime.store import blobs, leases, loading, pool, signals, workers
 from runtime.store.leases import Claim
 from runtime.store.loading import Stored
@@ -141,11 +143,11 @@ def _give_up(claim: Claim, bench: Bench, exc: Exception) -> None:
 
 def _sorted_out(claim: Claim, now: Continuation | None = None) -> bool:
     """Whether a run that lost its worker is not to run here: it is isolated, or quarantined."""
-    why = poison.verdict(claim)
+    why = crash_loops.verdict(claim)
     if why is not None:
         _quarantine(claim, why)
         return True
-    if poison.is_suspect(claim, now, suspects=lambda: _suspects(claim.run)):
+    if crash_loops.is_suspect(claim, now, suspects=lambda: _suspects(claim.run)):
         log.warning("run %s lost its worker and is tried in a process of its own", claim.run)
         with pool.pooled() as connection:
             leases.isolate(connection, claim)
@@ -171,7 +173,7 @@ def _back_off(claim: Claim) -> None:
         leases.back_off(connection, claim)
 
 
-def _leave_to_others(claim: Claim, refusals: skew.Refusals) -> None:
+def _leave_to_others(claim: Claim, refusals: versions.Refusals) -> None:
     """Due again soon, with a hint at once: who gets it may be able to act on the run."""
     with pool.pooled() as connection:
         refusals.add(claim.run, leases.read(connection, claim.run).mailbox)
@@ -193,10 +195,10 @@ def _load(claim: Claim, stored: Stored) -> Loaded:
     return Loaded(now=now, sizes=Sizes(continuation=size, tail=tail), mail=stored.mail())
 
 
-def _skews(loaded: Loaded, handler: EffectHandler) -> skew.Skews | None:
+def _skews(loaded: Loaded, handler: EffectHandler) -> versions.Skews | None:
     """How the agents have changed. Raises UnknownAgent or Outdated; None for a run that is to end in any case."""
     try:
-        return skew.look(loaded.now, handler)
+        return versions.look(loaded.now, handler)
     except (UnknownAgent, Outdated):
         if not _is_to_end(loaded):
             raise

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from runtime.core.continuation import CallState, Continuation, FrameState
 from runtime.core.planning import plan
-from runtime.heartbeat import Held, Shift
+from runtime.execution.heartbeat import Held, Shift
 from runtime.store import kill_switches, leases
 
 STEPS, SECONDS = 50, 30.0

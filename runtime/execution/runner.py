@@ -23,13 +23,18 @@ from runtime.core.events import RetryScheduled, ToolFailed
 from runtime.core.planning import plan
 from runtime.core.replay import recover
 from runtime.core.unkept import journaled
-from runtime.draft import Draft
 from runtime.errors import LeaseLost
-from runtime.executor import Executor, event_of, request_for
-from runtime.handing_in import Attempt, hand_in
-from runtime.heartbeat import Heartbeat, Held
-from runtime.judging import Judge
-from runtime.performing import nothing_to_end
+from runtime.execution.admission.admit import Judge
+from runtime.execution.admission.versions import Refusals, Skews, require_agents, writes
+from runtime.execution.commit import Loaded, Scribe
+from runtime.execution.concurrency import Seats
+from runtime.execution.effects.handing_in import Attempt, hand_in
+from runtime.execution.effects.perform import nothing_to_end
+from runtime.execution.effects.pool import Executor, event_of, request_for
+from runtime.execution.effects.transactional import Handoff
+from runtime.execution.heartbeat import Heartbeat, Held
+from runtime.execution.step import Draft
+from runtime.execution.yielding import Tenure
 from runtime.ports import (
     Abort,
     EffectHandler,
@@ -39,14 +44,9 @@ from runtime.ports import (
     ToolFault,
     ToolRequest,
 )
-from runtime.scribe import Loaded, Scribe
-from runtime.seats import Seats
-from runtime.skew import Refusals, Skews, require_agents, writes
 from runtime.store import leases, ledger
 from runtime.store.records import Changed, Work, changed
 from runtime.store.steps import Result
-from runtime.tenure import Tenure
-from runtime.transactional import Handoff
 
 HOLD = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
 GRACE = timedelta(seconds=10)  # for what is under way when a run is cancelled

@@ -21,7 +21,7 @@ from runtime.core.decisions import GateKind
 from runtime.core.digest import sha256_of
 from runtime.core.events import AgentChanged
 from runtime.errors import Outdated
-from runtime.opening import Judged, halt
+from runtime.execution.admission.gates import Judged, halt
 from runtime.ports import EffectHandler, Skew
 
 FIRST_PAUSE = 1.0

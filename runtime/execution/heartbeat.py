@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from runtime import clock
+from runtime.execution import clock
 from runtime.store import leases, pool, workers
 from runtime.store.calm import Calm
 from runtime.store.leases import Claim

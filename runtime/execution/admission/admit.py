@@ -24,7 +24,7 @@ from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.messages import unheard_of
 from runtime.core.terms import Terms
 from runtime.errors import RuntimeFault, Tampered
-from runtime.opening import Judged, halt, outage_gate, picture
+from runtime.execution.admission.gates import Judged, halt, outage_gate, picture
 from runtime.ports import (
     ApprovalVoid,
     CallFacts,

@@ -51,11 +51,12 @@ from runtime.core.pending import of_call
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.spending import fits, reached
-from runtime.judging import Judge
-from runtime.opening import Judged
+from runtime.execution.admission.admit import Judge
+from runtime.execution.admission.budget_gate import grant_of, limit_gate
+from runtime.execution.admission.gates import Judged
+from runtime.execution.admission.versions import Skews, agent_changed, agreed, ask, asked
+from runtime.execution.admission.waits import begun, timed_out
 from runtime.ports import EffectHandler, InvalidInput, Skew
-from runtime.shortage import grant_of, limit_gate
-from runtime.skew import Skews, agent_changed, agreed, ask, asked
 from runtime.store.late_outcomes import LateOutcome
 from runtime.store.records import Changed, ModelAsked, Records, SignalTaken, Work, changed, waits
 from runtime.store.signals import (
@@ -67,7 +68,6 @@ from runtime.store.signals import (
     ResumeSignal,
     Signal,
 )
-from runtime.waiting import begun, timed_out
 
 # The decisions after which a call may start at once.
 STARTING = frozenset({Verdict.APPROVE, Verdict.RUN_AGAIN})

@@ -11,7 +11,6 @@ from typing import assert_never
 
 from django.conf import settings
 
-from runtime.alarm import Alarm
 from runtime.core.compaction import cut
 from runtime.core.contents import FilledIn
 from runtime.core.continuation import Continuation, Frame
@@ -30,8 +29,10 @@ from runtime.core.ids import idempotency_key
 from runtime.core.limits import MAX_SUMMARY
 from runtime.core.messages import unheard_of
 from runtime.core.retries import unanswered, uncertain, undone
-from runtime.overruns import Call, Overruns
-from runtime.performing import begin, nothing_to_end, perform
+from runtime.execution.effects.deadlines import Alarm
+from runtime.execution.effects.overruns import Call, Overruns
+from runtime.execution.effects.perform import begin, nothing_to_end, perform
+from runtime.execution.effects.transactional import Handoff, transact
 from runtime.ports import (
     Abort,
     Braked,
@@ -45,7 +46,6 @@ from runtime.ports import (
     ToolResult,
     Unknown,
 )
-from runtime.transactional import Handoff, transact
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from uuid import UUID
 import psycopg
 from django.db import DatabaseError, InterfaceError, transaction
 
-from runtime import clock, dispatch
+from runtime import dispatch
 from runtime.core.continuation import Continuation, Phase, in_doubt, status_of
 from runtime.core.events import Compacted
 from runtime.core.ids import ROOT, depth_of
@@ -26,9 +26,12 @@ from runtime.core.replacing import replace
 from runtime.core.replay import Entry
 from runtime.core.worktime import tick, used_up_at
 from runtime.errors import LeaseLost, Unclaimed
-from runtime.heartbeat import Held
+from runtime.execution import clock
+from runtime.execution.concurrency import Seats
+from runtime.execution.effects.transactional import Handoff
+from runtime.execution.heartbeat import Held
+from runtime.execution.yielding import Tenure
 from runtime.ports import Gatekeeper, Part
-from runtime.seats import Seats
 from runtime.store import (
     blobs,
     continuations,
@@ -44,8 +47,6 @@ from runtime.store import (
 from runtime.store.late_outcomes import LateOutcome
 from runtime.store.pool import Connection
 from runtime.store.records import Records
-from runtime.tenure import Tenure
-from runtime.transactional import Handoff
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from runtime.core.errors import NotJson
 from runtime.core.ids import depth_of
 from runtime.core.limits import plain
 from runtime.core.unkept import has_happened, result_lost
-from runtime.intake import taken_in
+from runtime.execution.effects.validation import taken_in
 from runtime.ports import (
     Abort,
     EffectHandler,
