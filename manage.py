@@ -14,9 +14,9 @@ def main(arguments: list[str]) -> None:
     try:
         execute_from_command_line(arguments)
     except DatabaseError as problem:
-        from runtime import start
+        from runtime.upkeep import startup
 
-        raise SystemExit(f"abeyance: {start.explained(problem)}") from None
+        raise SystemExit(f"abeyance: {startup.explained(problem)}") from None
     except (ImproperlyConfigured, OSError) as problem:
         raise SystemExit(f"abeyance: {' '.join(str(problem).split())}") from None
 

@@ -41,7 +41,7 @@ from approvals.errors import (
     TooLate,
 )
 from approvals.models import Request
-from runtime import engine
+from runtime.control import engine
 from runtime.core.decisions import HALTS, VERDICTS, Decision, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
 from runtime.errors import GateNotOpen, RunEnded

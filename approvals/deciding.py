@@ -12,7 +12,7 @@ from uuid import UUID
 
 from approvals import audit, clock, permissions, statements, stored
 from approvals.models import Request
-from runtime import engine
+from runtime.control import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.ports import Actor, Part
 from runtime.store import pool

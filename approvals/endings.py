@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from approvals import audit
 from approvals.models import Request
-from runtime import engine
+from runtime.control import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.ports import Actor
 

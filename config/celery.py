@@ -78,17 +78,17 @@ app.autodiscover_tasks(["runtime"])
 def _equip(sender: Any, **_: Any) -> None:
     """Before anything else: load the agents and say what they are."""
     from config import control, wiring  # noqa: F401 - it replaces commands
-    from runtime import start
+    from runtime.upkeep import startup
 
     # What Postgres shows of each connection of this process.
     os.environ.setdefault("PGAPPNAME", f"abeyance worker {os.getpid()}")
     places.furnish(sender.concurrency)
     try:
-        start.require_database()
-        start.require_broker()
-        start.require_keys(signing=False)
-        start.require_durable_stores()
-        start.require_keys_of_live_runs()
+        startup.require_database()
+        startup.require_broker()
+        startup.require_keys(signing=False)
+        startup.require_durable_stores()
+        startup.require_keys_of_live_runs()
         wiring.connect_effects()
     except Exception as problem:
         # Celery would go on without: a worker that holds its queue and can do nothing.

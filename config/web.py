@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from config.asgi import application, doorbell
-from runtime import start
+from runtime.upkeep import startup
 
 
 class Server(uvicorn.Server):
@@ -29,8 +29,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     chosen = parser.parse_args(arguments)
     place = _place(chosen.bind)
-    start.require_database()
-    start.require_keys(signing=True)
+    startup.require_database()
+    startup.require_keys(signing=True)
     serving = server(**place)
     serving.run()
     return 0 if serving.started else 1

@@ -12,7 +12,9 @@ from agents.registry import load
 from approvals import people
 from approvals.gatekeeper import Gatekeeper
 from approvals.permissions import Access
-from runtime import dispatch, ports, start
+from runtime import ports
+from runtime.broker import dispatch
+from runtime.upkeep import startup
 
 
 def connect() -> None:
@@ -49,7 +51,7 @@ def connect_effects() -> None:
     except RegistryError as problem:
         raise SystemExit(f"abeyance: {problem}") from None
     import_clients(registry)
-    start.with_database(lambda: publish(registry))
+    startup.with_database(lambda: publish(registry))
     isolated = (tool.function.__module__ for tool in registry.tools() if tool.isolate)
     children = Children(isolated)
     ports.plug(effects=Handler(registry=registry, brakes=Brakes(), children=children))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from django.conf import settings
 
 from config.celery import app
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.store import pool
 
 CONNECTION_SECONDS = 30.0  # that a thread waits for one

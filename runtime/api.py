@@ -10,7 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
-from runtime import actions, ports, queries, stopping
+from runtime import ports, queries
+from runtime.control import actions, stopping
 from runtime.core.amounts import NAMES
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
 from runtime.late_api import LateOut

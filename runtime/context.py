@@ -5,7 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from runtime import stopping
+from runtime.control import stopping
 
 
 def stops(request: HttpRequest) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from django.http import HttpRequest
 from redis.exceptions import RedisError
 
 from runtime import ports
-from runtime.dispatch import CHANNEL
+from runtime.broker.dispatch import CHANNEL
 from runtime.models import Run
 from runtime.ports import Actor
 

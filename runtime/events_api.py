@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from runtime import sending
 from runtime.api import Authenticated
+from runtime.control import sending
+from runtime.control.delivery import Delivered
 from runtime.core.limits import MAX_EVENT_NAME
-from runtime.delivery import Delivered
 from runtime.requests import Body
 
 router = Router(tags=["events"])

@@ -9,7 +9,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from runtime import durability, queries, start
+from runtime import queries
+from runtime.upkeep import durability, startup
 
 _BEAT = timedelta(seconds=10)
 
@@ -50,7 +51,7 @@ def _database() -> bool:
 
 
 def _migrations() -> bool:
-    return start.missing_migrations() == 0
+    return startup.missing_migrations() == 0
 
 
 def _worker() -> bool:

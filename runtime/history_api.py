@@ -8,8 +8,9 @@ from django.http import HttpResponse
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from runtime import actions, ports, queries, verification
+from runtime import ports, queries
 from runtime.api import Authenticated, RunOut
+from runtime.control import actions, verification
 from runtime.core.limits import MAX_REASON
 from runtime.errors import NoSuchEntry
 from runtime.requests import Body, raw_body

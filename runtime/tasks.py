@@ -10,7 +10,7 @@ from celery import current_app, shared_task
 from django.conf import settings
 
 from runtime import ports
-from runtime.dispatch import ADVANCE, ISOLATED
+from runtime.broker.dispatch import ADVANCE, ISOLATED
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import Executor
 from runtime.execution.heartbeat import Heartbeat

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from approvals import clock, queries
 from runtime import queries as runs
-from runtime import stopping
+from runtime.control import stopping
 from runtime.core.continuation import CallState
 from runtime.core.decisions import GateKind
 from runtime.queries import CallView, Progress

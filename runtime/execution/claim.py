@@ -13,7 +13,7 @@ from uuid import UUID
 import psycopg
 from django.db import DataError
 
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.core.contents import referred
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import Verdict

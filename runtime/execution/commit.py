@@ -18,7 +18,7 @@ from uuid import UUID
 import psycopg
 from django.db import DatabaseError, InterfaceError, transaction
 
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.core.continuation import Continuation, Phase, in_doubt, status_of
 from runtime.core.events import Compacted
 from runtime.core.ids import ROOT, depth_of

@@ -18,8 +18,8 @@ from uuid import UUID
 
 import psycopg
 
-from runtime import dispatch
-from runtime.dispatch import Hint
+from runtime.broker import dispatch
+from runtime.broker.dispatch import Hint
 from runtime.store import kill_switches, leases, pool
 from runtime.store.calm import Calm
 from runtime.store.pool import Connection

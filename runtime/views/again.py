@@ -10,7 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from runtime import actions, ports, queries
+from runtime import ports, queries
+from runtime.control import actions
 from runtime.core.continuation import RunStatus
 from runtime.core.errors import NewerSchema
 from runtime.core.limits import MAX_REASON

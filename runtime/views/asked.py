@@ -4,7 +4,8 @@ from uuid import UUID
 
 from django.http import Http404, HttpRequest
 
-from runtime import actions, queries
+from runtime import queries
+from runtime.control import actions
 from runtime.errors import NoSuchRun
 from runtime.ports import Actor, InvalidInput
 

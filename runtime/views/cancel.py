@@ -7,7 +7,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from runtime import actions, ports, queries
+from runtime import ports, queries
+from runtime.control import actions
 from runtime.core.limits import MAX_REASON
 from runtime.errors import NoSuchRun, RunEnded
 from runtime.ports import Actor, Forbidden, InvalidInput

@@ -7,7 +7,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from runtime import actions, ports, queries
+from runtime import ports, queries
+from runtime.control import actions
 from runtime.errors import KeyMissing, NoSuchRun, NotQuiescent, Tampered
 from runtime.ports import Forbidden, InvalidInput
 from runtime.views.asked import actor_of, readable

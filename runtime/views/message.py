@@ -7,7 +7,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from runtime import actions, ports
+from runtime import ports
+from runtime.control import actions
 from runtime.core.limits import MAX_MESSAGE
 from runtime.errors import NoSuchRun, RunEnded, TooManyUnheard
 from runtime.ports import Forbidden, InvalidInput

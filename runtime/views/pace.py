@@ -10,7 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
-from runtime import actions, queries
+from runtime import queries
+from runtime.control import actions
 from runtime.errors import NoSuchRun, RunEnded
 from runtime.ports import Forbidden
 from runtime.views.asked import actor_of

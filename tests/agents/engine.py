@@ -10,7 +10,7 @@ from django.db import transaction
 from agents.gateway.brakes import Brakes
 from agents.handlers import Handler
 from agents.registry import Registry
-from runtime import engine
+from runtime.control import engine
 from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import Decision, Verdict
 from runtime.execution.claim import advance

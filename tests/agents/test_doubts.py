@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.registry import Registry
 from agents.sdk import agent, tool
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.core.decisions import EffectClass
 from runtime.models import Gate
 from tests.agents.engine import engine_of, events_of

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.registry import Registry
 from agents.sdk import ToolError, agent, tool
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.core.decisions import Verdict
 from runtime.models import Continuation, Gate
 from tests.agents.conftest import Directory, Sink

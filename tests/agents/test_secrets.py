@@ -25,7 +25,8 @@ from agents.gateway.scripted import Reply, Turn, call, say, script, together
 from agents.handlers import Handler
 from agents.registry import Registry
 from agents.sdk import ToolError, agent, tool
-from runtime import dispatch, keyring, sealing
+from runtime import keyring, sealing
+from runtime.broker import dispatch
 from runtime.core.decisions import Verdict
 from runtime.core.digest import require_json
 from runtime.errors import KeyMissing

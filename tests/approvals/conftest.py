@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.ports import Actor
 from tests.approvals import seeds
 from tests.cast import GROUPS

@@ -24,7 +24,7 @@ from approvals.errors import ApprovalError, Expired
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
 from approvals.policy import Group
-from runtime import engine
+from runtime.control import engine
 from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Signal

@@ -20,7 +20,7 @@ from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request, Token
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
-from runtime import engine
+from runtime.control import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor

@@ -14,7 +14,8 @@ from pytest_django import Settings
 
 from approvals import audit, frozen, statements
 from approvals.models import AuditEntry, Request
-from runtime import dispatch, verification
+from runtime.broker import dispatch
+from runtime.control import verification
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import Tampered
 from runtime.models import Content, JournalEntry, Pruning, Run

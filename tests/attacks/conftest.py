@@ -7,7 +7,7 @@ import pytest
 
 from approvals.actions import decide
 from approvals.models import Request
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports import Actor, Forbidden, ToolRequest, ToolResult

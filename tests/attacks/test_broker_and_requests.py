@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from approvals.models import Request
-from runtime import dispatch
+from runtime.broker import dispatch
 from tests.attacks.conftest import Target
 from tests.cast import Cast
 from tests.desk.caller import Caller

@@ -13,7 +13,7 @@ from django.utils import timezone
 from approvals import frozen, statements
 from approvals.actions import settle
 from approvals.models import Request
-from runtime import engine
+from runtime.control import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.models import Gate, Signal
 from tests.attacks.conftest import BEA, Target

@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from agents.models import PublishedAgent
 from approvals.models import AuditEntry, Request
-from runtime import actions, engine
+from runtime.control import actions, engine
 from runtime.core import portable
 from runtime.errors import NotImportable, RunKnown
 from runtime.models import JournalEntry, Run

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db import transaction
 
 from approvals.models import Request
-from runtime import actions, engine
+from runtime.control import actions, engine
 from runtime.models import Run
 from runtime.ports import Actor
 from tests.attacks.conftest import Target, approve, refused

@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 from approvals import actions
 from approvals.models import AuditEntry
-from runtime import verification
+from runtime.control import verification
 from runtime.models import Run
 from runtime.store import ledger, pool
 from runtime.upkeep import sweeper

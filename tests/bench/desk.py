@@ -11,8 +11,8 @@ from django.db import transaction
 from approvals import actions
 from approvals.models import Request
 from config import wiring
-from runtime import actions as run_actions
-from runtime import engine
+from runtime.control import actions as run_actions
+from runtime.control import engine
 from runtime.ports import Actor
 from runtime.store import pool
 from tests.cast import assemble

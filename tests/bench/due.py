@@ -16,7 +16,7 @@ import psutil
 import psycopg
 import redis
 
-from runtime import dispatch
+from runtime.broker import dispatch
 from tests.bench.figures import Finding, Line, number, one
 from tests.bench.site import Program, Site
 

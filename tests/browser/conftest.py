@@ -14,7 +14,7 @@ from django.test import Client
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from runtime import dispatch
+from runtime.broker import dispatch
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.cast import PASSWORD, Cast
 from tests.desk.office import Office

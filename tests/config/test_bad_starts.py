@@ -25,7 +25,8 @@ from config.local import __main__ as launcher
 from config.local import accounts, demo, listeners, postgres
 from config.local.errors import DidNotStart, Refused
 from config.processes import table
-from runtime import durability, ports, start
+from runtime import ports
+from runtime.upkeep import durability, startup
 from tests.config.disks import disk
 from tests.config.lines import line_of
 
@@ -215,7 +216,7 @@ def test_a_postgres_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         SystemExit, match=r"required \(found 12\.9\)\.: upgrade it, best to Postgres 18"
     ):
-        start.require_database()
+        startup.require_database()
 
 
 class Late(logging.Handler):
@@ -234,11 +235,11 @@ class Late(logging.Handler):
 @contextmanager
 def late(come: Callable[[], object]) -> Iterator[list[str]]:
     handler = Late(come)
-    start.log.addHandler(handler)
+    startup.log.addHandler(handler)
     try:
         yield handler.waited
     finally:
-        start.log.removeHandler(handler)
+        startup.log.removeHandler(handler)
 
 
 def test_a_database_that_comes_late(transactional_db: None) -> None:
@@ -247,7 +248,7 @@ def test_a_database_that_comes_late(transactional_db: None) -> None:
     connection.settings_dict.update(HOST="127.0.0.1", PORT="1")
     try:
         with late(lambda: connection.settings_dict.update(there)) as waited:
-            start.require_database()
+            startup.require_database()
     finally:
         connection.settings_dict.update(there)
     (line,) = waited
@@ -257,9 +258,9 @@ def test_a_database_that_comes_late(transactional_db: None) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        start.require_database,
-        start.require_durable_stores,
-        start.require_keys_of_live_runs,
+        startup.require_database,
+        startup.require_durable_stores,
+        startup.require_keys_of_live_runs,
         wiring.connect_effects,
     ],
 )
@@ -289,7 +290,7 @@ def test_a_database_that_goes_away_during_a_step_of_the_start(
 def test_a_broker_that_comes_late(broker_url: str, settings: Settings) -> None:
     settings.REDIS_URL = f"redis://{NOWHERE}/0"
     with late(lambda: setattr(settings, "REDIS_URL", broker_url)) as waited:
-        start.require_broker()
+        startup.require_broker()
     (line,) = waited
     assert line.startswith("waiting for the broker: ")
 

@@ -14,7 +14,7 @@ from kombu.entity import Queue
 from kombu.messaging import Consumer
 
 from config import letters
-from runtime import dispatch
+from runtime.broker import dispatch
 
 JUNK = (b"\xff\x00", b"", b"null", b"[]", b"17", b"[" * 100_000, b'{"properties": 5}')
 

@@ -8,7 +8,7 @@ from celery import signals
 
 from config import celery, places, processes
 from config.env import MOST_WORKERS
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.store import pool
 
 HEARTBEAT = 1  # connection of its own

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from agents.models import PublishedAgent
-from runtime import dispatch
+from runtime.broker import dispatch
 from tests.cast import Cast
 from tests.desk.caller import Caller
 from tests.desk.office import Office

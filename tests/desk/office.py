@@ -11,7 +11,8 @@ from approvals import frozen
 from approvals.actions import decide
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
-from runtime import actions, engine, keyring
+from runtime import keyring
+from runtime.control import actions, engine
 from runtime.core.budgets import Budget
 from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.digest import sha256_of

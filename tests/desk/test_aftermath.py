@@ -11,7 +11,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.models import Request
-from runtime import actions, stopping
+from runtime.control import actions, stopping
 from runtime.core.budgets import Budget
 from runtime.models import Gate, Run
 from runtime.ports import Actor, ToolFault, ToolResult, Unknown

@@ -21,7 +21,7 @@ from approvals import actions, people, tokens
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
 from config.api import api
-from runtime import engine
+from runtime.control import engine
 from runtime.core.decisions import EffectClass
 from runtime.models import ContentUse, Run, Stop
 from runtime.ports import Actor, ToolResult

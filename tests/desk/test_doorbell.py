@@ -9,7 +9,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from approvals.policy import Group
-from runtime import dispatch, doorbell
+from runtime import doorbell
+from runtime.broker import dispatch
 from tests.desk.listening import House
 from tests.desk.office import Office
 

@@ -16,8 +16,8 @@ from django.db import connections
 
 from approvals import tokens
 from config import longpoll
-from runtime import dispatch
 from runtime.api import WAIT_HEADER
+from runtime.broker import dispatch
 from runtime.doorbell import Doorbell, Message, Send
 from tests.cast import Cast
 from tests.desk.caller import Caller

@@ -9,7 +9,16 @@ from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.events import EVENT_TYPES
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-ROOMS = ("engine", "execution", "admission", "effects", "store")  # contracts in .importlinter
+ROOMS = (
+    "engine",
+    "control",
+    "upkeep",
+    "execution",
+    "admission",
+    "effects",
+    "store",
+    "broker",
+)  # contracts in .importlinter
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8")
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 import redis
 
-from runtime.dispatch import ADVANCE, NEW, RESUMED
+from runtime.broker.dispatch import ADVANCE, NEW, RESUMED
 from tests.e2e import crew
 from tests.e2e.office import Office, until
 from tests.stack import Stack

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runtime import engine
+from runtime.control import engine
 from runtime.core.budgets import Budget, Rates
 from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
 from runtime.core.events import Proposal

@@ -13,8 +13,9 @@ from django.db import connection
 from kombu.connection import Connection
 
 from config import celery, letters
-from runtime import dispatch, verification
-from runtime.dispatch import ADVANCE
+from runtime.broker import dispatch
+from runtime.broker.dispatch import ADVANCE
+from runtime.control import verification
 from tests.cast import Cast
 from tests.faults import ledger
 from tests.faults.counts import LONG

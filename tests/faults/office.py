@@ -15,7 +15,7 @@ from django.utils import timezone
 from approvals import actions
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Request
-from runtime import engine
+from runtime.control import engine
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.ids import idempotency_key

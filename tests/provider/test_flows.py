@@ -11,7 +11,7 @@ from django.db import connection, transaction
 
 from agents.handlers import Handler
 from agents.registry import Registry
-from runtime import engine as start
+from runtime.control import engine as start
 from runtime.core import retries
 from runtime.core.decisions import Verdict
 from runtime.core.terms import RetryPolicy

@@ -16,7 +16,7 @@ from agents.gateway.brakes import Brakes, Go, Wait
 from agents.gateway.scripted import Turn, say, script
 from agents.registry import Registry
 from agents.sdk import RetryPolicy, agent
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.models import Run
 from tests.agents.engine import Engine, engine_of, events_of
 from tests.provider.server import KEY, Provider

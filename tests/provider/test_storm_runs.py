@@ -22,8 +22,9 @@ from agents.gateway.brakes import Brakes
 from agents.gateway.scripted import Turn, call, say, script
 from agents.registry import Registry
 from agents.sdk import RetryPolicy, ToolContext, agent, tool
-from runtime import dispatch, verification
-from runtime import engine as start
+from runtime.broker import dispatch
+from runtime.control import engine as start
+from runtime.control import verification
 from runtime.core.budgets import Budget
 from runtime.execution.claim import advance
 from runtime.models import Gate, Run

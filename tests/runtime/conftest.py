@@ -7,7 +7,9 @@ import pytest
 from django.db import transaction
 from pytest_django import Settings
 
-from runtime import dispatch, engine, ports
+from runtime import ports
+from runtime.broker import dispatch
+from runtime.control import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import Executor

@@ -10,7 +10,8 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from runtime import engine
+from runtime.control import engine
+from runtime.control.verification import verify
 from runtime.core.budgets import Budget, Rates
 from runtime.core.continuation import Continuation
 from runtime.core.decisions import EffectClass, Verdict
@@ -18,7 +19,6 @@ from runtime.models import Run
 from runtime.ports import ModelAnswer, ModelFault, ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.store.continuations import load
-from runtime.verification import verify
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import events, types

@@ -6,7 +6,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.db.models import Q
 
-from runtime import queries, verification
+from runtime import queries
+from runtime.control import verification
 from runtime.core.continuation import Continuation as State
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.limits import MAX_SUMMARY

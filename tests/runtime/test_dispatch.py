@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from config import celery
-from runtime import dispatch
+from runtime.broker import dispatch
 
 
 @pytest.fixture(autouse=True)

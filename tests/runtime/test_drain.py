@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.core.decisions import EffectClass
 from runtime.execution.claim import advance
 from runtime.models import Run

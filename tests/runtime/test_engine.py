@@ -7,7 +7,8 @@ import psycopg
 import pytest
 from django.db import transaction
 
-from runtime import dispatch, engine
+from runtime.broker import dispatch
+from runtime.control import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.core.errors import NotJson
 from runtime.errors import BusinessKeyConflict, GateNotOpen

@@ -9,15 +9,15 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime import engine
+from runtime.control import engine
+from runtime.control.delivery import Delivered
+from runtime.control.verification import verify
 from runtime.core.decisions import EffectClass, Verdict
-from runtime.delivery import Delivered
 from runtime.errors import EventConflict, TooManyMatched
 from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.ports import Actor, Outcome, ToolRequest, ToolResult
 from runtime.store import external_events, pool
 from runtime.upkeep import retention
-from runtime.verification import verify
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import events, types
@@ -173,7 +173,7 @@ def test_an_event_ends_the_waits_of_several_runs_and_calls(desk: Callable[..., R
 def test_more_waits_than_one_event_may_end_are_left_alone(
     desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.delivery.MAX_MATCHED", 1)
+    monkeypatch.setattr("runtime.control.delivery.MAX_MATCHED", 1)
     one = desk(ask(waits_for(), waits_for({"contract": "C-1"})))
     run = one.start("a")
     one.advance(run)

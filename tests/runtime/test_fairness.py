@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.execution import yielding
 from runtime.ports import ToolRequest, ToolResult
 from tests.fakes.ports import FakeTool, ask, say, turns

@@ -10,7 +10,7 @@ import pytest
 from django.db import connections, transaction
 from pytest_django import Settings
 
-from runtime import engine
+from runtime.control import engine
 from runtime.core.decisions import Verdict
 from runtime.errors import RunEnded
 from runtime.execution import claim as advancing

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connection, transaction
 
-from runtime import engine, verification
+from runtime.control import engine, verification
 from runtime.core.continuation import Continuation
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import NoSuchEntry, NotQuiescent, Tampered

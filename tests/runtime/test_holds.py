@@ -80,7 +80,7 @@ def test_a_held_child_leaves_its_parents_other_calls_alone(rig: MakeBench) -> No
 def test_cancelling_closes_a_hold(rig: MakeBench) -> None:
     from django.db import transaction
 
-    from runtime import engine
+    from runtime.control import engine
     from tests.runtime.conftest import ADA
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 
-from runtime import engine, queries
+from runtime import queries
+from runtime.control import engine
 from runtime.core.decisions import EffectClass
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool

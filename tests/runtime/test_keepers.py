@@ -15,7 +15,8 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from runtime import dispatch, engine
+from runtime.broker import dispatch
+from runtime.control import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.execution import heartbeat

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from django.db import DatabaseError, InternalError, connection, transaction
 
-from runtime import engine, verification
+from runtime.control import engine, verification
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.events import Change
 from runtime.execution.commit import Scribe

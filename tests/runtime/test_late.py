@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime import engine, verification
+from runtime.control import engine, verification
 from runtime.core.decisions import Decision, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.execution.claim import advance

@@ -119,7 +119,7 @@ def test_sweeping_hints_at_what_is_due_once_per_back_off(
     desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hints: list[object] = []
-    monkeypatch.setattr("runtime.dispatch.hint", lambda run, queue="": hints.append(run))
+    monkeypatch.setattr("runtime.broker.dispatch.hint", lambda run, queue="": hints.append(run))
     runs = {desk.start("a") for _ in range(3)}
     hints.clear()
     with pool.own() as own:

@@ -3,8 +3,9 @@
 import pytest
 from django.utils import timezone
 
-from runtime import keyring, start
+from runtime import keyring
 from runtime.models import Run
+from runtime.upkeep import startup
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench
 
@@ -17,14 +18,14 @@ def test_a_key_that_a_live_run_needs_is_named(
     run = desk.start("a")
     if suspended:
         assert desk.advance(run).status == "suspended"
-    start.require_keys_of_live_runs()
+    startup.require_keys_of_live_runs()
     purpose = keyring.CONTINUATION if suspended else keyring.JOURNAL
     used = keyring.ids(purpose)[0]
     monkeypatch.setattr(keyring, "ids", lambda purpose: ("another",))
     with pytest.raises(
         SystemExit, match=f"key '{used}' for {purpose} is not in the ring, and run {run}"
     ):
-        start.require_keys_of_live_runs()
+        startup.require_keys_of_live_runs()
 
 
 def test_what_a_run_that_is_over_was_signed_with_is_not_asked_for(
@@ -36,14 +37,14 @@ def test_what_a_run_that_is_over_was_signed_with_is_not_asked_for(
     assert desk.advance(run).status == "suspended"
     Run.objects.filter(id=run).update(status="cancelled", ended_at=timezone.now(), due_at=None)
     monkeypatch.setattr(keyring, "ids", lambda purpose: ("another",))
-    start.require_keys_of_live_runs()
+    startup.require_keys_of_live_runs()
 
 
 def test_a_run_that_is_over_needs_no_key(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = rig({"a": turns(say("done"))})
     assert desk.advance(desk.start("a")).status == "completed"
     monkeypatch.setattr(keyring, "ids", lambda purpose: ("another",))
-    start.require_keys_of_live_runs()
+    startup.require_keys_of_live_runs()
 
 
 def test_a_worker_starts_although_there_are_too_many_live_runs_to_look_at(
@@ -51,8 +52,8 @@ def test_a_worker_starts_although_there_are_too_many_live_runs_to_look_at(
 ) -> None:
     desk = rig({"a": turns(say("done"))})
     desk.start("a")
-    monkeypatch.setattr(start, "LOOK", "1ms")
+    monkeypatch.setattr(startup, "LOOK", "1ms")
     slow = "SELECT key_id, run_id AS run FROM runtime_journalentry, pg_sleep(60)"
-    monkeypatch.setattr(start, "_LIVE", {keyring.JOURNAL: slow})
-    start.require_keys_of_live_runs()
+    monkeypatch.setattr(startup, "_LIVE", {keyring.JOURNAL: slow})
+    startup.require_keys_of_live_runs()
     assert "not all live runs were checked for keys of journal" in caplog.text

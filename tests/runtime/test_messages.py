@@ -8,14 +8,15 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime import dispatch, engine
+from runtime.broker import dispatch
+from runtime.control import engine
+from runtime.control.verification import verify
 from runtime.core.decisions import Verdict
 from runtime.core.limits import MAX_UNHEARD
 from runtime.errors import RunEnded, TooManyUnheard
 from runtime.models import Run, Signal
 from runtime.ports import Actor, ModelFault, ModelRequest, Outcome
 from runtime.store import leases
-from runtime.verification import verify
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import events, types

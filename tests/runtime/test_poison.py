@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from pytest_django import Settings
 
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.core.decisions import EffectClass
 from runtime.execution.claim import advance
 from runtime.models import Loss, Run, Worker

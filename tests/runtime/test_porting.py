@@ -9,7 +9,8 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
-from runtime import engine, keyring, verification
+from runtime import keyring
+from runtime.control import engine, verification
 from runtime.core import portable
 from runtime.core.decisions import Verdict
 from runtime.errors import GateNotOpen, NotAtRest, NotImportable, RunEnded, TooLarge

@@ -6,13 +6,14 @@ import pytest
 from django.db import transaction
 from django.db.models import Q
 
-from runtime import engine, queries
+from runtime import queries
+from runtime.control import engine
+from runtime.control.verification import verify
 from runtime.core.continuation import MAX_REFUSALS
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import NotFailed
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, ModelFault, Unknown
-from runtime.verification import verify
 from tests.fakes.ports import FakeTool, Script, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import events

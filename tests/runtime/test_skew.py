@@ -6,7 +6,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import transaction
 
-from runtime import dispatch, engine
+from runtime.broker import dispatch
+from runtime.control import engine
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.events import Change, WaitEnded

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from runtime import stopping
+from runtime.control import stopping
 from runtime.core.decisions import Verdict
 from runtime.errors import StopNotOn, StoppedAlready
 from runtime.models import Run, Stop

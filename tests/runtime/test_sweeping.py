@@ -12,7 +12,8 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
-from runtime import dispatch, queries
+from runtime import queries
+from runtime.broker import dispatch
 from runtime.models import Loop, Run
 from runtime.queries.workers import LATE_SECONDS
 from runtime.store import kill_switches, pool

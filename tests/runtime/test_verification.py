@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.core.management import CommandError, call_command
 
-from runtime import verification
+from runtime.control import verification
 from runtime.core.decisions import Verdict
 from runtime.errors import NoSuchRun
 from runtime.models import Run

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime import delivery
+from runtime.control import delivery
 from runtime.core.events import WaitStarted
 from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.store import external_events, pool, waits

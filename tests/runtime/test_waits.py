@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, transaction
 from pytest_django import Settings
 
-from runtime import engine
+from runtime.control import engine
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.terms import RetryPolicy
 from runtime.errors import GateNotOpen, RunEnded

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import psycopg
 
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.core import codec
 from runtime.core.errors import NotJson
 from runtime.core.events import OutcomeArrived

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime import actions
+from runtime.control import actions
 from runtime.core import portable
 from runtime.errors import NoSuchRun, RuntimeFault
 from runtime.management.run_ids import run_id

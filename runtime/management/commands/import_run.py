@@ -6,7 +6,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime import actions
+from runtime.control import actions
 from runtime.core.portable import MOST_BYTES
 from runtime.errors import RuntimeFault
 from runtime.ports import Actor, Forbidden

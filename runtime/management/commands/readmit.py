@@ -1,6 +1,6 @@
 """`manage.py readmit RUN --as NAME --reason WHY`: let a run out of quarantine."""
 
-from runtime import actions
+from runtime.control import actions
 from runtime.management.again import AgainCommand
 
 

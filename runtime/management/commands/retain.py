@@ -5,9 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from runtime import start
 from runtime.store import pool
-from runtime.upkeep import partitions, retention
+from runtime.upkeep import partitions, retention, startup
 
 
 class Command(BaseCommand):
@@ -20,7 +19,7 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="say what would go, and go")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        start.require_database()
+        startup.require_database()
         if not any(rule.days for rule in retention.rules()):
             self.stdout.write("ABEYANCE_RETENTION has no rule: nothing is ever removed.")
             return

@@ -1,6 +1,6 @@
 """`manage.py retry_run RUN --as NAME --reason WHY`: continue a failed run from where it failed."""
 
-from runtime import actions
+from runtime.control import actions
 from runtime.management.again import AgainCommand
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime import stopping
+from runtime.control import stopping
 from runtime.errors import RuntimeFault
 from runtime.ports import InvalidInput, UnknownAgent
 from runtime.store.kill_switches import EVERY_AGENT, Stop

@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime import verification
+from runtime.control import verification
+from runtime.control.verification import Verification
 from runtime.errors import NoSuchRun
 from runtime.management.run_ids import run_id
-from runtime.verification import Verification
 
 
 class Command(BaseCommand):

@@ -10,7 +10,8 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from runtime import engine, ports, queries
+from runtime import ports, queries
+from runtime.control import engine
 from runtime.core import amounts
 from runtime.core.budgets import Budget
 from runtime.core.continuation import RunStatus

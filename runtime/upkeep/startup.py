@@ -17,7 +17,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, NotSupportedError, OperationalError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
-from runtime import durability, keyring
+from runtime import keyring
+from runtime.upkeep import durability
 
 log = logging.getLogger(__name__)
 

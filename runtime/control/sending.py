@@ -4,11 +4,12 @@ from typing import Any
 
 from django.db import transaction
 
-from runtime import engine, ports
+from runtime import ports
+from runtime.control import engine
+from runtime.control.delivery import Delivered
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_EVENT_DATA, MAX_EVENT_NAME, size_of
-from runtime.delivery import Delivered
 from runtime.ports import Actor, InvalidInput
 
 SCOPE = "events:send"

@@ -10,7 +10,9 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runtime import delivery, dispatch, forking, porting, ports, readmission, retrying
+from runtime import ports
+from runtime.broker import dispatch
+from runtime.control import delivery, forking, porting, readmission, retrying
 from runtime.core.budgets import NO_LIMITS, Budget
 from runtime.core.contents import digest_of
 from runtime.core.continuation import RunStatus
