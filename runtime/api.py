@@ -345,11 +345,11 @@ def read_content(request: Authenticated, digest: str) -> Any:
 
 @router.get("/runs/{uuid:run}/continuation")
 def read_continuation(request: Authenticated, run: UUID) -> Any:
-    """Everything a run that waits needs to go on, without secrets; for admins."""
+    """Everything the run needs to go on, without secrets; for admins."""
     actions.readable_whole(run, request.auth)
     document = queries.continuation(run)
     if document is None:
-        raise Http404("This run has no continuation: it does not wait.")
+        raise Http404("This run has no continuation: it has ended.")
     return document
 
 

@@ -16,7 +16,7 @@ from kombu import pools
 from config import celery, env, letters
 from config.local import accounts, broker, postgres, programs
 from runtime import keyring
-from runtime.store import pool
+from runtime.store import continuations, pool
 from tests import emptying
 from tests.cast import Cast, assemble
 from tests.skips import Skips
@@ -127,6 +127,12 @@ def live_broker(broker_url: str) -> Iterator[str]:
 def cast(db: None) -> Cast:
     """Ada, Bea, Cyril and the admin, in the groups that the demo gives them."""
     return assemble()
+
+
+@pytest.fixture
+def continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a run a continuation by each of its steps, as if it was long."""
+    monkeypatch.setattr(continuations, "overdue", lambda covered, tail: True)
 
 
 def pytest_configure(config: pytest.Config) -> None:

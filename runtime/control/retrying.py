@@ -27,6 +27,5 @@ def retry(connection: Connection, run: UUID, *, by: str, reason: str, at: dateti
     sealed = journal.seal(run, now.position + 1, now.head, entry)
     now = step(now, entry.events, head=sealed.seal.mac, at=at)
     journal.append_first(connection, sealed)
-    continuations.put(connection, now)
     signals.forget_cancels(connection, run)
     runs.reopen(connection, run, status=status_of(now, held=False), head=sealed.seal.mac)

@@ -232,7 +232,7 @@ class Scribe:
             release=release,
             due=self._due(now) if release else None,
             mailbox=self._mailbox,
-            continuation=now if pins or self._rewrites(now, entry, release) else None,
+            continuation=now if pins or self._is_overdue(now, entry) else None,
             pins=pins,
             opened=records.opened(now),
             taken=records.taken,
@@ -245,12 +245,10 @@ class Scribe:
             spent=records.spent(after),
         )
 
-    def _rewrites(self, now: Continuation, entry: journal.Sealed, release: bool) -> bool:
-        """Whether this step writes a continuation: it lets go or is one of many, and the last one will not do."""
-        size, tail = self._sizes.continuation, self._sizes.tail + len(entry.body)
-        if now.ended:
-            return False
-        return not continuations.stays(size, tail) if release else continuations.overdue(size, tail)
+    def _is_overdue(self, now: Continuation, entry: journal.Sealed) -> bool:
+        """Whether the run is given a continuation by this step."""
+        tail = self._sizes.tail + len(entry.body)
+        return not now.ended and continuations.overdue(self._sizes.continuation, tail)
 
     def _write(self, records: Records, step: steps.Step, tries: Iterator[int]) -> steps.Result:
         if not step.closed:

@@ -17,7 +17,7 @@ from runtime.core import codec
 from runtime.core.continuation import RunStatus
 from runtime.core.errors import CoreError, Unreadable
 from runtime.core.origin import merged
-from runtime.core.replay import step
+from runtime.core.replay import initial, step
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.queries.entries import decoded, read
 from runtime.queries.secrets import masked
@@ -208,22 +208,21 @@ def journal_page(
 
 
 def continuation(run: UUID) -> Any | None:
-    """What the run goes on from: the live continuation with the entries after it.
+    """What the run goes on from: the live continuation, or the beginning, with the entries after it.
 
-    None if the run has none. What cannot be read is shown as it is stored. The caller has checked access.
+    None if the run has ended. What cannot be read is shown as it is stored. The caller has checked access.
     """
-    row = Continuation.objects.filter(run_id=run).values_list("position", "body").first()
-    if row is None:
+    if not Run.objects.filter(id=run, ended_at=None).exists():
         return None
-    position, body = row
+    body = Continuation.objects.filter(run_id=run).values_list("body", flat=True).first()
     try:
-        now = codec.decode_continuation(body)
-        for line in read(run, after=position):
+        now = initial(run) if body is None else codec.decode_continuation(body)
+        for line in read(run, after=now.position):
             if line.entry is None:
                 raise Unreadable
             now = step(now, line.entry.events, head=line.mac, at=line.entry.at)
     except CoreError:
-        return _json(body)
+        return None if body is None else _json(body)
     return masked(codec.document_of(now))
 
 

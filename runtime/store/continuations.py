@@ -1,11 +1,8 @@
-"""The continuations' keeper: what a suspended run goes on from, one signed row per run.
+"""The continuations' keeper: what a long run goes on from, one signed row per run.
 
-To write a big document anew at each gate would cost its size each time. So one of more than LARGE bytes
-stays live, together with the entries after it, until these come to a quarter of it.
-
-Who takes over from a lost worker folds every entry since the last one. So a run that goes on and on without
-suspending is given one as well, each time its entries have doubled, so that all of them together cost a few
-times the last one too.
+The journal says everything, so a run that is not long has none: whoever loads it folds all of its entries. A long run
+is given one by the step after which the entries since the last one are LONG, and as long as that one. So loading folds
+LONG bytes of entries, or as many as the continuation has, and all continuations of a run together cost twice the last.
 
 The continuation of a step that compacts a frame is kept a second time, as the base of its run: entries up to
 it may be removed while the run goes on, and whoever reads the journal begins there.
@@ -24,10 +21,9 @@ from runtime.errors import Tampered
 from runtime.keyring import Seal
 from runtime.store.pool import Connection
 
-LARGE = 64 * 1024
-LONG = 4 * LARGE
+LONG = 256 * 1024
 
-# Parts of the step statement: the row of a run that suspends, and the end of one that is over.
+# Parts of the step statement: the row of a long run, and the end of one that is over.
 REPLACE = """
     INSERT INTO runtime_continuation (run_id, position, body, mac, key_id)
     SELECT id, %(position)s, %(c_body)s, %(c_mac)s, %(c_key_id)s FROM run
@@ -53,29 +49,9 @@ def parameters(continuation: Continuation) -> dict[str, object]:
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
 
-def stays(size: int, tail: int) -> bool:
-    """Whether a continuation of `size` bytes stays live with `tail` bytes of entries after it."""
-    return size > LARGE and tail * 4 < size
-
-
 def overdue(size: int, tail: int) -> bool:
-    """Whether a run that goes on, with `tail` bytes of entries after one of `size` bytes, is given a new one."""
+    """Whether a run with `tail` bytes of entries after a continuation of `size` bytes is given a new one."""
     return tail > LONG and tail >= size
-
-
-def put(connection: Connection, continuation: Continuation) -> None:
-    """Write the live continuation of a run that no worker has. The caller holds the run's row and sets its base."""
-    connection.execute(
-        """
-        INSERT INTO runtime_continuation (run_id, position, body, mac, key_id)
-        VALUES (%(run)s, %(position)s, %(c_body)s, %(c_mac)s, %(c_key_id)s)
-        """,
-        {
-            "run": continuation.run,
-            "position": continuation.position,
-            **parameters(continuation),
-        },
-    )
 
 
 def load(connection: Connection, run: UUID, base: int) -> tuple[Continuation, int]:

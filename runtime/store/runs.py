@@ -203,10 +203,10 @@ def end(connection: Connection, run: UUID, *, status: str, head: str) -> None:
 
 
 def reopen(connection: Connection, run: UUID, *, status: str, head: str) -> None:
-    """Make a failed run due, after its new entry and continuation. The caller has locked its row."""
+    """Make a failed run due, after its new entry. The caller has locked its row."""
     connection.execute(
         f"""
-        UPDATE runtime_run SET status = %s, head = %s, position = position + 1, base = position + 1,
+        UPDATE runtime_run SET status = %s, head = %s, position = position + 1, base = 0,
             epoch = epoch + 1, mailbox = mailbox + 1, ended_at = NULL, reason = NULL, losses = 0,
             due_at = {HINTED}
         WHERE id = %s

@@ -55,8 +55,7 @@ class Step:
     """One commit, of the `kind` of its last event, and the state that it leads to.
 
     `awaits` is the last answer of a provider that the run waits for.
-    `continuation` is written when the run suspends, and now and then in a long one; `release` lets go of the lease
-    until `due`.
+    `continuation` is written now and then in a long run; `release` lets go of the lease until `due`.
     `contents` are what its events refer to. `pins` makes its continuation the base of the run. `waits` are calls
     that begin to wait for an event, `over` places of calls that do so no longer. With `first` a wait has run out of
     time, or a late outcome settles a call, which counts only if no signal came before. `spent` are the approvals

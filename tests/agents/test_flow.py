@@ -9,9 +9,10 @@ from pydantic import BaseModel
 from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.registry import Registry
 from agents.sdk import ToolError, agent, tool
+from runtime import queries
 from runtime.broker import dispatch
 from runtime.core.decisions import Verdict
-from runtime.models import Continuation, Gate
+from runtime.models import Gate
 from tests.agents.conftest import Directory, Sink
 from tests.agents.engine import Engine, engine_of
 from tests.agents.test_onboarding import NEWCOMER
@@ -27,7 +28,7 @@ def test_an_approved_onboarding_gives_one_account_its_role_and_one_mail(
     engine: Engine, directory: Directory, sink: Sink, agent: str, frames: dict[str, str]
 ) -> None:
     run = engine.begin(agent, NEWCOMER)
-    stored = json.loads(Continuation.objects.get(run=run.id).body)
+    stored = queries.continuation(run.id) or {}
     assert {name: frame["agent"] for name, frame in stored["frames"].items()} == frames
     (pending,) = stored["pending"]
     assert pending["path"] == [*frames.values(), "set_privileges"]

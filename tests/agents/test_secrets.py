@@ -314,7 +314,10 @@ def test_only_arguments_can_be_secret(names: Any) -> None:
 
 
 def test_no_secret_is_found_anywhere_on_the_engine(
-    transactional_db: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    transactional_db: None,
+    continued: None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     caplog.set_level(logging.DEBUG)

@@ -1,6 +1,7 @@
 """The office of the desk's tests, its worker advanced by hand, and a thief who takes runs away from it."""
 
 from collections.abc import Iterator
+from unittest.mock import patch
 from uuid import UUID, uuid4
 
 import pytest
@@ -11,7 +12,7 @@ from runtime.broker import dispatch
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports import Actor, Forbidden, ToolRequest, ToolResult
-from runtime.store import pool
+from runtime.store import continuations, pool
 from tests.cast import Cast
 from tests.desk.office import Office
 from tests.fakes.ports import FakeTool
@@ -56,7 +57,8 @@ class Target(Office):
         )
         run = self.start()
         self.decide(run)
-        self.advance(run)
+        with patch.object(continuations, "overdue", lambda covered, tail: False):
+            self.advance(run)
         self.effects.tools["send_welcome_mail"] = FakeTool(effect=EffectClass.IDEMPOTENT)
         with pool.own() as own:
             own.execute(

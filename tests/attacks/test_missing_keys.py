@@ -30,7 +30,7 @@ def keys(settings: Settings, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("purpose", [keyring.CONTINUATION, keyring.JOURNAL, keyring.DECISIONS])
 def test_a_run_waits_untouched_for_a_key_that_is_missing(
-    target: Target, keys: Path, purpose: str, caplog: pytest.LogCaptureFixture
+    target: Target, keys: Path, continued: None, purpose: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = target.start()
     target.decide(run)
@@ -62,7 +62,9 @@ def test_a_run_waits_untouched_for_a_key_that_is_missing(
 
 
 @pytest.mark.parametrize("purpose", [keyring.CONTINUATION, keyring.JOURNAL, keyring.DECISIONS])
-def test_keys_that_were_replaced_still_verify(target: Target, keys: Path, purpose: str) -> None:
+def test_keys_that_were_replaced_still_verify(
+    target: Target, keys: Path, continued: None, purpose: str
+) -> None:
     run = target.start()
     target.decide(run)
     keyring.rotate(purpose)

@@ -11,6 +11,8 @@ from runtime.models import Continuation, JournalEntry, Run
 from runtime.store import continuations, journal, pool
 from tests.attacks.conftest import Target
 
+pytestmark = pytest.mark.usefixtures("continued")
+
 CONTINUATION = "runtime_continuation"
 RUN = "runtime_run"
 

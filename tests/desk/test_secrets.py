@@ -175,7 +175,7 @@ def test_a_call_in_doubt_keeps_its_secrets(bea: Client, admin_api: Caller, offic
 
 
 def test_a_damaged_document_is_searched_as_the_text_it_is(
-    admin_api: Caller, office: Office
+    admin_api: Caller, office: Office, continued: None
 ) -> None:
     run = _secretive(office)
     with connection.cursor() as cursor:

@@ -1,6 +1,5 @@
 """The coordinator on real Postgres: gates, denial, nesting, recovery, tampering."""
 
-import json
 from uuid import UUID
 
 import psycopg
@@ -8,6 +7,7 @@ import pytest
 from django.db import connection, connections
 from pytest_django import Settings
 
+from runtime import queries
 from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import Decision, EffectClass, Verdict
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
@@ -58,7 +58,7 @@ def test_a_gated_call_suspends_and_starts_only_after_approval(rig: MakeBench) ->
     run = desk.advance(desk.start("a"))
     assert (run.status, run.owner, run.lease_until) == ("suspended", None, None)
     assert desk.effects.calls == []
-    stored = json.loads(Continuation.objects.get(run=run).body)
+    stored = queries.continuation(run.id) or {}
     assert stored["position"] == run.position
     assert stored["head"] == run.head
     (gate,) = desk.open_gates(run.id)
@@ -110,7 +110,7 @@ def test_a_gate_three_agents_down_resumes_every_level(rig: MakeBench) -> None:
         t=GATED,
     )
     run = desk.advance(desk.start("top"))
-    stored = json.loads(Continuation.objects.get(run=run).body)
+    stored = queries.continuation(run.id) or {}
     assert list(stored["frames"]) == ["0", "0.c1.0", "0.c1.0.c1.0"]
     assert stored["pending"][0]["path"] == ["top", "mid", "low", "t"]
     desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
@@ -283,7 +283,7 @@ def test_a_decision_that_comes_while_a_sibling_runs_is_not_lost(rig: MakeBench) 
     ],
 )
 def test_what_was_tampered_with_is_quarantined_and_never_runs(
-    rig: MakeBench, tampering: str
+    rig: MakeBench, continued: None, tampering: str
 ) -> None:
     desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
     run = desk.advance(desk.start("a"))

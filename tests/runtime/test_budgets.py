@@ -251,7 +251,7 @@ def test_people_may_take_their_time(rig: MakeBench, monkeypatch: pytest.MonkeyPa
     assert desk.advance(run.id).status == "completed"
 
 
-def test_a_worker_that_takes_over_finds_what_was_spent(rig: MakeBench) -> None:
+def test_a_worker_that_takes_over_finds_what_was_spent(rig: MakeBench, continued: None) -> None:
     """Reservations die with their worker; what was settled is in the journal."""
     desk = rig({"a": busy(2)}, look=LOOK)
     run = desk.advance(start(Budget(turns=1)))
@@ -261,7 +261,7 @@ def test_a_worker_that_takes_over_finds_what_was_spent(rig: MakeBench) -> None:
     assert now.budget == Budget(turns=1)
 
 
-def test_a_run_without_limits_is_counted_all_the_same(rig: MakeBench) -> None:
+def test_a_run_without_limits_is_counted_all_the_same(rig: MakeBench, continued: None) -> None:
     reply = priced(ask(("t", {})), cost=42)
     desk = rig({"a": turns(reply, say("done"))}, t=FakeTool(gated=True))
     run = desk.advance(start())

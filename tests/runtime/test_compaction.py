@@ -90,7 +90,7 @@ def test_it_writes_the_continuation_that_its_journal_may_begin_at(desk: Rig) -> 
     assert isinstance(state, State)
     assert 0 < state.position == base.position < run.position
     assert state.frame("0").messages[1]["role"] == "summary"
-    assert Continuation.objects.get(run=run).position == run.position
+    assert Continuation.objects.get(run=run).position == base.position
     assert verification.verify(run.id).sound
 
 

@@ -44,7 +44,7 @@ def own(transactional_db: None) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def last(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> steps.Step:
+def last(desk: Rig, continued: None, monkeypatch: pytest.MonkeyPatch) -> steps.Step:
     """The step that opens the gate and lets go of the run; its worker held it back, and has the run still."""
     held: list[steps.Step] = []
 

@@ -12,7 +12,7 @@ from tests.runtime.conftest import MakeBench
 
 @pytest.mark.parametrize("suspended", [True, False])
 def test_a_key_that_a_live_run_needs_is_named(
-    rig: MakeBench, suspended: bool, monkeypatch: pytest.MonkeyPatch
+    rig: MakeBench, suspended: bool, continued: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run = desk.start("a")

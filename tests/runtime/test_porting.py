@@ -70,7 +70,9 @@ def sound(run: UUID) -> bool:
     return True
 
 
-def test_an_exported_run_ends_here_and_what_it_waited_at_is_closed(desk: Rig) -> None:
+def test_an_exported_run_ends_here_and_what_it_waited_at_is_closed(
+    desk: Rig, continued: None
+) -> None:
     run = desk.advance(desk.start("a"))
     (gate,) = desk.open_gates(run.id)
     export(run.id)

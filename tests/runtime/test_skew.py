@@ -100,7 +100,7 @@ def test_an_old_worker_does_not_spin(rig: MakeBench, monkeypatch: pytest.MonkeyP
 
 
 def test_a_worker_that_meets_newer_entries_leaves_them_untouched(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+    rig: MakeBench, continued: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, run = _suspended(rig)
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)

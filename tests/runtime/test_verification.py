@@ -27,7 +27,7 @@ def desk(rig: MakeBench) -> Rig:
 
 
 @pytest.fixture
-def waiting(desk: Rig) -> UUID:
+def waiting(desk: Rig, continued: None) -> UUID:
     """A run with a continuation, an entry after it, a gate that was decided and one that is open."""
     run = desk.advance(desk.start("a")).id
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
