@@ -46,7 +46,7 @@ def change(statement: str, *values: object) -> None:
         assert own.execute(statement, values).rowcount == 1
 
 
-def test_a_run_is_sound_from_its_start_to_its_end(desk: Rig) -> None:
+def test_a_run_is_sound_from_its_start_to_its_end(desk: Rig, continued: None) -> None:
     run = desk.start("a")
     assert found(run) == []
     while desk.advance(run).ended_at is None:
