@@ -1,13 +1,14 @@
 """Long conversations of this process, translated once: each reply adds to one, and the rest is as it was.
 
 A frame's messages are only ever added to, so what was made of them before is known by their being the very same
-objects. Whoever loads the run anew has others, and translates them all. Messages of agents with secrets are not
-kept, because they are opened on the way.
+objects. A run that is loaded anew has other objects; if they are equal to those before, the translation stays too.
+Messages of agents with secrets are not kept, because they are opened on the way.
 """
 
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -27,8 +28,22 @@ class _Begun:
     agent: AgentSpec
     messages: tuple[dict[str, Any], ...]
     conversation: tuple[ModelMessage, ...]
+    calls: tuple[Call, ...]
+
+    def begins(self, messages: tuple[dict[str, Any], ...], calls: tuple[Call, ...]) -> bool:
+        """Say whether a frame with these messages and calls was once translated into this conversation."""
+        if begins(self.messages, messages):
+            return True
+        told, made = len(self.messages), len(self.calls)
+        return self.messages == messages[:told] and _said(self.calls) == _said(calls[:made])
 
 
+def _said(calls: tuple[Call, ...]) -> list[Any]:
+    """What a reply leaves out, because its calls say it."""
+    return [_SAID(call) for call in calls]
+
+
+_SAID = attrgetter("id", "tool", "args")
 _lock = threading.Lock()
 _known: "OrderedDict[tuple[UUID, str], _Begun]" = OrderedDict()
 
@@ -45,11 +60,13 @@ def conversation_of(
     place = (run, frame)
     with _lock:
         known = _known.get(place)
-    goes_on = known is not None and known.agent is agent and begins(known.messages, messages)
+    goes_on = known is not None and known.agent is agent and known.begins(messages, calls)
     begun_before = known.conversation if known and goes_on else ()
     conversation = to_provider(agent, messages, begun_before, instructions, calls)
     if len(messages) >= LONG and not agent.keeps_secrets:
-        begun = _Begun(agent=agent, messages=messages, conversation=tuple(conversation))
+        begun = _Begun(
+            agent=agent, messages=messages, conversation=tuple(conversation), calls=calls
+        )
         with _lock:
             _known[place] = begun
             _known.move_to_end(place)

@@ -6,9 +6,10 @@ We number its calls by position and not by the provider's ids: `c3.1` is the sec
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import is_
 from typing import Any, Literal
 
 from pydantic_ai.messages import (
@@ -25,8 +26,9 @@ from pydantic_ai.tools import ToolDefinition
 
 from agents import outputs, secrets
 from agents.gateway import replies
+from agents.gateway.plain_replies import NO_TIME
 from agents.gateway.prices import cost_of
-from agents.spec import FINAL_ANSWER, AgentSpec
+from agents.spec import FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.continuation import Call
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
@@ -72,19 +74,22 @@ def to_provider(
     agent's own. `calls` are the frame's calls.
     """
     told = instructions or agent.instructions
+    secret = {tool.name: tool for tool in agent.tools if tool.secret_args or tool.secret_result}
     conversation = list(begun)
     before = (one for one in reversed(conversation) if isinstance(one, ModelResponse))
     reply = next(before, ModelResponse(parts=[]))
-    for message in replies.whole(messages[len(conversation) :], calls):
+    added = messages[len(conversation) :]
+    made = replies.calls_of(added, calls)
+    for message in added:
         match message["role"]:
             case "input":
                 text = json.dumps(message["content"], ensure_ascii=False)
                 conversation.append(_request(told, [UserPromptPart(content=text)]))
             case "model":
-                reply = _reply(agent, message)
+                reply = _reply(secret, message, made)
                 conversation.append(reply)
             case "results":
-                parts = [_result(agent, reply, result) for result in message["results"]]
+                parts = [_result(secret, reply, result) for result in message["results"]]
                 conversation.append(_request(told, parts))
             case "summary":
                 part = UserPromptPart(content=f"{SUMMARY}{message['content']}")
@@ -197,13 +202,18 @@ def _sealed(agent: AgentSpec, part: Any) -> Any:
     return replace(part, args=secrets.seal_reply(tool, part.args))
 
 
-def _reply(agent: AgentSpec, kept: dict[str, Any]) -> ModelResponse:
-    """Restore a stored reply in a form that every provider accepts. Raise as secrets.open_reply."""
-    message = replies.read(kept["reply"])
+def _reply(
+    secret: Mapping[str, ToolSpec], kept: dict[str, Any], made: Mapping[str, Call]
+) -> ModelResponse:
+    """Restore a stored reply in a form that every provider accepts. Raise as secrets.open_reply.
+
+    `secret` are the agent's tools with secrets, `made` the calls of the reply's frame by id.
+    """
+    message = replies.read(kept, made)
     taken: set[str] = set()
     given = message.parts if kept["calls"] else [_as_text(part) for part in message.parts]
-    parts = [_given_back(agent, part, taken) for part in given]
-    same = all(part is one for part, one in zip(parts, message.parts, strict=True))
+    parts = [_given_back(secret, part, taken) for part in given]
+    same = all(map(is_, parts, message.parts))
     return message if same else replace(message, parts=parts)
 
 
@@ -214,10 +224,10 @@ def _as_text(part: Any) -> Any:
     return TextPart(content=part.args if isinstance(part.args, str) else json.dumps(part.args))
 
 
-def _given_back(agent: AgentSpec, part: Any, taken: set[str]) -> Any:
+def _given_back(secret: Mapping[str, ToolSpec], part: Any, taken: set[str]) -> Any:
     if not isinstance(part, ToolCallPart):
         return part
-    if (tool := agent.tool(part.tool_name)) is not None:
+    if (tool := secret.get(part.tool_name)) is not None:
         opened = secrets.open_reply(tool, part.args)
         part = part if opened is part.args else replace(part, args=opened)
     args = _args(part)
@@ -232,13 +242,13 @@ def _given_back(agent: AgentSpec, part: Any, taken: set[str]) -> Any:
 
 
 def _result(
-    agent: AgentSpec, reply: ModelResponse, result: dict[str, Any]
+    secret: Mapping[str, ToolSpec], reply: ModelResponse, result: dict[str, Any]
 ) -> ToolReturnPart | UserPromptPart:
     index = int(result["call"].rsplit(".", 1)[1])
     calls = _calls(reply)
     if index >= len(calls):  # a text that was refused, because the result is typed
         return UserPromptPart(content=f"{NOT_TAKEN}{result['content']}")
-    tool = agent.tool(result["tool"])
+    tool = secret.get(result["tool"])
     kept = result["content"]
     content = kept if tool is None else secrets.open_result(tool, kept)
     outcome, told = _told(result["outcome"], content, result.get("verdict"))
@@ -249,6 +259,7 @@ def _result(
         content=told,
         tool_call_id=calls[index].tool_call_id,
         outcome=outcome,
+        timestamp=NO_TIME,
     )
 
 

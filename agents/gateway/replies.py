@@ -7,27 +7,20 @@ of it, and stays as it is.
 """
 
 import json
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
-from pydantic_ai.messages import (
-    ModelResponse,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-)
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
+from agents.gateway import plain_replies
+from agents.gateway.plain_replies import COUNTED, KINDS, NO_TIME
 from agents.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.continuation import Call
 from runtime.core.events import Proposal
 
-# Parts of which only `part_kind` is lost with the defaults; what is in others may be told apart by fields of its own.
-_PLAIN: dict[type, str] = {TextPart: "text", ThinkingPart: "thinking", ToolCallPart: "tool-call"}
 _MADE_UP = "pyd_ai_"  # how the client begins the id of a call that the provider gave none
 _LOCAL = ("timestamp", "kind")  # of the client's own; the entry has a time
-_COUNTED = ("input_tokens", "output_tokens")  # the event has them
 
 # How arguments that came as text were written, where writing them so gives that very text.
 _FORMS: dict[str, dict[str, Any]] = {
@@ -36,8 +29,6 @@ _FORMS: dict[str, dict[str, Any]] = {
     "compact-ascii": {"separators": (",", ":")},
     "spaced-ascii": {},
 }
-_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-
 _REPLIES: TypeAdapter[list[ModelResponse]] = TypeAdapter(
     list[ModelResponse], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 )
@@ -51,26 +42,13 @@ def stored(
     output: dict[str, Any] | None,
 ) -> tuple[dict[str, Any], bool]:
     """The reply without what `text`, `calls` and `output` say, and whether that is so of `output`."""
-    plain = all(type(part) in _PLAIN for part in response.parts)
-    reply: dict[str, Any] = _REPLIES.dump_python(
-        [response], mode="json", exclude_defaults=plain, exclude_none=True
-    )[0]
-    for name in _LOCAL:
-        reply.pop(name, None)
+    reply = plain_replies.dump(response) or _dumped(response)
     if reply.get("state") == "complete":
         del reply["state"]
     if agent.model is not None and reply.get("model_name") == agent.model_name:  # a script's
         del reply["model_name"]
-    used = {name: n for name, n in reply.pop("usage", {}).items() if n and name not in _COUNTED}
-    if used:
-        reply["usage"] = used
     kept_output = False
     number = 0
-    if plain:
-        kinds = [_PLAIN[type(part)] for part in response.parts]
-        reply["parts"] = [
-            {"part_kind": kind, **kept} for kind, kept in zip(kinds, reply["parts"], strict=True)
-        ]
     for part, kept in zip(response.parts, reply["parts"], strict=True):
         if isinstance(part, TextPart) and part.content == text:
             kept.pop("content", None)
@@ -86,16 +64,53 @@ def stored(
     return reply, kept_output
 
 
-def read(reply: dict[str, Any]) -> ModelResponse:
-    """A whole reply as what it was. Raises ValidationError."""
-    (message,) = _REPLIES.validate_python([{"timestamp": _NO_TIME, **reply}])
-    return message
+def _dumped(response: ModelResponse) -> dict[str, Any]:
+    """Dump any reply without nulls, its time and its tokens, and without defaults if all its parts are plain."""
+    kinds = [KINDS.get(type(part)) for part in response.parts]
+    plain = all(kinds)
+    reply: dict[str, Any] = _REPLIES.dump_python(
+        [response], mode="json", exclude_defaults=plain, exclude_none=True
+    )[0]
+    for name in _LOCAL:
+        reply.pop(name, None)
+    used = {name: n for name, n in reply.pop("usage", {}).items() if n and name not in COUNTED}
+    if used:
+        reply["usage"] = used
+    if plain:
+        reply["parts"] = [
+            {"part_kind": kind, **kept} for kind, kept in zip(kinds, reply["parts"], strict=True)
+        ]
+    return reply
+
+
+def read(message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:
+    """Restore the whole reply of a frame's message; `calls` has those of the frame. Raise ValidationError."""
+    reply, parts = message["reply"], _parts(message, calls)
+    if (built := plain_replies.build(reply, parts)) is not None:
+        return built
+    return _validated({**reply, "parts": parts})
+
+
+def _validated(reply: dict[str, Any]) -> ModelResponse:
+    (found,) = _REPLIES.validate_python([{"timestamp": NO_TIME, **reply}])
+    return found
 
 
 def whole(
     messages: Sequence[dict[str, Any]], calls: tuple[Call, ...]
 ) -> tuple[dict[str, Any], ...]:
     """The messages with every reply as the provider gave it; `calls` are those of their frame."""
+    made = calls_of(messages, calls)
+    return tuple(
+        {**message, "reply": {**message["reply"], "parts": _parts(message, made)}}
+        if message["role"] == "model"
+        else message
+        for message in messages
+    )
+
+
+def calls_of(messages: Sequence[dict[str, Any]], calls: tuple[Call, ...]) -> dict[str, Call]:
+    """Look up the calls of these messages, which are the last of their frame, among all of it."""
     wanted = {one for message in messages for one in message.get("calls", ())}
     found: dict[str, Call] = {}
     for call in reversed(calls):  # those of the last replies are at the end
@@ -103,9 +118,7 @@ def whole(
             break
         if call.id in wanted:
             found[call.id] = call
-    return tuple(
-        _whole(message, found) if message["role"] == "model" else message for message in messages
-    )
+    return found
 
 
 def _leave_out(kept: dict[str, Any], part: ToolCallPart, args: Any) -> bool:
@@ -130,7 +143,8 @@ def _form(given: Any, args: Any) -> str | None:
     return next(written, None)
 
 
-def _whole(message: dict[str, Any], calls: dict[str, Call]) -> dict[str, Any]:
+def _parts(message: dict[str, Any], calls: Mapping[str, Call]) -> list[dict[str, Any]]:
+    """The parts of a reply with what its message and calls say."""
     parts: list[dict[str, Any]] = []
     ids = iter(message["calls"])
     for part in message["reply"]["parts"]:
@@ -141,11 +155,11 @@ def _whole(message: dict[str, Any], calls: dict[str, Call]) -> dict[str, Any]:
                 parts.append(_called(part, next(ids, None), message, calls))
             case _:
                 parts.append(part)
-    return {**message, "reply": {**message["reply"], "parts": parts}}
+    return parts
 
 
 def _called(
-    part: dict[str, Any], name: str | None, message: dict[str, Any], calls: dict[str, Call]
+    part: dict[str, Any], name: str | None, message: dict[str, Any], calls: Mapping[str, Call]
 ) -> dict[str, Any]:
     part = {"tool_call_id": name.replace(".", "-") if name else FINAL_ANSWER, **part}
     if "tool_name" in part:

@@ -1,5 +1,6 @@
 """Long conversations are translated once, and are what they would be if they were translated anew."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from agents.gateway.messages import to_provider
 from agents.gateway.scripted import Reply, Turn, say, script
 from agents.sdk import agent
 from agents.spec import AgentSpec
+from runtime.core.continuation import Call, CallState
 from tests.bench.agents import Walk, walker
 
 RUN = uuid4()
@@ -66,11 +68,36 @@ def test_only_what_is_new_is_translated(monkeypatch: pytest.MonkeyPatch) -> None
     assert begun == [0, len(whole) - 2]
 
 
-def test_messages_loaded_anew_are_translated_anew() -> None:
+def test_equal_messages_loaded_anew_are_not_translated_anew() -> None:
+    run, calls = uuid4(), (Call(id="c1.0", tool="step", args={"n": 1}),)
+    before = conversation_of(walker, run, "0", messages(LONG)[:-2], calls=calls)
+    again = (replace(calls[0], state=CallState.RETURNED), Call(id="c2.0", tool="step", args={}))
+    after = conversation_of(walker, run, "0", messages(LONG), calls=again)
+    assert all(one is other for one, other in zip(before, after, strict=False))
+    assert parts(after) == parts(to_provider(walker, messages(LONG)))
+
+
+def test_a_conversation_is_the_same_whenever_it_is_translated() -> None:
+    told = messages(LONG)
+    assert to_provider(walker, told)[1:] == to_provider(walker, told)[1:]  # an input bears its time
+
+
+def test_other_messages_loaded_anew_are_translated_anew() -> None:
     run, before, after = uuid4(), messages(LONG), messages(LONG)
     after[2]["results"][0]["content"] = "something else"
     conversation_of(walker, run, "0", before)
     assert parts(conversation_of(walker, run, "0", after)) == parts(to_provider(walker, after))
+
+
+def test_a_reply_whose_call_has_other_arguments_is_translated_anew() -> None:
+    def told(text: str) -> Any:
+        call = Call(id="c1.0", tool="step", args={"text": text})
+        given = messages(LONG)
+        given[1]["reply"]["parts"] = [{"part_kind": "tool-call"}]
+        return conversation_of(walker, run, "0", given, calls=(call,))[1].parts[0]
+
+    run = uuid4()
+    assert [told("a").args, told("b").args] == [{"text": "a"}, {"text": "b"}]
 
 
 def test_another_agent_of_the_same_frame_has_its_own_instructions() -> None:

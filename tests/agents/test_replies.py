@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_ai.messages import (
     BinaryContent,
     FilePart,
@@ -18,8 +18,9 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
+from agents.gateway import plain_replies
 from agents.gateway.messages import from_provider
-from agents.gateway.replies import read, whole
+from agents.gateway.replies import _dumped, _validated, read, whole
 from agents.gateway.scripted import call, say
 from agents.sdk import agent, tool
 from agents.spec import AgentSpec
@@ -66,12 +67,15 @@ def message_of(answer: ModelAnswer) -> tuple[dict[str, Any], tuple[Call, ...]]:
 
 def back(answer: ModelAnswer) -> ModelResponse:
     message, calls = message_of(answer)
-    (found,) = whole([message], calls)
-    return read(found["reply"])
+    return read(message, {call.id: call for call in calls})
 
 
 def called(args: Any, **given: Any) -> ToolCallPart:
     return ToolCallPart(tool_name="look_up", args=args, tool_call_id="p-7", **given)
+
+
+def as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
 
 
 WRITTEN = [
@@ -113,7 +117,11 @@ def test_a_reply_comes_back_as_the_provider_gave_it(parts: list[Any]) -> None:
         provider_response_id="r-1",
         finish_reason="stop",
     )
-    found = back(from_provider(asker, given))
+    answer = from_provider(asker, given)
+    found = back(answer)
+    message, calls = message_of(answer)
+    (filled,) = whole([message], calls)
+    assert _comparable(_validated(filled["reply"])) == _comparable(found)
     kept = replace(given, timestamp=found.timestamp, usage=replace(given.usage, input_tokens=0))
     assert _comparable(found) == _comparable(kept)
 
@@ -185,6 +193,84 @@ def sealed() -> AgentSpec:
         return word
 
     return replace(asker, tools=(replace(whisper, name="look_up"),))
+
+
+PLAIN = [
+    ModelResponse(parts=[]),
+    ModelResponse(parts=[TextPart("so"), called(ARGS)], model_name="m-1", finish_reason="stop"),
+    ModelResponse(
+        parts=[ThinkingPart("hm", id="t", signature="s", provider_name="acme"), called(WRITTEN[0])],
+        usage=RequestUsage(input_tokens=5, output_tokens=2),
+        provider_name="acme",
+        provider_url="https://acme.example",
+        provider_response_id="r-1",
+    ),
+    ModelResponse(parts=[TextPart("", id="t-1", provider_name="acme"), called({}), called(None)]),
+]
+
+
+@pytest.mark.parametrize("given", PLAIN, ids=repr)
+def test_a_plain_reply_is_dumped_as_pydantic_dumps_it(given: ModelResponse) -> None:
+    found = plain_replies.dump(given)
+    assert list((found or {}).items()) == list(_dumped(given).items())
+
+
+@pytest.mark.parametrize("given", PLAIN[:-1], ids=repr)
+def test_a_plain_reply_is_built_as_pydantic_reads_it(given: ModelResponse) -> None:
+    usage = {"usage": {"cache_read_tokens": 3, "details": {"reasoning": 7}}}
+    kept = {**as_json(_dumped(given)), "provider_details": {"a": None}, **usage}
+    assert plain_replies.build(kept, kept["parts"]) == _validated(kept)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ModelResponse(parts=[], state="suspended"),
+        ModelResponse(parts=[], metadata={"a": 1}),
+        ModelResponse(parts=[], usage=RequestUsage(cache_read_tokens=3)),
+        ModelResponse(parts=[called(ARGS, provider_details={"a": 1})]),
+        ModelResponse(parts=[FilePart(BinaryContent(b"\x00", media_type="image/png"))]),
+    ],
+    ids=repr,
+)
+def test_what_else_a_reply_says_is_left_to_pydantic(given: ModelResponse) -> None:
+    assert plain_replies.dump(given) is None
+
+
+@pytest.mark.parametrize(
+    ("of_reply", "of_part"),
+    [
+        ({"model_name": 3}, {}),
+        ({"finish_reason": "tired"}, {}),
+        ({"finish_reason": ["stop"]}, {}),
+        ({}, {"tool_name": None}),
+        ({}, {"args": [1]}),
+        ({}, {"id": 7}),
+    ],
+)
+def test_a_reply_with_a_field_of_another_type_is_not_read(
+    of_reply: dict[str, Any], of_part: dict[str, Any]
+) -> None:
+    part = {"part_kind": "tool-call", "tool_name": "look_up", "args": {}, "tool_call_id": "p"}
+    reply = {"parts": [{**part, **of_part}], **of_reply}
+    with pytest.raises(ValidationError):
+        read({"role": "model", "reply": reply, "text": "", "calls": ["c1.0"]}, {})
+
+
+def test_a_part_without_its_text_is_not_read() -> None:
+    reply = {"parts": [{"part_kind": "thinking"}]}
+    with pytest.raises(ValidationError):
+        read({"role": "model", "reply": reply, "text": "", "calls": []}, {})
+
+
+def test_a_script_that_changes_arguments_changes_only_its_own() -> None:
+    call = Call(id="c1.0", tool="look_up", args={"word": "a"})
+    reply = {"parts": [{"part_kind": "tool-call"}]}
+    message = {"role": "model", "reply": reply, "text": "", "calls": ["c1.0"]}
+    (part,) = read(message, {"c1.0": call}).tool_calls
+    assert isinstance(part.args, dict)
+    part.args["word"] = "b"
+    assert call.args == {"word": "a"}
 
 
 def test_a_reply_of_an_earlier_release_stays_as_it_is() -> None:

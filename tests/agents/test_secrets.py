@@ -21,6 +21,7 @@ from pytest_django import Settings
 
 from agents import secrets
 from agents.errors import DefinitionError, NotSealed
+from agents.gateway.messages import to_provider
 from agents.gateway.scripted import Reply, Turn, call, say, script, together
 from agents.handlers import Handler
 from agents.registry import Registry
@@ -337,3 +338,35 @@ def test_no_secret_is_found_anywhere_on_the_engine(
     everything = "\n".join([*stored, caplog.text])
     assert everything.count("$secret") >= 6
     assert "canary" not in everything
+
+
+def test_the_model_hears_what_only_one_side_of_a_tool_seals(keys: Path) -> None:
+    @tool(secret_args=["code"])
+    def enter(code: str) -> str:
+        """Enters."""
+        return "in"
+
+    @tool(secret_result=True)
+    def draw(door: str) -> str:
+        """Draws a code."""
+        return ANSWER
+
+    @script
+    def both(turn: Turn) -> Reply:
+        """Plays the model."""
+        return together(call("enter", code=CANARY), call("draw", door="front"))
+
+    asker = agent(
+        name="asker",
+        description="A.",
+        instructions="A.",
+        input=Task,
+        model=both,
+        tools=[enter, draw],
+    )
+    frame = Frame(Handler(Registry(agents={"asker": asker})), "asker", {"text": "go"})
+    frame.ask()
+    frame.settle(("returned", "in"), ("returned", secrets.seal_result(asker.tools[1], ANSWER)))
+    told: list[Any] = to_provider(asker, tuple(frame.messages), calls=frame.calls)
+    assert [part.args for part in told[1].parts] == [{"code": CANARY}, {"door": "front"}]
+    assert [part.content for part in told[2].parts] == ["in", ANSWER]
