@@ -40,8 +40,10 @@ def hear(now: Continuation, frame: Frame, count: int) -> tuple[Continuation, Fra
     there = unheard_of(now, frame.id)
     if not 0 <= count <= len(there):
         raise IllegalTransition("Frame", f"{len(there)} unheard", f"heard {count}", frame.id)
+    if not count:
+        return now, frame
     frame = replace(frame, messages=frame.messages + there[:count])
-    return (replace(now, unheard=now.unheard[count:]) if count else now), frame
+    return replace(now, unheard=now.unheard[count:]), frame
 
 
 def _message(one: Unheard) -> dict[str, Any]:

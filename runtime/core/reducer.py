@@ -71,7 +71,21 @@ def evolve(now: Continuation, event: Event) -> Continuation:
 
 
 def _evolve(now: Continuation, event: Event) -> Continuation:
+    """A long journal is mostly replies and outcomes of calls, so these are looked for first."""
     match event:
+        case ModelReplied():
+            return _take_reply(now, event)
+        case (
+            CallAdmitted()
+            | ToolStarted()
+            | ToolReturned()
+            | ToolFailed()
+            | CallRefused()
+            | OutcomeUnknown()
+            | OutcomeArrived()
+            | WaitStarted()
+        ):
+            return _change_call(now, event)
         case RunStarted():
             return _start_run(now, event)
         case Completed() | Failed() | Cancelled():
@@ -107,8 +121,6 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return grant(now, event)
         case FrameOpened():
             return _open_frame(now, event)
-        case ModelReplied():
-            return _take_reply(now, event)
         case Compacted():
             return compacted(now, event)
         case ModelFailed():
@@ -120,19 +132,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return _close_frame(now, event)
         case GateOpened() | GateDecided() | GateClosed() if is_halt(event):
             return evolve_halt(now, event)
-        case (
-            CallAdmitted()
-            | CallRefused()
-            | GateOpened()
-            | GateDecided()
-            | GateClosed()
-            | ToolStarted()
-            | ToolReturned()
-            | ToolFailed()
-            | OutcomeUnknown()
-            | OutcomeArrived()
-            | WaitStarted()
-        ):
+        case GateOpened() | GateDecided() | GateClosed():
             return _change_call(now, event)
         case WaitEnded():
             return joined(_change_call(now, event), event.by)
@@ -215,7 +215,7 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
 def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
     now, frame = hear(now, now.frame(event.frame), event.heard)
     answers = not event.calls and not unheard_of(now, frame.id)
-    frame = _move_frame(frame, _reply(event, answers))
+    state = next_state(FRAMES, frame.state, _reply(event, answers), subject=frame.id)
     turn = frame.turn + 1
     calls = tuple(
         Call(id=call_id(turn, index), tool=proposal.tool, args=proposal.args)
@@ -232,6 +232,7 @@ def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
     )
     frame = replace(
         frame,
+        state=state,
         turn=turn,
         attempt=1,
         failures=0,
@@ -267,9 +268,7 @@ def _close_frame(now: Continuation, event: FrameClosed) -> Continuation:
     call = _move_call(now, frame.parent, frame.call, trigger)
     rest = {name: other for name, other in now.frames.items() if name != frame.id}
     now = replace(now, frames=rest)
-    return _settle_turn(
-        _with_call(now, frame.parent, replace(call, result=event.content)), frame.parent
-    )
+    return _with_call(now, frame.parent, replace(call, result=event.content))
 
 
 def _move_frame(frame: Frame, trigger: str) -> Frame:
@@ -319,7 +318,7 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
             call = replace(call, until=None, result=event.result)
         case _ as never:
             assert_never(never)
-    return _settle_turn(_with_call(now, event.frame, call), event.frame)
+    return _with_call(now, event.frame, call)
 
 
 def _decided(call: Call, event: GateDecided) -> Call:
@@ -405,21 +404,21 @@ def _require_attempt(call: Call | Frame, attempt: int, expected: int) -> None:
 
 
 def _with_call(now: Continuation, frame: str, call: Call) -> Continuation:
-    return now.with_frame(now.frame(frame).with_call(call))
+    holder = now.frame(frame).with_call(call)
+    return now.with_frame(_settled(holder) if call.state in SETTLED else holder)
 
 
 # Turns
 
 
-def _settle_turn(now: Continuation, frame: str) -> Continuation:
-    """Hand the results to the model once every call of the turn has one."""
-    holder = now.frame(frame)
-    calls = holder.of_turn()
+def _settled(frame: Frame) -> Frame:
+    """With the results handed to the model if every call of the turn has one."""
+    calls = frame.of_turn()
     if not all(call.state in SETTLED for call in calls):
-        return now
+        return frame
     results = ({"role": "results", "results": [_result(call) for call in calls]},)
-    holder = _move_frame(holder, "TurnSettled")
-    return now.with_frame(replace(holder, messages=holder.messages + results))
+    state = next_state(FRAMES, frame.state, "TurnSettled", subject=frame.id)
+    return replace(frame, state=state, messages=frame.messages + results)
 
 
 def _result(call: Call) -> dict[str, Any]:

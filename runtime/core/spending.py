@@ -50,6 +50,7 @@ _COUNTED = {
     AskModel: (Limit.TURNS, Limit.TOKENS, Limit.MICROS),
     StartTool: (Limit.CALLS,),
 }
+_A_CALL = Spent(calls=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +83,7 @@ def settle(now: Continuation, event: Event) -> Continuation:
             spent = Spent(
                 turns=1, tokens=tokens, micros=event.cost or 0, unpriced=event.cost is None
             )
-            frame = replace(now.frame(event.frame), context=tokens)
-            return _add(now.with_frame(frame), event.frame, spent)
+            return _add(now, event.frame, spent, context=tokens)
         case Compacted(by="model"):
             spent = Spent(
                 tokens=tokens_of(event.usage),
@@ -92,17 +92,21 @@ def settle(now: Continuation, event: Event) -> Continuation:
             )
             return _add(now, event.frame, spent)
         case ToolReturned() | ToolFailed() | OutcomeUnknown():
-            return _add(now, event.frame, Spent(calls=1))
+            return _add(now, event.frame, _A_CALL)
         case RetryScheduled() if event.call is not None:
-            return _add(now, event.frame, Spent(calls=1))
+            return _add(now, event.frame, _A_CALL)
         case _:
             return now
 
 
-def _add(now: Continuation, frame: str, spent: Spent) -> Continuation:
+def _add(
+    now: Continuation, frame: str, spent: Spent, *, context: int | None = None
+) -> Continuation:
+    """With `spent` counted for the frame, those above it and the run, and the frame's `context` if it has changed."""
     frames = dict(now.frames)
     for holder in _upwards(now, frame):
-        frames[holder.id] = replace(holder, spent=holder.spent + spent)
+        size = holder.context if context is None or holder.id != frame else context
+        frames[holder.id] = replace(holder, spent=holder.spent + spent, context=size)
     return replace(now, frames=frames, spent=now.spent + spent)
 
 

@@ -50,8 +50,12 @@ def held_up(now: Continuation) -> bool:
 
 
 def _timed(now: Continuation) -> bool:
-    budgets = (now.budget, *(frame.budget for frame in now.frames.values()))
-    return any(budget is not None and budget.seconds is not None for budget in budgets)
+    if now.budget is not None and now.budget.seconds is not None:
+        return True
+    return any(
+        frame.budget is not None and frame.budget.seconds is not None
+        for frame in now.frames.values()
+    )
 
 
 def _at_work(now: Continuation) -> bool:
@@ -59,7 +63,7 @@ def _at_work(now: Continuation) -> bool:
     if now.ended or held_up(now):
         return False
     started = any(
-        call.state is CallState.STARTED for frame in now.frames.values() for call in frame.calls
+        call.state is CallState.STARTED for frame in now.frames.values() for call in frame.of_turn()
     )
     return started or bool(plan(now)) or any(_counts(now, wait) for wait in now.retries())
 
