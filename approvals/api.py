@@ -34,7 +34,8 @@ class ApprovalOut(Schema):
 
 
     `digest` is what a decision must name; `args` are complete. A call in doubt cannot be run again
-    before `not_before`, and a reported result must fit `result_schema`. `removed_at` is when retention took `args`.
+    before `not_before`, and a reported result must fit its `result_schema`, which other kinds do not have.
+    `removed_at` is when retention took `args`.
     `origin` lists the people in the run's origin, with the requester: they cannot decide.
     `tampered` says what does not verify if the stored request was changed: it cannot be decided.
     """

@@ -11,7 +11,7 @@ from uuid import uuid4
 from approvals import policy
 from approvals.models import Request
 from runtime import keyring
-from runtime.core.decisions import EffectClass
+from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.digest import action_digest as digest_of_action
 from runtime.core.digest import sha256_of
 from runtime.core.errors import NotJson
@@ -34,7 +34,7 @@ def row(picture: ActionPicture, at: datetime, origin: Sequence[str] = ()) -> Req
         tool=picture.tool,
         args=_text(picture.args),
         schema=_text(picture.schema),
-        result_schema=None if picture.result_schema is None else _text(picture.result_schema),
+        result_schema=_reportable(picture),
         path=list(picture.path),
         effect=str(picture.effect),
         risk=str(picture.risk),
@@ -133,8 +133,15 @@ def _nonce(at: datetime) -> str:
     return f"{secrets.token_hex(16)}{_AT}{_moment(at)}"
 
 
+def _reportable(picture: ActionPicture) -> str | None:
+    """The schema of results, where people may report one: at a call in doubt."""
+    if picture.kind is not GateKind.IN_DOUBT or picture.result_schema is None:
+        return None
+    return _text(picture.result_schema)
+
+
 def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _moment(at: datetime | None) -> str | None:

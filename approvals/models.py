@@ -33,13 +33,13 @@ class Request(models.Model):
     tool = models.TextField()
     args = models.TextField()
     schema = models.TextField()
-    result_schema = models.TextField(null=True)  # of what the tool returns, if it says so
+    result_schema = models.TextField(null=True)  # in doubt: of what the tool returns, if it says so
     path = models.JSONField()
     effect = models.TextField()
     risk = models.TextField()
     sentence = models.TextField()
     action_digest = models.TextField()
-    nonce = models.TextField(unique=True)
+    nonce = models.TextField()
     policy_version = models.TextField()
     requester = models.TextField()
     origin = models.JSONField(db_default=[])  # the run's origin when it was asked; sealed

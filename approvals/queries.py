@@ -30,9 +30,9 @@ MAX_LIMIT = 200
 class Approval:
     """One request, for approval or of a call in doubt. `path` goes from the root agent to the tool.
 
-    `args` and the schemas are JSON values; `result_schema` is None if the tool does not say what it
-    returns. `expires_at` is when time itself decides; `not_before` is when a call in doubt may run
-    again. `digest` is the request digest, which a decision must
+    `args` and the schemas are JSON values; `result_schema` is that of a result to report in doubt, None if the
+    tool does not say what it returns. `expires_at` is when time itself decides; `not_before` is when a call in
+    doubt may run again. `digest` is the request digest, which a decision must
     name; `refusal` says why this actor may not decide it (`scope`, `requester`, `origin`, `not_eligible`,
     `given_by_origin` or `cooling_off`), at any status, and is None if they may. `origin` lists the people in the
     run's origin, with the requester: they cannot decide it.

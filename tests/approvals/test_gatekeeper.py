@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from approvals import actions, audit
 from approvals.gatekeeper import Gatekeeper
@@ -17,6 +17,7 @@ from runtime.errors import KeyMissing
 from runtime.ports import Actor, CallFacts, NotConfirmed
 from runtime.ports import Gatekeeper as GatekeeperPort
 from tests.approvals import seeds
+from tests.desk.office import reseal
 
 pytestmark = pytest.mark.django_db
 
@@ -38,6 +39,10 @@ def decide(request: Request, bea: Actor, verdict: str) -> None:
         actor=bea,
     )
     request.refresh_from_db()
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def refused(request: Request, action_digest: str | None = None) -> str:
@@ -77,6 +82,29 @@ def test_a_request_is_the_picture_word_for_word() -> None:
         assert getattr(request, name) == getattr(picture, name)
     assert (request.run_id, request.requester) == (picture.run, "ada")
     assert (request.status, request.decided_by) == (Request.Status.PENDING, None)
+
+
+def test_a_request_is_stored_without_what_only_takes_space() -> None:
+    returned = {"type": "object", "title": "Mail"}
+    request = seeds.pending(result_schema=returned)
+    assert (request.args, request.schema) == (compact(seeds.ARGS), compact(seeds.SCHEMA))
+    assert request.result_schema is None  # people report a result only in doubt
+    assert seeds.in_doubt(result_schema=returned).result_schema == compact(returned)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT FROM pg_indexes WHERE indexdef LIKE '%%approvals_request%%nonce%%'")
+        assert cursor.rowcount == 0
+
+
+def test_a_request_as_releases_before_stored_it_still_counts(bea: Actor) -> None:
+    request = seeds.pending()
+    reseal(
+        [request],
+        args=json.dumps(seeds.ARGS),
+        schema=json.dumps(seeds.SCHEMA),
+        result_schema='{"type": "string"}',
+    )
+    decide(request, bea, "approve")
+    keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 
 
 def test_opening_is_audited_as_an_act_of_the_system() -> None:
