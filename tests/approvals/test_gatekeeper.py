@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
-from uuid import uuid4
+from uuid import RFC_4122, uuid4
 
 import psycopg
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from approvals import actions, audit
+from approvals import actions, audit, frozen
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
 from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
@@ -22,6 +24,7 @@ from tests.desk.office import reseal
 pytestmark = pytest.mark.django_db
 
 keeper: GatekeeperPort = Gatekeeper()
+DRAWN = 0xFFF << 64 | (1 << 62) - 1  # the bits of a UUIDv7 that are random
 
 
 def approved(bea: Actor, **given: Any) -> Request:
@@ -122,6 +125,22 @@ def test_requests_of_one_turn_keep_the_order_of_its_calls() -> None:
     requests = seeds.opened(*(seeds.picture(of, call=f"c2.{n}") for n in range(12)))
     found = Request.objects.filter(run=of).order_by("created_at")
     assert [one.call for one in found] == [one.call for one in requests]
+
+
+def test_ids_of_requests_are_in_the_order_of_their_time() -> None:
+    early, late = (
+        frozen.row(seeds.picture(uuid4()), at).id for at in (seeds.moment(-1), seeds.moment(0))
+    )
+    assert early < late
+    assert {(one.version, one.variant) for one in (early, late)} == {(7, RFC_4122)}
+
+
+def test_ids_of_requests_of_one_time_differ() -> None:
+    at, picture = seeds.moment(0), seeds.picture(uuid4())
+    ids = [frozen.row(picture, at).id for _ in range(100)]
+    assert len(set(ids)) == 100
+    # Its time, version and variant apart, each bit is drawn.
+    assert reduce(or_, (one.int ^ ids[0].int for one in ids)) == DRAWN
 
 
 def test_a_gate_is_asked_about_once() -> None:
