@@ -26,6 +26,7 @@ LONG = 4  # messages: a shorter one is translated in no time
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
     agent: AgentSpec
+    instructions: str
     messages: tuple[dict[str, Any], ...]
     conversation: tuple[ModelMessage, ...]
     calls: tuple[Call, ...]
@@ -56,16 +57,21 @@ def conversation_of(
     instructions: str = "",
     calls: tuple[Call, ...] = (),
 ) -> list[ModelMessage]:
-    """Convert the messages of a frame with `to_provider`. A frame's instructions change only with its agent."""
+    """Convert the messages of a frame with `to_provider`, or go on from where it was."""
     place = (run, frame)
     with _lock:
         known = _known.get(place)
-    goes_on = known is not None and known.agent is agent and known.begins(messages, calls)
+    told = known is not None and known.agent is agent and known.instructions == instructions
+    goes_on = known is not None and told and known.begins(messages, calls)
     begun_before = known.conversation if known and goes_on else ()
     conversation = to_provider(agent, messages, begun_before, instructions, calls)
     if len(messages) >= LONG and not agent.keeps_secrets:
         begun = _Begun(
-            agent=agent, messages=messages, conversation=tuple(conversation), calls=calls
+            agent=agent,
+            instructions=instructions,
+            messages=messages,
+            conversation=tuple(conversation),
+            calls=calls,
         )
         with _lock:
             _known[place] = begun

@@ -109,6 +109,14 @@ def test_another_agent_of_the_same_frame_has_its_own_instructions() -> None:
     assert conversation_of(other, run, "0", told)[0].instructions == "Other."  # type: ignore[union-attr]
 
 
+def test_other_instructions_are_told_from_the_beginning() -> None:
+    run, told = uuid4(), messages(LONG)
+    for instructions in ("Walk.", "Run."):
+        found: list[Any] = conversation_of(walker, run, "0", told, instructions)
+        requests = [one for one in found if one.kind == "request"]
+        assert {one.instructions for one in requests} == {instructions}
+
+
 def test_what_is_given_out_can_be_added_to() -> None:
     run, told = uuid4(), messages(LONG)
     conversation_of(walker, run, "0", told).clear()
