@@ -18,8 +18,9 @@ def readmit(connection: Connection, run: UUID) -> bool:
     row = runs.standing(connection, run)
     if row.status != RunStatus.QUARANTINED:
         raise NotQuarantined
-    base, _ = continuations.load(connection, run, row.base)
-    now, _ = journal.replay(connection, base, position=row.position, head=row.head)
+    mark, entries = journal.read(connection, run)
+    base = continuations.load(connection, run, row.base, entries.at)
+    now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
     blobs.check(connection, referred(now))
     runs.readmit(connection, run, status=status_of(now, held=False))
     return row.isolated

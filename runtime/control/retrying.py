@@ -21,7 +21,8 @@ def retry(connection: Connection, run: UUID, *, by: str, reason: str, at: dateti
     if row.status != RunStatus.FAILED or row.removed:
         raise NotFailed("removed" if row.removed else row.status)
     base = continuations.load_base(connection, run) or initial(run)
-    now, _ = journal.replay(connection, base, position=row.position, head=row.head)
+    mark, entries = journal.read(connection, run)
+    now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
     blobs.check(connection, referred(now))
     entry = Entry(at=at, events=(Retried(by=by, reason=reason),))
     sealed = journal.seal(run, now.position + 1, now.head, entry)

@@ -8,10 +8,12 @@ the old one into documents that left it out.
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -21,8 +23,12 @@ from runtime.core.continuation import Continuation
 from runtime.core.digest import ENCLOSED_DEPTH, require_json
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
 from runtime.core.events import Event, TaggedEvent
+from runtime.core.references import referring, resolved
+from runtime.core.replacing import replace
 from runtime.core.replay import Entry
 from runtime.core.upgrades import upgraded
+
+NO_ENTRIES: Mapping[int, Entry] = MappingProxyType({})
 
 SCHEMA = 5
 HISTORY = {
@@ -31,9 +37,12 @@ HISTORY = {
     3: "messages of people, and calls that wait for a time or an event",
     4: "failed runs that are tried again, and outcomes that arrive late",
     5: "fields that have their default are left out, and a reply what its event says anyway",
+    6: "a long run's continuation refers to its entries, which are of schema 5",
 }
+REFERRING = 6
 
 _BEGINNING = f'{{"schema":{SCHEMA},'
+_REFERS = f'{{"schema":{REFERRING},'
 # What compact JSON has, perhaps within a text, of a value that `require_json` refuses.
 _SUSPECT = ("\\u0000", "NaN", "Infinity")
 _LONG_NUMBER = re.compile(r"[:,\[\-][0-9]{16}")
@@ -65,17 +74,28 @@ def decode_entry(text: str) -> Entry:
         raise Unreadable(f"not an entry: {exc}") from exc
 
 
-def encode_continuation(continuation: Continuation) -> str:
-    """The whole document: schema, run, position, head, agents, frames, pending, usage."""
-    found = _continuations().dump_json(continuation, exclude_defaults=True, ensure_ascii=True)
-    return _BEGINNING + found.decode()[1:]
+def encode_continuation(now: Continuation, entries: Mapping[int, Entry] = NO_ENTRIES) -> str:
+    """The document: schema, run, position, head, agents, frames, pending, usage. It refers to what entries have."""
+    beginning = _REFERS if entries else _BEGINNING
+    found = _continuations().dump_json(
+        referring(now, entries) if entries else now, exclude_defaults=True, ensure_ascii=True
+    )
+    return beginning + found.decode()[1:]
 
 
-def decode_continuation(text: str) -> Continuation:
-    """A document of an older schema becomes one of this. Raises Unreadable or NewerSchema."""
+def decode_continuation(
+    text: str, entry_of: Callable[[int], Entry] = NO_ENTRIES.__getitem__
+) -> Continuation:
+    """A document of an older schema becomes one of this, with all values that it refers to.
+
+    Raises Unreadable or NewerSchema.
+    """
     try:
         if text.startswith(_BEGINNING):
             return _continuations().validate_json(text)
+        if text.startswith(_REFERS):
+            found = resolved(_continuations().validate_json(text), entry_of)
+            return replace(found, schema=SCHEMA)
         return _continuations().validate_python({**upgraded(_load(text)), "schema": SCHEMA})
     except ValidationError as exc:
         raise Unreadable(f"not a continuation: {exc}") from exc

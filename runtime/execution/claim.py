@@ -188,11 +188,12 @@ def _mailbox(run: UUID) -> int:
 
 def _load(claim: Claim, stored: Stored) -> Loaded:
     """What is stored of the run, verified, as of the claim's position."""
-    now, size, tail = stored.state(claim)
+    now, entries = stored.state(claim)
     if digests := referred(now):
         with pool.pooled() as connection:
             blobs.check(connection, digests)
-    return Loaded(now=now, sizes=Sizes(continuation=size, tail=tail), mail=stored.mail())
+    sizes = Sizes.of(entries, base=claim.base)
+    return Loaded(now=now, decoded=entries.decoded, sizes=sizes, mail=stored.mail())
 
 
 def _skews(loaded: Loaded, handler: EffectHandler) -> versions.Skews | None:

@@ -59,17 +59,27 @@ RETRY_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """About how many bytes the live continuation has, 0 without one, and how many the entries after it."""
+    """How many bytes the entries up to the live continuation have, 0 without one, and how many those after it."""
 
-    continuation: int = 0
+    covered: int = 0
     tail: int = 0
+
+    @staticmethod
+    def of(entries: journal.Entries, *, base: int) -> "Sizes":
+        """Of a run whose continuation is at position `base`."""
+        covered = sum(len(one.body) for one in entries.sealed if one.position <= base)
+        return Sizes(covered=covered, tail=sum(len(one.body) for one in entries.sealed) - covered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A run as it was loaded: its verified state, what that was made of, and what was signalled to it by then."""
+    """A run as it was loaded: its verified state, what that was made of, and what was signalled to it by then.
+
+    `decoded` are the entries, by position, of which the state has values.
+    """
 
     now: Continuation
+    decoded: dict[int, Entry]
     sizes: Sizes
     mail: signals.Mail
 
@@ -86,6 +96,7 @@ class Scribe:
         tenure: Tenure,
     ) -> None:
         self.now = loaded.now
+        self._decoded = loaded.decoded  # what a continuation may refer to
         self._sizes = loaded.sizes
         self._loaded: signals.Mail | None = loaded.mail  # until it is taken up
         self._tenure = tenure
@@ -204,11 +215,14 @@ class Scribe:
         self._held.make()
         failpoints.pass_by("committed", step.kind, step.depth)
         self.now = step.state
-        tail = self._sizes.tail + len(step.entry.body)
+        covered, tail = self._sizes.covered, self._sizes.tail + len(step.entry.body)
         if step.continuation is None:
-            self._sizes = Sizes(continuation=self._sizes.continuation, tail=tail)
-        else:  # about as big as what it was made of, unless a summary is in the place of most of it
-            self._sizes = Sizes(continuation=0 if step.pins else self._sizes.continuation + tail)
+            self._sizes = Sizes(covered=covered, tail=tail)
+        else:
+            self._sizes = Sizes(covered=covered + tail)
+        self._decoded[step.entry.position] = step.decoded
+        if step.pins:  # entries up to it may be removed
+            self._decoded.clear()
         dispatch.ring(self.now.run, inbox=bool(step.opened or step.taken or step.closed))
 
     def _step(self, records: Records, after: Continuation, release: bool) -> steps.Step:
@@ -217,12 +231,14 @@ class Scribe:
         entry = journal.seal(self.now.run, position, self.now.head, written)
         now = tick(self.now, replace(after, position=position, head=entry.seal.mac), written.at)
         pins = not now.ended and any(isinstance(event, Compacted) for event in events)
+        overdue = self._is_overdue(now, entry)
         return steps.Step(
             claim=self._held.claim,
             state=now,
             kind=events[-1].type,
             depth=depth_of(getattr(events[-1], "frame", ROOT)),
             entry=entry,
+            decoded=written,
             status=status_of(now, held=not release),
             output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,
             reason=now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None,
@@ -232,7 +248,8 @@ class Scribe:
             release=release,
             due=self._due(now) if release else None,
             mailbox=self._mailbox,
-            continuation=now if pins or self._is_overdue(now, entry) else None,
+            continuation=now if pins or overdue else None,
+            refers={**self._decoded, position: written} if overdue and not pins else {},
             pins=pins,
             opened=records.opened(now),
             taken=records.taken,
@@ -248,7 +265,7 @@ class Scribe:
     def _is_overdue(self, now: Continuation, entry: journal.Sealed) -> bool:
         """Whether the run is given a continuation by this step."""
         tail = self._sizes.tail + len(entry.body)
-        return not now.ended and continuations.overdue(self._sizes.continuation, tail)
+        return not now.ended and continuations.overdue(self._sizes.covered, tail)
 
     def _write(self, records: Records, step: steps.Step, tries: Iterator[int]) -> steps.Result:
         if not step.closed:

@@ -216,8 +216,12 @@ def continuation(run: UUID) -> Any | None:
         return None
     body = Continuation.objects.filter(run_id=run).values_list("body", flat=True).first()
     try:
-        now = initial(run) if body is None else codec.decode_continuation(body)
-        for line in read(run, after=now.position):
+        lines = read(run)
+        entries = {line.position: line.entry for line in lines if line.entry is not None}
+        now = initial(run) if body is None else codec.decode_continuation(body, entries.__getitem__)
+        for line in lines:
+            if line.position <= now.position:
+                continue
             if line.entry is None:
                 raise Unreadable
             now = step(now, line.entry.events, head=line.mac, at=line.entry.at)

@@ -1,14 +1,15 @@
 """The continuations' keeper: what a long run goes on from, one signed row per run.
 
-The journal says everything, so a run that is not long has none: whoever loads it folds all of its entries. A long run
-is given one by the step after which the entries since the last one are LONG, and as long as that one. So loading folds
-LONG bytes of entries, or as many as the continuation has, and all continuations of a run together cost twice the last.
+The journal says everything, so a run that is not long has none: a worker that loads it folds all of its entries. A long
+run is given one by the step after which the entries since the last one are LONG, and as long as those before. So at
+most half of the entries are folded, or LONG bytes of them. A value that an entry has is not written again: the
+continuation refers to it (runtime.core.references).
 
-The continuation of a step that compacts a frame is kept a second time, as the base of its run: entries up to
-it may be removed while the run goes on, and whoever reads the journal begins there.
+The continuation of a step that compacts a frame is kept a second time, as the base of its run: entries up to it may be
+removed while the run goes on. So it refers to none, and those after it refer to none of these.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,12 +17,14 @@ from runtime import keyring
 from runtime.core import codec
 from runtime.core.continuation import Continuation
 from runtime.core.errors import Unreadable
-from runtime.core.replay import initial
+from runtime.core.replay import Entry, initial
 from runtime.errors import Tampered
 from runtime.keyring import Seal
 from runtime.store.pool import Connection
 
-LONG = 256 * 1024
+LONG = 256 * 1024  # bytes of entries, which take some 5 ms to fold
+
+EntryOf = Callable[[int], Entry]
 
 # Parts of the step statement: the row of a long run, and the end of one that is over.
 REPLACE = """
@@ -42,40 +45,43 @@ DROP = """
 """
 
 
-def parameters(continuation: Continuation) -> dict[str, object]:
-    """The parameters of REPLACE and PIN."""
-    body = codec.encode_continuation(continuation)
+def parameters(
+    continuation: Continuation, entries: Mapping[int, Entry] = codec.NO_ENTRIES
+) -> dict[str, object]:
+    """The parameters of REPLACE and PIN. What these entries of the run have is not written again."""
+    body = codec.encode_continuation(continuation, entries)
     seal = keyring.seal(keyring.CONTINUATION, *_parts(continuation.run, body))
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
 
-def overdue(size: int, tail: int) -> bool:
-    """Whether a run with `tail` bytes of entries after a continuation of `size` bytes is given a new one."""
-    return tail > LONG and tail >= size
+def overdue(covered: int, tail: int) -> bool:
+    """Whether a run is given a new one, with as many bytes of entries up to its last one and after it."""
+    return tail > LONG and tail >= covered
 
 
-def load(connection: Connection, run: UUID, base: int) -> tuple[Continuation, int]:
+def load(connection: Connection, run: UUID, base: int, entry_of: EntryOf) -> Continuation:
     """The continuation as `checked` gives it."""
     row = connection.execute(
         "SELECT position, body, mac, key_id FROM runtime_continuation WHERE run_id = %s", (run,)
     ).fetchone()
-    return checked(run, base, row)
+    return checked(run, base, row, entry_of)
 
 
-def checked(run: UUID, base: int, row: Sequence[Any] | None) -> tuple[Continuation, int]:
-    """The verified continuation at position `base` and its size in bytes, or the initial one at 0.
+def checked(run: UUID, base: int, row: Sequence[Any] | None, entry_of: EntryOf) -> Continuation:
+    """The verified continuation at position `base`, or the initial one at 0.
 
-    `row` has position, body, MAC and key. Raises Tampered, KeyMissing, or NewerSchema.
+    `row` has position, body, MAC and key; `entry_of` gives a verified entry of the run by its position.
+    Raises Tampered, KeyMissing, or NewerSchema.
     """
     if row is None and base == 0:
-        return initial(run), 0
+        return initial(run)
     if row is None:
         raise Tampered("the continuation is missing")
-    continuation = _checked(run, *row)
+    continuation = _checked(run, row, entry_of)
     if continuation.position != base:
         position = continuation.position
         raise Tampered(f"the continuation is of position {position}, the last one was of {base}")
-    return continuation, len(row[1])
+    return continuation
 
 
 def load_base(connection: Connection, run: UUID) -> Continuation | None:
@@ -83,7 +89,7 @@ def load_base(connection: Connection, run: UUID) -> Continuation | None:
     row = connection.execute(
         "SELECT position, body, mac, key_id FROM runtime_base WHERE run_id = %s", (run,)
     ).fetchone()
-    return None if row is None else _checked(run, *row)
+    return None if row is None else _checked(run, row, codec.NO_ENTRIES.__getitem__)
 
 
 def forget_base(connection: Connection, run: UUID) -> None:
@@ -102,11 +108,12 @@ def exists(connection: Connection, run: UUID) -> bool:
     return found.fetchone() is not None
 
 
-def _checked(run: UUID, position: int, body: str, mac: str, key_id: str) -> Continuation:
+def _checked(run: UUID, row: Sequence[Any], entry_of: EntryOf) -> Continuation:
+    position, body, mac, key_id = row
     if not keyring.verify(keyring.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)):
         raise Tampered("the continuation does not verify")
     try:
-        continuation = codec.decode_continuation(body)
+        continuation = codec.decode_continuation(body, entry_of)
     except Unreadable as exc:
         raise Tampered(f"the continuation: {exc}") from exc
     if (continuation.run, continuation.position) != (run, position):

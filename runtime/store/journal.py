@@ -16,7 +16,7 @@ from uuid import UUID
 from runtime import keyring
 from runtime.core import codec
 from runtime.core.continuation import Continuation
-from runtime.core.errors import CoreError, NewerSchema, Unreadable
+from runtime.core.errors import CoreError, Unreadable
 from runtime.core.replay import Entry, initial, step
 from runtime.errors import NoSuchEntry, Tampered
 from runtime.keyring import Seal
@@ -83,34 +83,49 @@ def append_first(connection: Connection, sealed: Sealed) -> None:
     )
 
 
-def replay(
-    connection: Connection, base: Continuation, *, position: int, head: str
-) -> tuple[Continuation, int]:
-    """The state as `replayed` gives it."""
-    mark, entries = _verified(connection, base.run)
-    return replayed(base, mark, entries, position=position, head=head)
+class Entries:
+    """The verified entries of a run, each decoded when it is first asked for."""
+
+    def __init__(self, sealed: Iterable[Sealed]) -> None:
+        self.sealed = tuple(sealed)
+        self.decoded: dict[int, Entry] = {}
+
+    def at(self, position: int) -> Entry:
+        """Raises LookupError if it is not there, Tampered, or NewerSchema."""
+        if position not in self.decoded:
+            place = position - self.sealed[0].position
+            if place < 0:
+                raise LookupError(position)
+            self.decoded[position] = _decoded(self.sealed[place])
+        return self.decoded[position]
+
+
+def read(connection: Connection, run: UUID) -> tuple[Mark, Entries]:
+    """Up to where entries were removed, and those that are left. Raises Tampered or KeyMissing."""
+    mark, entries = _verified(connection, run)
+    return mark, Entries(entries)
 
 
 def replayed(
-    base: Continuation, mark: Mark, entries: Iterator[Sealed], *, position: int, head: str
-) -> tuple[Continuation, int]:
-    """Verify every entry that is left, and fold those after `base` up to exactly `position`, whose MAC must be `head`.
+    base: Continuation, mark: Mark, entries: Entries, *, position: int, head: str
+) -> Continuation:
+    """Fold the entries after `base` up to exactly `position`, whose MAC must be `head`.
 
-    Entries before `base` change nothing any more, but people read them and decide on what they read.
-    Also returns the bytes of the entries after `base`. Raises Tampered, KeyMissing, or NewerSchema.
+    Entries before `base` change nothing any more, but people read them and decide on what they read, so all of them
+    are verified. Raises Tampered or NewerSchema.
     """
-    now, last, tail = base, mark.position, 0
+    now, last = base, mark.position
     if mark.position > base.position or (mark.position == base.position and mark.head != base.head):
         raise Tampered(f"the journal begins after entry {mark.position}, not where its run goes on")
-    for sealed in entries:
+    for sealed in entries.sealed:
         if sealed.position == base.position and sealed.seal.mac != base.head:
             raise Tampered(f"journal entry {sealed.position} is not that of the continuation")
         if sealed.position > base.position:
-            now, tail = _fold(now, sealed), tail + len(sealed.body)
+            now = _fold(now, sealed, entries.at(sealed.position))
         last = sealed.position
     if (last, now.position, now.head) != (position, position, head):
         raise Tampered(f"the journal ends at entry {last}, the run at {position}")
-    return now, tail
+    return now
 
 
 def history(connection: Connection, run: UUID) -> Iterator[tuple[Sealed, Entry]]:
@@ -119,10 +134,7 @@ def history(connection: Connection, run: UUID) -> Iterator[tuple[Sealed, Entry]]
     Raises Tampered, KeyMissing, or NewerSchema at the first that cannot be told.
     """
     for sealed in _verified(connection, run)[1]:
-        try:
-            yield sealed, codec.decode_entry(sealed.body)
-        except Unreadable as exc:
-            raise Tampered(f"journal entry {sealed.position}: {exc}") from exc
+        yield sealed, _decoded(sealed)
 
 
 def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
@@ -132,7 +144,7 @@ def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
     """
     now, entries = initial(run), _verified(connection, run)[1]
     for sealed in entries:
-        now = _fold(now, sealed)
+        now = _fold(now, sealed, _decoded(sealed))
         if now.position == position:
             return now
     raise NoSuchEntry
@@ -164,13 +176,17 @@ def remove(connection: Connection, run: UUID, *, until: int) -> None:
     )
 
 
-def _fold(now: Continuation, sealed: Sealed) -> Continuation:
+def _fold(now: Continuation, sealed: Sealed, entry: Entry) -> Continuation:
     try:
-        entry = codec.decode_entry(sealed.body)
         return step(now, entry.events, head=sealed.seal.mac, at=entry.at)
-    except NewerSchema:
-        raise
     except CoreError as exc:
+        raise Tampered(f"journal entry {sealed.position}: {exc}") from exc
+
+
+def _decoded(sealed: Sealed) -> Entry:
+    try:
+        return codec.decode_entry(sealed.body)
+    except Unreadable as exc:
         raise Tampered(f"journal entry {sealed.position}: {exc}") from exc
 
 

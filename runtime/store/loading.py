@@ -10,6 +10,7 @@ from uuid import UUID
 
 from runtime.core.continuation import Continuation
 from runtime.store import continuations, journal, leases, signals
+from runtime.store.journal import Entries
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
 from runtime.store.pruning import WHOLE
@@ -51,16 +52,16 @@ class Stored:
         count, origin, *columns = self.row[9:]
         return signals.mail(count, _rows(columns), origin)
 
-    def state(self, claim: Claim) -> tuple[Continuation, int, int]:
-        """The verified state at the claim's position, with the bytes of its continuation and of the entries after it.
+    def state(self, claim: Claim) -> tuple[Continuation, Entries]:
+        """The verified state at the claim's position, and the entries of the run.
 
         Raises Tampered, KeyMissing, or NewerSchema.
         """
+        entries = Entries(journal.chained(self.run, WHOLE, _rows(self.row[4:9])))
         found = None if self.row[0] is None else self.row[0:4]
-        base, size = continuations.checked(self.run, claim.base, found)
-        entries = journal.chained(self.run, WHOLE, _rows(self.row[4:9]))
-        now, tail = journal.replayed(base, WHOLE, entries, position=claim.position, head=claim.head)
-        return now, size, tail
+        base = continuations.checked(self.run, claim.base, found, entries.at)
+        now = journal.replayed(base, WHOLE, entries, position=claim.position, head=claim.head)
+        return now, entries
 
 
 def look(

@@ -5,7 +5,7 @@ on the run's row, which is changed only for the epoch, owner and position of the
 step may make the claim itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -17,6 +17,7 @@ import psycopg
 from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.events import WaitStarted
+from runtime.core.replay import Entry
 from runtime.errors import Tampered
 from runtime.ports import Part
 from runtime.store import blobs, continuations, failpoints, gates, leases, signals, spent, waits
@@ -54,8 +55,10 @@ class Result(Enum):
 class Step:
     """One commit, of the `kind` of its last event, and the state that it leads to.
 
+    `decoded` is its entry before it was sealed.
     `awaits` is the last answer of a provider that the run waits for.
-    `continuation` is written now and then in a long run; `release` lets go of the lease until `due`.
+    `continuation` is written now and then in a long run, and refers to `refers`; `release` lets go of the lease until
+    `due`.
     `contents` are what its events refer to. `pins` makes its continuation the base of the run. `waits` are calls
     that begin to wait for an event, `over` places of calls that do so no longer. With `first` a wait has run out of
     time, or a late outcome settles a call, which counts only if no signal came before. `spent` are the approvals
@@ -67,6 +70,7 @@ class Step:
     kind: str
     depth: int
     entry: Sealed
+    decoded: Entry
     status: str
     output: str | None
     reason: str | None
@@ -77,6 +81,7 @@ class Step:
     due: datetime | None
     mailbox: int
     continuation: Continuation | None
+    refers: Mapping[int, Entry]
     opened: tuple[Pending, ...]
     taken: tuple[UUID, ...]
     closed: tuple[UUID, ...]
@@ -176,7 +181,7 @@ def _parameters(step: Step) -> dict[str, object]:
         **step.entry.parameters(),
     }
     if step.continuation is not None:
-        parameters |= continuations.parameters(step.continuation)
+        parameters |= continuations.parameters(step.continuation, step.refers)
     if step.opened or step.taken or step.closed:
         parameters |= gates.parameters(step.opened, step.taken, step.closed)
     if step.contents:

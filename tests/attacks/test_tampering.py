@@ -1,11 +1,13 @@
 """What is stored of a suspended run is changed behind the engine's back: nothing of it is acted on."""
 
 import logging
+import re
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from runtime import keyring
 from runtime.errors import Tampered
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.store import continuations, journal, pool
@@ -111,6 +113,17 @@ def test_a_continuation_that_is_gone_parks_the_run(target: Target) -> None:
     target.assert_parked(run, "the continuation is missing")
 
 
+def test_a_sealed_continuation_that_refers_to_nothing_parks_the_run(target: Target) -> None:
+    run = target.start()
+    target.decide(run)
+    body = _kept(run)["body"]
+    broken = re.sub(r'"\$":\[\d+,', '"$":[99,', body, count=1)
+    seal = keyring.seal(keyring.CONTINUATION, str(run), broken)
+    assert broken != body
+    _put(run, {"body": broken, "mac": seal.mac, "key_id": seal.key_id})
+    target.assert_parked(run, "the continuation: there is nothing at [99, ")
+
+
 # The journal, before the continuation and after it
 
 
@@ -130,7 +143,8 @@ def test_a_dropped_entry_parks_the_run(target: Target, kind: str) -> None:
         run = _run(target, kind)
         position = _positions(run)[where]
         JournalEntry.objects.filter(run_id=run, position=position).delete()
-        what = "the journal ends" if where == -1 else f"journal entry {position} is missing"
+        end = "there is nothing at" if kind == "suspended" else "the journal ends"
+        what = end if where == -1 else f"journal entry {position} is missing"
         target.assert_parked(run, what)
 
 
@@ -200,8 +214,9 @@ def _loads(own: pool.Connection, run: UUID, body: str, mac: str | None = None) -
             (body, mac, run),
         )
         try:
-            base, _ = continuations.load(own, run, row.base)
-            journal.replay(own, base, position=row.position, head=row.head)
+            mark, entries = journal.read(own, run)
+            base = continuations.load(own, run, row.base, entries.at)
+            journal.replayed(base, mark, entries, position=row.position, head=row.head)
         except Tampered:
             return False
     return True

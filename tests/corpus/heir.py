@@ -22,7 +22,7 @@ class Heir(Worker):
     def __init__(self, spec: AgentSpec, document: dict[str, Any]) -> None:
         super().__init__(spec, (), ())
         self.asked: list[GateKind] = []
-        self.now = decode_continuation(document["continuation"])
+        self.now = state_of(document)
         self.journal = list(document["journal"])
         self.clock = datetime.fromisoformat(document["clock"])
         self._gatekeeper.show([PICTURE.validate_python(gate) for gate in document["gates"]])
@@ -64,6 +64,14 @@ class Heir(Worker):
 
     def _say(self, pending: Pending, verdict: Verdict) -> None:
         self.decide(pending.gate, Decision(verdict=verdict, by="bea", reason="as it is"))
+
+
+def state_of(document: dict[str, Any]) -> Continuation:
+    """The stored state, which may refer to the stored entries."""
+    journal = document["journal"]
+    return decode_continuation(
+        document["continuation"], lambda position: decode_entry(journal[position - 1])
+    )
 
 
 def folded(document: dict[str, Any], run: Continuation) -> Continuation:

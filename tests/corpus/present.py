@@ -1,11 +1,20 @@
 """The scenes that only this version of the code can play, and writing the documents of its schema again."""
 
+import json
 from pathlib import Path
 
 from agents.sdk import Holds
 from agents.testing import call
 from agents.testing.worker import Worker
 from agents.tools.waits import wait_for
+from runtime.core.codec import (
+    REFERRING,
+    SCHEMA,
+    decode_continuation,
+    decode_entry,
+    encode_continuation,
+)
+from runtime.core.replay import initial, step
 from runtime.store.signals import PauseSignal
 from tests.corpus import scenes
 from tests.corpus.scenes import INPUT, PAY, SCENES, Scene, desk
@@ -47,4 +56,15 @@ PRESENT = SCENES | {
 
 
 def write() -> None:
+    """Write the documents of the present schema, and the same with a continuation that refers to the entries."""
     scenes.write(PRESENT, FOLDER)
+    for path in (FOLDER / str(SCHEMA)).glob("*.json"):
+        document = json.loads(path.read_text())
+        entries = dict(enumerate(map(decode_entry, document["journal"]), start=1))
+        now = initial(decode_continuation(document["continuation"]).run)
+        for entry in entries.values():
+            now = step(now, entry.events, head="", at=entry.at)
+        document |= {"schema": REFERRING, "continuation": encode_continuation(now, entries)}
+        place = FOLDER / str(REFERRING)
+        place.mkdir(exist_ok=True)
+        (place / path.name).write_text(json.dumps(document, indent=1) + "\n")

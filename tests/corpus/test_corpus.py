@@ -6,6 +6,7 @@ earlier schemas stay as the code of their time wrote them.
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,17 @@ import pytest
 
 from runtime.core.codec import (
     HISTORY,
+    REFERRING,
     SCHEMA,
     decode_continuation,
     decode_entry,
     encode_continuation,
     encode_entry,
 )
-from runtime.core.continuation import Continuation
 from runtime.core.decisions import GateKind, Verdict
 from runtime.core.errors import NewerSchema
 from tests.corpus import present
-from tests.corpus.heir import Heir, folded
+from tests.corpus.heir import Heir, folded, state_of
 from tests.corpus.present import FOLDER, PRESENT
 from tests.corpus.scenes import SCENES
 
@@ -67,12 +68,8 @@ def _document(path: Path) -> dict[str, Any]:
     return found
 
 
-def _continuation(document: dict[str, Any]) -> Continuation:
-    return decode_continuation(document["continuation"])
-
-
 def test_every_schema_of_the_history_has_documents_of_every_scene() -> None:
-    assert max(HISTORY) == SCHEMA
+    assert max(HISTORY) == REFERRING
     for schema in HISTORY:
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
@@ -82,14 +79,17 @@ def test_every_schema_of_the_history_has_documents_of_every_scene() -> None:
 @each
 def test_a_document_is_of_the_schema_of_its_folder(path: Path) -> None:
     document = _document(path)
-    texts = [document["continuation"], *document["journal"]]
-    assert {json.loads(text)["schema"] for text in texts} == {int(path.parent.name)}
+    schema = int(path.parent.name)
+    assert json.loads(document["continuation"])["schema"] == schema
+    written = {json.loads(text)["schema"] for text in document["journal"]}
+    assert written == {min(schema, SCHEMA)}  # a continuation alone refers to entries
+    assert ('{"$":[' in document["continuation"]) is (schema == REFERRING)
 
 
 @each
 def test_the_stored_entries_give_the_stored_continuation(path: Path) -> None:
     document = _document(path)
-    now = _continuation(document)
+    now = state_of(document)
     assert folded(document, now) == now
     assert now.position == len(document["journal"])
 
@@ -97,7 +97,7 @@ def test_the_stored_entries_give_the_stored_continuation(path: Path) -> None:
 @each
 def test_a_document_is_written_again_as_one_of_the_present_schema(path: Path) -> None:
     document = _document(path)
-    now = _continuation(document)
+    now = state_of(document)
     again = encode_continuation(now)
     assert json.loads(again)["schema"] == SCHEMA
     assert decode_continuation(again) == now
@@ -111,7 +111,7 @@ def test_a_document_is_written_again_as_one_of_the_present_schema(path: Path) ->
 @pytest.mark.parametrize("verdict", VERDICTS, ids=str)
 def test_a_stored_run_goes_on_to_its_end(path: Path, verdict: Verdict) -> None:
     document = _document(path)
-    waited = [pending.kind for pending in _continuation(document).pending]
+    waited = [pending.kind for pending in state_of(document).pending]
     heir = Heir(PRESENT[path.stem].spec(), document)
     heir.resume()
     heir.meet(verdict)
@@ -132,15 +132,16 @@ def test_a_stored_run_goes_on_to_its_end(path: Path, verdict: Verdict) -> None:
 @each
 def test_a_document_of_a_newer_schema_is_refused_and_left_as_it_is(path: Path) -> None:
     document = _document(path)
-    for text, read in (
+    stored: list[tuple[str, Callable[[str], object]]] = [
         (document["continuation"], decode_continuation),
         *((text, decode_entry) for text in document["journal"]),
-    ):
-        newer = json.dumps({**json.loads(text), "schema": SCHEMA + 1})
+    ]
+    for text, read in stored:
+        newer = json.dumps({**json.loads(text), "schema": max(HISTORY) + 1})
         with pytest.raises(NewerSchema):
             read(newer)
     heir = Heir(PRESENT[path.stem].spec(), document)
-    heir.journal.append(json.dumps({**json.loads(heir.journal[-1]), "schema": SCHEMA + 1}))
+    heir.journal.append(json.dumps({**json.loads(heir.journal[-1]), "schema": max(HISTORY) + 1}))
     kept = list(heir.journal)
     with pytest.raises(NewerSchema):
         heir._take_over()

@@ -167,7 +167,8 @@ def verified(run: UUID) -> Continuation:
             "SELECT position, head FROM runtime_run WHERE id = %s", (run,)
         ).fetchone()
         assert row is not None
-        return journal.replay(connection, initial(run), position=row[0], head=row[1])[0]
+        mark, entries = journal.read(connection, run)
+        return journal.replayed(initial(run), mark, entries, position=row[0], head=row[1])
 
 
 def writes_under_way(now: Continuation) -> list[str]:

@@ -957,6 +957,29 @@ CONTINUATIONS = (
         "test_an_older_continuation_does_not_take_the_place_of_the_last",
     ),
     _row(
+        "a continuation refers to entries that may be removed",
+        "execution/commit",
+        "            self._decoded.clear()\n",
+        "            pass\n",
+        "tests/runtime/test_compaction.py::"
+        "test_a_later_continuation_refers_to_no_entry_that_may_be_removed",
+    ),
+    _row(
+        "a base refers to entries that may be removed",
+        "execution/commit",
+        "if overdue and not pins else {}",
+        "if overdue or pins else {}",
+        "tests/runtime/test_compaction.py::"
+        "test_a_later_continuation_refers_to_no_entry_that_may_be_removed",
+    ),
+    _row(
+        "what a tool returned passes for a reference",
+        "core/references",
+        "return {_REFERENCE: {_ITSELF: value}} if _is_reference(value) else value",
+        "return value",
+        "tests/core/test_references.py::test_whatever_a_tool_returns_is_read_as_it_was",
+    ),
+    _row(
         "a run that is over keeps its continuation",
         "store/continuations",
         "WHERE run_id = (SELECT id FROM run WHERE %(ended)s)",

@@ -267,7 +267,7 @@ def test_a_decision_that_comes_while_a_sibling_runs_is_not_lost(rig: MakeBench) 
 @pytest.mark.parametrize(
     "tampering",
     [
-        "UPDATE runtime_continuation SET body = replace(body, '\"x\":1', '\"x\":2')",
+        "UPDATE runtime_continuation SET body = replace(body, '\"ada\"', '\"bea\"')",
         "UPDATE runtime_continuation SET position = position - 1",
         "UPDATE runtime_run SET head = repeat('0', 64)",
         "UPDATE runtime_run SET position = position + 1",

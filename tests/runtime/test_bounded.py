@@ -1,5 +1,6 @@
 """How many bytes a run costs: those of its journal and continuation, and those written on the way."""
 
+from collections.abc import Mapping
 from uuid import UUID
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from runtime import queries
 from runtime.core.continuation import Continuation as State
 from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.replay import Entry
 from runtime.errors import LeaseLost
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports import ToolResult
@@ -26,8 +28,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     real = continuations.parameters
 
-    def counted(continuation: State) -> dict[str, object]:
-        parameters = real(continuation)
+    def counted(continuation: State, told: Mapping[int, Entry]) -> dict[str, object]:
+        parameters = real(continuation, told)
         sizes.append(len(str(parameters["c_body"])))
         return parameters
 
@@ -142,19 +144,19 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     folded: list[int] = []
     real = entries._fold
 
-    def fold(now: State, sealed: entries.Sealed) -> State:
+    def fold(now: State, sealed: entries.Sealed, entry: Entry) -> State:
         folded.append(sealed.position)
-        return real(now, sealed)
+        return real(now, sealed, entry)
 
     monkeypatch.setattr(entries, "_fold", fold)
     return folded
 
 
 @pytest.mark.parametrize(
-    ("size", "tail", "overdue"),
+    ("covered", "tail", "overdue"),
     [(0, 262_144, False), (0, 262_145, True), (300_000, 299_999, False), (300_000, 300_000, True)],
 )
 def test_a_continuation_is_overdue_when_what_came_since_is_long_and_as_long(
-    size: int, tail: int, overdue: bool
+    covered: int, tail: int, overdue: bool
 ) -> None:
-    assert continuations.overdue(size, tail) is overdue
+    assert continuations.overdue(covered, tail) is overdue

@@ -17,7 +17,7 @@ from runtime.core.continuation import Continuation
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.models import Run
 from runtime.ports import ModelAnswer, ModelFault, ModelRequest, Outcome, ToolRequest, ToolResult
-from runtime.store import pool
+from runtime.store import journal, pool
 from runtime.store.continuations import load
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
@@ -62,7 +62,7 @@ def gate_of(desk: Rig, run: UUID) -> UUID:
 
 def stored(run: Run) -> Continuation:
     with pool.pooled() as connection:
-        return load(connection, run.id, run.base)[0]
+        return load(connection, run.id, run.base, journal.read(connection, run.id)[1].at)
 
 
 def test_a_run_that_has_used_its_turns_waits_until_more_are_granted(rig: MakeBench) -> None:

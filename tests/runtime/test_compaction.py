@@ -1,5 +1,6 @@
 """Compaction on real Postgres: summaries by model or author, the pinned base, and crashes around both."""
 
+import re
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -91,6 +92,21 @@ def test_it_writes_the_continuation_that_its_journal_may_begin_at(desk: Rig) -> 
     assert 0 < state.position == base.position < run.position
     assert state.frame("0").messages[1]["role"] == "summary"
     assert Continuation.objects.get(run=run).position == base.position
+    assert verification.verify(run.id).sound
+
+
+def test_a_later_continuation_refers_to_no_entry_that_may_be_removed(
+    desk: Rig, continued: None
+) -> None:
+    run = desk.advance(desk.start("g"))
+    for _ in range(4):
+        desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+        run = desk.advance(run.id)
+    base, later = Base.objects.get(run=run), Continuation.objects.get(run=run)
+    assert '"$":' not in base.body
+    places = [int(place) for place in re.findall(r'"\$":\[(\d+),', later.body)]
+    assert places
+    assert base.position < min(places) <= max(places) <= later.position == run.position
     assert verification.verify(run.id).sound
 
 
