@@ -106,13 +106,6 @@ class LeaseLost(RuntimeFault):
     """Another worker has the run: nothing of this one is written any more."""
 
 
-# A worker's own: it begins again, with a claim
-
-
-class Unclaimed(RuntimeFault):
-    """The run has to be claimed before this is done, and no step has claimed it."""
-
-
 # The installation's: the run is released untouched and tried again later
 
 

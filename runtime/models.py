@@ -269,6 +269,7 @@ class Worker(models.Model):
     agents = models.JSONField(db_default={})  # the version of each agent that it has, by name
     started_at = models.DateTimeField(db_default=Now())
     beat_at = models.DateTimeField(db_default=Now())
+    lease_until = models.DateTimeField(null=True)  # null for a worker of the release before
     isolated = models.BooleanField(
         db_default=False
     )  # takes one run at a time, of those that may kill it

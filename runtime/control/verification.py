@@ -25,6 +25,7 @@ from runtime.store import (
     continuations,
     journal,
     late_outcomes,
+    leases,
     pool,
     pruning,
     signals,
@@ -158,10 +159,10 @@ class _Told:
 
 def _row(connection: Connection, run: UUID) -> _Row:
     found = connection.execute(
-        """
+        f"""
         SELECT id, agent, requester, input, output, reason, status, position, head, base, due_at,
             owner, mailbox, origin, unheard, ended_at IS NOT NULL, removed_at IS NOT NULL,
-            coalesce(lease_until > clock_timestamp(), false)
+            {leases.LIVE}
         FROM runtime_run WHERE id = %s
         """,
         (run,),

@@ -1,14 +1,10 @@
-"""Loads a run's verified state, and has a coordinator take it as far as it goes, under a claim.
-
-A run that nobody died of, as far as can be known, is claimed by its first step. Any other, and one that needs
-something else first, is claimed before it is loaded: so its next death is counted.
-"""
+"""Claims a run and loads its verified state, and has a coordinator take it as far as it goes."""
 
 import logging
 import queue
 from collections.abc import Iterator
 from contextlib import contextmanager
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 from django.db import DataError
@@ -50,47 +46,25 @@ def _advance(run: UUID, bench: Bench, *, isolated: bool) -> bool:
         if bench.refusals.pass_on(run):
             dispatch.hint(run)
         return False
-    if not isolated and _at_once(run, bench):
-        return True
-    with pool.pooled() as connection:
-        claim = leases.claim(
-            connection,
-            run,
-            worker=bench.heartbeat.worker,
-            isolated=isolated,
-            robs=bench.heartbeat.calm.over,
-        )
-    if claim is None:
-        log.info("run %s is not to be had: nothing is due, or another worker has it", run)
-        bench.heartbeat.poke(run)
-        return False
-    with _holding(claim, bench) as (held, inbox):
-        try:
-            _work(bench, held, inbox)
-        except Exception as exc:
-            _give_up(claim, bench, exc)
-    return True
-
-
-def _at_once(run: UUID, bench: Bench) -> bool:
-    """Have the first step claim the run. False, with nothing done, if the run has to be claimed before.
-
-    So it does if anything but a step comes first, be it an error: what was loaded without a claim may have been
-    changed meanwhile by whoever has one.
-    """
-    with pool.pooled() as connection:
-        found = loading.look(connection, run, worker=bench.heartbeat.worker)
-    if found is None:
-        return False
-    claim, stored = found
-    with _holding(claim, bench) as (held, inbox):
-        try:
-            _work(bench, held, inbox, stored)
-        except Exception as exc:
-            if not held.claim.made:
-                log.info("run %s is claimed before anything is done: %s", run, exc)
-                return False
-            _give_up(held.claim, bench, exc)
+    owner = uuid4()
+    try:
+        with pool.pooled() as connection:
+            found = loading.claim(
+                connection, run, owner=owner, worker=bench.heartbeat.worker, isolated=isolated
+            )
+        if found is None:
+            log.info("run %s is not to be had: nothing is due, or another worker has it", run)
+            bench.heartbeat.poke(run)
+            return False
+        claim, stored = found
+        with _holding(claim, bench) as (held, inbox):
+            try:
+                _work(bench, held, inbox, stored)
+            except Exception as exc:
+                _give_up(claim, bench, exc)
+    except Exception:
+        bench.heartbeat.abandon(run, owner)
+        raise
     return True
 
 
@@ -101,13 +75,10 @@ def _holding(claim: Claim, bench: Bench) -> Iterator[tuple[Held, Inbox]]:
         yield held, inbox
 
 
-def _work(bench: Bench, held: Held, inbox: Inbox, stored: Stored | None = None) -> None:
-    """Load the run, and have a coordinator take it as far as it goes."""
+def _work(bench: Bench, held: Held, inbox: Inbox, stored: Stored) -> None:
+    """Verify what was loaded, and have a coordinator take the run as far as it goes."""
     if _sorted_out(held.claim):
         return
-    if stored is None:
-        with pool.pooled() as connection:
-            stored = loading.load(connection, held.claim.run)
     loaded = _load(held.claim, stored)
     if _sorted_out(held.claim, loaded.now):
         return
@@ -117,7 +88,7 @@ def _work(bench: Bench, held: Held, inbox: Inbox, stored: Stored | None = None) 
 
 
 def _give_up(claim: Claim, bench: Bench, exc: Exception) -> None:
-    """Leave a run that is claimed as its problem asks for."""
+    """Release the run as its problem asks for."""
     run = claim.run
     match exc:
         case LeaseLost():
@@ -134,7 +105,8 @@ def _give_up(claim: Claim, bench: Bench, exc: Exception) -> None:
             # Trying again brings the same: it would pay for the same model call each time.
             _quarantine(claim, f"its next entry cannot be written: {exc}")
         case _ if isinstance(exc, DATABASE_ERRORS) and pool.is_passing(exc):
-            log.warning("run %s: Postgres is out of reach, the lease will end: %s", run, exc)
+            log.warning("run %s: Postgres is out of reach, released once it is back: %s", run, exc)
+            bench.heartbeat.abandon(run, claim.owner)
         case _:
             # A fault of ours or of the installation: not at once again, and not without an alarm.
             log.critical("run %s left as it is for now", run, exc_info=exc)

@@ -25,7 +25,7 @@ from runtime.core.ids import ROOT, depth_of
 from runtime.core.replacing import replace
 from runtime.core.replay import Entry
 from runtime.core.worktime import tick, used_up_at
-from runtime.errors import LeaseLost, Unclaimed
+from runtime.errors import LeaseLost
 from runtime.execution import clock
 from runtime.execution.concurrency import Seats
 from runtime.execution.effects.transactional import Handoff
@@ -151,11 +151,6 @@ class Scribe:
             self._late = self._mailbox, self.persist(functools.partial(_late, now.run))
         return self._late[1]
 
-    def require_claim(self) -> None:
-        """Raises Unclaimed as long as no step has made the claim: a step alone finds out whether it may."""
-        if not self._held.claim.made:
-            raise Unclaimed
-
     def look_again(self) -> None:
         """Have the mailbox read again, whatever its count was."""
         self._held.mailbox = None
@@ -195,7 +190,7 @@ class Scribe:
         return self.persist(functools.partial(_content, digest))
 
     def let_go(self) -> steps.Result:
-        """Release a run that needs nothing now. Raises LeaseLost. The run must be claimed."""
+        """Release a run that needs nothing now. Raises LeaseLost."""
         result = self.persist(self._let_go)
         if result is steps.Result.WRITTEN:
             dispatch.ring(self.now.run, inbox=False)
@@ -212,7 +207,6 @@ class Scribe:
             return signals.read(connection, self.now.run)
 
     def _committed(self, step: steps.Step) -> None:
-        self._held.make()
         failpoints.pass_by("committed", step.kind, step.depth)
         self.now = step.state
         covered, tail = self._sizes.covered, self._sizes.tail + len(step.entry.body)

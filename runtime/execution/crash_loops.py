@@ -29,7 +29,7 @@ def is_suspect(
 
     `suspects` returns how many of the runs that the same worker lost are suspected already.
     """
-    if claim.isolated or not claim.was_lost:
+    if claim.isolated or not claim.losses:
         return False
     if now is not None and _starts_again(now):
         return True

@@ -1,7 +1,7 @@
-"""One thread per worker process that renews all its leases every second, on a connection of its own.
+"""One thread per worker process that renews its lease every second, on a connection of its own.
 
-It tells each run's coordinator when a signal arrived, when the lease is lost, and when the local
-lease budget allows effects again after Postgres was out of reach.
+It tells each run's coordinator when a signal arrived, when the run is lost, and when the lease allows effects again
+after Postgres was out of reach.
 """
 
 import json
@@ -12,53 +12,60 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 import psycopg
 
 from runtime.execution import clock
 from runtime.store import leases, pool, workers
-from runtime.store.calm import Calm
 from runtime.store.leases import Claim
 
 log = logging.getLogger(__name__)
 
-STATEMENT = f"WITH beat AS ({workers.BEAT}), {leases.RENEW}"
+STATEMENT = f"""
+    WITH beat AS ({workers.BEAT}), held AS ({leases.HELD})
+    SELECT held.owner, held.mailbox, held.stops, {leases.UNHURRIED} FROM beat LEFT JOIN held ON true
+"""
 
 BEAT_SECONDS = 1.0
 MARGIN = 0.1  # of a lease
 LAST_WORD_SECONDS = 2.0  # after the end of a shift, for letting go of its runs
 
 
+@dataclass(slots=True)
+class Lease:
+    """This process's lease, judged by its own clock. It counts from when the renewal was sent, which is no later."""
+
+    renewed_at: float = float("-inf")
+
+    def lasts(self) -> bool:
+        """Whether it surely lasts a moment longer."""
+        spent = clock.elapsed() - self.renewed_at
+        return spent <= leases.lease_seconds() * (1 - MARGIN)
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Held:
     """One run of this process. `wake` is called from the heartbeat's thread on news.
 
-    Its lease is renewed once its claim is made. Until the first renewal it counts from when the run was looked at,
-    which is no later. `stops` names the agents that are stopped, as of the last beat.
+    `stops` names the agents that are stopped, as of the last beat.
     """
 
     claim: Claim
+    lease: Lease
     wake: Callable[[], None]
-    renewed_at: float = field(default_factory=clock.elapsed)
     mailbox: int | None = None
     stops: frozenset[str] = frozenset()
     lost: threading.Event = field(default_factory=threading.Event)
     starved: bool = False
 
-    def make(self) -> None:
-        """A step has made the claim, or found it made."""
-        if not self.claim.made:
-            self.claim = replace(self.claim, made=True)
-
     def has_budget(self) -> bool:
-        """Whether the lease surely lasts a moment longer, judged by this process's own clock.
+        """Whether an effect may start: the run is not lost, and the lease surely lasts a moment longer.
 
-        After a no the next renewal wakes whoever asked.
+        After a no the next renewal wakes the runner that asked.
         """
-        spent = clock.elapsed() - self.renewed_at
-        self.starved = self.lost.is_set() or spent > leases.lease_seconds() * (1 - MARGIN)
+        self.starved = self.lost.is_set() or not self.lease.lasts()
         return not self.starved
 
 
@@ -83,16 +90,16 @@ class Shift:
 
 
 class Heartbeat:
-    """The leases of this process. Start it once, after fork. `agents` are the versions it has, by name;
+    """The lease of this process. Start it once, after fork. `agents` are the versions it has, by name;
     `isolated` says that it takes one run at a time, of those that may kill it.
     """
 
     def __init__(self, agents: Mapping[str, str] | None = None, *, isolated: bool = False) -> None:
         self.shift = Shift()
-        self.calm = Calm()
         self.isolated = isolated
-        # By owner: two threads may look at one run at a time, and one of them will have it.
-        self._held: dict[UUID, Held] = {}
+        self.lease = Lease()
+        self._held: dict[UUID, Held] = {}  # by owner
+        self._abandoned: dict[UUID, UUID] = {}  # runs by owner, to release with the next beat
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -107,6 +114,12 @@ class Heartbeat:
         }
 
     def start(self) -> None:
+        """Beat once, so that the lease lasts before a run is claimed under it, and then every second."""
+        try:
+            with pool.own() as connection:
+                self._beat(connection)
+        except psycopg.Error as exc:
+            log.warning("heartbeat missed: %s", exc)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
 
@@ -117,8 +130,8 @@ class Heartbeat:
 
     @contextmanager
     def holding(self, claim: Claim, wake: Callable[[], None]) -> Iterator[Held]:
-        """Renew the claim's lease, once there is one, for as long as the block lasts."""
-        held = Held(claim=claim, wake=wake, stops=claim.stops)
+        """Hear of the run for as long as the block lasts."""
+        held = Held(claim=claim, lease=self.lease, wake=wake, stops=claim.stops)
         with self._lock:
             self._held[claim.owner] = held
         try:
@@ -126,6 +139,14 @@ class Heartbeat:
         finally:
             with self._lock:
                 del self._held[claim.owner]
+
+    def abandon(self, run: UUID, owner: UUID) -> None:
+        """Release a run on which this process does not work, as soon as Postgres takes it.
+
+        The lease of a live process lasts, so no other worker would ever get the run.
+        """
+        with self._lock:
+            self._abandoned[owner] = run
 
     def drain(self, within: float) -> None:
         """Have every coordinator let go of its run. For signal handlers too: it takes no lock."""
@@ -162,7 +183,6 @@ class Heartbeat:
             except Exception as exc:  # or every run of this process would lose its lease
                 known = isinstance(exc, psycopg.Error)
                 log.warning("heartbeat missed: %s", exc, exc_info=None if known else exc)
-                self.calm.begin()
                 if connection is not None:
                     connection.close()
         if connection is not None:
@@ -179,29 +199,28 @@ class Heartbeat:
 
     def _beat(self, connection: pool.Connection) -> None:
         with self._lock:
-            held = {owner: one for owner, one in self._held.items() if one.claim.made}
+            held, abandoned = dict(self._held), dict(self._abandoned)
         sent = clock.elapsed()
         ours = self._renew(connection, held)
+        self.lease.renewed_at = sent
         for owner, one in held.items():
             if owner not in ours:
                 one.lost.set()
                 one.wake()
                 continue
-            mailbox, stops, renewed = ours[owner]
-            if renewed:
-                one.renewed_at = sent
-            if mailbox != one.mailbox or stops != one.stops or (one.starved and renewed):
+            mailbox, stops = ours[owner]
+            if mailbox != one.mailbox or stops != one.stops or one.starved:
                 one.mailbox, one.stops = mailbox, stops
                 one.wake()
+        for owner, run in abandoned.items():
+            leases.abandon(connection, run, owner)
+            with self._lock:
+                del self._abandoned[owner]
 
     def _renew(
-        self, connection: pool.Connection, held: dict[UUID, Held]
-    ) -> dict[UUID, tuple[int, frozenset[str], bool]]:
-        """Renew every lease whose row is not locked, and say that this process is alive.
-
-        Returns the mailbox of each run still held, by owner, the agents that are stopped, and whether its lease was
-        renewed.
-        """
+        self, connection: pool.Connection, held: Mapping[UUID, Held]
+    ) -> dict[UUID, tuple[int, frozenset[str]]]:
+        """Renew the lease. Returns the mailbox and the stopped agents of each run still held, by owner."""
         rows = connection.execute(
             STATEMENT,
             {
@@ -212,9 +231,8 @@ class Heartbeat:
             },
             prepare=True,
         ).fetchall()
-        self.calm.look(rows[0][0])
         return {
-            owner: (mailbox, frozenset(stops), renewed)
-            for _, owner, mailbox, stops, renewed, _ in rows
+            owner: (mailbox, frozenset(stops))
+            for owner, mailbox, stops, _ in rows
             if owner is not None
         }

@@ -1,4 +1,4 @@
-"""The coordinator: one per run that is claimed, or that its first step will claim; the only appender to its journal.
+"""The coordinator: one per claimed run, the only appender to its journal.
 
 It develops what it knows into a draft, commits the draft in one step, launches the effects whose
 intents that step recorded, and waits for outcomes, signals or the loss of its lease. When nothing is
@@ -81,7 +81,7 @@ Inbox = queue.SimpleQueue[News]
 
 
 class Coordinator:
-    """Advances one run until it lets go of it. Raises Unclaimed if anything but a step comes first without a claim."""
+    """Advances one run until it lets go of it."""
 
     def __init__(
         self,
@@ -171,7 +171,6 @@ class Coordinator:
         draft = self._draft
         if draft.records.changes:
             return self._scribe.commit(draft.records, draft.now, release=release)
-        self._scribe.require_claim()
         return self._scribe.let_go() if release else Result.WRITTEN
 
     def _draft_again(self, given: Sequence[Changed]) -> None:
@@ -313,7 +312,6 @@ class Coordinator:
         for pending in self._draft.now.pending:
             expired = pending.expires_at is not None and pending.expires_at <= self._scribe.clock()
             if expired and pending.gate not in self._expired:
-                self._scribe.require_claim()
                 self._expired.add(pending.gate)
                 expire = functools.partial(self._bench.gatekeeper.expire, pending.gate)
                 self._scribe.persist(expire)

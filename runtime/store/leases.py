@@ -1,23 +1,19 @@
-"""The runs' keeper: who may advance a run, for how long, and what it writes to the row; `rows` has the rest.
+"""The runs' keeper: who may advance a run, and what that worker writes to its row; `rows` has the rest.
 
-A claim is one conditional UPDATE that raises the epoch and sets a random owner until `lease_until`.
-The owner's writes name epoch, owner and position, so those of a worker that was replaced find no row.
-They do not name `lease_until`: a worker whom nobody replaced may record the result it holds.
-A run without a known loss is claimed by its first step: the statement that loads it writes
-nothing, and of all who looked only the first one's step finds the row as it was. A worker that dies in between
-leaves no trace but a run that is still due. So the sweeper notes on the row that it had to push the run, and such
-a run, like one that lost its owner, is claimed by a statement of its own before anybody loads it (`claim`).
+The lease is a worker process's: it renews one row, its own in `runtime_worker`. A run names the process that has it,
+its epoch, and an owner token that is new with each claim. The owner's writes name epoch, owner and position, so those
+of a worker that was replaced find no row. They do not name the lease: a worker that was not replaced may record the
+result it holds.
+There is one way to claim: the statement that loads a run that is due and has no owner (`store.loading`). Only the
+sweeper takes a run from a process whose lease is over, and notes the loss. Only then can the run be claimed again.
 A run stays due for as long as a worker has it, because each change of `due_at` would write every index of the row
-anew; who looks for due runs passes over those with a lease.
+anew; who looks for due runs passes over those that a live process has.
 Only the database's clock counts, and `clock_timestamp()`, since `now()` stands still in a transaction.
-After a start of Postgres nobody is robbed of a lease for one lease: its owner could not renew it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.conf import settings
 
@@ -29,9 +25,9 @@ RESEND_SECONDS = 5.0
 BACK_OFF_SECONDS = 30.0
 WINDOW = 2_000  # due runs that `others_wait` considers
 
-# As part of a statement that is a transaction by itself: its COMMIT does not wait for the disk. For who has a run,
-# until when: should Postgres crash, nobody is robbed before one lease is over, an owner's token is never given
-# twice, and whatever a worker wrote after its claim took the claim to the disk with it.
+# As part of a statement that is a transaction by itself: its COMMIT does not wait for the disk. If Postgres crashes, a
+# claim may be forgotten; its owner then writes nothing more, and no token is given twice. Each later write of a worker
+# takes its claim to the disk.
 UNHURRIED = "set_config('synchronous_commit', 'off', true)"
 
 # Asked once for a statement: what may differ from row to row finds nothing in an index.
@@ -40,60 +36,59 @@ _ONCE = "(SELECT clock_timestamp())"
 # When a run is due of which a hint is sent at the same time: the sweeper leaves that a moment to come first.
 HINTED = f"clock_timestamp() + {HINT_SECONDS} * interval '1 second'"
 
-_LEASE_END = "clock_timestamp() + %(lease)s * interval '1 second'"
+# `lease_until` of a run whose lease is its worker's. A worker of the release before renews that column of each run that
+# it has, and leaves alone a run with a later time; 'infinity' is no time that Python can read.
+_BY_WORKER = "'9000-01-01 00:00Z'"
 
-# Whether Postgres has been there long enough for every owner to have renewed its lease.
-MAY_ROB = "pg_postmaster_start_time() < clock_timestamp() - %(lease)s * interval '1 second'"
-
-# Whether the lease of a run that a worker has is over.
-OVER = f"(lease_until IS NULL OR lease_until < {_ONCE})"
+# Whether the process that has the run is alive.
+LIVE = f"""
+    coalesce(CASE WHEN lease_until = {_BY_WORKER} THEN {workers.LIVE} ELSE lease_until >= {_ONCE} END, false)
+"""
 
 # The part of the step statement that moves the run; no row means that the step may not be written.
-# The first step under a claim that was not made before makes it.
-ADVANCE = f"""
-    UPDATE runtime_run SET epoch = %(epoch)s, worker = %(worker)s, pushed = false,
-        position = %(position)s, head = %(mac)s, status = %(status)s,
+ADVANCE = """
+    UPDATE runtime_run SET position = %(position)s, head = %(mac)s, status = %(status)s,
         base = CASE WHEN %(suspends)s THEN %(position)s ELSE base END,
         output = %(output)s, reason = %(reason)s, awaits = %(awaits)s, unheard = %(unheard)s,
         ended_at = CASE WHEN %(ended)s THEN clock_timestamp() END,
-        owner = CASE WHEN %(release)s THEN NULL ELSE %(owner)s::uuid END,
+        owner = CASE WHEN %(release)s THEN NULL ELSE owner END,
         losses = CASE WHEN %(release)s THEN 0 ELSE losses END,
         isolated = isolated AND NOT %(release)s,
-        lease_until = CASE WHEN %(release)s THEN NULL WHEN %(claims)s THEN {_LEASE_END}
-            ELSE lease_until END,
+        lease_until = CASE WHEN %(release)s THEN NULL ELSE lease_until END,
         due_at = CASE WHEN %(release)s THEN %(due)s::timestamptz ELSE due_at END
-    WHERE id = %(run)s AND epoch = %(epoch_before)s
-        AND owner IS NOT DISTINCT FROM %(owner_before)s::uuid AND position = %(position)s - 1
+    WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s AND position = %(position)s - 1
         AND (NOT %(strict)s OR mailbox = %(mailbox)s)
     RETURNING id
 """
 
-# Parts of the statement that loads a run: which may be claimed by their first step, and what such a claim is made of.
-FREE = f"""
-    owner IS NULL AND NOT pushed AND NOT isolated AND due_at <= {HINTED} AND status <> 'quarantined'
-    AND NOT ({kill_switches.OF_RUN})
+# The part of the statement that loads a run which claims it; no row means that the run is not to be had.
+CLAIM = f"""
+    UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s, worker = %(worker)s, lease_until = {_BY_WORKER},
+        status = CASE WHEN free.status IN ('cancelling', 'paused') THEN free.status ELSE 'running' END
+    FROM (
+        SELECT id, status FROM runtime_run
+        WHERE id = %(run)s AND owner IS NULL AND isolated = %(isolated)s AND status <> 'quarantined'
+            AND due_at <= clock_timestamp() + {RESEND_SECONDS + HINT_SECONDS} * interval '1 second'
+            AND NOT ({kill_switches.OF_RUN})
+        FOR NO KEY UPDATE SKIP LOCKED) free
+    WHERE runtime_run.id = free.id
+    RETURNING runtime_run.id, epoch, position, head, base, free.status AS previous, clock_timestamp() AS at,
+        {kill_switches.ON} AS stops, losses, mailbox, origin
 """
-COLUMNS = f"""
-    epoch + 1, runtime_run.position, runtime_run.head, base, status, clock_timestamp(), {kill_switches.ON}, losses
-"""
-NUMBER = 8  # of these
 
-# The part of the heartbeat statement that renews every lease of a process. It waits for no row: a lease whose row is
-# locked is renewed by a later beat, and until its row is free no other worker can take the run either.
-RENEW = f"""
-    held AS (SELECT run, owner FROM unnest(%(runs)s::uuid[], %(owners)s::uuid[]) AS h(run, owner)),
-    ours AS (
-        SELECT runtime_run.owner, mailbox FROM held
-        JOIN runtime_run ON runtime_run.id = held.run AND runtime_run.owner = held.owner),
-    free AS (
-        SELECT runtime_run.id FROM held
-        JOIN runtime_run ON runtime_run.id = held.run AND runtime_run.owner = held.owner
-        FOR NO KEY UPDATE OF runtime_run SKIP LOCKED),
-    renewed AS (
-        UPDATE runtime_run SET lease_until = {_LEASE_END}
-        FROM free WHERE runtime_run.id = free.id RETURNING runtime_run.owner)
-    SELECT beat.beat_at, ours.owner, ours.mailbox, {kill_switches.ON}, renewed.owner IS NOT NULL, {UNHURRIED}
-    FROM beat LEFT JOIN ours ON true LEFT JOIN renewed ON renewed.owner = ours.owner
+# The part of the heartbeat statement that finds the mailbox of each run that this process still has.
+HELD = f"""
+    SELECT runtime_run.owner, mailbox, {kill_switches.ON} AS stops
+    FROM unnest(%(runs)s::uuid[], %(owners)s::uuid[]) AS held(run, owner)
+    JOIN runtime_run ON runtime_run.id = held.run AND runtime_run.owner = held.owner
+"""
+
+# The part of the sweeper's statement that takes a run from a process whose lease is over. `taken` is the row before.
+TAKE_OVER = """
+    owner = NULL, lease_until = NULL,
+    losses = CASE WHEN NOT was_lost THEN losses
+        WHEN taken.isolated OR taken.lost_at = taken.position THEN losses + 1 ELSE 1 END,
+    lost_at = CASE WHEN was_lost THEN taken.position ELSE taken.lost_at END
 """
 
 
@@ -101,11 +96,9 @@ RENEW = f"""
 class Claim:
     """The right to advance a run. `base` is the position of its continuation, 0 without one.
 
-    One that is not `made` is a wish: the row is as it was, and only a first step can be written under it. `worker`
-    is the process that has it.
-    `previous` is the status it had; `at` is database time; `stops` names the agents stopped then.
-    `was_lost` says that somebody held it whose lease ran out, `losses` how often in a row that happened
-    without the run getting on; `isolated` that it is alone in its process because of it.
+    `worker` is the process that has it, `previous` the status the run had, `at` database time; `stops` names the agents
+    stopped then. `losses` counts how often in a row the run was lost with its worker and made no progress; `isolated`
+    says that it is alone in its process because of that.
     """
 
     run: UUID
@@ -117,16 +110,9 @@ class Claim:
     previous: str
     at: datetime
     worker: UUID | None = None
-    made: bool = True
     stops: frozenset[str] = frozenset()
-    was_lost: bool = False
     losses: int = 0
     isolated: bool = False
-
-    @property
-    def before(self) -> tuple[int, UUID | None]:
-        """Epoch and owner that the row must have for the next write."""
-        return (self.epoch, self.owner) if self.made else (self.epoch - 1, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,105 +129,16 @@ def lease_seconds() -> float:
     return float(settings.ABEYANCE_LEASE_SECONDS)
 
 
-def wish(run: UUID, row: Sequence[Any], *, worker: UUID | None = None) -> Claim:
-    """A claim for the first step to make, of what COLUMNS found where FREE holds."""
-    epoch, position, head, base, previous, at, stopped, lost = row
-    return Claim(
-        run=run,
-        epoch=epoch,
-        owner=uuid4(),
-        worker=worker,
-        made=False,
-        position=position,
-        head=head,
-        base=base,
-        previous=previous,
-        at=at,
-        stops=frozenset(stopped),
-        losses=lost,
-    )
-
-
 def parameters(claim: Claim) -> dict[str, object]:
     """Of a step that is written under this claim."""
-    epoch, owner = claim.before
-    return {
-        "run": claim.run,
-        "epoch": claim.epoch,
-        "owner": claim.owner,
-        "worker": claim.worker,
-        "epoch_before": epoch,
-        "owner_before": owner,
-        "claims": not claim.made,
-        "lease": lease_seconds(),
-    }
+    return {"run": claim.run, "epoch": claim.epoch, "owner": claim.owner}
 
 
-def claim(
-    connection: Connection,
-    run: UUID,
-    *,
-    worker: UUID | None = None,
-    isolated: bool = False,
-    robs: bool = True,
-) -> Claim | None:
-    """Take the run if something is due and nobody holds it, else None. `worker` is this process.
-
-    A lease that ran out is noted with the process that had it. `isolated` takes runs that are, and no others.
-    Without `robs` no run is taken that a worker has.
-    """
-    owner = uuid4()
-    row = connection.execute(
-        f"""
-        WITH free AS (
-            SELECT id, status, worker, position, isolated, lost_at, owner IS NOT NULL AS was_lost,
-                {_LEASE_END} AS lease_end
-            FROM runtime_run
-            WHERE id = %(run)s AND isolated = %(isolated)s
-                AND due_at <= clock_timestamp() + %(resend)s * interval '1 second'
-                AND status <> 'quarantined' AND NOT ({kill_switches.OF_RUN})
-                AND (lease_until IS NULL OR (%(robs)s AND lease_until < clock_timestamp() AND {MAY_ROB}))
-            FOR UPDATE SKIP LOCKED
-        ),
-        noted AS ({workers.NOTE_LOSS})
-        UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s,
-            status = CASE WHEN free.status IN ('cancelling', 'paused') THEN free.status ELSE 'running' END,
-            lease_until = lease_end, worker = %(worker)s,
-            losses = CASE WHEN NOT was_lost THEN losses
-                WHEN free.isolated OR free.lost_at = free.position THEN losses + 1 ELSE 1 END,
-            lost_at = CASE WHEN was_lost THEN free.position ELSE free.lost_at END
-        FROM free WHERE runtime_run.id = free.id
-        RETURNING epoch, runtime_run.position, head, base, free.status, clock_timestamp(),
-            {kill_switches.ON}, was_lost, losses, {UNHURRIED}
-        """,
-        {
-            "run": run,
-            "owner": owner,
-            "worker": worker,
-            "isolated": isolated,
-            "robs": robs,
-            "lease": lease_seconds(),
-            "resend": RESEND_SECONDS + 1,
-        },
-        prepare=True,
-    ).fetchone()
-    if row is None:
-        return None
-    epoch, position, head, base, previous, at, stopped, was_lost, lost, _ = row
-    return Claim(
-        run=run,
-        epoch=epoch,
-        owner=owner,
-        worker=worker,
-        position=position,
-        head=head,
-        base=base,
-        previous=previous,
-        at=at,
-        stops=frozenset(stopped),
-        was_lost=was_lost,
-        losses=lost,
-        isolated=isolated,
+def abandon(connection: Connection, run: UUID, owner: UUID) -> None:
+    """Release a run that this process may have without working on it. It stays due, and its status as it is."""
+    connection.execute(
+        "UPDATE runtime_run SET owner = NULL, lease_until = NULL WHERE id = %s AND owner = %s",
+        (run, owner),
     )
 
 

@@ -1,4 +1,4 @@
-"""Reads a run in one statement: its row, its continuation, its journal and its signals.
+"""Claims a run and reads it in one statement: its row, its continuation, its journal and its signals.
 
 Retention removes entries of ended runs only, so the journal of a live run is whole.
 """
@@ -17,13 +17,12 @@ from runtime.store.pruning import WHOLE
 
 # Each column of many rows comes as an array, so that there is one row.
 _STORED = """
-    c.position, c.body, c.mac, c.key_id, e.positions, e.bodies, e.macs, e.keys, e.commits, mailbox,
-    ARRAY(SELECT jsonb_array_elements_text(runtime_run.origin)),
+    c.position, c.body, c.mac, c.key_id, e.positions, e.bodies, e.macs, e.keys, e.commits, run.mailbox,
+    ARRAY(SELECT jsonb_array_elements_text(run.origin)),
     s.ids, s.kinds, s.bodies, s.ats, s.dues
 """
-_FROM = """
-    FROM runtime_run
-    LEFT JOIN runtime_continuation c ON c.run_id = runtime_run.id
+_BESIDE = """
+    LEFT JOIN runtime_continuation c ON c.run_id = run.id
     CROSS JOIN LATERAL (
         SELECT array_agg(position ORDER BY position) AS positions, array_agg(body ORDER BY position) AS bodies,
             array_agg(mac ORDER BY position) AS macs, array_agg(key_id ORDER BY position) AS keys,
@@ -34,10 +33,16 @@ _FROM = """
             array_agg(body ORDER BY id) AS bodies, array_agg(effective_at ORDER BY id) AS ats,
             array_agg(effective_at <= clock_timestamp() ORDER BY id) AS dues
         FROM runtime_signal WHERE run_id = %(run)s) s
-    WHERE runtime_run.id = %(run)s
 """
-_LOOK = f"SELECT {leases.COLUMNS}, {_STORED} {_FROM} AND {leases.FREE}"
-_LOAD = f"SELECT {_STORED} {_FROM}"
+# What is read beside the row is as old as the statement, and the row as young as its lock: `seen` is the row as old.
+_CLAIM = f"""
+    WITH run AS ({leases.CLAIM})
+    SELECT run.epoch, run.position, run.head, run.base, run.previous, run.at, run.stops, run.losses,
+        (seen.epoch, seen.position, seen.mailbox) = (run.epoch - 1, run.position, run.mailbox),
+        {_STORED}, {leases.UNHURRIED}
+    FROM run JOIN runtime_run seen ON seen.id = run.id {_BESIDE}
+"""
+_LOAD = f"SELECT {_STORED} FROM runtime_run run {_BESIDE} WHERE run.id = %(run)s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class Stored:
 
     def mail(self) -> signals.Mail:
         """Raises Tampered for a signal that no process of ours wrote."""
-        count, origin, *columns = self.row[9:]
+        count, origin, *columns = self.row[9:16]
         return signals.mail(count, _rows(columns), origin)
 
     def state(self, claim: Claim) -> tuple[Continuation, Entries]:
@@ -64,19 +69,46 @@ class Stored:
         return now, entries
 
 
-def look(
-    connection: Connection, run: UUID, *, worker: UUID | None = None
+def claim(
+    connection: Connection,
+    run: UUID,
+    *,
+    owner: UUID,
+    worker: UUID | None = None,
+    isolated: bool = False,
 ) -> tuple[Claim, Stored] | None:
-    """A claim for the first step to make, and what is stored; None if the run is not to be had. Writes nothing."""
-    row = connection.execute(_LOOK, {"run": run}, prepare=True, binary=True).fetchone()
+    """Claim the run under this owner's token, and load it. None if it is not due, or if another process has it.
+
+    `isolated` takes runs that are tried alone, and no others.
+    """
+    row = connection.execute(
+        _CLAIM,
+        {"run": run, "owner": owner, "worker": worker, "isolated": isolated},
+        prepare=True,
+        binary=True,
+    ).fetchone()
     if row is None:
         return None
-    claim = leases.wish(run, row[: leases.NUMBER], worker=worker)
-    return claim, Stored(run, row[leases.NUMBER :])
+    epoch, position, head, base, previous, at, stopped, losses, whole, *stored = row
+    made = Claim(
+        run=run,
+        epoch=epoch,
+        owner=owner,
+        worker=worker,
+        position=position,
+        head=head,
+        base=base,
+        previous=previous,
+        at=at,
+        stops=frozenset(stopped),
+        losses=losses,
+        isolated=isolated,
+    )
+    return made, Stored(run, stored) if whole else load(connection, run)
 
 
 def load(connection: Connection, run: UUID) -> Stored:
-    """What is stored of a run that is claimed."""
+    """Read what is stored of a run that is claimed."""
     row = connection.execute(_LOAD, {"run": run}, prepare=True, binary=True).fetchone()
     if row is None:
         raise LookupError(f"there is no run {run}")

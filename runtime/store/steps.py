@@ -1,8 +1,7 @@
 """The one statement that commits a step: outcomes, the next intents, gates, signals and the run's row.
 
 Each keeper lends the part that writes its table, and the gatekeeper the parts that ask people; all of them hang
-on the run's row, which is changed only for the epoch, owner and position of the claim. No row, no step. A first
-step may make the claim itself.
+on the run's row, which is changed only for the epoch, owner and position of the claim. No row, no step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -120,7 +119,8 @@ def commit(
         failpoints.pass_by("written", step.kind, step.depth)
         return Result.WRITTEN
     now = leases.read(connection, step.claim.run)
-    ours = ((now.epoch, now.owner), now.position) == (step.claim.before, step.entry.position - 1)
+    claim = (step.claim.epoch, step.claim.owner, step.entry.position - 1)
+    ours = (now.epoch, now.owner, now.position) == claim
     return Result.NEW_SIGNALS if ours else Result.LOST
 
 

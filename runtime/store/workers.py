@@ -1,4 +1,4 @@
-"""The workers' keeper: which processes advance runs, alive as long as they beat, and which runs they lost.
+"""The workers' keeper: which processes advance runs, until when the lease of each lasts, and which runs they lost.
 
 A sweeper notes when it last looked for due runs in `runtime_loop`, under the name of its host.
 
@@ -12,12 +12,20 @@ from uuid import UUID
 
 from runtime.store.pool import Connection
 
-# The part of the heartbeat statement that says this process is alive.
+# The part of the heartbeat statement that says this process is alive and renews its lease.
 BEAT = """
-    INSERT INTO runtime_worker (id, host, process, agents, isolated, hung)
-    VALUES (%(worker)s, %(host)s, %(process)s, %(agents)s::jsonb, %(isolated)s, %(hung)s)
-    ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp(), hung = EXCLUDED.hung
+    INSERT INTO runtime_worker (id, host, process, agents, isolated, hung, lease_until)
+    VALUES (%(worker)s, %(host)s, %(process)s, %(agents)s::jsonb, %(isolated)s, %(hung)s,
+        clock_timestamp() + %(lease)s * interval '1 second')
+    ON CONFLICT (id) DO UPDATE
+        SET beat_at = clock_timestamp(), hung = EXCLUDED.hung, lease_until = EXCLUDED.lease_until
     RETURNING beat_at
+"""
+
+# Whether the lease of the process that has a run lasts.
+LIVE = """
+    EXISTS (SELECT FROM runtime_worker
+        WHERE runtime_worker.id = runtime_run.worker AND runtime_worker.lease_until >= clock_timestamp())
 """
 
 SWEEPER = "abeyance sweeper "
@@ -27,13 +35,13 @@ FORGET = f"""
     DELETE FROM runtime_worker WHERE beat_at < clock_timestamp() - interval '1 day'
 """
 
-# The part of the claim that notes whose lease ran out; `free` is the row as it was.
+# The part of the sweeper's statement that notes which processes lost a run; `taken` is the row before.
 NOTE_LOSS = """
     INSERT INTO runtime_loss (run_id, worker, host, process, position, isolated)
-    SELECT free.id, free.worker, runtime_worker.host, runtime_worker.process, free.position,
-        free.isolated
-    FROM free LEFT JOIN runtime_worker ON runtime_worker.id = free.worker
-    WHERE free.was_lost
+    SELECT taken.id, taken.worker, runtime_worker.host, runtime_worker.process, taken.position,
+        taken.isolated
+    FROM taken LEFT JOIN runtime_worker ON runtime_worker.id = taken.worker
+    WHERE taken.was_lost
 """
 
 

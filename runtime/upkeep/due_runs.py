@@ -4,8 +4,9 @@ A look locks up to 200 due runs, the oldest first, skips those that another tran
 seconds on. So no two sweepers send the same hint, and a run whose hint was lost is due again soon. A hint is sent only
 while its queue has room, so a hint is not repeated over and over before a worker comes to it.
 
-For one lease after its own reconnect, and after Postgres' clock has jumped, a sweeper leaves out the runs that a worker
-has: the workers met the same trouble and need that time to renew what they hold.
+A due run whose worker's lease is over is taken from it by the same statement, with a note of the loss.
+For one lease after its start and after each reconnect, and after Postgres' clock has jumped, a sweeper leaves out the
+runs that a worker has: the workers may have met the same trouble and need that time to renew their leases.
 """
 
 import math
@@ -20,11 +21,11 @@ import psycopg
 
 from runtime.broker import dispatch
 from runtime.broker.dispatch import Hint
-from runtime.store import kill_switches, leases, pool
-from runtime.store.calm import Calm
+from runtime.store import kill_switches, leases, pool, workers
 from runtime.store.pool import Connection
 from runtime.store.workers import sweeper_name
 from runtime.upkeep.alarm import Alarm, Note
+from runtime.upkeep.calm import Calm
 
 SWEEP_SECONDS = 1.0  # from the end of the line to the next look, and from a failure
 BATCH = 200  # hints of one look
@@ -49,6 +50,7 @@ class Look:
 def run(stop: threading.Event) -> None:
     """Send hints until `stop`; connect again whenever Postgres was out of reach."""
     alarm, calm, alive = Alarm("due_runs"), Calm(), Note(sweeper_name())
+    calm.begin()
     while not stop.is_set():
         try:
             with pool.own(sweeper_name()) as connection:
@@ -136,17 +138,19 @@ def _take(
 ) -> list[tuple[Hint, Place]]:
     """Move up to 200 runs five seconds on. Returns their hints, and where they were.
 
-    Without `robs`, and for one lease after a start of Postgres, none whose lease ran out: no worker could claim it
-    then, or its owner may be about to renew it. That they were pushed stays on the row until a step is written.
+    Without `robs` none that a worker has, whose lease may be about to be renewed.
     """
     rows = connection.execute(
         f"""
         WITH taken AS MATERIALIZED (
-            SELECT id, due_at FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN} AND NOT ({kill_switches.OF_RUN})
-                AND (owner IS NULL OR ({leases.OVER} AND %(robs)s AND {leases.MAY_ROB}))
+            SELECT id, due_at, worker, position, isolated, lost_at, owner IS NOT NULL AS was_lost
+            FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN} AND NOT ({kill_switches.OF_RUN})
+                AND (owner IS NULL OR (%(robs)s AND NOT {leases.LIVE}))
                 AND {_QUEUE} = ANY(%(queues)s)
-            ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-        UPDATE runtime_run SET pushed = true, due_at = clock_timestamp() + %(pause)s * interval '1 second'
+            ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED),
+        noted AS ({workers.NOTE_LOSS})
+        UPDATE runtime_run SET {leases.TAKE_OVER},
+            due_at = clock_timestamp() + %(pause)s * interval '1 second'
         FROM taken WHERE runtime_run.id = taken.id
         RETURNING taken.id, {_QUEUE}, taken.due_at, {leases.UNHURRIED}
         """,
@@ -156,7 +160,6 @@ def _take(
             "limit": BATCH,
             "robs": robs,
             "queues": list(queues),
-            "lease": leases.lease_seconds(),
         },
     )
     return [((run, queue), (due_at, run)) for run, queue, due_at, _ in rows]
@@ -166,7 +169,7 @@ def _take(
 _ONCE = "(SELECT clock_timestamp())"
 
 _QUEUE = f"""
-    CASE WHEN isolated THEN '{dispatch.ISOLATED}' WHEN status = 'queued' THEN '{dispatch.NEW}'
+    CASE WHEN runtime_run.isolated THEN '{dispatch.ISOLATED}' WHEN status = 'queued' THEN '{dispatch.NEW}'
         ELSE '{dispatch.RESUMED}' END
 """
 

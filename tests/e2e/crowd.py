@@ -16,7 +16,8 @@ from tests.stack import Stack
 START = """
 import json
 from django.db import transaction
-from runtime import dispatch, engine
+from runtime.broker import dispatch
+from runtime.control import engine
 from runtime.ports import Actor
 started = []
 for number in range({number}):

@@ -97,7 +97,7 @@ print(json.dumps({"ping": asked.ping(), "queues": asked.active_queues(), "said":
 WATCH = """
 from uuid import uuid4
 from config.celery import app
-from runtime import dispatch
+from runtime.broker import dispatch
 seen = set()
 def see(event):
     if not seen:

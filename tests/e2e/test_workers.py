@@ -83,7 +83,7 @@ def test_the_same_wake_up_twenty_times_is_one_execution(shift: Shift) -> None:
     until(lambda: shift.ledger("woken", "hold_once", "begin") or None, "the tool to begin")
     shift.office.execute(f"""
 from uuid import UUID
-from runtime import dispatch
+from runtime.broker import dispatch
 for _ in range({WAKE_UPS}):
     dispatch.send_all([(UUID({run!r}), dispatch.RESUMED)])
 """)
@@ -112,7 +112,7 @@ def test_a_decision_with_twenty_wake_ups_is_one_mail(shift: Shift) -> None:
     shift.office.execute(f"""
 from uuid import UUID
 from approvals.actions import decide
-from runtime import dispatch
+from runtime.broker import dispatch
 from runtime.ports import Actor
 decide(
     request=UUID({asked["id"]!r}),

@@ -4,9 +4,9 @@ Only in the long form: the copy of the database takes longer than all it is made
 """
 
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -16,14 +16,17 @@ from django.db import connections
 
 from config.local import accounts, children, postgres, programs
 from config.local.postgres import Cluster
+from runtime.broker import dispatch
 from runtime.store import leases, pool
 from runtime.store.pool import Connection
+from runtime.upkeep import due_runs
 from tests.e2e.office import until
 from tests.fakes.ports import say, turns
-from tests.runtime.conftest import MakeBench, Rig, rig, short_lease
+from tests.runtime.conftest import MakeBench, rig, short_lease
+from tests.runtime.test_sweeping import room, sweeping, sweeps
 
 pytestmark = pytest.mark.faults
-__all__ = ["rig", "short_lease"]
+__all__ = ["rig", "room", "short_lease", "sweeps"]
 
 
 @contextmanager
@@ -70,49 +73,52 @@ def primary(postgres_url: str, sandbox: Path, server_folder: Path) -> Cluster:
     )
 
 
-@pytest.mark.usefixtures("short_lease")
+@pytest.mark.usefixtures("short_lease", "room")
 def test_a_promotion_takes_no_lease_over_at_once(
-    rig: MakeBench, primary: Cluster, sandbox: Path, monkeypatch: pytest.MonkeyPatch
+    rig: MakeBench,
+    sweeps: list[tuple[int, bool]],
+    primary: Cluster,
+    sandbox: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "runtime.store.calm.lease_seconds", lambda: 600.0
-    )  # calm lasts as long as the test
-    desk = rig({"a": turns(say("done"))})
+    run = rig({"a": turns(say("done"))}).start("a")
     place = sandbox / "standby"
     place.mkdir(mode=0o700)
     with standby_of(primary, place) as standby:
         url = standby.url(str(connections["default"].settings_dict["NAME"]))
-        run = _held_by_another(
-            desk.start("a")
-        )  # reaches the standby by streaming: the base copy is older
-        with psycopg.connect(url, autocommit=True) as promoted:
-            until(lambda: _is_held(promoted, run) or None, "the run to be streamed")
+        with sweeping(threading.Event()), psycopg.connect(url, autocommit=True) as promoted:
+            until(
+                lambda: any(robs for _, robs in sweeps) or None,
+                "a sweeper that has been there for a lease",
+            )
+            # Calm lasts as long as the test from here on.
+            monkeypatch.setattr("runtime.upkeep.calm.lease_seconds", lambda: 600.0)
             until(lambda: _is_old(promoted) or None, "the standby to have been there for a lease")
-            assert _may_rob(desk)
             promoted.execute("SELECT pg_promote()")
             # The address of Postgres leads to the standby now.
             monkeypatch.setattr(pool, "own", lambda name="": psycopg.connect(url, autocommit=True))
-            _cut_heartbeat()
-            last = _last_beat(promoted)
-            until(lambda: _last_beat(promoted) > last or None, "the heartbeat to reach it")
+            _held_by_another(promoted, run)
+            before = len(sweeps)
+            with pool.pooled() as old:
+                old.execute("SELECT pg_terminate_backend(%s)", [sweeps[-1][0]])
+            until(lambda: len(sweeps) > before + 3 or None, "sweeps of the new primary")
 
             assert _is_old(promoted)  # when the server started says nothing of the promotion
-            assert not _may_rob(desk)
-            assert leases.claim(promoted, run, robs=_may_rob(desk)) is None
-            assert leases.claim(promoted, run, robs=True) is not None
+            assert not sweeps[-1][1]
+            assert _is_held(promoted, run)
+            due_runs.look(promoted, dispatch.QUEUES, robs=True)
+            assert not _is_held(promoted, run)
 
 
-def _held_by_another(run: UUID) -> UUID:
+def _held_by_another(promoted: Connection, run: UUID) -> None:
     """A worker that could not renew its lease, which has run out meanwhile."""
-    with pool.own() as own:
-        own.execute(
-            """
-            UPDATE runtime_run SET owner = %s, due_at = '2000-01-01', lease_until = '2000-01-01'
-            WHERE id = %s
-            """,
-            (uuid4(), run),
-        )
-    return run
+    promoted.execute(
+        """
+        UPDATE runtime_run SET owner = %s, due_at = '2000-01-01', lease_until = '2000-01-01'
+        WHERE id = %s
+        """,
+        (uuid4(), run),
+    )
 
 
 def _is_held(connection: Connection, run: UUID) -> bool:
@@ -126,23 +132,3 @@ def _is_old(connection: Connection) -> bool:
         (leases.lease_seconds(),),
     )
     return row.fetchone() == (True,)
-
-
-def _last_beat(connection: Connection) -> datetime:
-    row = connection.execute("SELECT max(beat_at) FROM runtime_worker").fetchone()
-    assert row is not None
-    at: datetime = row[0]
-    return at
-
-
-def _may_rob(desk: Rig) -> bool:
-    return desk.heartbeat.calm.over
-
-
-def _cut_heartbeat() -> None:
-    """The old primary is gone, as far as its connection is concerned."""
-    with pool.pooled() as old:
-        old.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE query LIKE 'WITH beat AS%' AND pid <> pg_backend_pid()"
-        )

@@ -137,7 +137,7 @@ def _loop() -> None:
     from runtime import tasks
     from runtime.execution.claim import advance
     from runtime.execution.effects.pool import Executor
-    from runtime.store import pool
+    from runtime.store import leases, pool, workers
 
     settings.ABEYANCE_LEASE_SECONDS = float(os.environ["ABEYANCE_FAULTS_LEASE"])
     settings.ABEYANCE_POISON_LOSSES = (
@@ -149,17 +149,19 @@ def _loop() -> None:
         bench = replace(bench, executor=Executor(bench.handler, slots=int(slots)))
     sys.stdout.write("looping\n")
     sys.stdout.flush()
+    take = f"""
+        WITH taken AS MATERIALIZED (
+            SELECT id, isolated, worker, position, lost_at, owner IS NOT NULL AS was_lost FROM runtime_run
+            WHERE due_at <= clock_timestamp() + interval '1 second' AND (owner IS NULL OR NOT {leases.LIVE})
+            ORDER BY random() LIMIT 8 FOR UPDATE SKIP LOCKED),
+        noted AS ({workers.NOTE_LOSS})
+        UPDATE runtime_run SET {leases.TAKE_OVER} FROM taken WHERE runtime_run.id = taken.id
+        RETURNING taken.id, taken.isolated
+    """
     with ThreadPoolExecutor(4) as threads, pool.own() as connection:
         while True:
-            # Not as the sweeper asks, which puts off what it has seen and waits for hints: nobody lives long enough.
-            due = connection.execute(
-                """
-                SELECT id, isolated FROM runtime_run
-                WHERE due_at <= clock_timestamp() + interval '1 second'
-                    AND coalesce(lease_until < clock_timestamp(), true)
-                ORDER BY random() LIMIT 8
-                """
-            ).fetchall()
+            # Not as the sweeper asks, which puts off what it has seen and waits for hints: no process lives so long.
+            due = connection.execute(take).fetchall()
             list(threads.map(lambda row: advance(row[0], bench, isolated=row[1]), due))
             if not due:
                 select.select([], [], [], 0.02)

@@ -27,18 +27,12 @@ def _row(name: str, file: str, old: str, new: str, test: str) -> Row:
 STEP = KEEPERS + "test_a_step_needs_the_epoch_the_owner_and_the_position_of_its_claim"
 MAIL = KEEPERS + "test_a_step_that_lets_go_needs_the_mailbox_it_read_and_takes_nothing_up_without"
 LEFT = KEEPERS + "test_a_step_that_lets_go_leaves_the_row_to_the_next"
-LEASE = KEEPERS + "test_a_live_lease_is_not_to_be_had_and_one_that_ran_out_is"
-PARKED = KEEPERS + "test_neither_a_parked_run_nor_one_for_another_kind_of_worker_is_claimed"
-LOOKED = KEEPERS + "test_a_run_that_must_be_claimed_beforehand_is_not_looked_at"
+LEASE = KEEPERS + "test_only_a_sweeper_takes_a_run_from_its_worker_and_only_when_the_lease_is_over"
+CLAIMED = KEEPERS + "test_a_run_that_is_not_free_is_not_claimed"
 HINTED = KEEPERS + "test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring"
-PUSHED = KEEPERS + "test_the_sweeper_notes_that_it_pushed_and_a_step_that_somebody_got_on"
-CLAIMS = (
-    "tests/runtime/test_first_steps.py::"
-    "test_nothing_is_written_before_the_first_step_and_that_claims_the_run"
-)
 REPLACED = "tests/runtime/test_leases.py::test_a_replaced_owner_can_neither_release_nor_quarantine"
 SWEPT = KEEPERS + "test_the_sweeper_takes_the_oldest_first_and_none_that_somebody_has_locked"
-SPARED = KEEPERS + "test_the_sweeper_hints_at_nobodys_run_while_owners_may_renew_their_leases"
+SPARED = KEEPERS + "test_a_sweeper_may_send_hints_for_free_runs_alone"
 WITHDRAWN = KEEPERS + "test_only_what_does_not_count_yet_can_be_withdrawn_and_only_of_its_run"
 ORDER = KEEPERS + "test_signals_are_read_in_the_order_they_were_sent"
 MOMENT = KEEPERS + "test_a_signal_counts_from_its_moment_on_and_the_next_one_is_told"
@@ -63,15 +57,15 @@ LEASES = (
     _row(
         "a step of an older epoch is written",
         "store/leases",
-        "WHERE id = %(run)s AND epoch = %(epoch_before)s\n",
-        "WHERE id = %(run)s\n",
+        "WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s AND position",
+        "WHERE id = %(run)s AND owner = %(owner)s AND position",
         STEP,
     ),
     _row(
         "a step of somebody who was replaced is written",
         "store/leases",
-        "        AND owner IS NOT DISTINCT FROM %(owner_before)s::uuid AND position",
-        "        AND position",
+        " AND owner = %(owner)s AND position",
+        " AND position",
         STEP,
     ),
     _row(
@@ -98,15 +92,15 @@ LEASES = (
     _row(
         "a run that was let go of keeps its owner",
         "store/leases",
-        "owner = CASE WHEN %(release)s THEN NULL ELSE %(owner)s::uuid END",
-        "owner = %(owner)s::uuid",
+        "owner = CASE WHEN %(release)s THEN NULL ELSE owner END,\n        losses",
+        "owner = owner,\n        losses",
         LEFT,
     ),
     _row(
         "a run that was let go of keeps its lease",
         "store/leases",
-        "lease_until = CASE WHEN %(release)s THEN NULL WHEN %(claims)s",
-        "lease_until = CASE WHEN %(claims)s",
+        "lease_until = CASE WHEN %(release)s THEN NULL ELSE lease_until END",
+        "lease_until = lease_until",
         LEFT,
     ),
     _row(
@@ -145,170 +139,104 @@ LEASES = (
         "tests/runtime/test_waits.py::test_a_cancelled_run_closes_its_gates_and_never_starts_what_waited",
     ),
     _row(
-        "a run that somebody got on with stays pushed",
-        "store/leases",
-        " pushed = false,\n",
-        "\n",
-        PUSHED,
-    ),
-    _row(
-        "a first step claims the run of an older epoch",
-        "store/leases",
-        "SET epoch = %(epoch)s, worker",
-        "SET worker",
-        CLAIMS,
-    ),
-    _row(
-        "a first step takes no lease",
-        "store/leases",
-        " WHEN %(claims)s THEN {_LEASE_END}\n            ELSE lease_until END",
-        "\n            ELSE lease_until END",
-        CLAIMS,
-    ),
-    _row(
         "a run that a worker has is hinted at",
+        "upkeep/due_runs",
+        "(owner IS NULL OR (%(robs)s AND NOT {leases.LIVE}))",
+        "(owner IS NULL OR %(robs)s)",
+        LEASE,
+    ),
+    _row(
+        "a process hears of a run that it has no more",
         "store/leases",
-        'OVER = f"(lease_until IS NULL OR lease_until < {_ONCE})"',
-        'OVER = "true"',
-        SPARED,
-    ),
-    _row(
-        "a run that somebody has is looked at",
-        "store/leases",
-        "owner IS NULL AND NOT pushed AND NOT isolated AND due_at",
-        "NOT pushed AND NOT isolated AND due_at",
-        LOOKED,
-    ),
-    _row(
-        "a run that was pushed is looked at",
-        "store/leases",
-        "owner IS NULL AND NOT pushed AND NOT isolated AND due_at",
-        "owner IS NULL AND NOT isolated AND due_at",
-        "tests/runtime/test_first_steps.py::"
-        "test_a_run_that_kills_whoever_loads_it_is_quarantined_though_hints_come_from_everywhere",
-    ),
-    _row(
-        "an isolated run is looked at",
-        "store/leases",
-        "owner IS NULL AND NOT pushed AND NOT isolated AND due_at",
-        "owner IS NULL AND NOT pushed AND due_at",
-        LOOKED,
-    ),
-    _row(
-        "a run that is not due is looked at",
-        "store/leases",
-        "isolated AND due_at <= {HINTED} AND status <> 'quarantined'\n",
-        "isolated AND status <> 'quarantined'\n",
-        LOOKED,
-    ),
-    _row(
-        "a parked run is looked at",
-        "store/leases",
-        "isolated AND due_at <= {HINTED} AND status <> 'quarantined'\n",
-        "isolated AND due_at <= {HINTED}\n",
-        LOOKED,
-    ),
-    _row(
-        "a stopped run is looked at",
-        "store/leases",
-        '    AND NOT ({kill_switches.OF_RUN})\n"""\nCOLUMNS',
-        '"""\nCOLUMNS',
-        KEEPERS + "test_a_stopped_run_is_not_looked_at",
-    ),
-    _row(
-        "what is loaded without a claim is called a forgery",
-        "execution/claim",
-        "            if not held.claim.made:\n",
-        "            if False:\n",
-        "tests/runtime/test_first_steps.py::"
-        "test_what_somebody_else_wrote_while_a_run_was_loaded_is_not_taken_for_a_forgery",
-    ),
-    _row(
-        "a run that nobody has claimed is let go of",
-        "execution/commit",
-        "        if not self._held.claim.made:\n",
-        "        if False:\n",
-        "tests/runtime/test_first_steps.py::"
-        "test_whoever_has_nothing_to_write_claims_before_an_effect",
-    ),
-    _row(
-        "a heartbeat renews what is not claimed",
-        "execution/heartbeat",
-        " if one.claim.made}",
-        "}",
-        "tests/runtime/test_first_steps.py::"
-        "test_a_beat_before_the_first_step_renews_nothing_and_takes_nothing_for_lost",
-    ),
-    _row(
-        "a heartbeat renews the lease of whoever has the run",
-        "store/leases",
-        "runtime_run.owner = held.owner\n        FOR NO KEY UPDATE",
-        "true\n        FOR NO KEY UPDATE",
-        KEEPERS + "test_a_heartbeat_renews_nothing_for_an_owner_who_was_replaced",
-    ),
-    _row(
-        "a lease counts from the start of the transaction",
-        "store/leases",
-        '_LEASE_END = "clock_timestamp()',
-        '_LEASE_END = "now()',
-        KEEPERS + "test_a_lease_counts_from_the_moment_of_the_claim",
+        "ON runtime_run.id = held.run AND runtime_run.owner = held.owner",
+        "ON runtime_run.id = held.run",
+        KEEPERS + "test_a_heartbeat_finds_the_mailbox_of_what_the_process_still_has",
     ),
     _row(
         "a run that is not due is claimed",
         "store/leases",
-        "AND due_at <= clock_timestamp() + %(resend)s * interval '1 second'\n",
+        "            AND due_at <= clock_timestamp() + {RESEND_SECONDS + HINT_SECONDS} * interval '1 second'\n",
         "",
         "tests/runtime/test_leases.py::test_a_run_that_is_not_due_cannot_be_claimed",
     ),
     _row(
-        "a run with a live lease is claimed",
-        "store/leases",
-        "(%(robs)s AND lease_until < clock_timestamp() AND {MAY_ROB})",
-        "(true AND {MAY_ROB})",
-        LEASE,
-    ),
-    _row(
-        "a lease is never over",
-        "store/leases",
-        "lease_until IS NULL OR (%(robs)s AND lease_until < clock_timestamp()",
-        "lease_until IS NULL OR (false",
-        LEASE,
-    ),
-    _row(
-        "leases end while Postgres is down",
-        "store/leases",
-        "(%(robs)s AND lease_until < clock_timestamp() AND {MAY_ROB})",
-        "lease_until < clock_timestamp()",
-        "tests/runtime/test_advance.py::"
-        "test_nobody_is_robbed_of_a_lease_within_one_lease_of_a_start_of_postgres",
-    ),
-    _row(
         "a claim waits for whoever has the row",
         "store/leases",
-        "            FOR UPDATE SKIP LOCKED\n        ),",
-        "            FOR UPDATE\n        ),",
+        "FOR NO KEY UPDATE SKIP LOCKED) free",
+        "FOR NO KEY UPDATE) free",
         KEEPERS + "test_a_claim_does_not_wait_for_whoever_has_the_row",
     ),
     _row(
         "a parked run is claimed",
         "store/leases",
-        "AND status <> 'quarantined' AND NOT ({kill_switches.OF_RUN})\n                AND (lease",
-        "AND NOT ({kill_switches.OF_RUN})\n                AND (lease",
-        PARKED,
+        " AND isolated = %(isolated)s AND status <> 'quarantined'\n",
+        " AND isolated = %(isolated)s\n",
+        CLAIMED,
     ),
     _row(
         "a stopped run is claimed",
         "store/leases",
-        "AND status <> 'quarantined' AND NOT ({kill_switches.OF_RUN})\n                AND (lease",
-        "AND status <> 'quarantined'\n                AND (lease",
-        "tests/runtime/test_stops.py::test_nothing_new_starts_and_the_run_stays_where_it_is",
+        "            AND NOT ({kill_switches.OF_RUN})\n",
+        "",
+        KEEPERS + "test_a_stopped_run_is_not_claimed",
     ),
     _row(
         "an isolated run is claimed by an ordinary worker",
         "store/leases",
-        "WHERE id = %(run)s AND isolated = %(isolated)s",
-        "WHERE id = %(run)s",
-        PARKED,
+        "AND owner IS NULL AND isolated = %(isolated)s AND",
+        "AND owner IS NULL AND",
+        CLAIMED,
+    ),
+    _row(
+        "a run that a worker has is claimed",
+        "store/leases",
+        "WHERE id = %(run)s AND owner IS NULL AND",
+        "WHERE id = %(run)s AND",
+        CLAIMED,
+    ),
+    _row(
+        "a lease of the release before is not honoured",
+        "store/leases",
+        " ELSE lease_until >= {_ONCE} END",
+        " ELSE false END",
+        KEEPERS
+        + "test_a_run_of_a_worker_of_the_release_before_is_taken_when_its_own_lease_is_over",
+    ),
+    _row(
+        "a worker of the release before takes a run of this one",
+        "store/leases",
+        "'9000-01-01 00:00Z'",
+        "'2000-01-01 00:00Z'",
+        KEEPERS + "test_a_worker_of_the_release_before_leaves_a_run_of_this_one_alone",
+    ),
+    _row(
+        "a worker whose lease is over counts as alive",
+        "store/workers",
+        " AND runtime_worker.lease_until >= clock_timestamp())",
+        ")",
+        LEASE,
+    ),
+    _row(
+        "a loss is not noted",
+        "store/workers",
+        "    WHERE taken.was_lost\n",
+        "    WHERE false\n",
+        LEASE,
+    ),
+    _row(
+        "what was written during a claim is not read again",
+        "store/loading",
+        "if whole else",
+        "if True else",
+        KEEPERS + "test_a_run_that_is_written_while_a_claim_reads_it_is_read_again",
+    ),
+    _row(
+        "a run that a live process does not work on stays its own",
+        "execution/heartbeat",
+        "            leases.abandon(connection, run, owner)\n",
+        "",
+        "tests/runtime/test_heartbeat.py::"
+        "test_a_run_that_a_live_process_does_not_work_on_is_released",
     ),
     _row(
         "a claim keeps the epoch",
@@ -335,7 +263,7 @@ LEASES = (
     _row(
         "losses at any place are counted together",
         "store/leases",
-        "WHEN free.isolated OR free.lost_at = free.position THEN",
+        "WHEN taken.isolated OR taken.lost_at = taken.position THEN",
         "WHEN true THEN",
         KEEPERS + "test_losses_count_together_while_the_run_does_not_get_on",
     ),
@@ -382,10 +310,10 @@ LEASES = (
         HINTED,
     ),
     _row(
-        "whom a hint reaches claims beforehand while the sweeper waits",
+        "a worker that a hint reaches waits for the sweeper",
         "store/leases",
-        "AND due_at <= {HINTED} AND status <> 'quarantined'\n",
-        "AND due_at <= clock_timestamp() AND status <> 'quarantined'\n",
+        "clock_timestamp() + {RESEND_SECONDS + HINT_SECONDS} * interval",
+        "clock_timestamp() + 0 * interval",
         HINTED,
     ),
     _row(
@@ -435,16 +363,9 @@ LEASES = (
     _row(
         "what is due is hinted at every second",
         "upkeep/due_runs",
-        "pushed = true, due_at = clock_timestamp() + %(pause)s * interval '1 second'\n",
-        "pushed = true\n",
+        "{leases.TAKE_OVER},\n            due_at = clock_timestamp() + %(pause)s * interval '1 second'\n",
+        "{leases.TAKE_OVER}\n",
         "tests/runtime/test_leases.py::test_sweeping_hints_at_what_is_due_once_per_back_off",
-    ),
-    _row(
-        "nobody knows that a run was pushed",
-        "upkeep/due_runs",
-        "UPDATE runtime_run SET pushed = true, due_at",
-        "UPDATE runtime_run SET due_at",
-        PUSHED,
     ),
     _row(
         "the sweeper takes the youngest first",
@@ -463,22 +384,15 @@ LEASES = (
     _row(
         "the sweeper robs after its own reconnect",
         "upkeep/due_runs",
-        "(owner IS NULL OR ({leases.OVER} AND %(robs)s AND {leases.MAY_ROB}))",
-        "(owner IS NULL OR ({leases.OVER} AND {leases.MAY_ROB} OR NOT %(robs)s))",
-        SPARED,
-    ),
-    _row(
-        "the sweeper spends hints while nobody may claim",
-        "upkeep/due_runs",
-        "(owner IS NULL OR ({leases.OVER} AND %(robs)s AND {leases.MAY_ROB}))",
-        "(owner IS NULL OR ({leases.OVER} AND %(robs)s))",
+        "(owner IS NULL OR (%(robs)s AND NOT {leases.LIVE}))",
+        "(owner IS NULL OR NOT {leases.LIVE})",
         SPARED,
     ),
     _row(
         "the sweeper waits with nobody's runs too",
         "upkeep/due_runs",
-        "(owner IS NULL OR ({leases.OVER} AND %(robs)s AND {leases.MAY_ROB}))",
-        "({leases.OVER} AND %(robs)s AND {leases.MAY_ROB})",
+        "(owner IS NULL OR (%(robs)s AND NOT {leases.LIVE}))",
+        "(%(robs)s AND NOT {leases.LIVE})",
         SPARED,
     ),
 )
@@ -599,13 +513,6 @@ SIGNALS = (
         "effective_at <= clock_timestamp() ORDER BY id",
         "effective_at IS NOT NULL ORDER BY id",
         "tests/runtime/test_late.py::test_a_decision_that_can_be_undone_stays",
-    ),
-    _row(
-        "any run is loaded without a claim",
-        "store/loading",
-        " AND {leases.FREE}",
-        "",
-        LOOKED,
     ),
     _row(
         "nobody knows when the next signal counts",
@@ -1122,8 +1029,8 @@ REMOVED = (
     _row(
         "a worker that beats is as old as its first beat",
         "store/workers",
-        "ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()",
-        "ON CONFLICT (id) DO UPDATE SET beat_at = runtime_worker.beat_at",
+        "SET beat_at = clock_timestamp(), hung",
+        "SET beat_at = runtime_worker.beat_at, hung",
         WORKERS + "test_a_worker_that_beats_again_is_alive",
     ),
     _row(

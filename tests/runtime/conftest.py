@@ -1,7 +1,7 @@
 """A bench whose agents are scripts, on real Postgres."""
 
 from collections.abc import Callable, Iterator, Sequence
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import transaction
@@ -17,11 +17,33 @@ from runtime.execution.heartbeat import Heartbeat, Held
 from runtime.execution.runner import Bench
 from runtime.models import Gate, Run
 from runtime.ports import Actor
+from runtime.store import loading, pool
+from runtime.store.leases import Claim
+from runtime.store.pool import Connection
+from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeEffects, FakeGatekeeper, FakeTool, Script
 
 ADA = Actor(person="ada")
 LONG = 30.0  # seconds that a worker which must be replaced may take
 MakeBench = Callable[..., "Rig"]
+
+
+def claim(
+    connection: Connection, run: UUID, *, worker: UUID | None = None, isolated: bool = False
+) -> Claim | None:
+    """Claim the run, and load it for nothing."""
+    found = loading.claim(connection, run, owner=uuid4(), worker=worker, isolated=isolated)
+    return None if found is None else found[0]
+
+
+def lose(*runs: UUID) -> None:
+    """The worker of these runs is gone, and a sweeper has noticed."""
+    with pool.own() as own:
+        own.execute(
+            "UPDATE runtime_run SET lease_until = '2000-01-01', due_at = '2000-01-01' WHERE id = ANY(%s)",
+            (list(runs),),
+        )
+        due_runs.look(own)
 
 
 class Rig:

@@ -5,7 +5,6 @@ from uuid import UUID
 import psycopg
 import pytest
 from django.db import connection, connections
-from pytest_django import Settings
 
 from runtime import queries
 from runtime.core.codec import decode_entry, documents_of
@@ -21,7 +20,7 @@ from runtime.ports import (
     Unknown,
 )
 from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
+from tests.runtime.conftest import MakeBench, Rig, lose
 
 IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
 GATED = FakeTool(gated=True)
@@ -193,8 +192,7 @@ def crashed(rig: MakeBench, effect: EffectClass) -> tuple[Rig, UUID]:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
     run = desk.start("a")
     assert desk.advance(run).status == "running"
-    past = "2020-01-01T00:00:00Z"
-    Run.objects.filter(id=run).update(lease_until=past, due_at=past)
+    lose(run)
     return desk, run
 
 
@@ -224,18 +222,9 @@ def test_a_model_call_whose_worker_died_is_made_again(rig: MakeBench) -> None:
     desk = rig({"a": reply})
     run = desk.start("a")
     assert desk.advance(run).status == "running"
-    Run.objects.filter(id=run).update(lease_until="2020-01-01T00:00:00Z")
+    lose(run)
     assert desk.advance(run).status == "completed"
     assert len(desk.effects.models) == 2
-
-
-def test_nobody_is_robbed_of_a_lease_within_one_lease_of_a_start_of_postgres(
-    rig: MakeBench, settings: Settings
-) -> None:
-    desk, run = crashed(rig, EffectClass.IDEMPOTENT)
-    settings.ABEYANCE_LEASE_SECONDS = 1e6
-    assert desk.advance(run).status == "running"
-    assert len(desk.effects.calls) == 1
 
 
 def test_a_run_that_another_worker_holds_is_not_to_be_had(rig: MakeBench) -> None:
@@ -358,20 +347,6 @@ def test_a_fault_of_ours_is_an_alarm_and_backs_off(
     assert [record.levelname for record in caplog.records] == ["CRITICAL"]
     Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
     assert desk.advance(run).status == "suspended"
-
-
-def test_a_database_out_of_reach_leaves_the_run_to_its_lease(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unreachable(*_: object) -> None:
-        raise psycopg.OperationalError("gone")
-
-    desk = rig({"a": turns(say("done"))})
-    run = desk.start("a")
-    with monkeypatch.context() as patch:
-        patch.setattr("runtime.execution.claim._load", unreachable)
-        left = desk.advance(run)
-    assert (left.status, left.lease_until is None, left.due_at is None) == ("running", False, False)
 
 
 def test_more_calls_than_slots_all_run(rig: MakeBench) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pytest_django import Settings
 
-from runtime.store.calm import Calm
+from runtime.upkeep.calm import Calm
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -1,21 +1,25 @@
-"""What the heartbeat does when a row is locked, when something unforeseen is raised, and when the machine slept."""
+"""What the heartbeat does when a row is locked, when something unforeseen is raised, and when a claim fails."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 from django.db import connection
 from pytest_django import Settings
 
 from runtime.core.decisions import EffectClass
+from runtime.execution import clock
 from runtime.execution.claim import advance
-from runtime.execution.heartbeat import Heartbeat, Held
-from runtime.models import Run
+from runtime.execution.heartbeat import Heartbeat, Held, Lease
+from runtime.models import Loss, Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
-from runtime.store import leases, pool
+from runtime.store import leases, loading, pool
 from tests.e2e.office import until
 from tests.fakes.ports import FakeTool, ask, say, turns
 from tests.runtime.conftest import MakeBench, Rig
@@ -60,48 +64,92 @@ def holding(rig: MakeBench, settings: Settings) -> Iterator[Holding]:
     one.end()
 
 
-def renewals(run: UUID) -> Callable[[], bool | None]:
-    """Whether its lease was renewed twice since now: the first one may have been under way."""
-    seen = {Run.objects.get(id=run).lease_until}
+def lease(holding: Holding) -> datetime:
+    """When the lease of the worker ends."""
+    found = Worker.objects.get(id=holding.desk.heartbeat.worker).lease_until
+    assert found is not None
+    return found
+
+
+def renewals(holding: Holding) -> Callable[[], bool | None]:
+    """Whether the lease was renewed twice since now: the first time may have been under way."""
+    seen = {lease(holding)}
 
     def renewed() -> bool | None:
-        seen.add(Run.objects.get(id=run).lease_until)
+        seen.add(lease(holding))
         return len(seen) > 2 or None
 
     return renewed
 
 
-def test_a_locked_row_keeps_no_other_lease_from_being_renewed(holding: Holding) -> None:
+def test_one_row_renews_the_lease_of_every_run_and_a_locked_run_is_not_waited_for(
+    holding: Holding,
+) -> None:
     locked, other = holding.begin(), holding.begin()
-    due = Run.objects.get(id=other).due_at
+    before = {run: Run.objects.values().get(id=run) for run in (locked, other)}
     with pool.own() as own, own.transaction():
-        own.execute("SELECT FROM runtime_run WHERE id = %s FOR NO KEY UPDATE", (locked,))
-        before = Run.objects.get(id=locked).lease_until
-        until(renewals(other), "the other lease to be renewed", within=60)
-        assert Run.objects.get(id=locked).lease_until == before
+        own.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE", (locked,))
+        until(renewals(holding), "the lease to be renewed", within=60)
         assert not holding.desk.held(locked).lost.is_set()
-    until(renewals(locked), "the lease of the row that was locked", within=60)
-    assert Run.objects.get(id=other).due_at == due, "to move it would write every index of the row"
+    for run, row in before.items():
+        assert Run.objects.values().get(id=run) == row, "a heartbeat writes no run"
     holding.end()
     for run in (locked, other):
         assert Run.objects.get(id=run).status == "completed"
 
 
-def test_a_locked_row_spends_the_budget_of_its_own_lease(holding: Holding) -> None:
-    """No effect starts under a lease that may have run out, though the run is not lost."""
-    run = holding.begin()
+def test_no_effect_may_start_while_the_lease_is_not_renewed(holding: Holding) -> None:
+    """It may have run out, though the run is not lost. The renewal wakes the runner that asked."""
+    run, woken = holding.begin(), threading.Event()
     held = holding.desk.held(run)
+    until(renewals(holding), "the mailbox to be known", within=60)
     with pool.own() as own, own.transaction():
-        own.execute("SELECT FROM runtime_run WHERE id = %s FOR NO KEY UPDATE", (run,))
+        own.execute("SELECT FROM runtime_worker FOR UPDATE")
         until(lambda: not held.has_budget() or None, "the budget to be spent", within=60)
         assert not held.lost.is_set()
-    until(lambda: held.has_budget() or None, "the lease to be renewed", within=60)
+        held.wake = woken.set
+    assert woken.wait(60)
+    assert held.has_budget()
+
+
+def test_a_lease_lasts_before_the_first_run_is_claimed(rig: MakeBench) -> None:
+    desk = rig({"a": turns(say("done"))})
+    assert desk.heartbeat.lease.lasts()
+    assert Worker.objects.get(id=desk.heartbeat.worker).lease_until is not None
+
+
+@pytest.mark.parametrize("cut", ["the answer to the claim", "what follows"])
+def test_a_run_that_a_live_process_does_not_work_on_is_released(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    """Its lease lasts, so no sweeper would ever take the run from it."""
+    desk = rig({"a": turns(say("done"))})
+    run, really = desk.start("a"), loading.claim
+
+    def claim(*given: Any, **how: Any) -> Any:
+        found = really(*given, **how)
+        assert found is not None
+        if cut == "the answer to the claim":
+            raise psycopg.OperationalError("cut off")
+        return found
+
+    def unreachable(*_: object) -> None:
+        raise psycopg.OperationalError("gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "claim", claim)
+        patch.setattr("runtime.execution.claim._load", unreachable)
+        with suppress(psycopg.OperationalError):
+            desk.advance(run)
+    until(lambda: Run.objects.get(id=run).owner is None or None, "the run to be released")
+    assert desk.advance(run).status == "completed"
+    assert Loss.objects.count() == 0
 
 
 def test_a_heartbeat_outlives_an_error_that_is_not_postgres(
     holding: Holding, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = holding.begin()
+    holding.begin()
     really = Heartbeat._renew
     raised = threading.Event()
 
@@ -113,7 +161,7 @@ def test_a_heartbeat_outlives_an_error_that_is_not_postgres(
 
     monkeypatch.setattr(Heartbeat, "_renew", once)
     assert raised.wait(60)
-    until(renewals(run), "a beat after that", within=60)
+    until(renewals(holding), "a beat after that", within=60)
     assert "heartbeat missed: nobody foresaw it" in caplog.text
 
 
@@ -129,43 +177,9 @@ def test_a_machine_that_slept_past_a_lease_starts_nothing(monkeypatch: pytest.Mo
         previous="queued",
         at=datetime(2026, 1, 1, tzinfo=UTC),
     )
-    held = Held(claim=claim, wake=lambda: None)
+    held = Held(claim=claim, lease=Lease(clock.elapsed()), wake=lambda: None)
     assert held.has_budget()
     awake = time.clock_gettime
     asleep = {time.CLOCK_BOOTTIME: 3600.0}
     monkeypatch.setattr(time, "clock_gettime", lambda clock: awake(clock) + asleep.get(clock, 0.0))
     assert not held.has_budget()
-
-
-def test_after_postgres_was_out_of_reach_a_worker_robs_nobody(
-    holding: Holding, settings: Settings
-) -> None:
-    """As after the promotion of a standby: that server has been there for long, its leases are old."""
-    run = holding.begin()
-    heartbeat = holding.desk.heartbeat
-    heartbeat.stop()
-    Run.objects.filter(id=run).update(lease_until="2020-01-01T00:00Z", due_at="2020-01-01T00:00Z")
-    other = Rig(holding.desk.effects.agents, holding.desk.effects.tools)
-    try:
-        other.heartbeat.calm.begin()
-        assert advance(run, other.bench) is False
-    finally:
-        other.close()
-    with pool.pooled() as pooled:
-        assert leases.claim(pooled, run, robs=False) is None
-        settings.ABEYANCE_LEASE_SECONDS = 1.0  # less than Postgres has been up
-        assert leases.claim(pooled, run, robs=True) is not None
-
-
-def test_a_heartbeat_that_lost_postgres_is_not_calm(holding: Holding) -> None:
-    heartbeat = holding.desk.heartbeat
-    run = holding.begin()
-    until(renewals(run), "beats", within=60)
-    assert heartbeat.calm.over
-    with pool.own() as own:
-        own.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE query LIKE '%%runtime_worker%%' AND pid <> pg_backend_pid()"
-        )
-    until(lambda: not heartbeat.calm.over or None, "a beat that fails", within=60)
-    until(renewals(run), "beats after that", within=60)

@@ -3,6 +3,7 @@
 import functools
 import os
 import random
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,19 +14,19 @@ import psycopg
 import pytest
 from django.db import connection, transaction
 from django.utils import timezone
-from pytest_django import Settings
 
 from runtime.broker import dispatch
 from runtime.control import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.execution import heartbeat
-from runtime.models import Gate, JournalEntry, Run, Signal, Stop
+from runtime.models import Gate, JournalEntry, Loss, Run, Signal, Stop, Worker
 from runtime.store import decisions, gates, journal, leases, loading, pool, runs, signals, steps
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
+from tests.e2e.office import until
 from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig
+from tests.runtime.conftest import ADA, MakeBench, Rig, claim
 
 PAST = timedelta(hours=-1)
 REAL = steps.commit
@@ -178,51 +179,126 @@ def test_only_decided_gates_take_effect_and_only_open_or_decided_ones_close(
 # The claim and what ends it
 
 
-def test_a_live_lease_is_not_to_be_had_and_one_that_ran_out_is(
-    own: Connection, desk: Rig, settings: Settings
+def alive(own: Connection, *, for_seconds: float) -> UUID:
+    """A worker process with a lease, which may be over."""
+    row = own.execute(
+        """
+        INSERT INTO runtime_worker (id, host, process, agents, lease_until)
+        VALUES (gen_random_uuid(), 'here', 1, '{}', clock_timestamp() + %s * interval '1 second')
+        RETURNING id
+        """,
+        (for_seconds,),
+    ).fetchone()
+    assert row is not None
+    worker: UUID = row[0]
+    return worker
+
+
+def test_only_a_sweeper_takes_a_run_from_its_worker_and_only_when_the_lease_is_over(
+    own: Connection, desk: Rig
 ) -> None:
-    settings.ABEYANCE_LEASE_SECONDS = 0.5  # Postgres has been up for longer
-    run = desk.start("a")
-    settings.ABEYANCE_LEASE_SECONDS = 0.5
-    first = leases.claim(own, run)
-    assert first is not None
-    row(run, lease_until=timezone.now() + timedelta(hours=1), due_at=timezone.now())
-    assert leases.claim(own, run) is None
-    row(run, lease_until=timezone.now() + PAST, due_at=timezone.now() + PAST)
-    second = leases.claim(own, run)
+    held, lost, run_of_a_stranger = desk.start("a"), desk.start("a"), desk.start("a")
+    workers = {held: alive(own, for_seconds=60), lost: alive(own, for_seconds=-1)}
+    workers[run_of_a_stranger] = uuid4()  # of which there is no row
+    for run, worker in workers.items():
+        assert claim(own, run, worker=worker) is not None
+        row(run, due_at=timezone.now() + PAST)
+        assert claim(own, run) is None
+    assert set(taken(own)) == {lost, run_of_a_stranger}
+    assert claim(own, held) is None
+    second = claim(own, lost)
     assert second is not None
-    assert second.was_lost
-    assert second.epoch == first.epoch + 1
-    assert second.owner != first.owner
+    assert (second.epoch, second.losses) == (2, 1)
+    assert set(Loss.objects.values_list("run", "worker", "position")) == {
+        (run, workers[run], 1) for run in (lost, run_of_a_stranger)
+    }
 
 
-def test_losses_count_together_while_the_run_does_not_get_on(
-    own: Connection, desk: Rig, settings: Settings
+def test_a_run_of_a_worker_of_the_release_before_is_taken_when_its_own_lease_is_over(
+    own: Connection, desk: Rig
 ) -> None:
+    run, worker = desk.start("a"), alive(own, for_seconds=60)
+    Worker.objects.filter(id=worker).update(lease_until=None)
+    assert claim(own, run, worker=worker) is not None
+    row(run, lease_until=timezone.now() - PAST, due_at=timezone.now() + PAST)
+    assert taken(own) == []
+    row(run, lease_until=timezone.now() + PAST)
+    assert taken(own) == [run]
+
+
+def test_a_worker_of_the_release_before_leaves_a_run_of_this_one_alone(
+    own: Connection, desk: Rig
+) -> None:
+    """It takes a run without a lease and one whose `lease_until` is over; what it reads there has to be a time."""
     run = desk.start("a")
-    settings.ABEYANCE_LEASE_SECONDS = 0.5
+    assert claim(own, run) is not None
+    found = Run.objects.get(id=run).lease_until
+    assert found is not None
+    assert found > timezone.now() + timedelta(days=36_500)
+
+
+def test_losses_count_together_while_the_run_does_not_get_on(own: Connection, desk: Rig) -> None:
+    run = desk.start("a")
     counted = []
     for position in (1, 1, 1, 2, 2):
-        row(run, position=position, lease_until=timezone.now() + PAST, due_at=timezone.now())
-        claim = leases.claim(own, run)
-        assert claim is not None
-        counted.append(claim.losses)
+        row(run, position=position, due_at=timezone.now() + PAST)
+        taken(own)
+        made = claim(own, run)
+        assert made is not None
+        counted.append(made.losses)
     assert counted == [0, 1, 2, 1, 2]
 
 
-def test_a_lease_counts_from_the_moment_of_the_claim(
-    own: Connection, desk: Rig, settings: Settings
-) -> None:
-    settings.ABEYANCE_LEASE_SECONDS = 60.0
+def test_a_claim_leaves_the_run_due(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
     due = Run.objects.get(id=run).due_at
-    with own.transaction():
-        began = now_of(own)  # later than the transaction's own idea of now
-        assert leases.claim(own, run) is not None
-    found = Run.objects.get(id=run)
-    assert found.lease_until is not None
-    assert found.lease_until >= began + timedelta(seconds=60)
-    assert found.due_at == due, "to move it would write every index of the row anew"
+    assert claim(own, run) is not None
+    assert Run.objects.get(id=run).due_at == due, "to move it would write every index of the row"
+
+
+def test_a_run_that_is_written_while_a_claim_reads_it_is_read_again(
+    own: Connection, desk: Rig
+) -> None:
+    """The claim's row is younger than the journal that it read: a trap holds it between the two."""
+    run = desk.start("a")
+    with pool.own() as other:
+        own.execute("CREATE SCHEMA trap")
+        try:
+            own.execute(
+                """
+                CREATE FUNCTION trap.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE plpgsql AS $$
+                BEGIN
+                    PERFORM pg_advisory_lock_shared(4711);
+                    PERFORM pg_advisory_unlock_shared(4711);
+                    RETURN pg_catalog.clock_timestamp();
+                END $$
+                """
+            )
+            other.execute("SELECT pg_advisory_lock(4711)")
+            own.execute("SET search_path TO trap, public, pg_catalog")
+            found: list[Any] = []
+            thread = threading.Thread(
+                target=lambda: found.append(loading.claim(own, run, owner=uuid4()))
+            )
+            thread.start()
+            until(lambda: _is_trapped(other) or None, "the claim to be held")
+            with transaction.atomic():
+                engine.write(run=run, actor=ADA, text="How is it going?")
+            other.execute("SELECT pg_advisory_unlock(4711)")
+            thread.join()
+        finally:
+            other.execute("DROP SCHEMA trap CASCADE")
+    ((made, stored),) = found
+    assert stored.mail().count == 1
+    assert len(stored.mail().due) == 1
+    assert made.previous == "queued"
+
+
+def _is_trapped(connection: Connection) -> bool:
+    row = connection.execute(
+        "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
+    ).fetchone()
+    return row == (True,)
 
 
 def test_a_claim_does_not_wait_for_whoever_has_the_row(own: Connection, desk: Rig) -> None:
@@ -230,46 +306,44 @@ def test_a_claim_does_not_wait_for_whoever_has_the_row(own: Connection, desk: Ri
     with transaction.atomic():
         Run.objects.select_for_update().get(id=run)
         own.execute("SET lock_timeout = '200ms'")
-        assert leases.claim(own, run) is None
-    assert leases.claim(own, run) is not None
+        assert claim(own, run) is None
+    assert claim(own, run) is not None
 
 
-def test_neither_a_parked_run_nor_one_for_another_kind_of_worker_is_claimed(
+def test_a_run_that_is_tried_alone_is_claimed_by_a_process_for_such_runs(
     own: Connection, desk: Rig
 ) -> None:
     run = desk.start("a")
-    row(run, status="quarantined")
-    assert leases.claim(own, run) is None
-    row(run, status="queued", isolated=True)
-    assert leases.claim(own, run) is None
-    assert leases.claim(own, run, isolated=True) is not None
+    assert claim(own, run, isolated=True) is None
+    row(run, isolated=True)
+    assert claim(own, run, isolated=True) is not None
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"owner": UUID(int=1)},
-        {"pushed": True},
         {"isolated": True},
         {"due_at": None},
         {"due_at": datetime(3000, 1, 1, tzinfo=UTC)},
         {"status": "quarantined"},
     ],
-    ids=["somebody's", "pushed", "isolated", "not due", "due later", "parked"],
+    ids=["another's", "isolated", "not due", "due later", "parked"],
 )
-def test_a_run_that_must_be_claimed_beforehand_is_not_looked_at(
+def test_a_run_that_is_not_free_is_not_claimed(
     own: Connection, desk: Rig, change: dict[str, Any]
 ) -> None:
     run = desk.start("a")
-    assert loading.look(own, run) is not None
     row(run, **change)
-    assert loading.look(own, run) is None
+    before = Run.objects.values().get(id=run)
+    assert claim(own, run) is None
+    assert Run.objects.values().get(id=run) == before
 
 
-def test_a_stopped_run_is_not_looked_at(own: Connection, desk: Rig) -> None:
+def test_a_stopped_run_is_not_claimed(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
     Stop.objects.create(agent="a", reason="because")
-    assert loading.look(own, run) is None
+    assert claim(own, run) is None
 
 
 def taken(own: Connection, *, robs: bool = True) -> list[UUID]:
@@ -280,55 +354,41 @@ def taken(own: Connection, *, robs: bool = True) -> list[UUID]:
     return [run for _, run in sorted(place for _, place in found)]
 
 
-def test_the_sweeper_notes_that_it_pushed_and_a_step_that_somebody_got_on(
-    own: Connection, last: steps.Step, settings: Settings
-) -> None:
-    run = last.claim.run
-    row(run, due_at=timezone.now() + PAST, lease_until=timezone.now() + PAST)
-    settings.ABEYANCE_LEASE_SECONDS = 0  # Postgres may have started just now
-    taken(own)
-    assert Run.objects.get(id=run).pushed
-    steps.commit(own, last, prepare=False)
-    assert not Run.objects.get(id=run).pushed
-
-
 def test_a_release_needs_the_mailbox_and_backing_off_does_not(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
-    claim = leases.claim(own, run)
-    assert claim is not None
+    made = claim(own, run)
+    assert made is not None
     row(run, mailbox=3)
-    assert not leases.release(own, claim, status="suspended", mailbox=2, due=None)
-    assert Run.objects.get(id=run).owner == claim.owner
-    assert leases.back_off(own, claim)
+    assert not leases.release(own, made, status="suspended", mailbox=2, due=None)
+    assert Run.objects.get(id=run).owner == made.owner
+    assert leases.back_off(own, made)
     assert (Run.objects.get(id=run).status, Run.objects.get(id=run).owner) == ("queued", None)
 
 
 def test_backing_off_after_an_entry_leaves_its_status(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
-    claim = leases.claim(own, run)
-    assert claim is not None
-    row(run, position=claim.position + 1, status="paused")
-    assert leases.back_off(own, claim)
+    made = claim(own, run)
+    assert made is not None
+    row(run, position=made.position + 1, status="paused")
+    assert leases.back_off(own, made)
     assert Run.objects.get(id=run).status == "paused"
 
 
-def test_a_heartbeat_renews_nothing_for_an_owner_who_was_replaced(
+def test_a_heartbeat_finds_the_mailbox_of_what_the_process_still_has(
     own: Connection, desk: Rig
 ) -> None:
     run = desk.start("a")
-    claim = leases.claim(own, run)
-    assert claim is not None
+    made = claim(own, run)
+    assert made is not None
     worker = {"host": "here", "process": 1, "agents": "{}", "isolated": False, "hung": False}
     given = {"runs": [run], "lease": 60.0, "worker": uuid4(), **worker}
 
     def beat(owner: UUID) -> tuple[object, ...]:
         (found,) = own.execute(heartbeat.STATEMENT, {**given, "owners": [owner]}).fetchall()
-        return found[1:3]
+        return found[:2]
 
-    until = Run.objects.get(id=run).lease_until
     assert beat(uuid4()) == (None, None)
-    assert Run.objects.get(id=run).lease_until == until
-    assert beat(claim.owner) == (claim.owner, 0)
+    assert beat(made.owner) == (made.owner, 0)
 
 
 # The mailbox
@@ -362,7 +422,7 @@ def test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring(
     rung = Run.objects.get(id=run).due_at
     assert rung is not None
     assert rung >= began + moment
-    assert loading.look(own, run) is not None  # whom the hint reaches need not wait
+    assert claim(own, run) is not None  # whom the hint reaches need not wait
 
 
 def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, desk: Rig) -> None:
@@ -389,21 +449,13 @@ def test_the_sweeper_takes_the_oldest_first_and_none_that_somebody_has_locked(
     assert taken(own) == []
 
 
-def test_the_sweeper_hints_at_nobodys_run_while_owners_may_renew_their_leases(
-    own: Connection, desk: Rig, settings: Settings
-) -> None:
-    """After its own reconnect, and after a start of Postgres, whose claims are refused as long."""
-    nobodys, lost, held = desk.start("a"), desk.start("a"), desk.start("a")
-    for run in (lost, held):
-        assert leases.claim(own, run) is not None
-    for run in (nobodys, lost, held):
+def test_a_sweeper_may_send_hints_for_free_runs_alone(own: Connection, desk: Rig) -> None:
+    """After its own reconnect, and after a start of Postgres."""
+    free, lost = desk.start("a"), desk.start("a")
+    assert claim(own, lost) is not None
+    for run in (free, lost):
         row(run, due_at=timezone.now() + PAST)
-    row(lost, lease_until=timezone.now() + PAST)
-    settings.ABEYANCE_LEASE_SECONDS = 0
-    assert taken(own, robs=False) == [nobodys]
-    settings.ABEYANCE_LEASE_SECONDS = 1e6
-    assert taken(own) == []
-    settings.ABEYANCE_LEASE_SECONDS = 0
+    assert taken(own, robs=False) == [free]
     assert taken(own) == [lost]
 
 

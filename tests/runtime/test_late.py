@@ -22,7 +22,7 @@ from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import late_outcomes, pool, runs
 from runtime.upkeep import retention
 from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, LONG, MakeBench, Rig
+from tests.runtime.conftest import ADA, LONG, MakeBench, Rig, lose
 from tests.runtime.test_advance import events, types
 
 SENT = ToolResult(value={"message_id": "m-1"})
@@ -34,11 +34,11 @@ def taken_away(run: UUID) -> None:
     with pool.own() as own:
         own.execute(
             """
-            UPDATE runtime_run SET epoch = epoch + 1, owner = %s, lease_until = NULL, due_at = '2000-01-01'
-            WHERE id = %s
+            UPDATE runtime_run SET epoch = epoch + 1, owner = %s WHERE id = %s
             """,
             (uuid4(), run),
         )
+    lose(run)
 
 
 class Slow:

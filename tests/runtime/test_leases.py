@@ -14,7 +14,7 @@ from runtime.ports import ModelRequest, Outcome
 from runtime.store import leases, pool
 from runtime.upkeep import due_runs, partitions
 from tests.fakes.ports import say, turns
-from tests.runtime.conftest import LONG, MakeBench, Rig
+from tests.runtime.conftest import LONG, MakeBench, Rig, claim
 
 
 @pytest.fixture
@@ -27,12 +27,12 @@ def test_of_many_claims_at_once_one_succeeds(desk: Rig) -> None:
     barrier = threading.Barrier(8)
     claims: list[leases.Claim | None] = []
 
-    def claim() -> None:
+    def try_it() -> None:
         with pool.own() as own:
             barrier.wait()
-            claims.append(leases.claim(own, run))
+            claims.append(claim(own, run))
 
-    threads = [threading.Thread(target=claim) for _ in range(8)]
+    threads = [threading.Thread(target=try_it) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -43,18 +43,18 @@ def test_of_many_claims_at_once_one_succeeds(desk: Rig) -> None:
 def test_a_run_that_is_not_due_cannot_be_claimed(desk: Rig) -> None:
     run = desk.advance(desk.start("a"))
     with pool.pooled() as pooled:
-        assert leases.claim(pooled, run.id) is None
+        assert claim(pooled, run.id) is None
 
 
 def test_a_replaced_owner_can_neither_release_nor_quarantine(desk: Rig) -> None:
     run = desk.start("a")
     with pool.pooled() as pooled:
-        claim = leases.claim(pooled, run)
-        assert claim is not None
-        Run.objects.filter(id=run).update(epoch=claim.epoch + 1, owner=uuid4())
-        assert not leases.release(pooled, claim, status="suspended", mailbox=0, due=None)
-        assert not leases.back_off(pooled, claim)
-        assert not leases.quarantine(pooled, claim, "because")
+        made = claim(pooled, run)
+        assert made is not None
+        Run.objects.filter(id=run).update(epoch=made.epoch + 1, owner=uuid4())
+        assert not leases.release(pooled, made, status="suspended", mailbox=0, due=None)
+        assert not leases.back_off(pooled, made)
+        assert not leases.quarantine(pooled, made, "because")
     assert Run.objects.get(id=run).status == "running"
 
 
@@ -98,12 +98,11 @@ def test_the_heartbeat_renews_leases_and_says_that_the_worker_is_alive(rig: Make
     seen: list[object] = []
 
     def patient(request: ModelRequest) -> Outcome:
-        held = desk.held(request.run)
-        first = held.renewed_at
-        while held.renewed_at == first:
+        first = desk.heartbeat.lease.renewed_at
+        while desk.heartbeat.lease.renewed_at == first:
             renewed.wait(0.05)
         with pool.own() as own:
-            row = own.execute("SELECT lease_until > clock_timestamp() FROM runtime_run").fetchone()
+            row = own.execute(f"SELECT {leases.LIVE} FROM runtime_run").fetchone()
         seen.append(row)
         return say("done")
 

@@ -1,12 +1,10 @@
 """Messages of people to a run: heard when its model is asked next, whatever happens in between."""
 
 import threading
-from datetime import timedelta
 from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
-from django.utils import timezone
 
 from runtime.broker import dispatch
 from runtime.control import engine
@@ -16,9 +14,9 @@ from runtime.core.limits import MAX_UNHEARD
 from runtime.errors import RunEnded, TooManyUnheard
 from runtime.models import Run, Signal
 from runtime.ports import Actor, ModelFault, ModelRequest, Outcome
-from runtime.store import leases
+from runtime.store import pool
 from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig
+from tests.runtime.conftest import ADA, MakeBench, Rig, claim, lose
 from tests.runtime.test_advance import events, types
 from tests.runtime.test_pause import _wait_until_somebody_waits_for_us, _worker, pause, resume
 from tests.runtime.test_waits import cancel
@@ -196,12 +194,10 @@ def test_a_worker_that_dies_with_it_in_a_model_call_leaves_it_to_the_next(
     desk.advance(run)
     write(run)
     desk.advance(run)
-    past = timezone.now() - timedelta(hours=1)
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    with transaction.atomic():
-        claim = leases.claim(connection.connection, run)
-    assert claim is not None  # and is never heard of again
-    Run.objects.filter(id=run).update(lease_until=past, due_at=past)
+    with pool.own() as own:
+        assert claim(own, run) is not None  # and is never heard of again
+    lose(run)
     row = desk.advance(run)
     assert (row.status, row.unheard) == ("completed", 0)
     assert given(desk) == ["input", "model", "results", "message"]

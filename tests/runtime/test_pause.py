@@ -14,9 +14,9 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, ModelRequest, Outcome, ToolFault, ToolRequest, ToolResult
-from runtime.store import leases, pool
+from runtime.store import pool
 from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig
+from tests.runtime.conftest import ADA, MakeBench, Rig, claim, lose
 from tests.runtime.test_advance import events, types
 from tests.runtime.test_waits import LONG, cancel, failing, later
 
@@ -220,11 +220,9 @@ def test_a_worker_that_dies_in_a_pause_starts_nothing(gated: Rig, settings: Sett
     gated.advance(run)
     Run.objects.filter(id=run).update(due_at=timezone.now())  # a worker has it, and dies
     with pool.pooled() as held:
-        claim = leases.claim(held, run)
-    assert claim is not None
+        assert claim(held, run) is not None
     assert Run.objects.get(id=run).status == "paused"
-    past = timezone.now() - timedelta(hours=1)
-    Run.objects.filter(id=run).update(lease_until=past, due_at=past)
+    lose(run)
     assert gated.advance(run).status == "paused"
     assert gated.effects.models == []
 

@@ -11,10 +11,10 @@ from runtime.core.decisions import EffectClass
 from runtime.execution.claim import advance
 from runtime.models import Loss, Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
-from runtime.store import leases, pool
+from runtime.store import pool
 from runtime.upkeep import due_runs
 from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
+from tests.runtime.conftest import MakeBench, Rig, claim, lose
 from tests.runtime.test_advance import types
 
 
@@ -42,16 +42,7 @@ def die_at(desk: Rig, run: UUID, types_so_far: str, *, isolated: bool = False) -
         patch.setattr("runtime.store.failpoints.pass_by", passed_by)
         with pytest.raises(_Death):
             advance(run, desk.bench, isolated=isolated)
-    outlive(run)
-
-
-def outlive(run: UUID) -> None:
-    """The lease of whoever was lost is over."""
-    with pool.own() as own:
-        own.execute(
-            "UPDATE runtime_run SET lease_until = NULL, due_at = '2000-01-01' WHERE id = %s",
-            (run,),
-        )
+    lose(run)
 
 
 def repeatable(rig: MakeBench, effect: EffectClass = EffectClass.IDEMPOTENT) -> Rig:
@@ -136,13 +127,8 @@ def test_a_run_that_asked_a_model_is_suspected_when_it_is_lost_again_at_the_same
     die_at(desk, run, "FrameOpened")
     Run.objects.filter(id=run).update(losses=0)
     die_again = Run.objects.get(id=run)
-    Run.objects.filter(id=run).update(
-        owner=uuid4(),
-        losses=1,
-        lost_at=die_again.position,
-        lease_until=None,
-        due_at="2000-01-01T00:00Z",
-    )
+    Run.objects.filter(id=run).update(owner=uuid4(), losses=1, lost_at=die_again.position)
+    lose(run)
     assert desk.advance_once(run).isolated
     assert desk.effects.calls == []
 
@@ -179,7 +165,7 @@ def advance_blocked(desk: Rig, run: UUID) -> None:
     desk.effects.tools["t"] = FakeTool(effect=EffectClass.IDEMPOTENT, body=body)
     die_at(desk, run, "ToolStarted", isolated=True)
     with pool.own() as own:
-        assert leases.claim(own, run, isolated=True) is not None
+        assert claim(own, run, isolated=True) is not None
 
 
 CROWD = 12
@@ -197,14 +183,13 @@ def crowd(desk: Rig, worker: UUID) -> list[UUID]:
 
 def lose_again(runs: list[UUID], worker: UUID) -> None:
     """Let that worker hold these runs and die."""
-    Run.objects.filter(id__in=runs).update(
-        owner=uuid4(), worker=worker, lease_until=None, due_at="2000-01-01T00:00Z"
-    )
+    Run.objects.filter(id__in=runs).update(owner=uuid4(), worker=worker)
+    lose(*runs)
 
 
 def claimed(run: UUID) -> None:
     with pool.own() as own:
-        assert leases.claim(own, run) is not None
+        assert claim(own, run) is not None
 
 
 def test_of_many_runs_lost_together_few_are_suspected(rig: MakeBench) -> None:

@@ -357,15 +357,15 @@ def test_a_stop_that_was_taken_back_leaves_the_run_untouched(
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.STOP, "no")
     stranger = rig({"b": SCRIPT})
-    real = loading.look
+    real = loading.claim
 
-    def look(connection: Connection, run: UUID, *, worker: UUID | None = None) -> Any:
-        found = real(connection, run, worker=worker)
+    def claim(connection: Connection, run: UUID, **how: Any) -> Any:
+        found = real(connection, run, **how)
         connection.execute("DELETE FROM runtime_signal")
         connection.execute("UPDATE runtime_run SET mailbox = mailbox + 1")
         return found
 
-    monkeypatch.setattr(loading, "look", look)
+    monkeypatch.setattr(loading, "claim", claim)
     hints = _hints(monkeypatch)
     entries = JournalEntry.objects.filter(run_id=run).count()
     assert stranger.advance(run).status == "suspended"

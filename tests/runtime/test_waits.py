@@ -25,7 +25,7 @@ from runtime.ports import (
     Unknown,
 )
 from tests.fakes.ports import FakeTool, ToolBody, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig
+from tests.runtime.conftest import ADA, MakeBench, Rig, lose
 from tests.runtime.test_advance import events, types
 
 LONG = RetryPolicy(attempts=3, base=3600.0, ceiling=3600.0)
@@ -377,9 +377,7 @@ def test_a_transactional_tool_of_a_worker_that_was_replaced_leaves_nothing(
     assert desk.advance(run).status == "running"
     assert _rows() == []
     settings.ABEYANCE_LEASE_SECONDS = 1.0
-    Run.objects.filter(id=run).update(
-        lease_until="2020-01-01T00:00:00Z", due_at="2020-01-01T00:00:00Z"
-    )
+    lose(run)
     assert desk.advance(run).status == "completed"
     assert _rows() == [2]
 
@@ -410,9 +408,7 @@ def test_a_transactional_tool_that_overruns_and_commits_late_leaves_one_row(rig:
     first.start()
     assert written.wait(60)
     slow.heartbeat.stop()  # nobody renews its lease any more
-    Run.objects.filter(id=run).update(
-        lease_until="2020-01-01T00:00:00Z", due_at="2020-01-01T00:00:00Z"
-    )
+    lose(run)
     assert quick.advance(run).status == "completed"
     assert _rows() == [2]
     go_on.set()

@@ -20,7 +20,14 @@ def own(transactional_db: None) -> Iterator[Connection]:
 
 def test_a_worker_that_beats_again_is_alive(own: Connection) -> None:
     one, other = uuid4(), uuid4()
-    beat = {"host": "here", "process": 1, "agents": "{}", "isolated": False, "hung": False}
+    beat = {
+        "host": "here",
+        "process": 1,
+        "agents": "{}",
+        "isolated": False,
+        "hung": False,
+        "lease": 10.0,
+    }
     for worker in (one, other):
         own.execute(workers.BEAT, {**beat, "worker": worker})
     long_ago = timezone.now() - timedelta(hours=2)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from pydantic_ai.messages import ModelResponse, ToolCallPart
@@ -217,14 +217,13 @@ def sweeper_trusts_the_broker(patch: Patch) -> None:
 
 
 def whoever_hears_of_it_takes_it(patch: Patch) -> None:
-    def claim(connection: Connection, run: UUID, **_: Any) -> UUID:
-        owner = uuid4()
+    def claim(connection: Connection, run: UUID, *, owner: UUID, **_: Any) -> tuple[UUID, None]:
         connection.execute(
             "UPDATE runtime_run SET epoch = epoch + 1, owner = %s WHERE id = %s", (owner, run)
         )
-        return owner
+        return owner, None
 
-    patch.setattr("runtime.store.leases.claim", claim)
+    patch.setattr("runtime.store.loading.claim", claim)
 
 
 def pool_is_inherited(patch: Patch) -> None:
