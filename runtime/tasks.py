@@ -12,7 +12,7 @@ from django.conf import settings
 from runtime import ports
 from runtime.broker.dispatch import ADVANCE, ISOLATED
 from runtime.execution.claim import advance
-from runtime.execution.effects.pool import Executor
+from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
 from runtime.execution.runner import Bench
 from runtime.store import pool
@@ -40,7 +40,7 @@ def bench() -> Bench:
     return Bench(
         handler=ports.effects(),
         gatekeeper=ports.gatekeeper(),
-        executor=Executor(ports.effects(), replace=_retire),
+        effect_pool=EffectPool(ports.effects(), replace=_retire),
         heartbeat=heartbeat,
     )
 
@@ -69,7 +69,7 @@ def stop() -> bool:
     """
     busy = False
     if bench.cache_info().currsize:
-        busy = bench().executor.is_busy()
+        busy = bench().effect_pool.is_busy()
         bench().heartbeat.stop()
         bench.cache_clear()
     pool.close()

@@ -34,10 +34,14 @@ from runtime.core.events import Event, WaitStarted
 from runtime.core.replay import Entry, initial, recover, step
 from runtime.execution.admission import versions
 from runtime.execution.admission.admit import Judge
+from runtime.execution.effects.outcomes import (
+    CANCELLED,
+    event_of,
+    not_started,
+    request_for,
+    rolled_back,
+)
 from runtime.execution.effects.perform import perform
-from runtime.execution.effects.pool import event_of, request_for
-from runtime.execution.effects.transactional import rolled_back
-from runtime.execution.runner import not_started
 from runtime.execution.step import Draft
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.store.records import Work
@@ -161,7 +165,7 @@ class Worker:
             if self.now.phase is Phase.CANCELLING:
                 started = [work for work in self._ready if isinstance(work, StartTool)]
                 self._ready.clear()
-                self.advance(*(not_started(work) for work in started))
+                self.advance(*(not_started(work, CANCELLED) for work in started))
             elif self._ready:
                 self._perform(self._ready.popleft())
             elif waits := self.now.retries():

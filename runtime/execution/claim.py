@@ -20,7 +20,7 @@ from runtime.execution import crash_loops
 from runtime.execution.admission import versions
 from runtime.execution.commit import DATABASE_ERRORS, Loaded, Sizes
 from runtime.execution.heartbeat import Held
-from runtime.execution.runner import Bench, Coordinator, Inbox
+from runtime.execution.runner import Bench, Coordinator, RunnerQueue
 from runtime.ports import EffectHandler, UnknownAgent
 from runtime.store import blobs, leases, loading, pool, signals, workers
 from runtime.store.leases import Claim
@@ -57,9 +57,9 @@ def _advance(run: UUID, bench: Bench, *, isolated: bool) -> bool:
             bench.heartbeat.poke(run)
             return False
         claim, stored = found
-        with _holding(claim, bench) as (held, inbox):
+        with _holding(claim, bench) as (held, messages):
             try:
-                _work(bench, held, inbox, stored)
+                _work(bench, held, messages, stored)
             except Exception as exc:
                 _give_up(claim, bench, exc)
     except Exception:
@@ -69,13 +69,13 @@ def _advance(run: UUID, bench: Bench, *, isolated: bool) -> bool:
 
 
 @contextmanager
-def _holding(claim: Claim, bench: Bench) -> Iterator[tuple[Held, Inbox]]:
-    inbox: Inbox = queue.SimpleQueue()
-    with bench.heartbeat.holding(claim, lambda: inbox.put(None)) as held:
-        yield held, inbox
+def _holding(claim: Claim, bench: Bench) -> Iterator[tuple[Held, RunnerQueue]]:
+    messages: RunnerQueue = queue.SimpleQueue()
+    with bench.heartbeat.holding(claim, lambda: messages.put(None)) as held:
+        yield held, messages
 
 
-def _work(bench: Bench, held: Held, inbox: Inbox, stored: Stored) -> None:
+def _work(bench: Bench, held: Held, messages: RunnerQueue, stored: Stored) -> None:
     """Verify what was loaded, and have a coordinator take the run as far as it goes."""
     if _sorted_out(held.claim):
         return
@@ -83,7 +83,7 @@ def _work(bench: Bench, held: Held, inbox: Inbox, stored: Stored) -> None:
     if _sorted_out(held.claim, loaded.now):
         return
     skews = _skews(loaded, bench.handler)
-    Coordinator(bench, held, inbox, loaded, skews).work()
+    Coordinator(bench, held, messages, loaded, skews).work()
     bench.refusals.drop(held.claim.run)
 
 

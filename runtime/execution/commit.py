@@ -28,7 +28,7 @@ from runtime.core.worktime import tick, used_up_at
 from runtime.errors import LeaseLost
 from runtime.execution import clock
 from runtime.execution.concurrency import Seats
-from runtime.execution.effects.transactional import Handoff
+from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import Held
 from runtime.execution.yielding import Tenure
 from runtime.ports import Gatekeeper, Part
@@ -169,15 +169,15 @@ class Scribe:
             self._hint()
         return result
 
-    def commit_handed(
-        self, records: Records, now: Continuation, handoff: Handoff
+    def commit_result(
+        self, records: Records, now: Continuation, result: TransactionalResult
     ) -> BaseException | None:
         """Write the records as the last statement of a tool's own transaction.
 
-        What went wrong, if the tool's writes were rolled back. Raises LeaseLost.
+        Return the error if the tool's writes were rolled back. Raises LeaseLost.
         """
         step = self._step(records, now, release=False)
-        problem = handoff.write(step)
+        problem = result.commit(step)
         if isinstance(problem, LeaseLost):
             raise problem
         if problem is not None and not self.persist(functools.partial(_written, step)):

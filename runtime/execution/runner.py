@@ -9,17 +9,15 @@ import functools
 import queue
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from runtime.core.contents import FilledIn
 from runtime.core.continuation import Continuation, Phase
-from runtime.core.decisions import EffectClass
 from runtime.core.effects import AskModel, StartTool
 from runtime.core.errors import NotJson
-from runtime.core.events import RetryScheduled, ToolFailed
 from runtime.core.planning import plan
 from runtime.core.replay import recover
 from runtime.core.unkept import journaled
@@ -28,15 +26,21 @@ from runtime.execution.admission.admit import Judge
 from runtime.execution.admission.versions import Refusals, Skews, require_agents, writes
 from runtime.execution.commit import Loaded, Scribe
 from runtime.execution.concurrency import Seats
-from runtime.execution.effects.handing_in import Attempt, hand_in
-from runtime.execution.effects.perform import nothing_to_end
-from runtime.execution.effects.pool import Executor, event_of, request_for
-from runtime.execution.effects.transactional import Handoff
+from runtime.execution.effects.outcomes import (
+    CANCELLED,
+    RELEASED,
+    STALE,
+    event_of,
+    not_started,
+    request_for,
+)
+from runtime.execution.effects.pool import EffectPool
+from runtime.execution.effects.running import EffectFinished, RunningEffect
+from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import Heartbeat, Held
 from runtime.execution.step import Draft
 from runtime.execution.yielding import Tenure
 from runtime.ports import (
-    Abort,
     EffectHandler,
     Gatekeeper,
     ModelRequest,
@@ -48,8 +52,8 @@ from runtime.store import leases, ledger
 from runtime.store.records import Changed, Work, changed
 from runtime.store.steps import Result
 
-HOLD = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
-GRACE = timedelta(seconds=10)  # for what is under way when a run is cancelled
+KEEP_CLAIM_MAX = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
+CANCEL_GRACE = timedelta(seconds=10)  # for what is under way when a run is cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,26 +62,14 @@ class Bench:
 
     handler: EffectHandler
     gatekeeper: Gatekeeper
-    executor: Executor
+    effect_pool: EffectPool
     heartbeat: Heartbeat
     refusals: Refusals = field(default_factory=Refusals)
     seats: Seats = field(default_factory=Seats)
 
 
-Late = Callable[[Outcome], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrived:
-    """An outcome from an effect's thread. `late` records it beside the run if this worker cannot journal it."""
-
-    request: ModelRequest | ToolRequest
-    outcome: Outcome
-    late: Late
-
-
-News = Arrived | Handoff | None
-Inbox = queue.SimpleQueue[News]
+RunnerMessage = EffectFinished | None  # None to look for signals, a lost lease or a free slot
+RunnerQueue = queue.SimpleQueue[RunnerMessage]
 
 
 class Coordinator:
@@ -87,7 +79,7 @@ class Coordinator:
         self,
         bench: Bench,
         held: Held,
-        inbox: Inbox,
+        messages: RunnerQueue,
         loaded: Loaded,
         skews: Skews | None,
     ) -> None:
@@ -95,15 +87,15 @@ class Coordinator:
         self._skews = skews
         self._unadopted = skews  # added to each draft until a step with them is committed
         self._held = held
-        self._inbox = inbox
+        self._messages = messages
         self._tenure = Tenure(held, bench.heartbeat.shift)
         self._scribe = Scribe(held, bench.seats, bench.gatekeeper, loaded, self._tenure)
         self._filled = FilledIn(self._scribe.content)
-        self._running: dict[tuple[str, str | None], Abort] = {}
-        self._ready: list[Work] = []
-        self._handed: list[Handoff] = []
-        self._taken: list[Arrived] = []  # outcomes that are not committed yet
-        self._over = threading.Event()
+        self._ready: list[Work] = []  # recorded, not launched yet
+        self._running: dict[tuple[str, str | None], RunningEffect] = {}
+        self._results: list[TransactionalResult] = []  # to be committed in their own transactions
+        self._uncommitted: list[EffectFinished] = []  # in the draft
+        self._ended = threading.Event()
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
         self._judge = Judge(
@@ -116,22 +108,22 @@ class Coordinator:
             self._draft.add(event)
         try:
             while not self._advance():
-                self._bench.executor.pass_on()
+                self._bench.effect_pool.wake_next()
                 self._launch()
                 self._wait()
         finally:
-            self._stop_asking()
+            self._abort_model_calls()
             for work in (*self._draft.records.work, *self._ready):
-                self._bench.executor.give_back(work)
-            self._bench.executor.leave(self._held.wake)
-            self._drop_handed()
+                self._bench.effect_pool.give_back(work)
+            self._bench.effect_pool.cancel_wait(self._held.wake)
+            self._discard_messages()
 
     def _advance(self) -> bool:
         """Commit what there is to say. True when the run was let go of."""
         scribe = self._scribe
-        self._write_handed()
+        self._commit_results()
         self._settle_cancelling()
-        self._leave_ready()
+        self._withdraw_ready()
         self._expire()
         given = self._draft.records.changes
         while True:
@@ -157,7 +149,7 @@ class Coordinator:
             match result:
                 case Result.WRITTEN:
                     self._unadopted = None
-                    self._taken.clear()
+                    self._uncommitted.clear()
                     self._ready.extend(self._draft.records.work)
                     self._draft = self._new_draft()
                     return release
@@ -176,7 +168,7 @@ class Coordinator:
     def _draft_again(self, given: Sequence[Changed]) -> None:
         """Begin with what came in alone: a decision in the draft may have been taken back since it was read."""
         for work in self._draft.records.work:
-            self._bench.executor.give_back(work)
+            self._bench.effect_pool.give_back(work)
         self._draft = self._new_draft()
         for change in given:
             self._draft.change(change)
@@ -196,7 +188,7 @@ class Coordinator:
         if self._scribe.next_signal is not None:
             moments.append(self._scribe.next_signal)
         soonest = min(moments, default=None)
-        return soonest is None or soonest - self._scribe.clock() > HOLD
+        return soonest is None or soonest - self._scribe.clock() > KEEP_CLAIM_MAX
 
     def _new_draft(self) -> Draft:
         return Draft(
@@ -209,7 +201,7 @@ class Coordinator:
 
     def _reserve(self, work: Work) -> bool:
         """Take a slot for something new."""
-        return not self._tenure.ended(self._scribe.now) and self._bench.executor.reserve(
+        return not self._tenure.ended(self._scribe.now) and self._bench.effect_pool.reserve(
             work, self._held.wake
         )
 
@@ -218,76 +210,65 @@ class Coordinator:
         waiting = {work.frame for work in self._ready if isinstance(work, AskModel)}
         return waiting | {frame for frame, call in self._running if call is None}
 
-    # What comes in
+    # Messages
 
     def _wait(self) -> None:
-        """Block for news or until something is due, then take everything that is there."""
+        """Wait for a message or until something is due, then receive every message that is there."""
         try:
-            item = self._next()
+            message = self._next()
             while True:
                 if self._held.lost.is_set():
                     raise LeaseLost
-                self._take(item)
-                item = self._inbox.get_nowait()
+                self._receive(message)
+                message = self._messages.get_nowait()
         except queue.Empty:
             return
 
-    def _next(self) -> News:
-        """What came first. Nobody waits sitting. Raises queue.Empty when nothing came in time."""
-        if self._inbox.empty():
+    def _next(self) -> RunnerMessage:
+        """Return the next message. A runner gives up its seat while it waits. Raises queue.Empty at the time-out."""
+        if self._messages.empty():
             with self._bench.seats.left():
-                return self._inbox.get(timeout=self._patience())
-        return self._inbox.get_nowait()
+                return self._messages.get(timeout=self._patience())
+        return self._messages.get_nowait()
 
-    def _hand_in(self, handoff: Handoff) -> None:
-        """From a tool's thread: a result that comes when nobody takes it any more is rolled back."""
-        self._inbox.put(handoff)
-        if self._over.is_set():
-            handoff.drop()
+    def _receive(self, message: RunnerMessage) -> None:
+        if message is None:
+            return
+        self._running.pop(message.effect.place, None)
+        if isinstance(message, TransactionalResult):
+            self._results.append(message)
+        else:
+            self._uncommitted.append(message)
+            self._add_outcome(message.effect, message.outcome)
 
-    def _drop_handed(self) -> None:
-        """Roll back transactional calls, and hand in the other outcomes that were not committed."""
-        self._over.set()
-        while True:
-            for handoff in self._handed:
-                handoff.drop()
-            self._handed.clear()
-            try:
-                item = self._inbox.get_nowait()
-            except queue.Empty:
-                break
-            if isinstance(item, Handoff):
-                self._handed.append(item)
-            elif isinstance(item, Arrived):
-                self._taken.append(item)
-        for arrived in self._taken:
-            arrived.late(arrived.outcome)
-
-    def _take(self, item: News) -> None:
-        match item:
-            case None:
-                return
-            case Handoff():
-                self._running.pop(_place(item.request), None)
-                if item.waits_for_step:
-                    self._handed.append(item)
-                else:
-                    self._add_outcome(item.request, item.outcome)
-            case Arrived():
-                self._running.pop(_place(item.request), None)
-                self._taken.append(item)
-                self._add_outcome(item.request, item.outcome)
-
-    def _add_outcome(self, request: ModelRequest | ToolRequest, outcome: Outcome) -> None:
+    def _add_outcome(self, effect: RunningEffect, outcome: Outcome) -> None:
         self._tenure.get_on()
         event = event_of(
             self._draft.now,
-            request,
+            effect.request,
             outcome,
             at=self._scribe.clock(),
             chance=random.random(),  # noqa: S311 - spreads retries, keeps no secret
         )
         self._draft.add(event)
+
+    def _submit(self, message: EffectFinished) -> None:
+        """Called in an effect's thread. A message that comes after the runner has ended is discarded."""
+        self._messages.put(message)
+        if self._ended.is_set():
+            message.discard()
+
+    def _discard_messages(self) -> None:
+        """Discard what was not committed: first open transactions, with their locks."""
+        self._ended.set()
+        while not self._messages.empty():
+            message = self._messages.get_nowait()
+            if isinstance(message, TransactionalResult):
+                self._results.append(message)
+            elif message is not None:
+                self._uncommitted.append(message)
+        for message in (*self._results, *self._uncommitted):
+            message.discard()
 
     def _patience(self) -> float | None:
         """Seconds until a wait is over, a gate expires or a cancelled run's grace ends; None without any."""
@@ -318,34 +299,39 @@ class Coordinator:
                 self._scribe.look_again()
 
     def _settle_cancelling(self) -> None:
-        """Give what is under way 10 s of grace, what was never started none, and note what is left unknown."""
+        """Give running calls of a cancelled run 10 s of grace, then record their outcome as unknown."""
         if self._draft.now.phase is not Phase.CANCELLING:
             return
-        for work in self._ready:
-            self._bench.executor.give_back(work)
-            if isinstance(work, StartTool):
-                self._draft.add(not_started(work))
-        self._ready.clear()
         if self._grace_ends is None:
-            self._grace_ends = self._scribe.clock() + GRACE
-            self._stop_asking()
+            self._grace_ends = self._scribe.clock() + CANCEL_GRACE
+            self._abort_model_calls()
         if self._scribe.clock() >= self._grace_ends:
             for event in recover(self._draft.now):
                 self._draft.add(event)
             self._running.clear()
 
-    def _leave_ready(self) -> None:
-        """Leave calls whose intent is written and that have not started to the next worker, if this tenure has ended.
-
-        A call whose intent is older than a lease gets a new one: "run again" would be offered too early.
-        """
-        ended = self._tenure.ended(self._scribe.now)
-        leaving = [work for work in self._ready if ended or self._is_stale(work)]
-        for work in leaving:
-            self._bench.executor.give_back(work)
-            if isinstance(work, StartTool):
-                self._draft.add(left(work) if ended else too_late(work))
+    def _withdraw_ready(self) -> None:
+        """Free the slots of recorded work that must not start any more, and record that its calls do not start."""
+        for work in tuple(self._ready):
+            why = self._must_not_start(work)
+            if why is None:
+                continue
             self._ready.remove(work)
+            self._bench.effect_pool.give_back(work)
+            if isinstance(work, StartTool):
+                self._draft.add(not_started(work, why))
+
+    def _must_not_start(self, work: Work) -> str | None:
+        """Return why recorded work must not start any more, None if it may.
+
+        A call whose intent is older than a lease needs a new one: "run again" would be offered too early.
+        """
+        now = self._scribe.now
+        if now.phase is Phase.CANCELLING:
+            return CANCELLED
+        if self._tenure.ended(now):
+            return RELEASED
+        return STALE if self._is_stale(work) else None
 
     def _is_stale(self, work: Work) -> bool:
         """Whether a call's intent is older than a lease, so that it must not start under that intent."""
@@ -355,85 +341,62 @@ class Coordinator:
         assert written is not None  # by its intent
         return self._scribe.clock() - written > timedelta(seconds=leases.lease_seconds())
 
-    # What goes out
+    # Effects
 
     def _launch(self) -> None:
         """Start the effects whose intents are committed, as long as the lease surely lasts."""
-        if self._tenure.ended(self._scribe.now):
-            if self._ready:
-                self._held.wake()  # to leave them instead
-            return
-        if self._scribe.now.phase is Phase.CANCELLING:
-            if self._ready or self._grace_ends is None:
-                self._held.wake()  # to settle them instead
-            return
-        while self._ready and self._held.has_budget():
-            if self._is_stale(self._ready[0]):
-                self._held.wake()  # to leave it instead
+        if self._scribe.now.phase is Phase.CANCELLING and self._grace_ends is None:
+            self._held.wake()  # to begin the grace
+        while self._ready:
+            work = self._ready[0]
+            if self._must_not_start(work) is not None:
+                self._held.wake()  # to withdraw it
                 return
-            request = request_for(self._scribe.now, self._ready[0], self._filled)
+            if not self._held.has_budget():
+                return
+            request = request_for(self._scribe.now, work, self._filled)
             self._ready.pop(0)
-            self._note_spent(request)
-            if isinstance(request, ToolRequest) and request.effect is EffectClass.TRANSACTIONAL:
-                self._running[_place(request)] = nothing_to_end
-                self._bench.executor.launch_transactional(request, self._hand_in)
-            else:
-                late = self._late(request)
-                deliver = self._deliver(request, late)
-                self._running[_place(request)] = self._bench.executor.launch(request, deliver, late)
+            self._bench.effect_pool.launch(self._run_effect(request))
 
-    def _note_spent(self, request: ModelRequest | ToolRequest) -> None:
-        """Record a used approval in the ledger: after the intent is committed, before the call starts."""
+    def _run_effect(self, request: ModelRequest | ToolRequest) -> RunningEffect:
+        """Note an effect as running, and the approval that it uses up as spent."""
+        effect = RunningEffect(request=request, submit=self._submit, worker=self._held.claim.worker)
         if isinstance(request, ToolRequest):
-            gate = self._scribe.now.call(request.frame, request.call).gate
-            if gate is not None:
-                ledger.note(ledger.spent(request.run, (gate, request.attempt)))
+            call = self._scribe.now.call(request.frame, request.call)
+            effect.started_at = call.started_at
+            if call.gate is not None:  # after the intent is committed, before the call starts
+                ledger.note(ledger.spent(request.run, (call.gate, request.attempt)))
+        self._running[effect.place] = effect
+        return effect
 
-    def _stop_asking(self) -> None:
-        """End the model calls that are under way; what had come of their replies comes in as any outcome."""
-        for abort in self._running.values():
-            abort()
+    def _abort_model_calls(self) -> None:
+        """End the running model calls; what had arrived of their replies comes as their outcome."""
+        for effect in self._running.values():
+            if isinstance(effect.request, ModelRequest):
+                effect.abort()
 
-    def _deliver(self, request: ModelRequest | ToolRequest, late: Late) -> Late:
-        def deliver(outcome: Outcome) -> None:
-            self._inbox.put(Arrived(request=request, outcome=outcome, late=late))
-            if self._over.is_set():
-                late(outcome)
-
-        return deliver
-
-    def _late(self, request: ModelRequest | ToolRequest) -> Late:
-        """Return the function that records an outcome for which this coordinator no longer waits."""
-        worker = self._held.claim.worker
-        if not isinstance(request, ToolRequest) or worker is None:
-            return lambda outcome: None
-        started_at = self._scribe.now.call(request.frame, request.call).started_at
-        assert started_at is not None  # by its intent
-        attempt = Attempt(request=request, started_at=started_at, worker=worker)
-        return functools.partial(hand_in, attempt)
-
-    def _write_handed(self) -> None:
+    def _commit_results(self) -> None:
         """Commit each transactional result on its own, in its tool's transaction, before anything else."""
-        while self._handed:
-            handoff = self._handed[0]
-            later = self._draft
+        while self._results:
+            result = self._results[0]
+            later = self._draft.records.changes
             self._draft = self._new_draft()
-            self._add_outcome(handoff.request, handoff.outcome)
-            problem = self._commit_handed(handoff)
-            self._handed.pop(0)
+            self._add_outcome(result.effect, result.outcome)
+            problem = self._commit_result(result)
+            self._results.pop(0)
             self._draft = self._new_draft()
             if problem is not None:
                 fault = ToolFault(error=f"it was rolled back: {problem}", again=True)
-                self._add_outcome(handoff.request, fault)
-            for change in later.records.changes:
+                self._add_outcome(result.effect, fault)
+            for change in later:
                 self._draft.change(change)
 
-    def _commit_handed(self, handoff: Handoff) -> BaseException | None:
-        """What went wrong, if the tool's writes were rolled back. Raises LeaseLost."""
+    def _commit_result(self, result: TransactionalResult) -> BaseException | None:
+        """Return the error if the tool's writes were rolled back. Raises LeaseLost."""
         try:
-            return self._scribe.commit_handed(self._draft.records, self._draft.now, handoff)
+            return self._scribe.commit_result(self._draft.records, self._draft.now, result)
         except NotJson as exc:
-            handoff.drop()
+            result.discard()
             return exc
 
 
@@ -441,29 +404,3 @@ def _kept(now: Continuation, change: Changed) -> Changed:
     """The same with an event that a journal takes."""
     event = journaled(now, change.event)
     return change if event is change.event else changed(event)
-
-
-def _place(request: ModelRequest | ToolRequest) -> tuple[str, str | None]:
-    return request.frame, request.call if isinstance(request, ToolRequest) else None
-
-
-def not_started(work: StartTool) -> ToolFailed:
-    """What becomes of a call whose intent is written when its run is cancelled."""
-    error = "the run was cancelled before this call was started"
-    return ToolFailed(frame=work.frame, call=work.call, attempt=work.attempt, error=error)
-
-
-def left(work: StartTool) -> RetryScheduled:
-    """What becomes of a call whose intent is written by a worker that must not start it any more."""
-    return _not_made(work, "the worker released the run before the call started")
-
-
-def too_late(work: StartTool) -> RetryScheduled:
-    """The event for a call that must not start, because writing its intent took too long."""
-    return _not_made(work, "it could not start in time, because Postgres was out of reach")
-
-
-def _not_made(work: StartTool, error: str) -> RetryScheduled:
-    return RetryScheduled(
-        frame=work.frame, call=work.call, attempt=work.attempt, cause="lost", error=error
-    )

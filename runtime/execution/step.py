@@ -38,7 +38,6 @@ from runtime.core.events import (
     GateClosed,
     GateDecided,
     MessageReceived,
-    OutcomeArrived,
     Paused,
     Resumed,
     ToolStarted,
@@ -56,6 +55,7 @@ from runtime.execution.admission.budget_gate import grant_of, limit_gate
 from runtime.execution.admission.gates import Judged
 from runtime.execution.admission.versions import Skews, agent_changed, agreed, ask, asked
 from runtime.execution.admission.waits import begun, timed_out
+from runtime.execution.effects.outcomes import arrival
 from runtime.ports import EffectHandler, InvalidInput, Skew
 from runtime.store.late_outcomes import LateOutcome
 from runtime.store.records import Changed, ModelAsked, Records, SignalTaken, Work, changed, waits
@@ -374,20 +374,6 @@ class Draft:
                     self.add(granted)
                 if signal.decision.verdict is Verdict.STOP:
                     self.cancel(by=signal.decision.by, reason=signal.decision.reason)
-
-
-def arrival(late: LateOutcome, gate: UUID | None) -> OutcomeArrived:
-    """Build the event that records a late outcome."""
-    return OutcomeArrived(
-        frame=late.frame,
-        call=late.call,
-        attempt=late.attempt,
-        gate=gate,
-        outcome=late.outcome,
-        at=late.at,
-        result=late.result,
-        error=late.error,
-    )
 
 
 def arrived_late(late: LateOutcome) -> str:

@@ -14,7 +14,7 @@ from runtime.control import engine
 from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import Decision, Verdict
 from runtime.execution.claim import advance
-from runtime.execution.effects.pool import Executor
+from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
 from runtime.execution.runner import Bench
 from runtime.models import Gate, JournalEntry, Run
@@ -86,10 +86,10 @@ def engine_of(registry: Registry, brakes: Brakes | None = None) -> Iterator[Engi
     heartbeat = Heartbeat()
     heartbeat.start()
     handler = Handler(registry, brakes=brakes)
-    executor = Executor(handler, slots=4)
+    effect_pool = EffectPool(handler, slots=4)
     gatekeeper = FakeGatekeeper()
     yield Engine(
-        Bench(handler=handler, gatekeeper=gatekeeper, executor=executor, heartbeat=heartbeat)
+        Bench(handler=handler, gatekeeper=gatekeeper, effect_pool=effect_pool, heartbeat=heartbeat)
     )
     heartbeat.stop()
-    executor.close()
+    effect_pool.close()

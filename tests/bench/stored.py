@@ -58,7 +58,7 @@ def adapter() -> None:
     from pydantic_ai.usage import RequestUsage
 
     from agents.gateway.messages import from_provider
-    from runtime.execution.effects.validation import taken_in
+    from runtime.execution.effects.validation import validate_outcome
     from tests.corpus.scenes import desk
 
     parts: list[Any] = [
@@ -82,7 +82,7 @@ def adapter() -> None:
     spec = desk()
     stored = json.dumps(from_provider(spec, reply).reply, separators=(",", ":"))
     say("one reply of a provider, bytes:", len(stored))
-    say("one reply: taken in", took(lambda: taken_in(from_provider(spec, reply))))
+    say("one reply: taken in", took(lambda: validate_outcome(from_provider(spec, reply))))
 
 
 def long_run() -> None:

@@ -17,7 +17,7 @@ from runtime.core.budgets import Budget
 from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.digest import sha256_of
 from runtime.execution.claim import advance
-from runtime.execution.effects.pool import Executor
+from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
 from runtime.execution.runner import Bench
 from runtime.models import Run
@@ -117,7 +117,7 @@ class Office:
         self.bench = Bench(
             handler=self.effects,
             gatekeeper=Gatekeeper(),
-            executor=Executor(self.effects, slots=4),
+            effect_pool=EffectPool(self.effects, slots=4),
             heartbeat=self.heartbeat,
         )
 
@@ -220,4 +220,4 @@ class Office:
 
     def close(self) -> None:
         self.heartbeat.stop()
-        self.bench.executor.close()
+        self.bench.effect_pool.close()

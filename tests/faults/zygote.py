@@ -136,7 +136,7 @@ def _loop() -> None:
     from config import wiring
     from runtime import tasks
     from runtime.execution.claim import advance
-    from runtime.execution.effects.pool import Executor
+    from runtime.execution.effects.pool import EffectPool
     from runtime.store import leases, pool, workers
 
     settings.ABEYANCE_LEASE_SECONDS = float(os.environ["ABEYANCE_FAULTS_LEASE"])
@@ -146,7 +146,7 @@ def _loop() -> None:
     wiring.connect_effects()
     bench = tasks.bench()
     if slots := os.environ.get("ABEYANCE_FAULTS_SLOTS"):
-        bench = replace(bench, executor=Executor(bench.handler, slots=int(slots)))
+        bench = replace(bench, effect_pool=EffectPool(bench.handler, slots=int(slots)))
     sys.stdout.write("looping\n")
     sys.stdout.flush()
     take = f"""

@@ -1070,8 +1070,8 @@ GUARDS = (
     _row(
         "a transaction commits whether its step was written or not",
         "execution/effects/transactional",
-        "                raise LeaseLost\n",
-        "                pass\n",
+        "            raise LeaseLost\n",
+        "            pass\n",
         "tests/runtime/test_waits.py::"
         "test_a_transactional_tool_that_overruns_and_commits_late_leaves_one_row",
     ),

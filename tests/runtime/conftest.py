@@ -12,7 +12,7 @@ from runtime.broker import dispatch
 from runtime.control import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.execution.claim import advance
-from runtime.execution.effects.pool import Executor
+from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat, Held
 from runtime.execution.runner import Bench
 from runtime.models import Gate, Run
@@ -58,7 +58,9 @@ class Rig:
         self.bench = Bench(
             handler=self.effects,
             gatekeeper=self.gatekeeper,
-            executor=Executor(self.effects, slots=4, replace=lambda: self.heartbeat.retire(LONG)),
+            effect_pool=EffectPool(
+                self.effects, slots=4, replace=lambda: self.heartbeat.retire(LONG)
+            ),
             heartbeat=self.heartbeat,
         )
 
@@ -92,7 +94,7 @@ class Rig:
 
     def close(self) -> None:
         self.heartbeat.stop()
-        self.bench.executor.close()
+        self.bench.effect_pool.close()
 
 
 def _give_each(hints: Sequence[dispatch.Hint]) -> None:

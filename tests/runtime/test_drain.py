@@ -93,7 +93,7 @@ def test_what_does_not_end_in_time_is_left_to_the_next_worker_by_its_effect_clas
     run = desk.advance(desk.start("a"))
     assert (run.status, run.owner) == ("queued", None)
     assert types(run.id)[-1] == "ToolStarted"
-    assert desk.bench.executor.is_busy()
+    assert desk.bench.effect_pool.is_busy()
     other = successor(rig, desk)
     assert other.advance(run.id).status == status
     let_go.set()
@@ -109,7 +109,7 @@ def test_an_intent_that_was_not_acted_on_is_taken_back(
     run = desk.advance(desk.start("a"))
     assert types(run.id)[-2:] == ["ToolStarted", "RetryScheduled"]
     assert desk.effects.calls == []
-    assert not desk.bench.executor.is_busy()
+    assert not desk.bench.effect_pool.is_busy()
     monkeypatch.undo()
     other = successor(rig, desk)
     assert other.advance(run.id).status == "completed"

@@ -13,8 +13,9 @@ from runtime.core.decisions import EffectClass
 from runtime.core.effects import AskModel, StartTool
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool
-from runtime.execution.effects.deadlines import Alarm
-from runtime.execution.effects.pool import Executor, Slots
+from runtime.execution.effects.deadlines import DeadlineTimer
+from runtime.execution.effects.pool import EffectPool, Slots
+from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.models import Run
 from runtime.ports import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
 from tests.e2e.office import until
@@ -76,7 +77,7 @@ def test_a_tool_that_overruns_its_deadline_is_waited_for_no_more(
     status: str,
     attempts: int,
 ) -> None:
-    monkeypatch.setattr(effect_pool, "LATE", 0.05)
+    monkeypatch.setattr(effect_pool, "DEADLINE_SLACK", 0.05)
     over = threading.Event()
 
     def body(request: ToolRequest) -> Outcome:
@@ -98,7 +99,7 @@ def test_a_tool_that_overruns_its_deadline_is_waited_for_no_more(
 
 
 def test_model_calls_and_tools_do_not_take_each_other_s_slots() -> None:
-    bench = Executor(FakeEffects({}, {}), slots=1, models=2)
+    bench = EffectPool(FakeEffects({}, {}), slots=1, models=2)
     model, tool = AskModel(frame="0"), StartTool(frame="0", call="c1.0", attempt=1)
     woken: list[str] = []
     assert bench.reserve(tool, lambda: None)
@@ -116,22 +117,22 @@ def test_model_calls_and_tools_do_not_take_each_other_s_slots() -> None:
 
 
 def test_whoever_waits_for_a_slot_has_it_although_the_one_before_it_is_gone_or_needs_none() -> None:
-    bench = Executor(FakeEffects({}, {}), slots=1, models=1)
+    bench = EffectPool(FakeEffects({}, {}), slots=1, models=1)
     tool = StartTool(frame="0", call="c1.0", attempt=1)
     woken: list[str] = []
     dead, sated, needy = (functools.partial(woken.append, name) for name in ("d", "s", "n"))
     assert bench.reserve(tool, lambda: None)
     assert [bench.reserve(tool, wake) for wake in (dead, sated, needy)] == [False] * 3
-    bench.leave(dead)
+    bench.cancel_wait(dead)
     assert woken == []
     bench.give_back(tool)
     assert woken == ["s"]
-    bench.pass_on()
+    bench.wake_next()
     assert woken == ["s", "n"]
     assert bench.reserve(tool, needy)
     assert not bench.reserve(tool, sated)
     bench.give_back(tool)
-    bench.leave(sated)
+    bench.cancel_wait(sated)
     assert woken == ["s", "n", "s"]
     assert not bench.is_busy()
     bench.close()
@@ -157,8 +158,8 @@ def test_a_slot_goes_to_the_next_run_when_the_one_before_it_is_lost_or_needs_non
     desk = rig(
         {name: turns(one, say("done")) for name, one in calls.items()}, t=FakeTool(body=body)
     )
-    bench = replace(desk.bench, executor=Executor(desk.effects, slots=2))
-    slots = bench.executor._tools
+    bench = replace(desk.bench, effect_pool=EffectPool(desk.effects, slots=2))
+    slots = bench.effect_pool._tools
     runs = {name: desk.start(name) for name in over}
 
     def lose(name: str) -> None:
@@ -184,7 +185,7 @@ def test_a_slot_goes_to_the_next_run_when_the_one_before_it_is_lost_or_needs_non
         assert advancing["third"].result(30)
         over["second"].set()
     assert Run.objects.get(id=runs["third"]).status == "completed"
-    bench.executor.close()
+    bench.effect_pool.close()
 
 
 def test_a_handler_that_delivers_twice_or_raises_is_heard_once() -> None:
@@ -194,25 +195,25 @@ def test_a_handler_that_delivers_twice_or_raises_is_heard_once() -> None:
             deliver(say("second"))
             raise KeyError("third")
 
-    bench = Executor(Careless({}, {}), slots=1, models=1)
-    came: list[Outcome] = []
+    bench = EffectPool(Careless({}, {}), slots=1, models=1)
+    came: list[EffectFinished] = []
     request = ModelRequest(run=uuid4(), frame="0", agent="a", messages=(), deadline=5.0)
     assert bench.reserve(AskModel(frame="0"), lambda: None)
-    bench.launch(request, came.append)
-    assert came == [say("first")]
+    bench.launch(RunningEffect(request=request, submit=came.append))
+    assert [message.outcome for message in came] == [say("first")]
     assert bench.reserve(AskModel(frame="0"), lambda: None)
     bench.close()
 
 
-def test_deadlines_ring_in_their_order_and_not_when_they_were_dropped() -> None:
-    alarm = Alarm()
+def test_deadlines_call_back_in_their_order_and_not_once_cancelled() -> None:
+    timer = DeadlineTimer()
     rung: list[str] = []
     last = threading.Event()
-    alarm.after(0.2, last.set)
-    alarm.after(0.1, lambda: rung.append("second"))
-    drop = alarm.after(0.05, lambda: rung.append("dropped"))
-    alarm.after(0.01, lambda: rung.append("first"))
-    drop()
+    timer.after(0.2, last.set)
+    timer.after(0.1, lambda: rung.append("second"))
+    cancel = timer.after(0.05, lambda: rung.append("cancelled"))
+    timer.after(0.01, lambda: rung.append("first"))
+    cancel()
     assert last.wait(60)
     assert rung == ["first", "second"]
-    alarm.close()
+    timer.close()

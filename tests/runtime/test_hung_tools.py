@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.db import connection, transaction
@@ -13,12 +14,13 @@ from runtime.control import engine
 from runtime.core.decisions import EffectClass
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool
-from runtime.execution.effects.overruns import Call, Overruns
+from runtime.execution.effects.pool import EffectPool
+from runtime.execution.effects.running import RunningEffect
 from runtime.management.commands.alive import _WITHIN
 from runtime.models import Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
 from tests.e2e.office import until
-from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.fakes.ports import FakeEffects, FakeTool, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import types
 
@@ -39,7 +41,7 @@ class Hang:
 
 @pytest.fixture
 def hang(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
-    monkeypatch.setattr(effect_pool, "LATE", 0.05)
+    monkeypatch.setattr(effect_pool, "DEADLINE_SLACK", 0.05)
     one = Hang()
     yield one
     one.over.set()
@@ -101,7 +103,7 @@ def test_a_run_that_waits_for_a_slot_is_given_to_another_worker(rig: MakeBench, 
 def test_a_run_with_a_hung_tool_can_be_cancelled(
     rig: MakeBench, hang: Hang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.execution.runner.GRACE", timedelta(seconds=0.05))
+    monkeypatch.setattr("runtime.execution.runner.CANCEL_GRACE", timedelta(seconds=0.05))
     desk, _ = workers(rig, hang)
     run, thread = in_background(desk, "a_long")
     until(lambda: desk.effects.calls or None, "the tool to hang")
@@ -127,14 +129,42 @@ def test_a_worker_whose_tools_hang_is_not_ready(rig: MakeBench, hang: Hang) -> N
     assert Worker.objects.filter(hung=True).count() == 2
 
 
+def _call(tool: str) -> RunningEffect:
+    request = ToolRequest(
+        run=uuid4(),
+        frame="0",
+        call="c1.0",
+        attempt=1,
+        agent="a",
+        tool=tool,
+        args={},
+        key="k",
+        deadline=60.0,
+    )
+    return RunningEffect(request=request, submit=lambda message: None)
+
+
 def test_a_call_that_ends_in_the_same_moment_is_not_counted() -> None:
     replaced: list[int] = []
-    overruns = Overruns(2, lambda: replaced.append(1))
-    late, ended = Call(tool="t", key="k1"), Call(tool="t", key="k2")
-    overruns.end(ended)
-    overruns.past_deadline(ended)
+    pool = EffectPool(FakeEffects({}, {}), slots=2, replace=lambda: replaced.append(1))
+    ended, late = _call("t"), _call("t")
+    assert pool._free(ended)
+    pool._overrun(ended)
     assert replaced == []
-    overruns.past_deadline(late)
-    overruns.end(late)
-    overruns.past_deadline(Call(tool="t", key="k3"))
+    pool._overrun(late)
+    assert not pool._free(late)
+    pool._overrun(_call("t"))
     assert replaced == [1]  # it says so once
+    pool.close()
+
+
+def test_a_hung_call_that_ends_gives_its_slot_back(caplog: pytest.LogCaptureFixture) -> None:
+    replaced: list[int] = []
+    pool = EffectPool(FakeEffects({}, {}), slots=4, replace=lambda: replaced.append(1))
+    for _ in range(3):
+        late = _call("t")
+        pool._overrun(late)
+        assert not pool._free(late)
+    assert replaced == []
+    assert caplog.text.count("1 of 4 slots are lost") == 3
+    pool.close()

@@ -13,7 +13,7 @@ from runtime.core.errors import NotJson
 from runtime.core.events import Proposal, ToolFailed, ToolReturned
 from runtime.core.limits import MAX_ARGS, MAX_CALLS, MAX_ERROR, MAX_REPLY, MAX_RESULT, plain
 from runtime.core.replay import Entry
-from runtime.execution.effects.validation import taken_in
+from runtime.execution.effects.validation import validate_outcome
 from runtime.models import Run
 from runtime.ports import (
     ModelAnswer,
@@ -151,7 +151,7 @@ def test_so_are_those_of_models_and_of_what_raises(rig: MakeBench) -> None:
 @given(value=ANYTHING)
 def test_whatever_is_taken_in_can_be_journaled_and_read_again(value: Any) -> None:
     try:
-        taken = taken_in(ToolResult(value=value))
+        taken = validate_outcome(ToolResult(value=value))
     except NotJson:
         return
     assert isinstance(taken, ToolResult)

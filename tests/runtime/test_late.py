@@ -99,7 +99,7 @@ def losing(desks: Desks, slow: Slow) -> UUID:
 def ended(desks: Desks, slow: Slow) -> None:
     """Let the write end, and wait for its worker to record the outcome."""
     slow.ends.set()
-    desks[0].bench.executor.close()
+    desks[0].bench.effect_pool.close()
 
 
 def told(desk: Rig) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def test_a_late_error_settles_it_too(desks: Desks, slow: Slow, lost: Callable[[]
 def test_what_ends_after_its_deadline_settles_it_too(
     rig: MakeBench, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effect_pool, "LATE", 0.05)
+    monkeypatch.setattr(effect_pool, "DEADLINE_SLACK", 0.05)
     tool = FakeTool(deadline=0.05, body=slow)
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     run = desk.advance(desk.start("a"))

@@ -1,21 +1,23 @@
 """How many transactional calls of one process are under way at once."""
 
 import threading
+from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
 
 from runtime.core.decisions import EffectClass
-from runtime.execution.effects.transactional import Handoff, transact
-from runtime.ports import Outcome, ToolFault, ToolRequest
+from runtime.execution.effects.running import EffectFinished, RunningEffect
+from runtime.execution.effects.transactional import transact
+from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import pool
 
 MOST = pool.DJANGOS_OF_A_WORKER - 1
 
 
-def _handoff() -> Handoff:
-    return Handoff(
-        ToolRequest(
+def _effect(submit: Callable[[EffectFinished], None]) -> RunningEffect:
+    return RunningEffect(
+        request=ToolRequest(
             run=uuid4(),
             frame="0",
             call="c1.0",
@@ -26,24 +28,25 @@ def _handoff() -> Handoff:
             key="k",
             deadline=60.0,
             effect=EffectClass.TRANSACTIONAL,
-        )
+        ),
+        submit=submit,
     )
 
 
 @pytest.mark.django_db(transaction=True)
 def test_transactional_calls_leave_one_connection_to_the_runs_they_wait_for() -> None:
     begun, go = threading.Semaphore(0), threading.Event()
-    delivered: list[Handoff] = []
+    outcomes: list[Outcome | None] = []
 
     def perform(request: ToolRequest) -> Outcome:
         begun.release()
         assert go.wait(60)
         return ToolFault(error="enough")
 
-    threads = [
-        threading.Thread(target=transact, args=[perform, _handoff(), delivered.append])
-        for _ in range(MOST + 1)
-    ]
+    def call() -> None:
+        outcomes.append(transact(_effect(_nothing_comes), perform))
+
+    threads = [threading.Thread(target=call) for _ in range(MOST + 1)]
     for thread in threads:
         thread.start()
     for _ in range(MOST):
@@ -53,18 +56,22 @@ def test_transactional_calls_leave_one_connection_to_the_runs_they_wait_for() ->
     for thread in threads:
         thread.join()
     assert not one_more
-    assert [handoff.outcome for handoff in delivered] == [ToolFault(error="enough")] * len(threads)
+    assert outcomes == [ToolFault(error="enough")] * len(threads)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_call_whose_deadline_passed_while_it_waited_is_not_made() -> None:
-    late, made, delivered = _handoff(), list[ToolRequest](), list[Handoff]()
+    made: list[ToolRequest] = []
 
     def perform(request: ToolRequest) -> Outcome:
         made.append(request)
-        return ToolFault(error="made")
+        return ToolResult(value="made")
 
-    assert late.take()  # by the deadline
-    transact(perform, late, delivered.append)
+    late = _effect(_nothing_comes)
+    assert late.settle()  # by the deadline
+    transact(late, perform)
     assert not made
-    assert not delivered
+
+
+def _nothing_comes(message: EffectFinished) -> None:
+    raise AssertionError(message)

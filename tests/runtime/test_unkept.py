@@ -81,7 +81,9 @@ def test_a_reply_that_no_entry_takes_is_paid_for_once(rig: MakeBench) -> None:
 def test_a_result_that_no_entry_takes_has_its_outcome(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch, effect: EffectClass, last: str
 ) -> None:
-    monkeypatch.setattr("runtime.execution.effects.perform.taken_in", lambda outcome: outcome)
+    monkeypatch.setattr(
+        "runtime.execution.effects.perform.validate_outcome", lambda outcome: outcome
+    )
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=returning("\ud800", effect))
     run = desk.advance(desk.start("a"))
     assert run.status == "completed"

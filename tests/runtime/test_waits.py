@@ -414,7 +414,7 @@ def test_a_transactional_tool_that_overruns_and_commits_late_leaves_one_row(rig:
     go_on.set()
     first.join(60)
     assert not first.is_alive()
-    slow.bench.executor.close()
+    slow.bench.effect_pool.close()
     assert _rows() == [2]
     assert [event["result"] for event in events(run) if event["type"] == "ToolReturned"] == ["kept"]
 
@@ -423,7 +423,7 @@ def test_a_transactional_tool_that_overruns_and_commits_late_leaves_one_row(rig:
 def test_a_transactional_tool_that_hangs_frees_its_run(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.execution.effects.pool.LATE", 0.0)
+    monkeypatch.setattr("runtime.execution.effects.pool.DEADLINE_SLACK", 0.0)
     go_on = threading.Event()
 
     def body(request: ToolRequest) -> Outcome:
@@ -440,7 +440,7 @@ def test_a_transactional_tool_that_hangs_frees_its_run(
     (told,) = desk.effects.models[-1].messages[-1]["results"]
     assert told["content"] == "it did not end within 1 s, and was rolled back"
     go_on.set()
-    desk.bench.executor.close()
+    desk.bench.effect_pool.close()
     assert _rows() == []
     assert "ToolReturned" not in types(run.id)
 
@@ -462,7 +462,7 @@ def test_a_result_that_comes_after_its_run_was_let_go_of_is_rolled_back(rig: Mak
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "running"
     left.set()
-    desk.bench.executor.close()  # waits for the tool's thread, which must not wait for ever
+    desk.bench.effect_pool.close()  # waits for the tool's thread, which must not wait for ever
     assert ended.is_set()
     assert _rows() == []
 

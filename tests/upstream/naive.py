@@ -81,7 +81,7 @@ def every_error_is_tried_again(patch: Patch) -> None:
     def again(frame: str, call: Call, error: str, **rest: Any) -> Any:
         return retries.undone(frame, call, error, after=None, **rest)
 
-    patch.setattr("runtime.execution.effects.pool.uncertain", again)
+    patch.setattr("runtime.execution.effects.outcomes.uncertain", again)
 
 
 def nobody_looks_for_what_was_started(patch: Patch) -> None:

@@ -1,4 +1,4 @@
-"""One thread that calls back when a deadline has passed, however many there are."""
+"""The deadlines of all effects of a process, kept by one thread."""
 
 import heapq
 import itertools
@@ -9,37 +9,37 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, order=True)
-class _Due:
-    """`act` is None once nobody waits for it any more."""
+class _Deadline:
+    """One deadline. `callback` is None once it was cancelled."""
 
     at: float
     number: int
-    act: Callable[[], object] | None = field(compare=False)
+    callback: Callable[[], object] | None = field(compare=False)
 
 
-class Alarm:
-    """Deadlines of this process. What is called must be quick and must not raise."""
+class DeadlineTimer:
+    """Calls back when a deadline has passed. A callback must be quick and must not raise."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._due: list[_Due] = []
+        self._deadlines: list[_Deadline] = []
         self._numbers = itertools.count()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="deadlines", daemon=True)
         self._thread.start()
 
-    def after(self, seconds: float, act: Callable[[], object]) -> Callable[[], None]:
-        """Have `act` called in so many seconds, unless the function returned is called before."""
-        due = _Due(time.monotonic() + seconds, next(self._numbers), act)
+    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back in so many seconds. The function returned cancels it."""
+        deadline = _Deadline(time.monotonic() + seconds, next(self._numbers), callback)
         with self._changed:
-            heapq.heappush(self._due, due)
-            if self._due[0] is due:
+            heapq.heappush(self._deadlines, deadline)
+            if self._deadlines[0] is deadline:
                 self._changed.notify()
 
-        def drop() -> None:
-            due.act = None
+        def cancel() -> None:
+            deadline.callback = None
 
-        return drop
+        return cancel
 
     def close(self) -> None:
         with self._changed:
@@ -48,18 +48,19 @@ class Alarm:
         self._thread.join()
 
     def _run(self) -> None:
-        while (act := self._next()) is not None:
-            act()
+        while (callback := self._next()) is not None:
+            callback()
 
     def _next(self) -> Callable[[], object] | None:
-        """What is due, as soon as something is; None once the alarm is closed."""
+        """Wait for the next deadline and return its callback; None once the timer is closed."""
         with self._changed:
             while not self._closed:
-                while self._due and self._due[0].act is None:  # most are: nobody wakes for them
-                    heapq.heappop(self._due)
-                left = self._due[0].at - time.monotonic() if self._due else None
+                # Most deadlines are cancelled: the thread does not wake up for them.
+                while self._deadlines and self._deadlines[0].callback is None:
+                    heapq.heappop(self._deadlines)
+                left = self._deadlines[0].at - time.monotonic() if self._deadlines else None
                 if left is None or left > 0:
                     self._changed.wait(left)
-                elif (act := heapq.heappop(self._due).act) is not None:
-                    return act
+                elif (callback := heapq.heappop(self._deadlines).callback) is not None:
+                    return callback
         return None

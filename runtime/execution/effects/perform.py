@@ -1,6 +1,6 @@
-"""The two calls of the effect handler's port: a tool is performed, a model call is begun.
+"""Calls the effect handler: performs a tool call, or starts a model call.
 
-What comes back is an outcome in any case, and one that a journal takes.
+Each ends with an outcome, never with an exception, and the outcome is valid for the journal.
 """
 
 import logging
@@ -11,7 +11,8 @@ from runtime.core.errors import NotJson
 from runtime.core.ids import depth_of
 from runtime.core.limits import plain
 from runtime.core.unkept import has_happened, result_lost
-from runtime.execution.effects.validation import taken_in
+from runtime.execution.effects.running import no_abort
+from runtime.execution.effects.validation import validate_outcome
 from runtime.ports import (
     Abort,
     EffectHandler,
@@ -30,10 +31,10 @@ log = logging.getLogger(__name__)
 
 
 def perform(handler: EffectHandler, request: ModelRequest | ToolRequest) -> Outcome:
-    """Perform an effect and wait for its outcome, which is never an exception."""
+    """Perform an effect and wait for its outcome."""
     if isinstance(request, ModelRequest):
         came: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-        begin(handler, request, came.put)
+        start_model_call(handler, request, came.put)
         return came.get()
     failpoints.pass_by("starting", request.effect, depth_of(request.frame))
     try:
@@ -41,18 +42,18 @@ def perform(handler: EffectHandler, request: ModelRequest | ToolRequest) -> Outc
     except Exception as exc:
         log.exception("the effect handler raised on %s", request)
         return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
-    outcome = _taken_in(request, outcome)
+    outcome = _valid(request, outcome)
     failpoints.pass_by("performed", request.effect, depth_of(request.frame))
     return outcome
 
 
-def begin(
+def start_model_call(
     handler: EffectHandler, request: ModelRequest, deliver: Callable[[Outcome], object]
 ) -> Abort:
-    """Have the model asked; the outcome is delivered from a thread that must not be kept."""
+    """Start a model call. The handler delivers the outcome from a thread of its own, which must not be blocked."""
 
     def came(outcome: Outcome) -> None:
-        outcome = _taken_in(request, outcome)
+        outcome = _valid(request, outcome)
         failpoints.pass_by("performed", "model", depth_of(request.frame))
         deliver(outcome)
 
@@ -62,17 +63,13 @@ def begin(
     except Exception as exc:
         log.exception("the effect handler raised on the model call of %s", request.run)
         deliver(ModelFault(error=plain(f"{type(exc).__name__}: {exc}")))
-        return nothing_to_end
+        return no_abort
 
 
-def nothing_to_end() -> None:
-    """How to end early what cannot be ended, or has ended."""
-
-
-def _taken_in(request: ModelRequest | ToolRequest, outcome: Outcome) -> Outcome:
-    """The outcome, or what can be kept of one that no journal takes."""
+def _valid(request: ModelRequest | ToolRequest, outcome: Outcome) -> Outcome:
+    """Return the outcome, or a valid one in place of one that cannot be journaled."""
     try:
-        return taken_in(outcome)
+        return validate_outcome(outcome)
     except NotJson as exc:
         problem = f"what it returned cannot be kept: {exc}"
         if isinstance(outcome, ModelAnswer):

@@ -1,8 +1,7 @@
-"""Calls of `transactional` tools: what they write through Django commits with the journal entry, or not at all.
+"""Transactional calls: what the tool writes through Django commits with the journal entry, or not at all.
 
-The tool runs in its thread inside one transaction, without any lock on the run. Its result is handed
-to the coordinator, which stays the only appender: it answers with the step to write, and the step is
-the last statement of the tool's own transaction.
+The tool runs in its thread inside one transaction, without a lock on the run. Its result goes to the runner, which is
+the only one to append to the journal: it answers with a step, the last statement of the tool's own transaction.
 """
 
 import logging
@@ -10,13 +9,15 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import psycopg
 from django.db import Error, close_old_connections, connection, transaction
 
-from runtime.core.decisions import Blame
 from runtime.errors import LeaseLost, RuntimeFault
-from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
+from runtime.execution.effects.outcomes import rolled_back, timed_out
+from runtime.execution.effects.running import EffectFinished, RunningEffect, no_abort
+from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import pool, steps
 
 log = logging.getLogger(__name__)
@@ -26,137 +27,90 @@ log = logging.getLogger(__name__)
 _room = threading.BoundedSemaphore(pool.DJANGOS_OF_A_WORKER - 1)
 
 
-class Handoff:
-    """One result on its way into the journal. The tool's thread waits while the coordinator decides."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalResult(EffectFinished):
+    """A result whose transaction is still open. The tool's thread waits for the step to commit it with."""
 
-    def __init__(self, request: ToolRequest) -> None:
-        self.request = request
-        self.outcome: Outcome = Unknown(error="it did not end")
-        self._step: queue.SimpleQueue[steps.Step | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        self._taken = threading.Lock()
-        self._backend: int | None = None
-        self._backend_kept = threading.Lock()
+    _step: queue.SimpleQueue[steps.Step | None] = field(default_factory=queue.SimpleQueue)
+    _problem: queue.SimpleQueue[BaseException | None] = field(default_factory=queue.SimpleQueue)
 
-    def take(self) -> bool:
-        """Whether the caller comes first and delivers the outcome: either the tool or its deadline."""
-        return self._taken.acquire(blocking=False)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the deadline has passed before the call began."""
-        return self._taken.locked()
-
-    def begin(self) -> None:
-        """Remember the connection of the transaction. Called in the tool's thread."""
-        self._backend = pool.backend(pool.djangos())
-
-    def end(self) -> None:
-        """Forget the connection, which is about to be closed. Called in the tool's thread."""
-        with self._backend_kept:
-            self._backend = None
-
-    def cut_off(self) -> "Handoff":
-        """End the transaction of a hanging tool, with its locks, and return the outcome to deliver instead.
-
-        The tool's writes cannot be committed in any case, because it never gets a step to commit them with.
-        """
-        try:
-            with self._backend_kept:
-                if self._backend is not None:
-                    pool.terminate(self._backend)
-        except psycopg.Error as exc:
-            log.warning("the transaction of %s is still open: %s", self.request.key, exc)
-        late = Handoff(self.request)
-        error = f"it did not end within {self.request.deadline:g} s, and was rolled back"
-        late.outcome = ToolFault(error=error, again=True, blame=Blame.TIME)
-        return late
-
-    @property
-    def waits_for_step(self) -> bool:
-        """Whether there is a result to commit; anything else was rolled back already."""
-        return isinstance(self.outcome, ToolResult)
-
-    def write(self, step: steps.Step) -> BaseException | None:
-        """Coordinator: commit the tool's writes with this step. What went wrong, if anything."""
+    def commit(self, step: steps.Step) -> BaseException | None:
+        """Have the tool's thread commit with this step. Return the error if it was rolled back."""
         self._step.put(step)
-        return self._done.get()
+        return self._problem.get()
 
-    def drop(self) -> None:
-        """Coordinator: roll the tool's writes back."""
+    def discard(self) -> None:
+        """Have the tool's thread roll back."""
         self._step.put(None)
 
-    def wait_for_step(self) -> "steps.Step | None":
-        return self._step.get()
+    def write_step(self) -> bool:
+        """Tool's thread: wait for the step and write it. False if there is none. Raises LeaseLost."""
+        step = self._step.get()
+        if step is None:
+            return False
+        if steps.commit(pool.djangos(), step, prepare=False) is not steps.Result.WRITTEN:
+            raise LeaseLost
+        return True
 
-    def finish(self, problem: BaseException | None) -> None:
-        self._done.put(problem)
+    def report(self, problem: BaseException | None) -> None:
+        """Tool's thread: the transaction has ended."""
+        self._problem.put(problem)
 
 
-class _RollBack(Exception):
-    """Leaves the transaction without a commit."""
+def transact(effect: RunningEffect, perform: Callable[[ToolRequest], Outcome]) -> Outcome | None:
+    """Perform the call in a transaction of this thread. None if it had a result, which is then with the runner.
 
-
-def transact(
-    perform: Callable[[ToolRequest], Outcome],
-    handoff: Handoff,
-    deliver: Callable[[Handoff], None],
-) -> None:
-    """Perform the call in a transaction of this thread and commit it with the step that comes back."""
-    handed = False
-    problem: BaseException | None = None
+    An outcome that is returned was rolled back.
+    """
+    request = effect.request
+    assert isinstance(request, ToolRequest)
+    outcome = timed_out(request)
+    result: TransactionalResult | None = None
+    problem: Exception | None = None
     try:
         close_old_connections()
-        with _room, transaction.atomic(), _cut_off(handoff.request.deadline):
-            if handoff.is_over:
-                raise _RollBack
-            handoff.begin()
-            handoff.outcome = rolled_back(perform(handoff.request))
-            if not handoff.waits_for_step or not handoff.take():
-                raise _RollBack
-            handed = True
-            deliver(handoff)
-            step = handoff.wait_for_step()
-            if step is None:
-                raise _RollBack
-            if steps.commit(pool.djangos(), step, prepare=False) is not steps.Result.WRITTEN:
-                raise LeaseLost
-    except _RollBack:
-        pass
+        with _room, transaction.atomic(), _abortable(effect):
+            if not effect.is_settled:  # its deadline may have passed while it waited
+                outcome = rolled_back(perform(request))
+            if isinstance(outcome, ToolResult) and effect.settle():
+                result = TransactionalResult(effect=effect, outcome=outcome)
+                effect.submit(result)
+            transaction.set_rollback(result is None or not result.write_step())
     except (Error, psycopg.Error, RuntimeFault) as exc:
         problem = exc
     except Exception as exc:
-        log.exception("a transactional call ended badly: %s", handoff.request.key)
+        log.exception("a transactional call ended badly: %s", request.key)
         problem = exc
     finally:
-        handoff.end()
         connection.close()
-    if handed:
-        handoff.finish(problem)
-        return
+    if result is not None:
+        result.report(problem)
+        return None
     if problem is not None:
-        handoff.outcome = ToolFault(error=f"{type(problem).__name__}: {problem}", again=True)
-    if handoff.take():
-        deliver(handoff)
-    else:
-        log.warning("%s ended long after its deadline, and was rolled back", handoff.request.key)
-
-
-def rolled_back(outcome: Outcome) -> Outcome:
-    """Whatever is not a result was rolled back, so nothing is uncertain about it."""
-    if isinstance(outcome, Unknown):
-        return ToolFault(error=outcome.error, again=True, blame=outcome.blame)
+        return ToolFault(error=f"{type(problem).__name__}: {problem}", again=True)
     return outcome
 
 
 @contextmanager
-def _cut_off(seconds: float) -> Iterator[None]:
-    """Cancel what the transaction's backend is doing when the deadline has passed."""
-    timer = threading.Timer(seconds, pool.djangos().cancel_safe)
-    timer.daemon = True
-    timer.start()
+def _abortable(effect: RunningEffect) -> Iterator[None]:
+    """Let `effect.abort` end the transaction, with its locks, for as long as it is open."""
+    backend, lock = pool.backend(pool.djangos()), threading.Lock()
+
+    def abort() -> None:
+        with lock:  # or the connection could serve another transaction by now
+            if effect.abort is abort:
+                _terminate(backend, effect)
+
+    effect.abort = abort
     try:
         yield
     finally:
-        timer.cancel()
-        timer.join()  # the connection may be another thread's at once
+        with lock:
+            effect.abort = no_abort
+
+
+def _terminate(backend: int, effect: RunningEffect) -> None:
+    try:
+        pool.terminate(backend)
+    except psycopg.Error as exc:
+        log.warning("the transaction of %s is still open: %s", effect.place, exc)

@@ -1,4 +1,4 @@
-"""What comes in from models and tools, before a run hears of it: refused beyond its limits, errors made plain."""
+"""Validates outcomes of models and tools: refuses what exceeds a limit, and makes error texts plain."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -17,8 +17,8 @@ from runtime.ports import (
 )
 
 
-def taken_in(outcome: Outcome) -> Outcome:
-    """The outcome as the journal takes it. Raises NotJson, which names place and limit."""
+def validate_outcome(outcome: Outcome) -> Outcome:
+    """Return the outcome as it is journaled. Raises NotJson with the place and the limit."""
     match outcome:
         case ModelAnswer():
             _check_answer(outcome)
@@ -42,7 +42,7 @@ def taken_in(outcome: Outcome) -> Outcome:
 
 
 def _check_answer(answer: ModelAnswer) -> None:
-    """The facts are checked beside the reply: a provider's layer may have read more into it than it says."""
+    """Check the facts beside the reply: a provider's client may have added to them."""
     if len(answer.calls) > MAX_CALLS:
         raise NotJson("calls", f"{len(answer.calls)} in one reply, at most {MAX_CALLS} are taken")
     for index, proposal in enumerate(answer.calls):

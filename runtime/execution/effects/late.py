@@ -1,0 +1,85 @@
+"""Records late outcomes, so that a known outcome is not lost.
+
+A call goes on after its deadline, and after its worker has lost or released the run. Its outcome is then written beside
+the run, not into it: the worker that holds the run, or claims it next, reads it there.
+"""
+
+import logging
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+import psycopg
+
+from runtime.broker import dispatch
+from runtime.core import codec
+from runtime.core.errors import NotJson
+from runtime.core.unkept import has_happened, result_lost
+from runtime.errors import RunEnded
+from runtime.execution.effects.outcomes import arrival
+from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.store import late_outcomes, leases, pool, runs
+from runtime.store.late_outcomes import LateOutcome
+
+log = logging.getLogger(__name__)
+
+TRIES, PAUSE_SECONDS = 120, 0.5  # while Postgres is unreachable
+
+
+def record(request: ToolRequest, outcome: Outcome, *, started_at: datetime, worker: UUID) -> None:
+    """Record the outcome beside the run, unless it is unknown or the call may be repeated without harm.
+
+    `started_at` is the time of the intent. Blocks while Postgres is unreachable, for at most a minute. Never raises.
+    """
+    if not isinstance(outcome, ToolResult | ToolFault) or not has_happened(request.effect):
+        return
+    for _ in range(TRIES):
+        try:
+            _record(request, outcome, started_at, worker)
+        except Exception as exc:  # the caller must free its thread in any case
+            if not isinstance(exc, psycopg.Error) or not pool.is_passing(exc):
+                log.exception("the late outcome of %s could not be recorded", request.key)
+                return
+            time.sleep(PAUSE_SECONDS)  # back-off: Postgres sends no signal when it is back
+        else:
+            return
+    log.critical("the late outcome of %s is lost: Postgres is out of reach", request.key)
+
+
+def _record(
+    request: ToolRequest, outcome: ToolResult | ToolFault, started_at: datetime, worker: UUID
+) -> None:
+    with pool.pooled() as connection, connection.transaction():
+        leases.lock(connection, request.run)
+        late = _storable(
+            LateOutcome(
+                run=request.run,
+                frame=request.frame,
+                call=request.call,
+                attempt=request.attempt,
+                started_at=started_at,
+                worker=worker,
+                at=leases.now(connection),
+                outcome="returned" if isinstance(outcome, ToolResult) else "failed",
+                result=outcome.value if isinstance(outcome, ToolResult) else None,
+                error=outcome.error if isinstance(outcome, ToolFault) else "",
+            )
+        )
+        if not late_outcomes.put(connection, late):
+            return
+        with suppress(RunEnded):  # then the row is only evidence
+            runs.ring(connection, request.run)
+    log.warning("%s ended late; its outcome is recorded: %s", request.key, late.outcome)
+    dispatch.hint(request.run)
+    dispatch.ring(request.run, inbox=False)
+
+
+def _storable(late: LateOutcome) -> LateOutcome:
+    """Return the outcome with a note in place of a result that no entry can carry."""
+    try:
+        codec.require_encodable(arrival(late, gate=None))
+    except NotJson as exc:
+        return replace(late, result=result_lost(f"its result cannot be stored: {exc}"))
+    return late

@@ -1,0 +1,243 @@
+"""From the committed state to a request, and from an outcome to the event that is journaled of it. Does no I/O."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import assert_never
+from uuid import UUID
+
+from django.conf import settings
+
+from runtime.core.compaction import cut
+from runtime.core.contents import FilledIn
+from runtime.core.continuation import Continuation, Frame
+from runtime.core.decisions import Blame, EffectClass
+from runtime.core.effects import AskModel, StartTool
+from runtime.core.events import (
+    Compacted,
+    Event,
+    ModelFailed,
+    ModelReplied,
+    OutcomeArrived,
+    RetryScheduled,
+    ToolFailed,
+    ToolReturned,
+)
+from runtime.core.ids import idempotency_key
+from runtime.core.limits import MAX_SUMMARY
+from runtime.core.messages import unheard_of
+from runtime.core.retries import unanswered, uncertain, undone
+from runtime.ports import (
+    Braked,
+    ModelAnswer,
+    ModelFault,
+    ModelRequest,
+    Outcome,
+    ToolFault,
+    ToolRequest,
+    ToolResult,
+    Unknown,
+)
+from runtime.store.late_outcomes import LateOutcome
+
+# Why a call does not start although its intent is written
+CANCELLED = "the run was cancelled before this call was started"
+RELEASED = "the worker released the run before the call started"
+STALE = "it could not start in time, because Postgres was out of reach"
+
+
+def request_for(
+    now: Continuation, work: AskModel | StartTool, filled: FilledIn
+) -> ModelRequest | ToolRequest:
+    """Return the request for planned work; `filled` has the results that are stored by their hash."""
+    frame = now.frame(work.frame)
+    if isinstance(work, AskModel):
+        unheard = () if work.summary else unheard_of(now, frame.id)
+        messages = filled.messages(frame)[: cut(frame) if work.summary else None]
+        return ModelRequest(
+            run=now.run,
+            frame=frame.id,
+            agent=frame.agent,
+            messages=messages + unheard,
+            deadline=frame.terms.deadline,
+            model=frame.model,
+            ticket=frame.ticket,
+            summary=work.summary,
+            unheard=len(unheard),
+            instructions=frame.instructions,
+            calls=frame.calls,
+        )
+    call = frame.find(work.call)
+    assert call.terms is not None  # a call is judged before it is started
+    return ToolRequest(
+        run=now.run,
+        frame=frame.id,
+        call=call.id,
+        attempt=work.attempt,
+        agent=frame.agent,
+        tool=call.tool,
+        args=call.args,
+        key=idempotency_key(now.run, frame.id, call.id),
+        deadline=call.terms.deadline,
+        effect=call.terms.effect,
+        requester=now.requester,
+        business_key=now.business_key,
+        input=frame.messages[0]["content"] if frame.messages else None,
+    )
+
+
+def event_of(
+    now: Continuation,
+    request: ModelRequest | ToolRequest,
+    outcome: Outcome,
+    *,
+    at: datetime,
+    chance: float,
+) -> Event:
+    """Return the event to journal for an outcome; `chance` in [0, 1) spreads the retries."""
+    if isinstance(request, ModelRequest):
+        return _model_event(now, request, outcome, at, chance)
+    return _tool_event(now, request, outcome, at, chance)
+
+
+def _model_event(
+    now: Continuation, request: ModelRequest, outcome: Outcome, at: datetime, chance: float
+) -> Event:
+    frame = now.frame(request.frame)
+    match outcome:
+        case ModelAnswer() if request.summary:
+            return _summarised(frame, outcome)
+        case ModelAnswer():
+            return ModelReplied(
+                frame=request.frame,
+                reply=outcome.reply,
+                text=outcome.text,
+                calls=outcome.calls,
+                output=outcome.output,
+                output_kept=outcome.output_kept,
+                usage=outcome.usage,
+                model=outcome.model,
+                cost=outcome.cost,
+                heard=request.unheard,
+            )
+        case ModelFault():
+            return unanswered(
+                frame,
+                outcome.error,
+                again=outcome.again,
+                after=outcome.after,
+                at=at,
+                chance=chance,
+                blame=outcome.blame,
+                model=outcome.model,
+                other=outcome.other,
+                partial=outcome.partial,
+                said=outcome.said,
+                patience=timedelta(seconds=settings.ABEYANCE_OUTAGE_SECONDS),
+            )
+        case Braked():
+            return RetryScheduled(
+                frame=request.frame,
+                call=None,
+                attempt=frame.attempt,
+                cause="brake",
+                error=f"{outcome.model} was not asked: its provider wants fewer requests",
+                until=outcome.until,
+                model=outcome.model,
+                ticket=outcome.ticket,
+                since=frame.outage.since if frame.outage else at,
+            )
+        case Unknown() | ToolFault():
+            return ModelFailed(frame=request.frame, error=outcome.error)
+        case ToolResult():
+            return ModelFailed(frame=request.frame, error="a tool's result instead of a reply")
+        case _ as never:
+            assert_never(never)
+
+
+def _summarised(frame: Frame, answer: ModelAnswer) -> Compacted | ModelFailed:
+    """Return the summary in place of earlier messages. Without one the frame could only grow, so it fails."""
+    if not answer.text.strip() or len(answer.text) > MAX_SUMMARY:
+        error = f"the summary has {len(answer.text)} characters, from 1 to {MAX_SUMMARY} are taken"
+        return ModelFailed(frame=frame.id, error=error)
+    return Compacted(
+        frame=frame.id,
+        until=cut(frame),
+        summary=answer.text,
+        by=frame.compaction.by if frame.compaction else "model",
+        usage=answer.usage,
+        model=answer.model,
+        cost=answer.cost,
+    )
+
+
+def _tool_event(
+    now: Continuation, request: ToolRequest, outcome: Outcome, at: datetime, chance: float
+) -> Event:
+    frame, call = request.frame, now.call(request.frame, request.call)
+    match outcome:
+        case ToolResult():
+            return ToolReturned(
+                frame=frame, call=call.id, attempt=request.attempt, result=outcome.value
+            )
+        case ToolFault() if outcome.again:
+            return undone(
+                frame,
+                call,
+                outcome.error,
+                after=outcome.after,
+                at=at,
+                chance=chance,
+                blame=outcome.blame,
+            )
+        case ToolFault():
+            return ToolFailed(
+                frame=frame, call=call.id, attempt=request.attempt, error=outcome.error
+            )
+        case Unknown() | ModelFault():
+            return uncertain(frame, call, outcome.error, at=at, chance=chance, blame=outcome.blame)
+        case ModelAnswer() | Braked():
+            error = "a model's reply instead of a result"
+            return uncertain(frame, call, error, at=at, chance=chance)
+        case _ as never:
+            assert_never(never)
+
+
+def not_started(work: StartTool, why: str) -> ToolFailed | RetryScheduled:
+    """Return the event for a call whose intent is written and that does not start: it failed, or is tried again."""
+    if why == CANCELLED:
+        return ToolFailed(frame=work.frame, call=work.call, attempt=work.attempt, error=why)
+    return RetryScheduled(
+        frame=work.frame, call=work.call, attempt=work.attempt, cause="lost", error=why
+    )
+
+
+def timed_out(request: ModelRequest | ToolRequest) -> Outcome:
+    """Return the outcome of an effect that has not ended at its deadline."""
+    error = f"it did not end within {request.deadline:g} s"
+    if isinstance(request, ModelRequest):
+        return ModelFault(error=error, again=True, blame=Blame.TIME)
+    late = Unknown(error=error, blame=Blame.TIME)
+    if request.effect is EffectClass.TRANSACTIONAL:
+        return rolled_back(replace(late, error=f"{error}, and was rolled back"))
+    return late
+
+
+def rolled_back(outcome: Outcome) -> Outcome:
+    """Return the outcome of a transactional call: anything but a result was rolled back, so nothing is uncertain."""
+    if isinstance(outcome, Unknown):
+        return ToolFault(error=outcome.error, again=True, blame=outcome.blame)
+    return outcome
+
+
+def arrival(late: LateOutcome, gate: UUID | None) -> OutcomeArrived:
+    """Return the event that records a late outcome."""
+    return OutcomeArrived(
+        frame=late.frame,
+        call=late.call,
+        attempt=late.attempt,
+        gate=gate,
+        outcome=late.outcome,
+        at=late.at,
+        result=late.result,
+        error=late.error,
+    )
