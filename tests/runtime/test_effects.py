@@ -16,11 +16,12 @@ from runtime.execution.effects import pool as effect_pool
 from runtime.execution.effects.deadlines import DeadlineTimer
 from runtime.execution.effects.pool import EffectPool, Slots
 from runtime.execution.effects.running import EffectFinished, RunningEffect
+from runtime.execution.heartbeat import Held
 from runtime.models import Run
 from runtime.ports import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
 from tests.e2e.office import until
 from tests.fakes.ports import FakeEffects, FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench
+from tests.runtime.conftest import MakeBench, Rig
 from tests.runtime.test_advance import events, types
 from tests.runtime.test_pause import pause
 from tests.runtime.test_waits import _in_a_thread, cancel
@@ -186,6 +187,49 @@ def test_a_slot_goes_to_the_next_run_when_the_one_before_it_is_lost_or_needs_non
         over["second"].set()
     assert Run.objects.get(id=runs["third"]).status == "completed"
     bench.effect_pool.close()
+
+
+def _before_the_first_call(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]
+) -> None:
+    """Do something after the intent is committed and before the call starts, while the lease is in doubt."""
+    done: list[object] = []
+
+    def has_budget(held: Held) -> bool:
+        if desk.effects.models and not done:
+            done.append(act())
+            held.mailbox = None
+            held.wake()
+            return False
+        return True
+
+    monkeypatch.setattr(Held, "has_budget", has_budget)
+
+
+def test_a_call_that_has_not_started_when_its_run_is_cancelled_never_starts(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
+    run = desk.start("a")
+    _before_the_first_call(desk, monkeypatch, lambda: _in_a_thread(lambda: cancel(run)))
+    assert desk.advance(run).status == "cancelled"
+    assert types(run)[-3:] == ["Cancelling", "ToolFailed", "Cancelled"]
+    assert desk.effects.calls == []
+    assert not desk.bench.effect_pool.is_busy()
+
+
+@pytest.mark.usefixtures("short_lease")
+def test_a_call_whose_intent_is_older_than_a_lease_starts_under_a_new_one(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
+    run = desk.start("a")
+    _before_the_first_call(desk, monkeypatch, lambda: threading.Event().wait(1.1))
+    assert desk.advance(run).status == "completed"
+    assert types(run).count("ToolStarted") == 2
+    (again,) = [event for event in events(run) if event["type"] == "RetryScheduled"]
+    assert again["error"] == "it could not start in time, because Postgres was out of reach"
+    assert [call.attempt for call in desk.effects.calls] == [2]
 
 
 def test_a_handler_that_delivers_twice_or_raises_is_heard_once() -> None:

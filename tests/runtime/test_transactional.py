@@ -5,6 +5,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 
 from runtime.core.decisions import EffectClass
 from runtime.execution.effects.running import EffectFinished, RunningEffect
@@ -71,6 +72,20 @@ def test_a_call_whose_deadline_passed_while_it_waited_is_not_made() -> None:
     assert late.settle()  # by the deadline
     transact(late, perform)
     assert not made
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_result_after_the_deadline_is_rolled_back_and_not_submitted() -> None:
+    late = _effect(_nothing_comes)
+
+    def perform(request: ToolRequest) -> Outcome:
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE too_late ()")
+        assert late.settle()  # by the deadline
+        return ToolResult(value="too late")
+
+    assert transact(late, perform) == ToolResult(value="too late")
+    assert "too_late" not in connection.introspection.table_names()
 
 
 def _nothing_comes(message: EffectFinished) -> None:

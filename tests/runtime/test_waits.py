@@ -24,6 +24,7 @@ from runtime.ports import (
     ToolResult,
     Unknown,
 )
+from runtime.store import pool
 from tests.fakes.ports import FakeTool, ToolBody, ask, say, turns
 from tests.runtime.conftest import ADA, MakeBench, Rig, lose
 from tests.runtime.test_advance import events, types
@@ -439,6 +440,9 @@ def test_a_transactional_tool_that_hangs_frees_its_run(
     assert (run.status, _rows()) == ("completed", [])
     (told,) = desk.effects.models[-1].messages[-1]["results"]
     assert told["content"] == "it did not end within 1 s, and was rolled back"
+    with pool.own() as own, own.transaction():
+        own.execute("SET LOCAL lock_timeout = '5s'")
+        own.execute("LOCK TABLE desk_ledger")  # the tool's transaction and its locks are gone
     go_on.set()
     desk.bench.effect_pool.close()
     assert _rows() == []
