@@ -29,17 +29,17 @@ from tests.bench.site import Program, Site
 
 FEW = 1000
 WARM = 4  # decisions before those that count
-BODY = 2000  # bytes of a seeded continuation
+BODY = 2000  # bytes of a seeded run's journal
 
 RUNS = """
     WITH made AS (
         INSERT INTO runtime_run (id, agent, requester, input, status, position, head, base, due_at)
-        SELECT abeyance_uuid7(clock_timestamp()), 'seeded', 'ada', '{{}}', 'suspended', 1, '', 1,
+        SELECT abeyance_uuid7(clock_timestamp()), 'seeded', 'ada', '{{}}', 'suspended', 1, '', 0,
             clock_timestamp() + interval '7 days'
         FROM generate_series(1, {count}) RETURNING id
     ), kept AS (
-        INSERT INTO runtime_continuation (run_id, position, body, mac, key_id)
-        SELECT id, 1, repeat('x', {body}), '', '' FROM made
+        INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id)
+        SELECT id, 1, repeat('x', {body}), '', '', gen_random_uuid() FROM made
     )
     INSERT INTO runtime_gate (id, run_id, kind, frame, call, tool, path, state)
     SELECT gen_random_uuid(), id, 'approval', '0', 'c1.0', 'set_privileges', '[]', 'open' FROM made
@@ -154,7 +154,7 @@ def _seed(site: Site, runs: int, each: int) -> None:
         connection.execute("SET synchronous_commit = off")
         connection.execute(RUNS.format(count=runs, body=BODY))
         connection.execute(REQUESTS.format(count=runs, each=each))
-        for name in ("runtime_run", "approvals_request", "runtime_gate", "runtime_continuation"):
+        for name in ("runtime_run", "approvals_request", "runtime_gate", "runtime_journalentry"):
             connection.execute(f"VACUUM ANALYZE {name}")
         connection.execute("CHECKPOINT")
 

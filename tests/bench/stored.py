@@ -26,7 +26,7 @@ def main() -> None:
 
 def flow() -> None:
     """A nested flow that waits for one approval."""
-    from runtime.core.codec import decode_entry, encode_continuation, encode_entry
+    from runtime.core.codec import decode_entry, encode_entry
     from runtime.core.decisions import Decision, Verdict
     from runtime.core.events import ModelReplied, RunStarted
     from tests.corpus.scenes import INPUT, Recorder, boss
@@ -35,7 +35,7 @@ def flow() -> None:
     worker.advance(RunStarted(agent="boss", input=INPUT, requester="ada"))
     worker.go_on()
     journal = sum(map(len, worker.journal))
-    say("suspended, bytes: continuation", len(encode_continuation(worker.now)), "journal", journal)
+    say("suspended, bytes: journal", journal)
     for pending in worker.now.pending:
         worker.decide(pending.gate, Decision(verdict=Verdict.APPROVE, by="bea", reason=""))
     worker.go_on()
@@ -49,7 +49,6 @@ def flow() -> None:
     entries = [decode_entry(text) for text in worker.journal]
     say(len(entries), "entries: encode", took(lambda: [encode_entry(entry) for entry in entries]))
     say(len(entries), "entries: decode", took(lambda: [decode_entry(x) for x in worker.journal]))
-    say("continuation: encode", took(lambda: encode_continuation(worker.now)))
 
 
 def adapter() -> None:
@@ -86,9 +85,10 @@ def adapter() -> None:
 
 
 def long_run() -> None:
-    """As many steps of one call each."""
-    from runtime.core.codec import encode_continuation
+    """As many steps of one call each, and a continuation that refers to their entries."""
+    from runtime.core.codec import decode_entry, encode_continuation
     from runtime.core.events import RunStarted
+    from runtime.core.replay import initial, step
     from tests.bench.agents import walker
     from tests.corpus.scenes import Recorder
 
@@ -100,7 +100,11 @@ def long_run() -> None:
     given = {"turns": STEPS, "given": 200, "got": 200, "gate": True}
     worker.advance(RunStarted(agent="walker", input=given, requester="ada"))
     worker.go_on()
-    sizes = sum(map(len, worker.journal)), len(encode_continuation(worker.now))
+    entries = dict(enumerate(map(decode_entry, worker.journal), start=1))
+    now = initial(worker.now.run)
+    for entry in entries.values():
+        now = step(now, entry.events, head="", at=entry.at)
+    sizes = sum(map(len, worker.journal)), len(encode_continuation(now, entries))
     say(STEPS, "steps, bytes: journal", sizes[0], "continuation", sizes[1])
 
 
