@@ -51,10 +51,17 @@ def _audit() -> list[Replaced]:
 
 
 def _lease() -> list[Replaced]:
-    """No lease is renewed. What lasts longer than one lease would be taken over."""
-    from runtime.execution.heartbeat import Heartbeat
+    """One lease lasts for the whole round, and none is renewed."""
+    from django.conf import settings
 
-    return [(Heartbeat, "start", lambda self: None)]
+    from runtime.execution.heartbeat import Heartbeat
+    from runtime.store import pool
+
+    def start(self: Heartbeat) -> None:
+        with pool.own() as connection:
+            self._beat(connection)
+
+    return [(settings, "ABEYANCE_LEASE_SECONDS", 86_400.0), (Heartbeat, "start", start)]
 
 
 def _rights() -> list[Replaced]:
