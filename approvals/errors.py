@@ -5,27 +5,19 @@ Two refusals are not here: `runtime.ports.Forbidden` (403) is shared with the ru
 """
 
 from datetime import UTC, datetime
-from typing import ClassVar
 from uuid import UUID
 
+from runtime.errors import RequestError
 
-class ApprovalError(Exception):
+
+class ApprovalError(RequestError):
     """The base of the refusals of this room; never raised itself."""
-
-    status: ClassVar[int]
-    code: ClassVar[str]
-
-    def __init__(self, detail: str, **extra: str | None) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.extra = extra
 
 
 class NotFound(ApprovalError):
     """There is no such thing, or the actor may not know that there is."""
 
-    status = 404
-    code = "not_found"
+    status, code = 404, "not_found"
 
     def __init__(self) -> None:
         super().__init__("There is no such approval.")
@@ -34,8 +26,7 @@ class NotFound(ApprovalError):
 class AlreadyDecided(ApprovalError):
     """Somebody was first; `decided_by` is their name, None if nobody decided."""
 
-    status = 409
-    code = "already_decided"
+    status, code = 409, "already_decided"
 
     def __init__(self, decided_by: str | None) -> None:
         who = f"by {decided_by}" if decided_by else "without a decision"
@@ -46,8 +37,7 @@ class AlreadyDecided(ApprovalError):
 class Cancelled(ApprovalError):
     """The run was cancelled first; `cancelled_by` is who did that, None if the engine closed the gate."""
 
-    status = 409
-    code = "cancelled"
+    status, code = 409, "cancelled"
 
     def __init__(self, cancelled_by: str | None) -> None:
         who = f" by {cancelled_by}" if cancelled_by else ""
@@ -58,8 +48,7 @@ class Cancelled(ApprovalError):
 class Expired(ApprovalError):
     """Time has decided: the call never starts."""
 
-    status = 410
-    code = "expired"
+    status, code = 410, "expired"
 
     def __init__(self, expires_at: datetime) -> None:
         super().__init__(
@@ -72,8 +61,7 @@ class Expired(ApprovalError):
 class TooEarly(ApprovalError):
     """The first start of a call in doubt may still be under way until `not_before`."""
 
-    status = 409
-    code = "too_early"
+    status, code = 409, "too_early"
 
     def __init__(self, not_before: datetime) -> None:
         super().__init__(
@@ -87,8 +75,7 @@ class TooEarly(ApprovalError):
 class NotDecided(ApprovalError):
     """Nobody has decided: there is nothing to take back."""
 
-    status = 409
-    code = "not_decided"
+    status, code = 409, "not_decided"
 
     def __init__(self) -> None:
         super().__init__("Nobody has decided this approval.")
@@ -97,8 +84,7 @@ class NotDecided(ApprovalError):
 class TooLate(ApprovalError):
     """The decision counts, and cannot be taken back any more."""
 
-    status = 410
-    code = "too_late"
+    status, code = 410, "too_late"
 
     def __init__(self) -> None:
         super().__init__("This decision counts already, and cannot be taken back any more.")
@@ -107,8 +93,7 @@ class TooLate(ApprovalError):
 class DigestMismatch(ApprovalError):
     """The decider saw something else than what the request says now."""
 
-    status = 409
-    code = "digest"
+    status, code = 409, "digest"
 
     def __init__(self) -> None:
         super().__init__("The request is not the one you saw. Read it again before deciding.")
@@ -117,8 +102,7 @@ class DigestMismatch(ApprovalError):
 class TamperedWith(ApprovalError):
     """The stored request was changed after it was asked: its digests or its seal do not verify."""
 
-    status = 409
-    code = "unverified"
+    status, code = 409, "unverified"
 
     def __init__(self, why: str) -> None:
         super().__init__(f"This request was tampered with and cannot be decided: {why}.")
@@ -127,19 +111,18 @@ class TamperedWith(ApprovalError):
 class Invalid(ApprovalError):
     """A value cannot be accepted; `field` names it."""
 
-    status = 422
-    code = "invalid"
+    status, code = 422, "invalid"
+    field: str
 
     def __init__(self, field: str, detail: str) -> None:
-        super().__init__(detail, field=field)
         self.field = field
+        super().__init__(detail)
 
 
 class UnknownPerson(ApprovalError):
     """Nobody has this name."""
 
-    status = 404
-    code = "not_found"
+    status, code = 404, "not_found"
 
     def __init__(self, username: str) -> None:
         super().__init__(f"There is nobody called {username}.")
@@ -148,8 +131,7 @@ class UnknownPerson(ApprovalError):
 class UnknownToken(ApprovalError):
     """No token has this public id, or it is somebody else's."""
 
-    status = 404
-    code = "not_found"
+    status, code = 404, "not_found"
 
     def __init__(self, public_id: str) -> None:
         super().__init__(f"There is no token {public_id}.")
@@ -158,8 +140,7 @@ class UnknownToken(ApprovalError):
 class Guarded(ApprovalError):
     """The act would leave the installation without anybody to look after it."""
 
-    status = 409
-    code = "guarded"
+    status, code = 409, "guarded"
 
 
 class BrokenChain(Exception):

@@ -20,32 +20,12 @@ from ninja.utils import check_csrf
 from agents.api import router as agents_router
 from approvals import permissions, tokens
 from approvals.api import router as approvals_router
-from approvals.errors import ApprovalError
 from runtime.api import router as runtime_router
 from runtime.core.errors import NewerSchema, NotJson
-from runtime.errors import (
-    BusinessKeyConflict,
-    EventConflict,
-    KeyMissing,
-    NoSuchEntry,
-    NoSuchRun,
-    NotAtRest,
-    NotFailed,
-    NotImportable,
-    NotQuarantined,
-    NotQuiescent,
-    RunEnded,
-    RunKnown,
-    StopNotOn,
-    StoppedAlready,
-    Tampered,
-    TooLarge,
-    TooManyMatched,
-    TooManyUnheard,
-)
+from runtime.errors import KeyMissing, RequestError, Tampered
 from runtime.events_api import router as events_router
 from runtime.history_api import router as history_router
-from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
+from runtime.ports import Actor, Forbidden, InvalidInput
 from runtime.requests import StrictParser, strict
 
 View = Callable[..., HttpResponse]
@@ -167,31 +147,14 @@ def _unauthenticated(request: HttpRequest, exc: AuthenticationError) -> HttpResp
     return response
 
 
-@api.exception_handler(Forbidden)
-def _forbidden(request: HttpRequest, exc: Forbidden) -> HttpResponse:
-    return error(403, exc.code, exc.detail)
-
-
-@api.exception_handler(ApprovalError)
-def _approvals(request: HttpRequest, exc: ApprovalError) -> HttpResponse:
+@api.exception_handler(RequestError)
+def _refused(request: HttpRequest, exc: RequestError) -> HttpResponse:
     return error(exc.status, exc.code, exc.detail, **exc.extra)
 
 
 @api.exception_handler(Http404)
 def _not_found(request: HttpRequest, exc: Http404) -> HttpResponse:
     return error(404, "not_found", str(exc) or "There is no such thing.")
-
-
-@api.exception_handler(UnknownAgent)
-def _unknown_agent(request: HttpRequest, exc: UnknownAgent) -> HttpResponse:
-    return error(422, "invalid", "There is no agent of this name.", field="agent")
-
-
-@api.exception_handler(InvalidInput)
-def _invalid_input(request: HttpRequest, exc: InvalidInput) -> HttpResponse:
-    others = [{"field": one.field, "detail": one.detail} for one in exc.others]
-    more = {"others": others} if others else {}
-    return error(422, "invalid", exc.detail, field=exc.field, **more)
 
 
 @api.exception_handler(NotJson)
@@ -209,91 +172,11 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     )
 
 
-@api.exception_handler(BusinessKeyConflict)
-def _business_key(request: HttpRequest, exc: BusinessKeyConflict) -> HttpResponse:
-    return error(409, "business_key", str(exc))
-
-
-@api.exception_handler(NoSuchRun)
-def _no_such_run(request: HttpRequest, exc: NoSuchRun) -> HttpResponse:
-    return error(404, "not_found", str(exc))
-
-
-@api.exception_handler(NoSuchEntry)
-def _no_such_entry(request: HttpRequest, exc: NoSuchEntry) -> HttpResponse:
-    return error(404, "not_found", str(exc))
-
-
-@api.exception_handler(EventConflict)
-def _event_conflict(request: HttpRequest, exc: EventConflict) -> HttpResponse:
-    return error(409, "event_conflict", str(exc), field="id")
-
-
-@api.exception_handler(TooManyMatched)
-def _too_many_matched(request: HttpRequest, exc: TooManyMatched) -> HttpResponse:
-    return error(409, "too_many_matched", str(exc), field="name")
-
-
-@api.exception_handler(TooManyUnheard)
-def _too_many_unheard(request: HttpRequest, exc: TooManyUnheard) -> HttpResponse:
-    return error(409, "too_many_unheard", str(exc), field="text")
-
-
-@api.exception_handler(NotQuiescent)
-def _not_quiescent(request: HttpRequest, exc: NotQuiescent) -> HttpResponse:
-    return error(409, "not_quiescent", str(exc))
-
-
-@api.exception_handler(NotAtRest)
-def _not_at_rest(request: HttpRequest, exc: NotAtRest) -> HttpResponse:
-    return error(409, "not_at_rest", str(exc))
-
-
-@api.exception_handler(NotQuarantined)
-def _not_quarantined(request: HttpRequest, exc: NotQuarantined) -> HttpResponse:
-    return error(409, "not_quarantined", str(exc))
-
-
-@api.exception_handler(NotFailed)
-def _not_failed(request: HttpRequest, exc: NotFailed) -> HttpResponse:
-    return error(409, "not_failed", str(exc), status=exc.status)
-
-
-@api.exception_handler(RunKnown)
-def _run_known(request: HttpRequest, exc: RunKnown) -> HttpResponse:
-    return error(409, "run_known", str(exc))
-
-
-@api.exception_handler(NotImportable)
-def _not_importable(request: HttpRequest, exc: NotImportable) -> HttpResponse:
-    return error(422, "not_importable", f"Not imported: {exc}.")
-
-
-@api.exception_handler(TooLarge)
-def _too_large(request: HttpRequest, exc: TooLarge) -> HttpResponse:
-    return error(413, "too_large", str(exc))
-
-
 @api.exception_handler(Tampered)
 @api.exception_handler(KeyMissing)
 @api.exception_handler(NewerSchema)
 def _unverified(request: HttpRequest, exc: Exception) -> HttpResponse:
     return error(409, "unverified", f"What is stored cannot be verified: {exc}")
-
-
-@api.exception_handler(RunEnded)
-def _run_ended(request: HttpRequest, exc: RunEnded) -> HttpResponse:
-    return error(409, "run_ended", str(exc), status=exc.status)
-
-
-@api.exception_handler(StoppedAlready)
-def _stopped_already(request: HttpRequest, exc: StoppedAlready) -> HttpResponse:
-    return error(409, "stopped_already", str(exc))
-
-
-@api.exception_handler(StopNotOn)
-def _stop_not_on(request: HttpRequest, exc: StopNotOn) -> HttpResponse:
-    return error(409, "stop_not_on", str(exc))
 
 
 @api.exception_handler(RequestDataTooBig)
@@ -305,7 +188,7 @@ def _too_big(request: HttpRequest, exc: RequestDataTooBig) -> HttpResponse:
 @api.exception_handler(HttpError)
 def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
     if isinstance(exc.__cause__, InvalidInput):  # ninja wraps every error of our parser
-        return _invalid_input(request, exc.__cause__)
+        return _refused(request, exc.__cause__)
     return error(exc.status_code, "malformed" if exc.status_code == 400 else "error", str(exc))
 
 

@@ -13,66 +13,112 @@ class RuntimeFault(Exception):
 # The caller's
 
 
-class BusinessKeyConflict(RuntimeFault):
+class RequestError(Exception):
+    """The base of what a caller is refused; never raised itself.
+
+    The API answers with `status`, `code`, `detail` and `extra`; `field` names the part of the request that is wrong.
+    """
+
+    status: int
+    code: str
+    field: str | None = None
+
+    def __init__(self, detail: str = "", **extra: object) -> None:
+        super().__init__(detail or (type(self).__doc__ or "").strip())
+        self.extra = extra if self.field is None else {"field": self.field, **extra}
+
+    @property
+    def detail(self) -> str:
+        """What a person reads."""
+        return str(self)
+
+
+class BusinessKeyConflict(RequestError):
     """This business key was already used for another input."""
 
+    status, code = 409, "business_key"
 
-class NoSuchRun(RuntimeFault):
+
+class NoSuchRun(RequestError):
     """There is no such run."""
 
+    status, code = 404, "not_found"
 
-class NoSuchEntry(RuntimeFault):
+
+class NoSuchEntry(RequestError):
     """The run's journal has no such entry."""
 
+    status, code = 404, "not_found"
 
-class NotQuiescent(RuntimeFault):
+
+class NotQuiescent(RequestError):
     """Nothing can go on from this entry: the run is over then, or an effect is under way or may have happened."""
 
+    status, code = 409, "not_quiescent"
 
-class NotAtRest(RuntimeFault):
+
+class NotAtRest(RequestError):
     """A worker has the run, or will soon: only a run that waits and has nothing to take up can be exported."""
 
+    status, code = 409, "not_at_rest"
 
-class NotQuarantined(RuntimeFault):
+
+class NotQuarantined(RequestError):
     """The run is not in quarantine."""
 
+    status, code = 409, "not_quarantined"
 
-class NotFailed(RuntimeFault):
+
+class NotFailed(RequestError):
     """Only a failed run that retention has not removed can be tried again."""
 
-    def __init__(self, status: str) -> None:
+    status, code = 409, "not_failed"
+
+    def __init__(self, run_status: str) -> None:
         super().__init__(
-            f"The run is {status}: only a failed run that retention has not removed can be tried again."
+            f"The run is {run_status}: only a failed run that retention has not removed can be tried again.",
+            status=run_status,
         )
-        self.status = status
+        self.run_status = run_status
 
 
-class NotImportable(RuntimeFault):
+class NotImportable(RequestError):
     """The file is not a run that may be taken over."""
 
+    status, code = 422, "not_importable"
 
-class RunKnown(RuntimeFault):
+    @property
+    def detail(self) -> str:
+        """What a person reads."""
+        return f"Not imported: {self}."
+
+
+class RunKnown(RequestError):
     """This run is here already, or was."""
 
+    status, code = 409, "run_known"
 
-class TooLarge(RuntimeFault):
+
+class TooLarge(RequestError):
     """The run is larger than what an installation takes over."""
 
-
-class GateNotOpen(RuntimeFault):
-    """The gate is not open any more."""
+    status, code = 413, "too_large"
 
 
-class RunEnded(RuntimeFault):
+class RunEnded(RequestError):
     """The run is over."""
 
-    def __init__(self, status: str) -> None:
-        super().__init__(f"The run is {status} already.")
-        self.status = status
+    status, code = 409, "run_ended"
+
+    def __init__(self, run_status: str) -> None:
+        super().__init__(f"The run is {run_status} already.", status=run_status)
+        self.run_status = run_status
 
 
-class TooManyUnheard(RuntimeFault):
+class TooManyUnheard(RequestError):
     """The run takes no more messages until its agent has heard some."""
+
+    status, code, field = 409, "too_many_unheard", "text"
 
     def __init__(self) -> None:
         super().__init__(
@@ -80,26 +126,38 @@ class TooManyUnheard(RuntimeFault):
         )
 
 
-class EventConflict(RuntimeFault):
+class EventConflict(RequestError):
     """This id was already used for another event."""
 
+    status, code, field = 409, "event_conflict", "id"
 
-class TooManyMatched(RuntimeFault):
+
+class TooManyMatched(RequestError):
     """More calls wait for this event than one event may end."""
+
+    status, code, field = 409, "too_many_matched", "name"
 
     def __init__(self) -> None:
         super().__init__(f"More than {MAX_MATCHED} calls wait for this event, and none was ended.")
 
 
-class StoppedAlready(RuntimeFault):
+class StoppedAlready(RequestError):
     """This is stopped already."""
 
+    status, code = 409, "stopped_already"
 
-class StopNotOn(RuntimeFault):
+
+class StopNotOn(RequestError):
     """There is no such stop, or it is over already."""
+
+    status, code = 409, "stop_not_on"
 
 
 # A race that another process won
+
+
+class GateNotOpen(RuntimeFault):
+    """The gate is not open any more."""
 
 
 class LeaseLost(RuntimeFault):

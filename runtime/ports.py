@@ -14,6 +14,7 @@ from runtime.core.continuation import Call
 from runtime.core.decisions import Blame, Decision, EffectClass, GateKind, Risk
 from runtime.core.events import Change, Proposal
 from runtime.core.terms import MODEL_TERMS, TOOL_RETRIES, CompactionTerms, ModelTerms, RetryPolicy
+from runtime.errors import RequestError
 
 T = TypeVar("T")
 
@@ -28,13 +29,14 @@ class Actor:
     token: str | None = None
 
 
-class Forbidden(Exception):
+class Forbidden(RequestError):
     """The actor may see the thing but not do this; `code` is the reason: `requester`, `origin`, `scope`, …"""
+
+    status = 403
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
         self.code = code
-        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,22 +160,32 @@ class TurnBoundary:
     messages: tuple[dict[str, Any], ...]
 
 
-class UnknownAgent(Exception):
+class UnknownAgent(RequestError):
     """This process has no agent of that name."""
+
+    status, code, field = 422, "invalid", "agent"
+
+    @property
+    def detail(self) -> str:
+        """What a person reads."""
+        return "There is no agent of this name."
 
 
 class CallRejected(Exception):
     """A proposed call cannot be made: unknown tool or arguments that break its schema; the model is told."""
 
 
-class InvalidInput(Exception):
+class InvalidInput(RequestError):
     """A run's input breaks the agent's input schema; `field` is a dotted path. `others` lists further errors."""
 
+    status, code = 422, "invalid"
+    field: str
+
     def __init__(self, field: str, detail: str, others: Sequence["InvalidInput"] = ()) -> None:
-        super().__init__(detail)
         self.field = field
-        self.detail = detail
         self.others = tuple(others)
+        more = [{"field": one.field, "detail": one.detail} for one in others]
+        super().__init__(detail, **({"others": more} if more else {}))
 
     @property
     def all_of_it(self) -> str:

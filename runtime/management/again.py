@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.core.errors import CoreError
-from runtime.errors import NoSuchRun, RuntimeFault
+from runtime.errors import NoSuchRun, RequestError, RuntimeFault
 from runtime.management.run_ids import run_id
 from runtime.ports import Actor, Forbidden, InvalidInput
 
@@ -33,6 +33,6 @@ class AgainCommand(BaseCommand):
             raise CommandError(exc.detail) from exc
         except InvalidInput as exc:
             raise CommandError(f"the reason {exc.detail}") from exc
-        except (RuntimeFault, CoreError) as exc:
+        except (RequestError, RuntimeFault, CoreError) as exc:
             raise CommandError(f"run {run} stays as it is: {exc}") from exc
         self.stdout.write(f"Run {run} {self.done}.")

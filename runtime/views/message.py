@@ -34,7 +34,7 @@ def message(request: HttpRequest, run: UUID) -> HttpResponse:
     except TooManyUnheard as exc:
         return _page(request, run, text=text, problem=str(exc), status=409)
     except RunEnded as exc:
-        return _page(request, run, text=text, late=exc.status, status=409)
+        return _page(request, run, text=text, late=exc.run_status, status=409)
     return redirect("run", run=run)
 
 

@@ -41,5 +41,5 @@ def _act(request: HttpRequest, run: UUID, act: Callable[[], queries.RunDetail]) 
     except Forbidden as exc:
         raise PermissionDenied(exc.detail) from exc
     except RunEnded as exc:
-        messages.error(request, f"Nothing was changed: the run is {exc.status} already.")
+        messages.error(request, f"Nothing was changed: the run is {exc.run_status} already.")
     return redirect("run", run=run)

@@ -8,12 +8,19 @@ import pytest
 from django.db import OperationalError
 from django.test import Client, override_settings
 
-from runtime import queries
+from approvals.errors import AlreadyDecided, Invalid
+from runtime import errors, queries
+from runtime.core.errors import NewerSchema, NotJson
+from runtime.ports import Forbidden, InvalidInput, UnknownAgent
 from tests.cast import Cast
 from tests.desk.caller import Caller
 from tests.desk.office import Office
 
 pytestmark = pytest.mark.django_db
+
+_NO_AGENT = "There is no agent of this name."
+_UNVERIFIED = "What is stored cannot be verified"
+_OTHERS = {"others": [{"field": "c", "detail": "d"}]}
 
 
 def _shape(answer: Any) -> tuple[int, str]:
@@ -113,6 +120,64 @@ def test_pages_say_nothing_of_faults_either(
     answer = bea.get("/runs/")
     assert answer.status_code == status
     assert "secret" not in answer.content.decode()
+
+
+_REFUSALS: list[tuple[Exception, int, str, dict[str, Any]]] = [
+    (Forbidden("not_eligible", "Not yours."), 403, "not_eligible", {"detail": "Not yours."}),
+    (UnknownAgent("no x"), 422, "invalid", {"field": "agent", "detail": _NO_AGENT}),
+    (InvalidInput("input.a", "is missing"), 422, "invalid", {"field": "input.a"}),
+    (InvalidInput("a", "b", [InvalidInput("c", "d")]), 422, "invalid", {"field": "a", **_OTHERS}),
+    (NotJson("input.a", "is a set"), 422, "invalid", {"field": "input.a", "detail": "is a set"}),
+    (Invalid("reason", "is required"), 422, "invalid", {"field": "reason"}),
+    (AlreadyDecided("bea"), 409, "already_decided", {"decided_by": "bea"}),
+    (errors.BusinessKeyConflict(), 409, "business_key", {}),
+    (errors.NoSuchRun(), 404, "not_found", {"detail": "There is no such run."}),
+    (errors.NoSuchEntry(), 404, "not_found", {}),
+    (errors.NotQuiescent(), 409, "not_quiescent", {}),
+    (errors.NotAtRest(), 409, "not_at_rest", {}),
+    (errors.NotQuarantined(), 409, "not_quarantined", {}),
+    (errors.NotFailed("completed"), 409, "not_failed", {"status": "completed"}),
+    (
+        errors.NotImportable("it is new"),
+        422,
+        "not_importable",
+        {"detail": "Not imported: it is new."},
+    ),
+    (errors.RunKnown(), 409, "run_known", {}),
+    (errors.TooLarge(), 413, "too_large", {}),
+    (errors.RunEnded("exported"), 409, "run_ended", {"status": "exported"}),
+    (errors.TooManyUnheard(), 409, "too_many_unheard", {"field": "text"}),
+    (errors.EventConflict(), 409, "event_conflict", {"field": "id"}),
+    (errors.TooManyMatched(), 409, "too_many_matched", {"field": "name"}),
+    (errors.StoppedAlready(), 409, "stopped_already", {}),
+    (errors.StopNotOn(), 409, "stop_not_on", {}),
+    (errors.Tampered("a gap"), 409, "unverified", {"detail": f"{_UNVERIFIED}: a gap"}),
+    (errors.KeyMissing("key 7"), 409, "unverified", {"detail": f"{_UNVERIFIED}: key 7"}),
+    (NewerSchema(9), 409, "unverified", {}),
+]
+
+
+@pytest.mark.parametrize(("fault", "status", "code", "more"), _REFUSALS)
+def test_each_refusal_has_its_status_code_and_fields(
+    ada_api: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Exception,
+    status: int,
+    code: str,
+    more: dict[str, Any],
+) -> None:
+    _break(monkeypatch, fault)
+    answer = ada_api.get("/runs")
+    assert _shape(answer) == (status, code)
+    body = answer.json()
+    assert body.keys() == {"code", "detail", *more}
+    assert body == {**body, **more}
+
+
+def test_every_refusal_of_the_runtime_is_in_that_table() -> None:
+    kinds = {kind for kind in vars(errors).values() if isinstance(kind, type)}
+    refusals = {kind for kind in kinds if issubclass(kind, errors.RequestError)}
+    assert refusals - {errors.RequestError} <= {type(fault) for fault, *_ in _REFUSALS}
 
 
 def test_the_order_of_refusals_holds_over_the_api(

@@ -209,11 +209,11 @@ def test_a_run_that_is_over_or_told_to_end_takes_none(gated: Rig) -> None:
     cancel(run)
     with pytest.raises(RunEnded) as raised:
         write(run)
-    assert raised.value.status == "cancelling"
+    assert raised.value.run_status == "cancelling"
     gated.advance(run)
     with pytest.raises(RunEnded) as raised:
         write(run)
-    assert raised.value.status == "cancelled"
+    assert raised.value.run_status == "cancelled"
     assert not Signal.objects.filter(run=run).exists()
 
 

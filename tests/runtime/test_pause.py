@@ -204,11 +204,11 @@ def test_a_run_that_ends_or_is_over_is_not_held_up(gated: Rig) -> None:
     for act in (pause, resume):
         with pytest.raises(RunEnded) as raised:
             act(run)
-        assert raised.value.status == "cancelling"
+        assert raised.value.run_status == "cancelling"
     gated.advance(run)
     with pytest.raises(RunEnded) as raised:
         pause(run)
-    assert raised.value.status == "cancelled"
+    assert raised.value.run_status == "cancelled"
     Run.objects.filter(id=run).update(status="quarantined", ended_at=None)
     with pytest.raises(RunEnded):
         pause(run)

@@ -88,7 +88,7 @@ def test_only_a_failed_run_that_is_kept_is_tried_again(rig: MakeBench, end: str)
     position = Run.objects.get(id=run.id).position
     with pytest.raises(NotFailed) as raised:
         retry(run.id)
-    assert raised.value.status == end
+    assert raised.value.run_status == end
     assert Run.objects.get(id=run.id).position == position
 
 

@@ -8,9 +8,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control import actions
 from runtime.core import portable
-from runtime.errors import NoSuchRun, RuntimeFault
+from runtime.errors import NoSuchRun, RequestError, RuntimeFault
 from runtime.management.run_ids import run_id
-from runtime.ports import Actor, Forbidden
+from runtime.ports import Actor
 
 
 class Command(BaseCommand):
@@ -34,9 +34,7 @@ class Command(BaseCommand):
             text = actions.export(run=options["run"], actor=Actor(person=options["name"]))
         except NoSuchRun as exc:
             raise CommandError(f"{options['name']} cannot read a run {options['run']}") from exc
-        except Forbidden as exc:
-            raise CommandError(exc.detail) from exc
-        except (RuntimeFault, ImproperlyConfigured) as exc:
+        except (RequestError, RuntimeFault, ImproperlyConfigured) as exc:
             raise CommandError(str(exc)) from exc
         try:
             path.touch(mode=0o600, exist_ok=False)

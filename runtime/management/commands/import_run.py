@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control import actions
 from runtime.core.portable import MOST_BYTES
-from runtime.errors import RuntimeFault
+from runtime.errors import RequestError, RuntimeFault
 from runtime.ports import Actor, Forbidden
 
 
@@ -33,6 +33,6 @@ class Command(BaseCommand):
             run = actions.take_over(data=data, actor=Actor(person=options["name"]))
         except Forbidden as exc:
             raise CommandError(exc.detail) from exc
-        except (RuntimeFault, ImproperlyConfigured) as exc:
+        except (RequestError, RuntimeFault, ImproperlyConfigured) as exc:
             raise CommandError(f"not imported: {exc}") from exc
         self.stdout.write(f"Run {run} goes on here.")

@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control import stopping
-from runtime.errors import RuntimeFault
-from runtime.ports import InvalidInput, UnknownAgent
+from runtime.errors import RequestError
+from runtime.ports import InvalidInput
 from runtime.store.kill_switches import EVERY_AGENT, Stop
 
 EXAMPLES = """\
@@ -36,10 +36,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             self._act(options)
-        except (RuntimeFault, UnknownAgent) as problem:
-            raise CommandError(str(problem)) from problem
         except InvalidInput as problem:
             raise CommandError(f"the {problem.field} {problem.detail}") from problem
+        except RequestError as problem:
+            raise CommandError(str(problem)) from problem
 
     def _act(self, options: dict[str, Any]) -> None:
         match options["act"]:
