@@ -1,8 +1,7 @@
-"""The coordinator: one per claimed run, the only appender to its journal.
+"""The coordinator: one per claimed run, and the only one to append to its journal.
 
-It develops what it knows into a draft, commits the draft in one step, launches the effects whose
-intents that step recorded, and waits for outcomes, signals or the loss of its lease. When nothing is
-under way and nothing is planned, the same step lets go of the run: it ended, or it suspends at gates.
+Each loop builds a step, commits it, starts the effects it recorded, then waits for an outcome, a signal or the loss of
+the lease. When no effect is running and none is planned, the step releases the run: it has ended, or waits at gates.
 """
 
 import functools
@@ -58,7 +57,7 @@ CANCEL_GRACE = timedelta(seconds=10)  # for what is under way when a run is canc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What a worker process brings along to advance runs; one per process."""
+    """What a worker process has to advance runs with; one per process."""
 
     handler: EffectHandler
     gatekeeper: Gatekeeper
@@ -73,7 +72,7 @@ RunnerQueue = queue.SimpleQueue[RunnerMessage]
 
 
 class Coordinator:
-    """Advances one run until it lets go of it."""
+    """Advances one run until it releases it."""
 
     def __init__(
         self,
@@ -119,7 +118,7 @@ class Coordinator:
             self._discard_messages()
 
     def _advance(self) -> bool:
-        """Commit what there is to say. True when the run was let go of."""
+        """Build a step and commit it. True when the run was released."""
         scribe = self._scribe
         self._commit_results()
         self._settle_cancelling()
@@ -166,7 +165,7 @@ class Coordinator:
         return self._scribe.let_go() if release else Result.WRITTEN
 
     def _draft_again(self, given: Sequence[Changed]) -> None:
-        """Begin with what came in alone: a decision in the draft may have been taken back since it was read."""
+        """Begin again with what was received alone: a decision in the draft may have been undone since it was read."""
         for work in self._draft.records.work:
             self._bench.effect_pool.give_back(work)
         self._draft = self._new_draft()
@@ -174,7 +173,7 @@ class Coordinator:
             self._draft.change(change)
 
     def _at_rest(self) -> bool:
-        """Whether nothing is under way or planned, and no wait is short enough to keep the worker for it."""
+        """Whether no effect is running or planned, and no wait is short enough to keep the run for it."""
         now = self._draft.now
         if now.ended or self._tenure.forfeited:
             return True
@@ -184,10 +183,7 @@ class Coordinator:
             return True
         if plan(now):
             return False
-        moments = [wait.until for wait in now.waits()]
-        if self._scribe.next_signal is not None:
-            moments.append(self._scribe.next_signal)
-        soonest = min(moments, default=None)
+        soonest = min(self._wake_times(), default=None)
         return soonest is None or soonest - self._scribe.clock() > KEEP_CLAIM_MAX
 
     def _new_draft(self) -> Draft:
@@ -200,13 +196,13 @@ class Coordinator:
         )
 
     def _reserve(self, work: Work) -> bool:
-        """Take a slot for something new."""
+        """Reserve a slot for new work, unless no new work may start."""
         return not self._tenure.ended(self._scribe.now) and self._bench.effect_pool.reserve(
             work, self._held.wake
         )
 
     def _asking(self) -> set[str]:
-        """The frames whose model call is under way."""
+        """The frames whose model call is recorded or running."""
         waiting = {work.frame for work in self._ready if isinstance(work, AskModel)}
         return waiting | {frame for frame, call in self._running if call is None}
 
@@ -228,7 +224,7 @@ class Coordinator:
         """Return the next message. A runner gives up its seat while it waits. Raises queue.Empty at the time-out."""
         if self._messages.empty():
             with self._bench.seats.left():
-                return self._messages.get(timeout=self._patience())
+                return self._messages.get(timeout=self._timeout())
         return self._messages.get_nowait()
 
     def _receive(self, message: RunnerMessage) -> None:
@@ -270,26 +266,30 @@ class Coordinator:
         for message in (*self._results, *self._uncommitted):
             message.discard()
 
-    def _patience(self) -> float | None:
+    def _timeout(self) -> float | None:
         """Seconds until a wait is over, a gate expires or a cancelled run's grace ends; None without any."""
-        moments = [wait.until for wait in self._draft.now.waits()]
-        moments += [
-            pending.expires_at
-            for pending in self._draft.now.pending
-            if pending.expires_at is not None and pending.gate not in self._expired
-        ]
+        moments = self._wake_times()
+        for pending in self._draft.now.pending:
+            if pending.expires_at is not None and pending.gate not in self._expired:
+                moments.append(pending.expires_at)
         if self._grace_ends is not None:
             moments.append(self._grace_ends)
+        soonest = min(moments, default=None)
+        if soonest is None:
+            return None
+        return max(0.0, (soonest - self._scribe.clock()).total_seconds())
+
+    def _wake_times(self) -> list[datetime]:
+        """When each wait of the run is over, and when its next signal takes effect."""
+        moments = [wait.until for wait in self._draft.now.waits()]
         if self._scribe.next_signal is not None:
             moments.append(self._scribe.next_signal)
-        if not moments:
-            return None
-        return max(0.0, (min(moments) - self._scribe.clock()).total_seconds())
+        return moments
 
-    # What time brings
+    # Time
 
     def _expire(self) -> None:
-        """Have time decide the gates whose time has come; the decision then comes as any other."""
+        """Expire the gates that are due. The decision then arrives as a signal, as any other."""
         for pending in self._draft.now.pending:
             expired = pending.expires_at is not None and pending.expires_at <= self._scribe.clock()
             if expired and pending.gate not in self._expired:
@@ -331,15 +331,12 @@ class Coordinator:
             return CANCELLED
         if self._tenure.ended(now):
             return RELEASED
-        return STALE if self._is_stale(work) else None
-
-    def _is_stale(self, work: Work) -> bool:
-        """Whether a call's intent is older than a lease, so that it must not start under that intent."""
-        if not isinstance(work, StartTool):
-            return False
-        written = self._scribe.now.call(work.frame, work.call).started_at
-        assert written is not None  # by its intent
-        return self._scribe.clock() - written > timedelta(seconds=leases.lease_seconds())
+        if isinstance(work, StartTool):
+            written = now.call(work.frame, work.call).started_at
+            assert written is not None  # by its intent
+            if self._scribe.clock() - written > timedelta(seconds=leases.lease_seconds()):
+                return STALE
+        return None
 
     # Effects
 
@@ -401,6 +398,6 @@ class Coordinator:
 
 
 def _kept(now: Continuation, change: Changed) -> Changed:
-    """The same with an event that a journal takes."""
+    """Return the change, with another event if its own cannot be journaled."""
     event = journaled(now, change.event)
     return change if event is change.event else changed(event)

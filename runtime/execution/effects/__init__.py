@@ -1,1 +1,1 @@
-"""Effects: tools and models are called in threads and under deadlines, and each outcome is a value."""
+"""Effects: tools and models are called outside the runner's thread, and each ends in one outcome by its deadline."""
