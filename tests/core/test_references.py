@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from runtime.core.codec import decode_continuation, encode_continuation
 from runtime.core.continuation import Continuation
 from runtime.core.errors import Unreadable
-from runtime.core.events import ToolReturned
+from runtime.core.events import (
+    CallRefused,
+    Compacted,
+    Event,
+    FrameClosed,
+    ModelReplied,
+    RunStarted,
+    ToolFailed,
+    ToolReturned,
+)
 from runtime.core.replay import Entry, initial, step
 from tests.core.test_transitions import AT, STARTED
 
@@ -89,3 +98,43 @@ def test_without_entries_it_is_not_read() -> None:
     now, entries = run_of({"text": LONG})
     with pytest.raises(Unreadable):
         decode_continuation(encode_continuation(now, entries))
+
+
+VALUE = {"text": LONG}
+HAVING: list[tuple[Event, str | int]] = [
+    (RunStarted(agent="a", input=VALUE, requester="ada"), "input"),
+    (ModelReplied(frame="0", reply=VALUE, text="", calls=(), usage={}), "reply"),
+    (ModelReplied(frame="0", reply=None, text=LONG, calls=(), usage={}), "text"),
+    (ModelReplied(frame="0", reply=None, text="", calls=(), usage={}, output=VALUE), "output"),
+    (ToolReturned(frame="0", call="c1.0", attempt=1, result=VALUE), "result"),
+    (FrameClosed(frame="0", outcome="answered", content=VALUE), "content"),
+    (ToolFailed(frame="0", call="c1.0", attempt=1, error=LONG), "error"),
+    (CallRefused(frame="0", call="c1.0", reason=LONG), "reason"),
+    (Compacted(frame="0", until=2, summary=LONG, by="author", usage={}), "summary"),
+]
+
+
+@pytest.mark.parametrize(("event", "name"), HAVING, ids=[str(name) for _, name in HAVING])
+def test_what_an_event_has_is_referred_to_by_the_name_of_its_field(event: Event, name: str) -> None:
+    now = Continuation(run=UUID(int=1), outcome=getattr(event, name))
+    entries = {7: Entry(at=AT, events=(STARTED[0], event))}
+    text = encode_continuation(now, entries)
+    assert json.loads(text)["outcome"] == {"$": [7, 1, name]}
+    assert decode_continuation(text, entries.__getitem__) == now
+
+
+@pytest.mark.parametrize(
+    ("value", "refers"),
+    [("x" * 32, False), ("x" * 33, True), ({}, False), ([], False), ([1], True), (True, False)],
+)
+def test_what_is_short_is_written_out(value: Any, refers: bool) -> None:
+    event = ToolReturned(frame="0", call="c1.0", attempt=1, result=value)
+    now = Continuation(run=UUID(int=1), outcome=value)
+    text = encode_continuation(now, {1: Entry(at=AT, events=(event,))})
+    assert json.loads(text)["outcome"] == ({"$": [1, 0, "result"]} if refers else value)
+
+
+def test_what_looks_like_a_reference_is_stored_so() -> None:
+    now = Continuation(run=UUID(int=1), outcome={"$": [1, 0, "input"]})
+    text = encode_continuation(now, {1: Entry(at=AT, events=(STARTED[0],))})
+    assert json.loads(text)["outcome"] == {"$": {"is": {"$": [1, 0, "input"]}}}
