@@ -107,18 +107,7 @@ def _model_event(
         case ModelAnswer() if request.summary:
             return _summarised(frame, outcome)
         case ModelAnswer():
-            return ModelReplied(
-                frame=request.frame,
-                reply=outcome.reply,
-                text=outcome.text,
-                calls=outcome.calls,
-                output=outcome.output,
-                output_kept=outcome.output_kept,
-                usage=outcome.usage,
-                model=outcome.model,
-                cost=outcome.cost,
-                heard=request.unheard,
-            )
+            return _replied(request, outcome)
         case ModelFault():
             return unanswered(
                 frame,
@@ -135,23 +124,42 @@ def _model_event(
                 patience=timedelta(seconds=settings.ABEYANCE_OUTAGE_SECONDS),
             )
         case Braked():
-            return RetryScheduled(
-                frame=request.frame,
-                call=None,
-                attempt=frame.attempt,
-                cause="brake",
-                error=f"{outcome.model} was not asked: its provider wants fewer requests",
-                until=outcome.until,
-                model=outcome.model,
-                ticket=outcome.ticket,
-                since=frame.outage.since if frame.outage else at,
-            )
+            return _braked(frame, outcome, at)
         case Unknown() | ToolFault():
             return ModelFailed(frame=request.frame, error=outcome.error)
         case ToolResult():
             return ModelFailed(frame=request.frame, error="a tool's result instead of a reply")
         case _ as never:
             assert_never(never)
+
+
+def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
+    return ModelReplied(
+        frame=request.frame,
+        reply=answer.reply,
+        text=answer.text,
+        calls=answer.calls,
+        output=answer.output,
+        output_kept=answer.output_kept,
+        usage=answer.usage,
+        model=answer.model,
+        cost=answer.cost,
+        heard=request.unheard,
+    )
+
+
+def _braked(frame: Frame, braked: Braked, at: datetime) -> RetryScheduled:
+    return RetryScheduled(
+        frame=frame.id,
+        call=None,
+        attempt=frame.attempt,
+        cause="brake",
+        error=f"{braked.model} was not asked: its provider wants fewer requests",
+        until=braked.until,
+        model=braked.model,
+        ticket=braked.ticket,
+        since=frame.outage.since if frame.outage else at,
+    )
 
 
 def _summarised(frame: Frame, answer: ModelAnswer) -> Compacted | ModelFailed:
