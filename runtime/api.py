@@ -12,6 +12,11 @@ from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
 from runtime import ports, queries
 from runtime.control import actions, stopping
+from runtime.control.access import readable, readable_whole
+from runtime.control.cancel import cancel
+from runtime.control.messages import send_message
+from runtime.control.pause import pause, resume
+from runtime.control.retry import retry
 from runtime.core.amounts import NAMES
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
 from runtime.late_api import LateOut
@@ -232,7 +237,7 @@ def start_run(request: Authenticated, body: RunIn) -> Status[queries.RunDetail]:
         budget=body.budget,
         actor=request.auth,
     )
-    return Status(201 if started.created else 200, actions.readable(started.run, request.auth))
+    return Status(201 if started.created else 200, readable(started.run, request.auth))
 
 
 @router.get("/runs", response=RunPage)
@@ -264,7 +269,7 @@ def read_run(
     people, is paused or quarantined, or has ended.
     """
     ports.access().require(request.auth, "runs:read")
-    found = actions.readable(run, request.auth)
+    found = readable(run, request.auth)
     if wait is not None:
         response[WAIT_HEADER] = "met" if until.holds(found) else f"unmet; {wait}"
     return found
@@ -274,42 +279,42 @@ def read_run(
 def cancel_run(request: Authenticated, run: UUID, body: CancelIn) -> queries.RunDetail:
     """End a run, with a reason: what waits for people is closed, what is under way is waited for."""
     ports.access().require(request.auth, "runs:cancel")
-    return actions.cancel(run=run, reason=body.reason, actor=request.auth)
+    return cancel(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/pause", response=RunOut)
 def pause_run(request: Authenticated, run: UUID, body: PauseIn) -> queries.RunDetail:
     """Hold a run up: what is under way is waited for, and nothing new starts until it is resumed."""
     ports.access().require(request.auth, "runs:control")
-    return actions.pause(run=run, reason=body.reason, actor=request.auth)
+    return pause(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/resume", response=RunOut)
 def resume_run(request: Authenticated, run: UUID) -> queries.RunDetail:
     """Let a run go on that is held up."""
     ports.access().require(request.auth, "runs:control")
-    return actions.resume(run=run, actor=request.auth)
+    return resume(run=run, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/retry", response=RunOut)
 def retry_run(request: Authenticated, run: UUID, body: RetryIn) -> queries.RunDetail:
     """Continue a failed run from where it failed: its results and approvals stay, and no write is repeated."""
     ports.access().require(request.auth, "runs:control")
-    return actions.retry(run=run, reason=body.reason, actor=request.auth)
+    return retry(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/messages", response={202: RunOut})
 def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[queries.RunDetail]:
     """Write to the agent of a run that is not over: it hears it when its model is asked next."""
     ports.access().require(request.auth, "runs:control")
-    return Status(202, actions.write(run=run, text=body.text, actor=request.auth))
+    return Status(202, send_message(run=run, text=body.text, actor=request.auth))
 
 
 @router.get("/runs/{uuid:run}/budget", response=list[UseOut])
 def read_budget(request: Authenticated, run: UUID) -> tuple[queries.Use, ...]:
     """What the run has used, of how much where it is limited: its own use first."""
     ports.access().require(request.auth, "runs:read")
-    actions.readable(run, request.auth)
+    readable(run, request.auth)
     return queries.spending(run)
 
 
@@ -317,7 +322,7 @@ def read_budget(request: Authenticated, run: UUID) -> tuple[queries.Use, ...]:
 def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
     """What calls of the run ended with after their workers had lost it, oldest first."""
     ports.access().require(request.auth, "runs:read")
-    actions.readable(run, request.auth)
+    readable(run, request.auth)
     return [LateOut.shown(one) for one in queries.late(run, queries.progress(run))]
 
 
@@ -327,7 +332,7 @@ def read_journal(
 ) -> queries.Page[queries.JournalItem]:
     """List the entries in order. Only admins see the error texts of providers (`said`)."""
     ports.access().require(request.auth, "runs:read")
-    actions.readable(run, request.auth)
+    readable(run, request.auth)
     whole = ports.access().reads_continuations(request.auth)
     return queries.journal_page(run, limit=limit, cursor=cursor, whole=whole)
 
@@ -346,7 +351,7 @@ def read_content(request: Authenticated, digest: str) -> Any:
 @router.get("/runs/{uuid:run}/continuation")
 def read_continuation(request: Authenticated, run: UUID) -> Any:
     """Everything the run needs to go on, without secrets; for admins."""
-    actions.readable_whole(run, request.auth)
+    readable_whole(run, request.auth)
     document = queries.continuation(run)
     if document is None:
         raise Http404("This run has no continuation: it has ended.")

@@ -11,6 +11,9 @@ from pydantic import WithJsonSchema
 from runtime import ports, queries
 from runtime.api import Authenticated, RunOut
 from runtime.control import actions, verification
+from runtime.control.access import readable, readable_whole
+from runtime.control.fork import fork
+from runtime.control.release import release
 from runtime.core.limits import MAX_REASON
 from runtime.errors import NoSuchEntry
 from runtime.requests import Body, raw_body
@@ -78,14 +81,14 @@ class ReadmitIn(Body):
 @router.get("/runs/{uuid:run}/verification", response=VerificationOut)
 def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
     """Verify the run's journal and hold everything else that is stored of it against it; for admins."""
-    actions.readable_whole(run, request.auth)
+    readable_whole(run, request.auth)
     return verification.verify(run)
 
 
 @router.get("/runs/{uuid:run}/at/{int:position}", response=PastOut)
 def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any]:
     """The run as it was after an entry of its journal, and what the entry changed; for admins."""
-    found = actions.readable_whole(run, request.auth)
+    found = readable_whole(run, request.auth)
     past = queries.past(run, position) if position <= found.position else None
     if past is None:
         raise NoSuchEntry
@@ -107,15 +110,15 @@ def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[queries.
     did after it is done again.
     """
     ports.access().require(request.auth, "runs:start")
-    new = actions.fork(run=run, position=body.position, actor=request.auth)
-    return Status(201, actions.readable(new, request.auth))
+    new = fork(run=run, position=body.position, actor=request.auth)
+    return Status(201, readable(new, request.auth))
 
 
 @router.post("/runs/{uuid:run}/readmit", response=RunOut)
 def readmit_run(request: Authenticated, run: UUID, body: ReadmitIn) -> queries.RunDetail:
     """Let a run out of quarantine: it goes on where it stood, if what is stored of it verifies; for admins."""
     ports.access().require(request.auth, "runs:read")
-    return actions.readmit(run=run, reason=body.reason, actor=request.auth)
+    return release(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/export")
@@ -136,4 +139,4 @@ def export_run(request: Authenticated, run: UUID) -> HttpResponse:
 def import_run(request: Authenticated) -> Status[queries.RunDetail]:
     """Take over a run: the body is the file of an export, signed with a key that is listed here; for admins."""
     new = actions.take_over(data=request.body, actor=request.auth)
-    return Status(201, actions.readable(new, request.auth))
+    return Status(201, readable(new, request.auth))

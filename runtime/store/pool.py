@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -64,6 +65,14 @@ def djangos() -> Connection:
     django_connection.ensure_connection()
     connection: Connection = django_connection.connection
     return connection
+
+
+def now(connection: Connection) -> datetime:
+    """Return the time by the clock of Postgres."""
+    row = connection.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None  # a SELECT without FROM has one row
+    at: datetime = row[0]
+    return at
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from runtime import ports, queries
-from runtime.control import actions
+from runtime.control.release import release
+from runtime.control.retry import retry as retry_run
 from runtime.core.continuation import RunStatus
 from runtime.core.errors import NewerSchema
 from runtime.core.limits import MAX_REASON
@@ -45,7 +46,7 @@ class _Way:
 _RETRY = _Way(
     url="retry",
     status=RunStatus.FAILED,
-    act=actions.retry,
+    act=retry_run,
     may=lambda actor, run: ports.access().may_control(actor, run.requester),
     shows=lambda run: {
         "traces": [call for call in queries.progress(run).calls() if call.leaves_traces]
@@ -64,7 +65,7 @@ _RETRY = _Way(
 _READMIT = _Way(
     url="readmit",
     status=RunStatus.QUARANTINED,
-    act=actions.readmit,
+    act=release,
     may=lambda actor, run: True,  # the view answers 404 to others
     shows=lambda run: {"losses": queries.losses(run)},
     verb="Let",

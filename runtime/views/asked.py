@@ -5,7 +5,7 @@ from uuid import UUID
 from django.http import Http404, HttpRequest
 
 from runtime import queries
-from runtime.control import actions
+from runtime.control.access import readable as readable_run
 from runtime.errors import NoSuchRun
 from runtime.ports import Actor, InvalidInput
 
@@ -17,7 +17,7 @@ def actor_of(request: HttpRequest) -> Actor:
 def readable(run: UUID, actor: Actor) -> queries.RunDetail:
     """Raises Http404 for a run that this actor may not read."""
     try:
-        return actions.readable(run, actor)
+        return readable_run(run, actor)
     except NoSuchRun as exc:
         raise Http404 from exc
 

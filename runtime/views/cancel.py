@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from runtime import ports, queries
-from runtime.control import actions
+from runtime.control.cancel import cancel as cancel_run
 from runtime.core.limits import MAX_REASON
 from runtime.errors import NoSuchRun, RunEnded
 from runtime.ports import Actor, Forbidden, InvalidInput
@@ -25,7 +25,7 @@ def cancel(request: HttpRequest, run: UUID) -> HttpResponse:
     # Browsers send line breaks as CRLF whatever was typed.
     reason = request.POST.get("reason", "").replace("\r\n", "\n")
     try:
-        actions.cancel(run=run, reason=reason, actor=actor)
+        cancel_run(run=run, reason=reason, actor=actor)
     except NoSuchRun as exc:
         raise Http404 from exc
     except Forbidden:

@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from runtime import ports, queries
-from runtime.control import actions
+from runtime.control.fork import fork as fork_run
 from runtime.errors import KeyMissing, NoSuchRun, NotQuiescent, Tampered
 from runtime.ports import Forbidden, InvalidInput
 from runtime.views.asked import actor_of, readable
@@ -30,7 +30,7 @@ def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     if request.method != "POST":
         return _fork_page(request, readable(run, actor), position)
     try:
-        new = actions.fork(run=run, position=position, actor=actor)
+        new = fork_run(run=run, position=position, actor=actor)
     except (NoSuchRun, InvalidInput) as exc:
         raise Http404 from exc
     except Forbidden:

@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from runtime import ports
-from runtime.control import actions
+from runtime.control.messages import send_message
 from runtime.core.limits import MAX_MESSAGE
 from runtime.errors import NoSuchRun, RunEnded, TooManyUnheard
 from runtime.ports import Forbidden, InvalidInput
@@ -24,7 +24,7 @@ def message(request: HttpRequest, run: UUID) -> HttpResponse:
     # Browsers send line breaks as CRLF whatever was typed.
     text = request.POST.get("text", "").replace("\r\n", "\n")
     try:
-        actions.write(run=run, text=text, actor=actor_of(request))
+        send_message(run=run, text=text, actor=actor_of(request))
     except NoSuchRun as exc:
         raise Http404 from exc
     except Forbidden:

@@ -11,7 +11,8 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from runtime import queries
-from runtime.control import actions
+from runtime.control.pause import pause as pause_run
+from runtime.control.pause import resume as resume_run
 from runtime.errors import NoSuchRun, RunEnded
 from runtime.ports import Forbidden
 from runtime.views.asked import actor_of
@@ -22,7 +23,7 @@ from runtime.views.asked import actor_of
 def pause(request: HttpRequest, run: UUID) -> HttpResponse:
     """Nothing new of the run starts until it is resumed."""
     actor = actor_of(request)
-    return _act(request, run, lambda: actions.pause(run=run, reason="", actor=actor))
+    return _act(request, run, lambda: pause_run(run=run, reason="", actor=actor))
 
 
 @require_POST
@@ -30,7 +31,7 @@ def pause(request: HttpRequest, run: UUID) -> HttpResponse:
 def resume(request: HttpRequest, run: UUID) -> HttpResponse:
     """The run goes on."""
     actor = actor_of(request)
-    return _act(request, run, lambda: actions.resume(run=run, actor=actor))
+    return _act(request, run, lambda: resume_run(run=run, actor=actor))
 
 
 def _act(request: HttpRequest, run: UUID, act: Callable[[], queries.RunDetail]) -> HttpResponse:

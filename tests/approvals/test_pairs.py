@@ -16,7 +16,7 @@ from itertools import combinations_with_replacement
 from threading import Barrier
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 from pytest_django import Settings
 
 from approvals import actions, audit, clock
@@ -24,7 +24,7 @@ from approvals.errors import ApprovalError, Expired
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
 from approvals.policy import Group
-from runtime.control import engine
+from runtime.control.cancel import cancel as cancel_run
 from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Signal
@@ -67,8 +67,7 @@ def _settle(request: Request, actor: Actor = DAN) -> None:
 
 
 def _cancel(request: Request) -> None:
-    with transaction.atomic():
-        engine.cancel(run=request.run_id, actor=Actor(person="cyril"), reason="Not needed.")
+    cancel_run(run=request.run_id, actor=Actor(person="cyril"), reason="Not needed.")
 
 
 ACTS: dict[str, Act] = {
@@ -92,6 +91,7 @@ def test_of_any_two_acts_at_once_one_comes_first(
     settings.ABEYANCE_UNDO_SECONDS = WINDOW
     for name in ("bea", "dan"):
         seeds.person(name, Group.REVIEWERS)
+    seeds.person("cyril", Group.REQUESTERS)
     began_at, dead = time.monotonic(), _deadlocks()
     allowed = {case: _in_turn(case, monkeypatch) for case in CASES}
     cases = [CASES[number % len(CASES)] for number in range(ROUNDS)]

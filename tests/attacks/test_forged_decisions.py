@@ -7,15 +7,15 @@ from uuid import UUID, uuid4
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from django.db import transaction
 from django.utils import timezone
 
 from approvals import frozen, statements
 from approvals.actions import settle
 from approvals.models import Request
-from runtime.control import engine
+from runtime.control.pause import pause
 from runtime.core.decisions import Decision, Verdict
 from runtime.models import Gate, Signal
+from runtime.ports import Actor
 from tests.attacks.conftest import BEA, Target
 
 # Every column of a request that says what was approved, by whom and how; and a reason that is named.
@@ -90,8 +90,7 @@ def test_a_changed_message_is_not_taken_up_while_its_call_cannot_start(target: T
     run = target.start()
     target.decide(run)
     _rewrite(run, reason="Changed")
-    with transaction.atomic():
-        engine.pause(run=run, actor=BEA, reason="")
+    pause(run=run, actor=Actor(person="ada"), reason="")
     target.assert_parked(run, "the decision of gate")
 
 

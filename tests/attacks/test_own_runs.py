@@ -2,10 +2,13 @@
 
 from uuid import UUID
 
-from django.db import transaction
+import pytest
 
 from approvals.models import Request
-from runtime.control import actions, engine
+from approvals.people import set_groups
+from approvals.policy import Group
+from runtime.control.fork import fork
+from runtime.control.messages import send_message
 from runtime.models import Run
 from runtime.ports import Actor
 from tests.attacks.conftest import Target, approve, refused
@@ -13,18 +16,23 @@ from tests.attacks.conftest import Target, approve, refused
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")
 
 
+@pytest.fixture(autouse=True)
+def bea_is_an_admin(target: Target) -> None:
+    """Else she could not write to Ada's runs."""
+    set_groups("bea", (Group.REVIEWERS, Group.ADMINS), actor=None)
+
+
 def pending(run: UUID) -> Request:
     return Request.objects.get(run=run, status="pending")
 
 
 def write(run: UUID, actor: Actor) -> None:
-    with transaction.atomic():
-        engine.write(run=run, actor=actor, text="use level 5")
+    send_message(run=run, actor=actor, text="use level 5")
 
 
 def test_a_fork_by_another_keeps_the_origin(target: Target) -> None:
     run = target.start()
-    new = actions.fork(run=run, position=Run.objects.get(id=run).position, actor=ADMIN)
+    new = fork(run=run, position=Run.objects.get(id=run).position, actor=ADMIN)
     assert target.advance(new).requester == "admin"
     assert refused(new, ADA) == "origin"
     approve(new, BEA)
@@ -35,7 +43,7 @@ def test_a_fork_comes_from_who_wrote_to_the_original(target: Target) -> None:
     run = target.start()
     position = Run.objects.get(id=run).position
     write(run, BEA)  # after the entry that is forked; no worker has received it
-    new = actions.fork(run=run, position=position, actor=ADMIN)
+    new = fork(run=run, position=position, actor=ADMIN)
     target.advance(new)
     assert refused(new, BEA) == "origin"
 

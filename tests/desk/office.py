@@ -12,7 +12,8 @@ from approvals.actions import decide
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from runtime import keyring
-from runtime.control import actions, engine
+from runtime.control import engine
+from runtime.control.cancel import cancel as cancel_run
 from runtime.core.budgets import Budget
 from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.digest import sha256_of
@@ -202,7 +203,7 @@ class Office:
 
     def cancel(self, run: UUID, reason: str) -> UUID:
         """As Ada, to its very end."""
-        actions.cancel(run=run, reason=reason, actor=Actor(person="ada"))
+        cancel_run(run=run, reason=reason, actor=Actor(person="ada"))
         self.advance(run)
         return run
 

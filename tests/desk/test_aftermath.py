@@ -11,7 +11,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.models import Request
-from runtime.control import actions, stopping
+from runtime.control import stopping
+from runtime.control.pause import pause
 from runtime.core.budgets import Budget
 from runtime.models import Gate, Run
 from runtime.ports import Actor, ToolFault, ToolResult, Unknown
@@ -65,7 +66,7 @@ def test_while_the_run_is_paused_nothing_is_said_to_start(
     bea: Client, office: Office, suspended: UUID
 ) -> None:
     request = office.request(suspended)
-    actions.pause(run=suspended, reason="", actor=Actor(person="ada"))
+    pause(run=suspended, reason="", actor=Actor(person="ada"))
     _send(bea, request, "approve")
     page = _text(bea, request)
     assert "Approved. It takes effect when the run is resumed." in page

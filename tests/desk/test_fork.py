@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from approvals.audit import verify
 from approvals.models import AuditEntry, Request
-from runtime.control.actions import fork
+from runtime.control.fork import fork
 from runtime.core.decisions import EffectClass
 from runtime.models import Run
 from runtime.ports import Actor

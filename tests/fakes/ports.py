@@ -9,6 +9,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 
 from runtime.control import engine
 from runtime.core.budgets import Budget, Rates
@@ -24,6 +25,7 @@ from runtime.ports import (
     ApprovalVoid,
     CallFacts,
     CallRejected,
+    Expression,
     ModelAnswer,
     ModelFault,
     ModelRequest,
@@ -72,6 +74,37 @@ class FakeTool:
     deadline: float = 30.0
     waits: Literal["", "time", "event"] = ""
     body: ToolBody = field(default=lambda request: ToolResult(value={"done": request.args}))
+
+
+class FakeAccess:
+    """Everybody may do and read everything."""
+
+    def require(self, actor: Actor, scope: str) -> None:
+        return None
+
+    def rights(self, actor: Actor) -> Expression:
+        return Expression(sql="true", parameters={})
+
+    def require_read(self, actor: Actor, scope: str, rights: Any, *, at: datetime) -> None:
+        return None
+
+    def readable_runs(self, actor: Actor) -> Q:
+        return Q()
+
+    def may_cancel(self, actor: Actor, requester: str) -> bool:
+        return True
+
+    def may_fork(self, actor: Actor, requester: str) -> bool:
+        return True
+
+    def may_control(self, actor: Actor, requester: str) -> bool:
+        return True
+
+    def require_agents(self, actor: Actor) -> None:
+        return None
+
+    def reads_continuations(self, actor: Actor) -> bool:
+        return True
 
 
 class FakeEffects:

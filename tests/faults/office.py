@@ -16,6 +16,9 @@ from approvals import actions
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Request
 from runtime.control import engine
+from runtime.control.cancel import cancel
+from runtime.control.messages import send_message
+from runtime.control.pause import pause, resume
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.ids import idempotency_key
@@ -110,9 +113,9 @@ class Office:
         if '"GateOpened"' in body:
             with transaction.atomic():
                 if '"Paused"' in body:
-                    engine.resume(run=run, actor=ADA)
+                    resume(run=run, actor=ADA)
                 else:
-                    engine.pause(run=run, actor=ADA, reason="")
+                    pause(run=run, actor=ADA, reason="")
         return True
 
     def _write(self, run: UUID) -> bool:
@@ -124,8 +127,7 @@ class Office:
         if '"MessageReceived"' in body:
             return False
         if '"GateOpened"' in body and not waits:
-            with transaction.atomic():
-                engine.write(run=run, actor=ADA, text="mind the gap")
+            send_message(run=run, actor=ADA, text="mind the gap")
         return True
 
     def _tell(self, run: UUID) -> None:
@@ -150,8 +152,7 @@ class Office:
             '"pay"' not in body or Gate.objects.filter(run=run, state="open").exists()
         ):
             try:
-                with transaction.atomic():
-                    engine.cancel(run=run, actor=ADA, reason="not needed any more")
+                cancel(run=run, actor=ADA, reason="not needed any more")
             except RunEnded:
                 pass
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
 from agents.handlers import Handler
 from agents.registry import Registry
-from runtime.control import engine as start
+from runtime.control.cancel import cancel as cancel_run
 from runtime.core import retries
 from runtime.core.decisions import Verdict
 from runtime.core.terms import RetryPolicy
@@ -224,8 +224,7 @@ def test_a_cancelled_run_ends_the_call_that_trickles_and_keeps_what_was_said(
     def cancel() -> None:
         assert provider.speaking.wait(30)
         run = Run.objects.get()
-        with transaction.atomic():
-            start.cancel(run=run.id, actor=Actor(person="ada"), reason="enough")
+        cancel_run(run=run.id, actor=Actor(person="ada"), reason="enough")
         connection.close()
 
     canceller = threading.Thread(target=cancel)

@@ -21,7 +21,7 @@ from runtime.store import loading, pool
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
-from tests.fakes.ports import FakeEffects, FakeGatekeeper, FakeTool, Script
+from tests.fakes.ports import FakeAccess, FakeEffects, FakeGatekeeper, FakeTool, Script
 
 ADA = Actor(person="ada")
 LONG = 30.0  # seconds that a worker which must be replaced may take
@@ -52,7 +52,7 @@ class Rig:
     def __init__(self, agents: dict[str, Script], tools: dict[str, FakeTool]) -> None:
         self.effects = FakeEffects(agents, tools)
         self.gatekeeper = FakeGatekeeper()
-        ports.plug(gatekeeper=self.gatekeeper)
+        ports.plug(access=FakeAccess(), gatekeeper=self.gatekeeper)
         self.heartbeat = Heartbeat()
         self.heartbeat.start()
         self.bench = Bench(
@@ -108,7 +108,7 @@ def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
     """Make rigs; hints go nowhere, since these tests advance by hand."""
     monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     monkeypatch.setattr(dispatch, "send_all", _give_each)
-    real = ports.gatekeeper()
+    access, gatekeeper = ports.access(), ports.gatekeeper()
     rigs: list[Rig] = []
 
     def make(agents: dict[str, Script], **tools: FakeTool) -> Rig:
@@ -116,7 +116,7 @@ def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
         return rigs[-1]
 
     yield make
-    ports.plug(gatekeeper=real)
+    ports.plug(access=access, gatekeeper=gatekeeper)
     for one in rigs:
         one.close()
 

@@ -94,9 +94,9 @@ def test_a_gate_that_does_not_exist_is_not_open() -> None:
 
 
 @pytest.mark.django_db
-def test_the_engine_insists_on_the_callers_transaction(rig: MakeBench) -> None:
+def test_undo_insists_on_the_callers_transaction(rig: MakeBench) -> None:
     with pytest.raises(transaction.TransactionManagementError):
-        engine.cancel(run=uuid4(), actor=ADA, reason="No.")
+        engine.undo(gate=uuid4())
 
 
 def test_a_gate_is_settled_once_and_its_run_is_due_at_once(rig: MakeBench) -> None:

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from runtime.control import engine
 from runtime.control.delivery import Delivered
+from runtime.control.fork import fork as fork_run
 from runtime.control.verification import verify
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import EventConflict, TooManyMatched
@@ -268,8 +269,7 @@ def test_a_fork_waits_for_itself(desk: Callable[..., Rig]) -> None:
     one = desk(ask(waits_for()))
     run = one.start("a")
     position = one.advance(run).position
-    with transaction.atomic():
-        fork = engine.fork(run=run, position=position, actor=ADA)
+    fork = fork_run(run=run, position=position, actor=ADA)
     assert one.advance(fork).status == "waiting"
     assert set(send().runs) == {run, fork}
     assert [one.advance(each).status for each in (run, fork)] == ["completed", "completed"]

@@ -10,7 +10,8 @@ import pytest
 from django.db import transaction
 from pytest_django import Settings
 
-from runtime.control import engine
+from runtime.control.messages import send_message
+from runtime.control.pause import pause as pause_run
 from runtime.core.decisions import Verdict
 from runtime.errors import RunEnded
 from runtime.execution import claim as advancing
@@ -70,8 +71,7 @@ def test_a_signal_between_claim_and_first_step_is_taken_up_with_it(rig: MakeBenc
     desk, run = suspended(rig)
 
     def pause() -> None:
-        with transaction.atomic():
-            engine.pause(run=run, actor=ADA, reason="")
+        pause_run(run=run, actor=ADA, reason="")
 
     with at_the_first("before:ToolStarted", pause):
         assert desk.advance(run).status == "paused"
@@ -126,7 +126,7 @@ def test_a_run_that_kills_each_worker_that_loads_it_is_quarantined(
         if row(run).owner is not None:
             lose(run)
         with suppress(RunEnded), transaction.atomic():
-            engine.write(run=run, actor=ADA, text="How is it going?")
+            send_message(run=run, actor=ADA, text="How is it going?")
     # Two at one position, and two alone.
     assert deaths == 4
     assert Loss.objects.filter(run=run).count() == 4

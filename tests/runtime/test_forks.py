@@ -6,15 +6,16 @@ from collections import Counter
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
-from runtime.control import engine, verification
+from runtime.control import verification
+from runtime.control.fork import fork as fork_run
 from runtime.core.continuation import Continuation
 from runtime.core.decisions import EffectClass, Verdict
-from runtime.errors import NoSuchEntry, NotQuiescent, Tampered
+from runtime.errors import NoSuchRun, NotQuiescent, Tampered
 from runtime.models import Content, ContentUse, Gate, JournalEntry, Run
 from runtime.models import Continuation as ContinuationRow
-from runtime.ports import Actor, ToolResult, Unknown
+from runtime.ports import Actor, InvalidInput, ToolResult, Unknown
 from runtime.store import blobs, journal, pool
 from runtime.upkeep import retention
 from tests.e2e.office import until
@@ -45,8 +46,7 @@ def desk(rig: MakeBench) -> Rig:
 
 
 def fork(run: UUID, position: int) -> UUID:
-    with transaction.atomic():
-        return engine.fork(run=run, position=position, actor=EVE)
+    return fork_run(run=run, position=position, actor=EVE)
 
 
 def end(desk: Rig, run: UUID) -> Run:
@@ -179,9 +179,9 @@ def test_a_fork_refers_to_the_contents_it_was_given(rig: MakeBench) -> None:
 
 def test_an_entry_that_is_not_there_or_does_not_verify_is_no_beginning(desk: Rig) -> None:
     run = desk.advance(desk.start("a"))
-    with pytest.raises(NoSuchEntry):
+    with pytest.raises(InvalidInput, match="1 to 7"):
         fork(run.id, run.position + 1)
-    with pytest.raises(NoSuchEntry):
+    with pytest.raises(NoSuchRun):
         fork(uuid4(), 1)
     JournalEntry.objects.filter(run_id=run.id, position=2).update(body="{}")
     with pytest.raises(Tampered):

@@ -78,17 +78,14 @@ def test_a_held_child_leaves_its_parents_other_calls_alone(rig: MakeBench) -> No
 
 
 def test_cancelling_closes_a_hold(rig: MakeBench) -> None:
-    from django.db import transaction
-
-    from runtime.control import engine
+    from runtime.control.cancel import cancel
     from tests.runtime.conftest import ADA
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
     desk.effects.holds = ["", WHY]
     run = desk.advance(desk.start("a"))
     gate = held(desk, run)
-    with transaction.atomic():
-        engine.cancel(run=run.id, actor=ADA, reason="enough")
+    cancel(run=run.id, actor=ADA, reason="enough")
     assert desk.advance(run.id).status == "cancelled"
     assert Gate.objects.get(id=gate.id).state == "closed"
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
 from runtime import queries
-from runtime.control import engine
+from runtime.control.cancel import cancel
 from runtime.core.decisions import EffectClass
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool
@@ -107,8 +107,7 @@ def test_a_run_with_a_hung_tool_can_be_cancelled(
     desk, _ = workers(rig, hang)
     run, thread = in_background(desk, "a_long")
     until(lambda: desk.effects.calls or None, "the tool to hang")
-    with transaction.atomic():
-        engine.cancel(run=run.id, actor=ADA, reason="it hangs")
+    cancel(run=run.id, actor=ADA, reason="it hangs")
     desk.heartbeat.poke(run.id)
     thread.join(60)
     assert not thread.is_alive()

@@ -16,7 +16,8 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from runtime.broker import dispatch
-from runtime.control import engine
+from runtime.control.messages import send_message
+from runtime.control.pause import pause
 from runtime.core.decisions import Decision, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.execution import heartbeat
@@ -96,8 +97,7 @@ def test_a_step_that_lets_go_needs_the_mailbox_it_read_and_takes_nothing_up_with
     own: Connection, last: steps.Step
 ) -> None:
     run = last.claim.run
-    with transaction.atomic():
-        engine.pause(run=run, actor=ADA, reason="")
+    pause(run=run, actor=ADA, reason="")
     (signal,) = Signal.objects.filter(run=run)
     taking = replace(last, signals=(signal.id,))
     assert steps.commit(own, taking, prepare=False) is Result.NEW_SIGNALS
@@ -106,8 +106,7 @@ def test_a_step_that_lets_go_needs_the_mailbox_it_read_and_takes_nothing_up_with
 
 
 def test_a_step_that_goes_on_may_have_mail(own: Connection, last: steps.Step) -> None:
-    with transaction.atomic():
-        engine.pause(run=last.claim.run, actor=ADA, reason="")
+    pause(run=last.claim.run, actor=ADA, reason="")
     going_on = replace(last, release=False, continuation=None, opened=())
     assert steps.commit(own, going_on, prepare=False) is Result.WRITTEN
     assert Run.objects.get(id=last.claim.run).owner == last.claim.owner
@@ -282,8 +281,7 @@ def test_a_run_that_is_written_while_a_claim_reads_it_is_read_again(
             )
             thread.start()
             until(lambda: _is_trapped(other) or None, "the claim to be held")
-            with transaction.atomic():
-                engine.write(run=run, actor=ADA, text="How is it going?")
+            send_message(run=run, actor=ADA, text="How is it going?")
             other.execute("SELECT pg_advisory_unlock(4711)")
             thread.join()
         finally:

@@ -7,9 +7,11 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from django.db import DatabaseError, InternalError, connection, transaction
+from django.db import DatabaseError, InternalError, connection
 
-from runtime.control import engine, verification
+from runtime.control import verification
+from runtime.control.messages import send_message
+from runtime.control.pause import pause as pause_run
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.events import Change
 from runtime.execution.commit import Scribe
@@ -76,8 +78,7 @@ def test_a_step_that_a_signal_makes_be_built_again_closes_its_gates_once(
             desk.advance(run)
 
     def pause() -> None:
-        with transaction.atomic():
-            engine.pause(run=run, actor=ADA, reason="")
+        pause_run(run=run, actor=ADA, reason="")
         connection.close()
 
     def close(**_: object) -> None:
@@ -89,8 +90,7 @@ def test_a_step_that_a_signal_makes_be_built_again_closes_its_gates_once(
         tries.append("closed")
 
     monkeypatch.setattr(desk.gatekeeper, "close", close)
-    with transaction.atomic():
-        engine.write(run=run, actor=ADA, text="Go on.")
+    send_message(run=run, actor=ADA, text="Go on.")
     assert desk.advance(run).status == "paused"
     assert len(tries) == 2
     written = Run.objects.filter(agent__startswith="closed").values_list("agent", flat=True)

@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from runtime.control import engine, verification
+from runtime.control.cancel import cancel
 from runtime.core.decisions import Decision, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.execution.claim import advance
@@ -321,8 +322,7 @@ def test_of_a_run_that_is_over_it_is_evidence(
     desks: Desks, slow: Slow, lost: Callable[[], UUID]
 ) -> None:
     run = lost()
-    with transaction.atomic():
-        engine.cancel(run=run, actor=ADA, reason="enough")
+    cancel(run=run, actor=ADA, reason="enough")
     assert desks[1].advance(run).status == "cancelled"
     ended(desks, slow)
     assert LateOutcome.objects.filter(run=run).count() == 1

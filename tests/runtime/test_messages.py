@@ -7,7 +7,8 @@ import pytest
 from django.db import connection, transaction
 
 from runtime.broker import dispatch
-from runtime.control import engine
+from runtime.control.fork import fork as fork_run
+from runtime.control.messages import send_message
 from runtime.control.verification import verify
 from runtime.core.decisions import Verdict
 from runtime.core.limits import MAX_UNHEARD
@@ -25,8 +26,7 @@ BEA = Actor(person="bea")
 
 
 def write(run: UUID, text: str = "hello") -> None:
-    with transaction.atomic():
-        engine.write(run=run, actor=BEA, text=text)
+    send_message(run=run, actor=BEA, text=text)
 
 
 def given(desk: Rig, number: int = -1) -> list[str]:
@@ -113,7 +113,7 @@ def test_one_whose_transaction_is_open_while_the_worker_ends_the_run_is_heard(
     worker.start()
     assert asked.wait(60)
     with transaction.atomic():
-        engine.write(run=run, actor=BEA, text="wait")
+        send_message(run=run, actor=BEA, text="wait")
         go_on.set()
         _wait_until_somebody_waits_for_us()
     worker.join(60)
@@ -256,8 +256,7 @@ def test_a_fork_takes_along_what_is_not_heard(gated: Rig, monkeypatch: pytest.Mo
     gated.advance(run)
     write(run)
     position = gated.advance(run).position
-    with transaction.atomic():
-        fork = engine.fork(run=run, position=position, actor=ADA)
+    fork = fork_run(run=run, position=position, actor=ADA)
     assert Run.objects.get(id=fork).unheard == 1
     gated.advance(fork)
     gated.decide(gated.open_gates(fork)[0].id, Verdict.APPROVE)

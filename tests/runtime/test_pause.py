@@ -9,7 +9,9 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from runtime.control import engine
+from runtime.control.cancel import cancel as cancel_run
+from runtime.control.pause import pause as pause_run
+from runtime.control.pause import resume as resume_run
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Run, Signal
@@ -24,13 +26,20 @@ BEA = Actor(person="bea")
 
 
 def pause(run: UUID, reason: str = "") -> bool:
-    with transaction.atomic():
-        return engine.pause(run=run, actor=BEA, reason=reason)
+    """Pause it, and return whether that sent a signal."""
+    before = _signals(run)
+    pause_run(run=run, actor=BEA, reason=reason)
+    return _signals(run) > before
 
 
 def resume(run: UUID) -> bool:
-    with transaction.atomic():
-        return engine.resume(run=run, actor=BEA)
+    before = _signals(run)
+    resume_run(run=run, actor=BEA)
+    return _signals(run) > before
+
+
+def _signals(run: UUID) -> int:
+    return Run.objects.values_list("mailbox", flat=True).get(id=run)
 
 
 @pytest.fixture
@@ -244,7 +253,7 @@ def test_a_signal_that_holds_the_run_row_while_the_worker_suspends_is_not_lost(
     worker.start()
     assert asked.wait(60)
     with transaction.atomic():
-        engine.cancel(run=run, actor=ADA, reason="enough")
+        cancel_run(run=run, actor=ADA, reason="enough")
         go_on.set()
         _wait_until_somebody_waits_for_us()
     worker.join(60)

@@ -11,6 +11,8 @@ from django.db import transaction
 
 from runtime import keyring
 from runtime.control import engine, verification
+from runtime.control.cancel import cancel
+from runtime.control.pause import pause
 from runtime.core import portable
 from runtime.core.decisions import Verdict
 from runtime.errors import GateNotOpen, NotAtRest, NotImportable, RunEnded, TooLarge
@@ -86,7 +88,7 @@ def test_an_exported_run_ends_here_and_what_it_waited_at_is_closed(
     with pytest.raises((GateNotOpen, RunEnded)):
         desk.decide(gate.id, Verdict.APPROVE)
     with pytest.raises(RunEnded), transaction.atomic():
-        engine.cancel(run=run.id, actor=EVE, reason="too late")
+        cancel(run=run.id, actor=EVE, reason="too late")
 
 
 def test_a_run_goes_on_elsewhere_and_is_asked_about_again(
@@ -131,8 +133,7 @@ def test_a_paused_run_leaves_and_goes_on_elsewhere_at_once(
     desk: Rig, elsewhere: Callable[[UUID], None]
 ) -> None:
     run = desk.advance(desk.start("a")).id
-    with transaction.atomic():
-        engine.pause(run=run, actor=EVE, reason="moving")
+    pause(run=run, actor=EVE, reason="moving")
     assert desk.advance(run).status == "paused"
     assert sound(run)
     text = export(run)

@@ -8,6 +8,8 @@ from django.db.models import Q
 
 from runtime import queries
 from runtime.control import engine
+from runtime.control.cancel import cancel
+from runtime.control.retry import retry as retry_run
 from runtime.control.verification import verify
 from runtime.core.continuation import MAX_REFUSALS
 from runtime.core.decisions import EffectClass, Verdict
@@ -30,8 +32,7 @@ def failing(faults: list[ModelFault], replies: Script) -> Script:
 
 
 def retry(run: UUID, actor: Actor = ADA) -> None:
-    with transaction.atomic():
-        engine.retry(run=run, actor=actor, reason="the model is mended")
+    retry_run(run=run, actor=actor, reason="the model is mended")
 
 
 def failed(desk: Rig) -> Run:
@@ -79,7 +80,7 @@ def test_only_a_failed_run_that_is_kept_is_tried_again(rig: MakeBench, end: str)
         desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
     with transaction.atomic():
         if end == "cancelled":
-            engine.cancel(run=run.id, actor=ADA, reason="enough")
+            cancel(run=run.id, actor=ADA, reason="enough")
         if end == "exported":
             engine.export(run=run.id, actor=ADA)
     desk.advance(run.id)

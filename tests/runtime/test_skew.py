@@ -4,10 +4,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import transaction
 
 from runtime.broker import dispatch
-from runtime.control import engine
+from runtime.control.cancel import cancel
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.events import Change, WaitEnded
@@ -128,8 +127,7 @@ def test_a_run_whose_agent_is_gone_waits_and_can_be_cancelled(rig: MakeBench) ->
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
     assert other.advance(run).status == "suspended"
     assert other.advance(run).status == "suspended"
-    with transaction.atomic():
-        engine.cancel(run=run, actor=ADA, reason="its agent is gone")
+    cancel(run=run, actor=ADA, reason="its agent is gone")
     found = other.advance(run)
     assert (found.status, found.reason) == ("cancelled", "its agent is gone")
     assert other.effects.calls == []

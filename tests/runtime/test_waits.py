@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 from pytest_django import Settings
 
-from runtime.control import engine
+from runtime.control.cancel import cancel as cancel_run
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.terms import RetryPolicy
 from runtime.errors import GateNotOpen, RunEnded
@@ -39,8 +39,7 @@ def later(run: UUID) -> None:
 
 
 def cancel(run: UUID, reason: str = "enough") -> None:
-    with transaction.atomic():
-        engine.cancel(run=run, actor=ADA, reason=reason)
+    cancel_run(run=run, actor=ADA, reason=reason)
 
 
 def failing(times: int, outcome: Outcome) -> FakeTool:

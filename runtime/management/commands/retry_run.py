@@ -1,6 +1,6 @@
 """`manage.py retry_run RUN --as NAME --reason WHY`: continue a failed run from where it failed."""
 
-from runtime.control import actions
+from runtime.control.retry import retry
 from runtime.management.again import AgainCommand
 
 
@@ -9,6 +9,6 @@ class Command(AgainCommand):
         "Continue a failed run from where it failed, as the same run: its results and approvals stay,"
         " its model is asked again, and no call that may have happened is repeated."
     )
-    act = staticmethod(actions.retry)
+    act = staticmethod(retry)
     who = "its requester, or an admin"
     done = "is tried again"

@@ -1,0 +1,61 @@
+"""What user actions check first: who may read a run, who may control it, and whether a text can be stored."""
+
+from uuid import UUID
+
+from runtime import ports, queries
+from runtime.core.digest import require_json
+from runtime.core.errors import NotJson
+from runtime.errors import NoSuchRun
+from runtime.ports import Actor, Forbidden, InvalidInput
+from runtime.queries import RunDetail
+
+
+def readable(run: UUID, actor: Actor) -> RunDetail:
+    """Return a run as the actor may read it. Raise NoSuchRun."""
+    found = queries.run_detail(ports.access().readable_runs(actor), run)
+    if found is None:
+        raise NoSuchRun
+    return found
+
+
+def readable_whole(run: UUID, actor: Actor) -> RunDetail:
+    """Return a run whose continuations the actor may read: all that is stored of it.
+
+    Raise, in this order: Forbidden (`scope`); NoSuchRun; Forbidden (`not_eligible`).
+    """
+    ports.access().require(actor, "runs:read")
+    return for_admins(run, actor, "Continuations are for admins.")
+
+
+def for_admins(run: UUID, actor: Actor, refusal: str) -> RunDetail:
+    """Return a run of which the actor may read all. Raise NoSuchRun, then Forbidden with this `refusal`."""
+    found = readable(run, actor)
+    if not ports.access().reads_continuations(actor):
+        raise Forbidden("not_eligible", refusal)
+    return found
+
+
+def controllable(run: UUID, actor: Actor, verb: str) -> RunDetail:
+    """Return a run that the actor may control. Raise NoSuchRun, then Forbidden, which says `verb`."""
+    found = readable(run, actor)
+    if not ports.access().may_control(actor, found.requester):
+        raise Forbidden("not_eligible", f"{actor.person} may not {verb} runs of {found.requester}.")
+    return found
+
+
+def text(field: str, value: object, longest: int, *, required: str = "") -> str:
+    """Return the text verbatim: the audit keeps what was written. Raise InvalidInput.
+
+    `required` is what to say of a blank text, which is accepted without it.
+    """
+    if not isinstance(value, str):
+        raise InvalidInput(field, "must be text")
+    if required and not value.strip():
+        raise InvalidInput(field, required)
+    if len(value) > longest:
+        raise InvalidInput(field, f"must have at most {longest} characters")
+    try:
+        require_json(value)
+    except NotJson as exc:
+        raise InvalidInput(field, "contains a character that is not text") from exc
+    return value

@@ -1,0 +1,57 @@
+"""Cancelling a run."""
+
+from uuid import UUID
+
+from runtime import ports
+from runtime.control import access, release
+from runtime.control.transaction import atomic, notify
+from runtime.core.continuation import RunStatus
+from runtime.core.errors import NewerSchema
+from runtime.core.limits import MAX_REASON
+from runtime.errors import KeyMissing, RunEnded, Tampered
+from runtime.ports import Actor, Forbidden
+from runtime.queries import RunDetail
+from runtime.store import gates, runs, signals
+from runtime.store.pool import Connection
+
+
+def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Cancel a run: nothing new starts, its gates close, running calls may finish. Repeating it has no effect.
+
+    A decision that counts already keeps its gate, and then takes no effect; one that could still be taken back is
+    void. Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunEnded with
+    the run's status, also for one in quarantine that does not verify.
+    """
+    found = access.readable(run, actor)
+    if not ports.access().may_cancel(actor, found.requester):
+        raise Forbidden("not_eligible", f"{actor.person} may not cancel runs of {found.requester}.")
+    why = access.text("reason", reason, MAX_REASON, required="is required to cancel")
+    with atomic() as connection:
+        status = runs.standing(connection, run).status
+        if status != RunStatus.CANCELLING and not _is_asked(connection, run):
+            if status == RunStatus.QUARANTINED:
+                _release(connection, run, actor, why)
+            _cancel(connection, run, actor, why)
+            notify(run, inbox=True)
+    return access.readable(run, actor)
+
+
+def _is_asked(connection: Connection, run: UUID) -> bool:
+    return signals.last_of(connection, run, signals.CANCEL) is not None
+
+
+def _cancel(connection: Connection, run: UUID, actor: Actor, reason: str) -> None:
+    runs.ring(connection, run)
+    withdrawn = signals.withdraw(connection, run)
+    gates.close_decided(connection, withdrawn)
+    closed = [*withdrawn, *gates.close_open(connection, run)]
+    ports.gatekeeper().close(run=run, gates=closed, actor=actor, reason=reason)
+    signals.send_cancel(connection, run=run, by=actor.person, reason=reason)
+
+
+def _release(connection: Connection, run: UUID, actor: Actor, reason: str) -> None:
+    """Release the run from quarantine to be cancelled. Raise RunEnded if no worker could write its end."""
+    try:
+        release.make_due(connection, run, actor=actor, reason=reason)
+    except (Tampered, KeyMissing, NewerSchema) as exc:
+        raise RunEnded(RunStatus.QUARANTINED) from exc

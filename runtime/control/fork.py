@@ -1,0 +1,73 @@
+"""Forking a run: a new run from a copy of its state, which leaves the original as it is."""
+
+import json
+from uuid import UUID
+
+from runtime import ports
+from runtime.control import access
+from runtime.control.transaction import atomic, notify
+from runtime.core.contents import referred
+from runtime.core.continuation import status_of
+from runtime.core.events import Forked, RunStarted
+from runtime.core.forks import forked, quiescent, released
+from runtime.core.origin import joined, merged
+from runtime.core.replay import Entry
+from runtime.errors import NotQuiescent
+from runtime.ports import Actor, Forbidden, InvalidInput
+from runtime.store import blobs, journal, runs, starts
+from runtime.store.pool import Connection
+
+
+def fork(*, run: UUID, position: object, actor: Actor) -> UUID:
+    """Start a new run from a copy of this one as it was after entry `position`. Return its id.
+
+    Nothing that was recorded is repeated, and nothing that was allowed is inherited. Raise, in this order:
+    NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `position`; NoSuchEntry; NotQuiescent; Tampered,
+    KeyMissing or NewerSchema.
+    """
+    found = access.readable(run, actor)
+    if not ports.access().may_fork(actor, found.requester):
+        raise Forbidden("not_eligible", f"{actor.person} may not fork runs of {found.requester}.")
+    if not isinstance(position, int) or isinstance(position, bool):
+        raise InvalidInput("position", "must be the number of an entry")
+    if not 1 <= position <= found.position:
+        raise InvalidInput("position", f"must be an entry of the run: 1 to {found.position}")
+    with atomic() as connection:
+        new = _copy(connection, run, position, actor)
+        where: dict[str, str | None] = {"position": str(position)}
+        keeper = ports.gatekeeper()
+        keeper.note(run=run, actor=actor, act="forked", detail={"into": str(new), **where})
+        keeper.note(run=new, actor=actor, act="started", detail={"fork of": str(run), **where})
+        notify(new)
+    return new
+
+
+def _copy(connection: Connection, run: UUID, position: int, actor: Actor) -> UUID:
+    """Write the new run, due at once and without a business key."""
+    born, _ = starts.look(connection)
+    runs.keep(connection, run)
+    now = journal.state_at(connection, run, position)
+    now = joined(now, *runs.origin(connection, run))
+    if not quiescent(now):
+        raise NotQuiescent
+    events = (
+        RunStarted(agent=now.agent, input=now.input, requester=actor.person),
+        Forked(of=run, position=position, by=actor.person, state=forked(now)),
+    )
+    first = journal.seal(born.run, 1, "", Entry(at=born.at, events=events))
+    row = {
+        "id": born.run,
+        "agent": now.agent,
+        "requester": actor.person,
+        "origin": merged(now.origin, [actor.person]),
+        "token": actor.token,
+        "business_key": None,
+        "input": json.dumps(now.input),
+        "status": status_of(released(now), held=False),
+        "head": first.seal.mac,
+        "unheard": len(now.unheard),
+    }
+    runs.insert(connection, row)
+    journal.append_first(connection, first)
+    blobs.share(connection, born.run, referred(now))
+    return born.run

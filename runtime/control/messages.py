@@ -1,0 +1,35 @@
+"""Sending a message to the agent of a run."""
+
+from uuid import UUID
+
+from runtime import ports
+from runtime.control import access
+from runtime.control.transaction import atomic, join, lock_open, notify
+from runtime.core.contents import digest_of
+from runtime.core.limits import MAX_MESSAGE, MAX_UNHEARD
+from runtime.errors import TooManyUnheard
+from runtime.ports import Actor
+from runtime.queries import RunDetail
+from runtime.store import runs, signals
+
+
+def send_message(*, run: UUID, text: object, actor: Actor) -> RunDetail:
+    """Send a message to a run: its agent receives it with the next call of its model.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `text`; RunEnded, also
+    for a run that is being cancelled or is quarantined; TooManyUnheard.
+    """
+    access.controllable(run, actor, "write to")
+    message = access.text("text", text, MAX_MESSAGE, required="is required")
+    with atomic() as connection:
+        lock_open(connection, run)
+        waiting = signals.number_of(connection, run, signals.MESSAGE)
+        if runs.unheard(connection, run) + waiting >= MAX_UNHEARD:
+            raise TooManyUnheard
+        runs.ring(connection, run)
+        signals.send_message(connection, run=run, by=actor.person, text=message)
+        join(connection, run, actor)
+        digest = digest_of(message)
+        ports.gatekeeper().note(run=run, actor=actor, act="wrote", detail={"digest": digest})
+        notify(run)
+    return access.readable(run, actor)

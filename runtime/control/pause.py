@@ -1,0 +1,49 @@
+"""Pausing a run, and resuming it."""
+
+from uuid import UUID
+
+from runtime import ports
+from runtime.control import access
+from runtime.control.transaction import atomic, lock_open, notify
+from runtime.core.continuation import RunStatus
+from runtime.core.limits import MAX_REASON
+from runtime.ports import Actor
+from runtime.queries import RunDetail
+from runtime.store import runs, signals
+from runtime.store.pool import Connection
+
+
+def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Pause a run: running calls finish, nothing new starts until it is resumed. Repeating it has no effect.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunEnded, also
+    for a run that is being cancelled or is quarantined.
+    """
+    access.controllable(run, actor, "hold up")
+    why = access.text("reason", reason, MAX_REASON)
+    with atomic() as connection:
+        if not _is_paused(connection, run):
+            runs.ring(connection, run)
+            signals.send_pause(connection, run=run, by=actor.person, reason=why)
+            ports.gatekeeper().note(run=run, actor=actor, act="paused", detail={"reason": why})
+            notify(run)
+    return access.readable(run, actor)
+
+
+def resume(*, run: UUID, actor: Actor) -> RunDetail:
+    """Resume a paused run. It raises as `pause` does, and has no effect on a run that is not paused."""
+    access.controllable(run, actor, "hold up")
+    with atomic() as connection:
+        if _is_paused(connection, run):
+            runs.ring(connection, run)
+            signals.send_resume(connection, run=run, by=actor.person)
+            ports.gatekeeper().note(run=run, actor=actor, act="resumed", detail={})
+            notify(run)
+    return access.readable(run, actor)
+
+
+def _is_paused(connection: Connection, run: UUID) -> bool:
+    """Whether the run is paused, once its signals are received. It locks the run's row. Raise RunEnded."""
+    status = lock_open(connection, run)
+    asked = signals.last_of(connection, run, signals.PAUSE, signals.RESUME)
+    return status == RunStatus.PAUSED if asked is None else asked == signals.PAUSE

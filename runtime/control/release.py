@@ -1,0 +1,47 @@
+"""Releasing a run from quarantine, if everything that is stored of it verifies."""
+
+from uuid import UUID
+
+from runtime import ports
+from runtime.broker import dispatch
+from runtime.control import access
+from runtime.control.transaction import atomic, notify
+from runtime.core.contents import referred
+from runtime.core.continuation import RunStatus, status_of
+from runtime.core.limits import MAX_REASON
+from runtime.errors import NotQuarantined
+from runtime.ports import Actor
+from runtime.queries import RunDetail
+from runtime.store import blobs, continuations, journal, runs
+from runtime.store.pool import Connection
+
+
+def release(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Release a run from quarantine: it continues where it stood.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotQuarantined;
+    Tampered, KeyMissing or NewerSchema.
+    """
+    access.for_admins(run, actor, "Letting runs out of quarantine is for admins.")
+    required = "is required to let a run out of quarantine"
+    why = access.text("reason", reason, MAX_REASON, required=required)
+    with atomic() as connection:
+        make_due(connection, run, actor=actor, reason=why)
+    return access.readable(run, actor)
+
+
+def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) -> None:
+    """Verify a quarantined run and make it due, alone in a process if it was isolated. `cancel` releases with it.
+
+    Raise NoSuchRun, NotQuarantined, Tampered, KeyMissing, or NewerSchema.
+    """
+    row = runs.standing(connection, run)
+    if row.status != RunStatus.QUARANTINED:
+        raise NotQuarantined
+    mark, entries = journal.read(connection, run)
+    base = continuations.load(connection, run, row.base, entries.at)
+    now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
+    blobs.check(connection, referred(now))
+    runs.readmit(connection, run, status=status_of(now, held=False))
+    ports.gatekeeper().note(run=run, actor=actor, act="readmitted", detail={"reason": reason})
+    notify(run, inbox=True, queue=dispatch.ISOLATED if row.isolated else dispatch.RESUMED)

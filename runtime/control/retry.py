@@ -1,0 +1,50 @@
+"""Retrying a failed run from where it failed."""
+
+from uuid import UUID
+
+from runtime import ports
+from runtime.control import access
+from runtime.control.transaction import atomic, join, notify
+from runtime.core.contents import referred
+from runtime.core.continuation import RunStatus, status_of
+from runtime.core.events import Retried
+from runtime.core.limits import MAX_REASON
+from runtime.core.replay import Entry, initial, step
+from runtime.errors import NotFailed
+from runtime.ports import Actor
+from runtime.queries import RunDetail
+from runtime.store import blobs, continuations, journal, pool, runs, signals
+from runtime.store.pool import Connection
+
+
+def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Continue a failed run from where it failed. Its results, approvals and spending stay.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotFailed with
+    the run's status; Tampered, KeyMissing or NewerSchema.
+    """
+    access.controllable(run, actor, "retry")
+    why = access.text("reason", reason, MAX_REASON, required="is required to try a run again")
+    with atomic() as connection:
+        _reopen(connection, run, Retried(by=actor.person, reason=why))
+        join(connection, run, actor)
+        ports.gatekeeper().note(run=run, actor=actor, act="retried", detail={"reason": why})
+        notify(run, inbox=True)
+    return access.readable(run, actor)
+
+
+def _reopen(connection: Connection, run: UUID, event: Retried) -> None:
+    """Verify the run, append the event to its journal, and make its row due."""
+    row = runs.standing(connection, run)
+    if row.status != RunStatus.FAILED or row.removed:
+        raise NotFailed("removed" if row.removed else row.status)
+    base = continuations.load_base(connection, run) or initial(run)
+    mark, entries = journal.read(connection, run)
+    now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
+    blobs.check(connection, referred(now))
+    entry = Entry(at=pool.now(connection), events=(event,))
+    sealed = journal.seal(run, now.position + 1, now.head, entry)
+    now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
+    journal.append_first(connection, sealed)
+    signals.forget_cancels(connection, run)
+    runs.reopen(connection, run, status=status_of(now, held=False), head=sealed.seal.mac)

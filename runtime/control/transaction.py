@@ -1,0 +1,49 @@
+"""What user actions share when they write: the transaction, the run's row, and the messages sent after the commit."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from django.db import transaction
+
+from runtime import ports
+from runtime.broker import dispatch
+from runtime.core.continuation import RunStatus
+from runtime.errors import RunEnded
+from runtime.ports import Actor
+from runtime.store import pool, runs, signals
+from runtime.store.pool import Connection
+
+
+@contextmanager
+def atomic() -> Iterator[Connection]:
+    """Open a transaction, or a savepoint in the caller's, and yield its connection."""
+    with transaction.atomic():
+        yield pool.djangos()
+
+
+def lock_open(connection: Connection, run: UUID) -> str:
+    """Lock the row of a run that is neither over nor told to end, and return its status. Raise RunEnded."""
+    status = runs.lock(connection, run)
+    if signals.last_of(connection, run, signals.CANCEL) is not None:
+        raise RunEnded(RunStatus.CANCELLING)
+    return status
+
+
+def join(connection: Connection, run: UUID, actor: Actor) -> None:
+    """Add a person who steers a run to its origin, at once: a worker journals it only later."""
+    if runs.join(connection, run, actor.person):
+        ports.gatekeeper().join(run=run, person=actor.person)
+
+
+def notify(
+    run: UUID, *, inbox: bool = False, queue: str = dispatch.RESUMED, hint: bool = True
+) -> None:
+    """Send the run's hint and ring for its pages after the commit; at once outside a transaction."""
+
+    def send() -> None:
+        if hint:
+            dispatch.hint(run, queue)
+        dispatch.ring(run, inbox=inbox)
+
+    transaction.on_commit(send)
