@@ -43,13 +43,13 @@ from runtime.ports import (
     ModelFault,
     ModelRequest,
     Outcome,
-    Skew,
     ToolFault,
     ToolRequest,
     ToolResult,
     TurnBoundary,
     Unknown,
     UnknownAgent,
+    VersionChange,
 )
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Handler:
         """The version of every agent that this worker has, by name."""
         return {name: _facts_of(spec).fingerprint for name, spec in self.registry.agents.items()}
 
-    def skew(self, name: str, fingerprint: str) -> Skew | None:
+    def skew(self, name: str, fingerprint: str) -> VersionChange | None:
         """None if this worker's agent is of that version. Raise UnknownAgent if it has no such agent."""
         spec = self.registry.get(name)
         ours = _facts_of(spec)
@@ -89,8 +89,8 @@ class Handler:
         found = self.versions([fingerprint, ours.fingerprint])
         theirs, own = found.get(fingerprint), found.get(ours.fingerprint)
         if theirs is None or theirs.agent != name:
-            return Skew(agent=ours, changes=nothing_known(fingerprint, ours.fingerprint))
-        return Skew(
+            return VersionChange(agent=ours, changes=nothing_known(fingerprint, ours.fingerprint))
+        return VersionChange(
             agent=ours,
             changes=changes(theirs.facts, spec.facts),
             older=own is not None and own.published_at < theirs.published_at,

@@ -132,7 +132,7 @@ class CallFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skew:
+class VersionChange:
     """How this process's agent differs from the version that a frame was opened for.
 
     `older` says that the frame's version came after this process's. `writes` are tools that have become writes.
@@ -358,7 +358,7 @@ class EffectHandler(Protocol):
     def fingerprints(self) -> Mapping[str, str]:
         """The version of every agent that this process has, by name."""
 
-    def skew(self, name: str, fingerprint: str) -> Skew | None:
+    def skew(self, name: str, fingerprint: str) -> VersionChange | None:
         """How this process's agent differs from that version of it; None if it is the same.
 
         Raises UnknownAgent.

@@ -14,7 +14,7 @@ from runtime.broker.dispatch import ADVANCE, ISOLATED
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
-from runtime.execution.runner import Bench
+from runtime.execution.runner import WorkerContext
 from runtime.store import pool
 
 log = logging.getLogger(__name__)
@@ -32,12 +32,12 @@ def advance_run(run: object = None, *_: object, **__: object) -> None:
 
 
 @cache
-def bench() -> Bench:
+def bench() -> WorkerContext:
     """Made on first use, after fork: the heartbeat starts beating with it."""
     alone = set(current_app.amqp.queues.consume_from) == {ISOLATED}
     heartbeat = Heartbeat(ports.effects().fingerprints(), isolated=alone)
     heartbeat.start()
-    return Bench(
+    return WorkerContext(
         handler=ports.effects(),
         gatekeeper=ports.gatekeeper(),
         effect_pool=EffectPool(ports.effects(), replace=_retire),

@@ -2,7 +2,7 @@
 
 What the engine has in Postgres is here a list of journal entries in their stored form, and the state
 is always made of what was written: after a crash from the whole journal, after a wait at a gate from
-the continuation's JSON. Real are the handlers (schemas, sentences, tools, models), `Draft` and `Judge`;
+the continuation's JSON. Real are the handlers (schemas, sentences, tools, models), `StepBuilder` and `Admission`;
 people, time and death are the test's to play. Effects run one after the other, in the order they are
 planned; the engine runs them at the same time.
 """
@@ -33,7 +33,7 @@ from runtime.core.effects import AskModel, StartTool
 from runtime.core.events import Event, WaitStarted
 from runtime.core.replay import Entry, initial, recover, step
 from runtime.execution.admission import versions
-from runtime.execution.admission.admit import Judge
+from runtime.execution.admission.admit import Admission
 from runtime.execution.effects.outcomes import (
     CANCELLED,
     event_of,
@@ -42,7 +42,7 @@ from runtime.execution.effects.outcomes import (
     rolled_back,
 )
 from runtime.execution.effects.perform import perform
-from runtime.execution.step import Draft
+from runtime.execution.step import StepBuilder
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.store.records import Work
 from runtime.store.signals import (
@@ -106,7 +106,7 @@ class Worker:
         }
         surroundings.prepare(secrets=any(one.keeps_secrets for one in known.values()))
         self._handler = Handler(Registry(agents=known), tidy=_nothing, versions=self._published)
-        self._judge = Judge(
+        self._admission = Admission(
             handler=self._handler, gatekeeper=self._gatekeeper, clock=lambda: self.clock
         )
 
@@ -178,15 +178,17 @@ class Worker:
 
     def advance(self, *news: Event | Signal) -> None:
         """Take the news up, add what follows from it, and write all of it down as one entry."""
-        draft = Draft(self.now, self._handler, self._judge, lambda work: True, lambda: self.clock)
-        draft.adopt(self._skews())
+        draft = StepBuilder(
+            self.now, self._handler, self._admission, lambda work: True, lambda: self.clock
+        )
+        draft.apply_version_changes(self._skews())
         for item in news:
             if isinstance(item, Signal):
                 draft.take(item)
             else:
                 draft.add(item)
         draft.end_waits()
-        draft.develop({work.frame for work in self._ready if isinstance(work, AskModel)})
+        draft.plan_next({work.frame for work in self._ready if isinstance(work, AskModel)})
         if not draft.records.changes:
             return
         text = encode_entry(Entry(at=self.clock, events=tuple(draft.records.events)))
@@ -196,7 +198,7 @@ class Worker:
         self._gatekeeper.show(draft.records.pictures)
         self._ready.extend(draft.records.work)
 
-    def _skews(self) -> versions.Skews:
+    def _skews(self) -> versions.VersionChanges:
         return versions.look(self.now, self._handler) if self.now.frames else {}
 
     def _published(self, fingerprints: Iterable[str]) -> dict[str, Version]:

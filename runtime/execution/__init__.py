@@ -1,1 +1,1 @@
-"""One worker process and the runs it works on: a run is claimed, taken step by step, and let go of."""
+"""One worker process and its runs: it claims a run, advances it step by step, and releases it."""

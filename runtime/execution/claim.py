@@ -1,4 +1,4 @@
-"""Claims a run and loads its verified state, and has a coordinator take it as far as it goes."""
+"""Claims a due run, loads and verifies it, and starts its runner, or releases it with a reason."""
 
 import logging
 import queue
@@ -19,8 +19,8 @@ from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered
 from runtime.execution import crash_loops
 from runtime.execution.admission import versions
 from runtime.execution.commit import DATABASE_ERRORS, Loaded, Sizes
-from runtime.execution.heartbeat import Held
-from runtime.execution.runner import Bench, Coordinator, RunnerQueue
+from runtime.execution.heartbeat import ClaimedRun
+from runtime.execution.runner import Runner, RunnerQueue, WorkerContext
 from runtime.ports import EffectHandler, UnknownAgent
 from runtime.store import blobs, leases, loading, pool, signals, workers
 from runtime.store.leases import Claim
@@ -29,65 +29,65 @@ from runtime.store.loading import Stored
 log = logging.getLogger(__name__)
 
 
-def advance(run: UUID, bench: Bench, *, isolated: bool = False) -> bool:
-    """Claim the run and take it as far as it goes. False if it is not to be had, or if the shift ends.
+def advance(run: UUID, context: WorkerContext, *, isolated: bool = False) -> bool:
+    """Claim the run and advance it until it is released. False if it cannot be claimed, or if this process drains.
 
     `isolated` is for a process that has one run at a time: it takes those that are suspected of
-    killing workers, and lets them go as soon as they have got on.
+    killing workers, and releases them as soon as they have made progress.
     """
-    if bench.heartbeat.shift.ends:
+    if context.heartbeat.draining.started:
         return False
-    with bench.seats.taken():
-        return _advance(run, bench, isolated=isolated)
+    with context.slots.acquired():
+        return _advance(run, context, isolated=isolated)
 
 
-def _advance(run: UUID, bench: Bench, *, isolated: bool) -> bool:
-    if bench.refusals.stand(run, lambda: _mailbox(run)):
-        if bench.refusals.pass_on(run):
+def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
+    if context.backoff.is_active(run, lambda: _mailbox(run)):
+        if context.backoff.forward_once(run):
             dispatch.hint(run)
         return False
     owner = uuid4()
     try:
         with pool.pooled() as connection:
             found = loading.claim(
-                connection, run, owner=owner, worker=bench.heartbeat.worker, isolated=isolated
+                connection, run, owner=owner, worker=context.heartbeat.worker, isolated=isolated
             )
         if found is None:
             log.info("run %s is not to be had: nothing is due, or another worker has it", run)
-            bench.heartbeat.poke(run)
+            context.heartbeat.check_signals(run)
             return False
         claim, stored = found
-        with _holding(claim, bench) as (held, messages):
+        with _holding(claim, context) as (held, messages):
             try:
-                _work(bench, held, messages, stored)
+                _work(context, held, messages, stored)
             except Exception as exc:
-                _give_up(claim, bench, exc)
+                _give_up(claim, context, exc)
     except Exception:
-        bench.heartbeat.abandon(run, owner)
+        context.heartbeat.abandon(run, owner)
         raise
     return True
 
 
 @contextmanager
-def _holding(claim: Claim, bench: Bench) -> Iterator[tuple[Held, RunnerQueue]]:
+def _holding(claim: Claim, context: WorkerContext) -> Iterator[tuple[ClaimedRun, RunnerQueue]]:
     messages: RunnerQueue = queue.SimpleQueue()
-    with bench.heartbeat.holding(claim, lambda: messages.put(None)) as held:
+    with context.heartbeat.holding(claim, lambda: messages.put(None)) as held:
         yield held, messages
 
 
-def _work(bench: Bench, held: Held, messages: RunnerQueue, stored: Stored) -> None:
-    """Verify what was loaded, and have a coordinator take the run as far as it goes."""
-    if _sorted_out(held.claim):
+def _work(context: WorkerContext, held: ClaimedRun, messages: RunnerQueue, stored: Stored) -> None:
+    """Verify what was loaded, and run the runner until it releases the run."""
+    if _handle_crash_loop(held.claim):
         return
     loaded = _load(held.claim, stored)
-    if _sorted_out(held.claim, loaded.now):
+    if _handle_crash_loop(held.claim, loaded.now):
         return
-    skews = _skews(loaded, bench.handler)
-    Coordinator(bench, held, messages, loaded, skews).work()
-    bench.refusals.drop(held.claim.run)
+    version_changes = _version_changes(loaded, context.handler)
+    Runner(context, held, messages, loaded, version_changes).work()
+    context.backoff.drop(held.claim.run)
 
 
-def _give_up(claim: Claim, bench: Bench, exc: Exception) -> None:
+def _give_up(claim: Claim, context: WorkerContext, exc: Exception) -> None:
     """Release the run as its problem asks for."""
     run = claim.run
     match exc:
@@ -95,7 +95,7 @@ def _give_up(claim: Claim, bench: Bench, exc: Exception) -> None:
             log.warning("run %s: the lease was lost, nothing more is written", run)
         case NewerSchema() | UnknownAgent() | Outdated():
             log.warning("run %s left untouched, for another worker: %s", run, exc)
-            _leave_to_others(claim, bench.refusals)
+            _leave_to_others(claim, context.backoff)
         case KeyMissing():
             log.critical("key missing, run %s left untouched for now: %s", run, exc)
             _back_off(claim)
@@ -106,20 +106,20 @@ def _give_up(claim: Claim, bench: Bench, exc: Exception) -> None:
             _quarantine(claim, f"its next entry cannot be written: {exc}")
         case _ if isinstance(exc, DATABASE_ERRORS) and pool.is_passing(exc):
             log.warning("run %s: Postgres is out of reach, released once it is back: %s", run, exc)
-            bench.heartbeat.abandon(run, claim.owner)
+            context.heartbeat.abandon(run, claim.owner)
         case _:
             # A fault of ours or of the installation: not at once again, and not without an alarm.
             log.critical("run %s left as it is for now", run, exc_info=exc)
             _back_off(claim)
 
 
-def _sorted_out(claim: Claim, now: Continuation | None = None) -> bool:
+def _handle_crash_loop(claim: Claim, now: Continuation | None = None) -> bool:
     """Whether a run that lost its worker is not to run here: it is isolated, or quarantined."""
-    why = crash_loops.verdict(claim)
+    why = crash_loops.quarantine_reason(claim)
     if why is not None:
         _quarantine(claim, why)
         return True
-    if crash_loops.is_suspect(claim, now, suspects=lambda: _suspects(claim.run)):
+    if crash_loops.should_isolate(claim, now, suspects=lambda: _suspects(claim.run)):
         log.warning("run %s lost its worker and is tried in a process of its own", claim.run)
         with pool.pooled() as connection:
             leases.isolate(connection, claim)
@@ -145,10 +145,10 @@ def _back_off(claim: Claim) -> None:
         leases.back_off(connection, claim)
 
 
-def _leave_to_others(claim: Claim, refusals: versions.Refusals) -> None:
+def _leave_to_others(claim: Claim, backoff: versions.RunBackoff) -> None:
     """Due again soon, with a hint at once: who gets it may be able to act on the run."""
     with pool.pooled() as connection:
-        refusals.add(claim.run, leases.read(connection, claim.run).mailbox)
+        backoff.add(claim.run, leases.read(connection, claim.run).mailbox)
         leases.back_off(connection, claim, seconds=leases.RESEND_SECONDS)
     dispatch.hint(claim.run)
 
@@ -159,7 +159,7 @@ def _mailbox(run: UUID) -> int:
 
 
 def _load(claim: Claim, stored: Stored) -> Loaded:
-    """What is stored of the run, verified, as of the claim's position."""
+    """The verified state of the run at the claim's position."""
     now, entries = stored.state(claim)
     if digests := referred(now):
         with pool.pooled() as connection:
@@ -168,7 +168,7 @@ def _load(claim: Claim, stored: Stored) -> Loaded:
     return Loaded(now=now, decoded=entries.decoded, sizes=sizes, mail=stored.mail())
 
 
-def _skews(loaded: Loaded, handler: EffectHandler) -> versions.Skews | None:
+def _version_changes(loaded: Loaded, handler: EffectHandler) -> versions.VersionChanges | None:
     """How the agents have changed. Raises UnknownAgent or Outdated; None for a run that is to end in any case."""
     try:
         return versions.look(loaded.now, handler)

@@ -1,8 +1,7 @@
-"""The scribe: everything that is written of one claimed run, tried until Postgres is back.
+"""Commits steps of one claimed run and releases it; retries while Postgres is unreachable.
 
-It knows the committed state and the mailbox count it was read with. What it writes is a step, or the
-release of the run; what it reads is the run's signals. Times are the database's at the claim plus
-what has passed since by this process's steady clock.
+A step writer knows the committed state and the number of signals that it was read with. Times are the database's at the
+claim, plus what has passed since by this process's steady clock.
 """
 
 import functools
@@ -27,10 +26,10 @@ from runtime.core.replay import Entry
 from runtime.core.worktime import tick, used_up_at
 from runtime.errors import LeaseLost
 from runtime.execution import clock
-from runtime.execution.concurrency import Seats
+from runtime.execution.concurrency import RunSlots
 from runtime.execution.effects.transactional import TransactionalResult
-from runtime.execution.heartbeat import Held
-from runtime.execution.yielding import Tenure
+from runtime.execution.heartbeat import ClaimedRun
+from runtime.execution.yielding import YieldPolicy
 from runtime.ports import Gatekeeper, Part
 from runtime.store import (
     blobs,
@@ -84,24 +83,24 @@ class Loaded:
     mail: signals.Mail
 
 
-class Scribe:
-    """Writes one run for as long as its claim holds. `now` is the state as committed."""
+class StepWriter:
+    """Writes one run for as long as its claim holds. `now` is the committed state."""
 
     def __init__(
         self,
-        held: Held,
-        seats: Seats,
+        held: ClaimedRun,
+        slots: RunSlots,
         gatekeeper: Gatekeeper,
         loaded: Loaded,
-        tenure: Tenure,
+        yielding: YieldPolicy,
     ) -> None:
         self.now = loaded.now
         self._decoded = loaded.decoded  # what a continuation may refer to
         self._sizes = loaded.sizes
         self._loaded: signals.Mail | None = loaded.mail  # until it is taken up
-        self._tenure = tenure
+        self._yielding = yielding
         self._held = held
-        self._seats = seats
+        self._slots = slots
         self._gatekeeper = gatekeeper
         self._mailbox = -1
         self._origin: tuple[str, ...] = ()
@@ -113,8 +112,8 @@ class Scribe:
     def clock(self) -> datetime:
         return self._held.claim.at + timedelta(seconds=clock.elapsed() - self._started)
 
-    def persist(self, act: Callable[[], T]) -> T:
-        """Try until Postgres is back: what this worker knows must not be lost with a connection.
+    def retry_while_unreachable(self, act: Callable[[], T]) -> T:
+        """Act, and try again until Postgres is back: an outcome must not be lost with a connection.
 
         Raises LeaseLost once another worker has the run.
         """
@@ -125,7 +124,7 @@ class Scribe:
                 if not pool.is_passing(exc):
                     raise
                 log.warning("run %s: Postgres is out of reach: %s", self.now.run, exc)
-                with self._seats.left():
+                with self._slots.released():
                     self._held.lost.wait(RETRY_SECONDS)
                 if self._held.lost.is_set():
                     raise LeaseLost from exc
@@ -137,7 +136,7 @@ class Scribe:
             known = self._held.mailbox is not None and self._held.mailbox == self._mailbox
             if known and (self.next_signal is None or self.next_signal > self.clock()):
                 return ()
-            mail = self.persist(self._signals)
+            mail = self.retry_while_unreachable(self._signals)
         self._mailbox, self.next_signal, self.settling = mail.count, mail.next, mail.settling
         self._origin = mail.origin
         self._held.mailbox = self._mailbox
@@ -148,10 +147,13 @@ class Scribe:
         if not in_doubt(now):
             return ()
         if self._late[0] != self._mailbox:
-            self._late = self._mailbox, self.persist(functools.partial(_late, now.run))
+            self._late = (
+                self._mailbox,
+                self.retry_while_unreachable(functools.partial(_late, now.run)),
+            )
         return self._late[1]
 
-    def look_again(self) -> None:
+    def reread_signals(self) -> None:
         """Have the mailbox read again, whatever its count was."""
         self._held.mailbox = None
 
@@ -159,13 +161,15 @@ class Scribe:
         """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
         step = self._step(records, now, release)
         ledger.require_unspent(self.now.run, step.spent)
-        result = self.persist(functools.partial(self._write, records, step, itertools.count()))
+        result = self.retry_while_unreachable(
+            functools.partial(self._write, records, step, itertools.count())
+        )
         if result is not steps.Result.WRITTEN:
             return result
         self._committed(step)
         if not release:
-            self._tenure.count_step(lambda: self.persist(_others_wait))
-        elif self._tenure.hands_over(self.now):
+            self._yielding.count_step(lambda: self.retry_while_unreachable(_has_waiting_runs))
+        elif self._yielding.has_ready_work(self.now):
             self._hint()
         return result
 
@@ -180,34 +184,38 @@ class Scribe:
         problem = result.commit(step)
         if isinstance(problem, LeaseLost):
             raise problem
-        if problem is not None and not self.persist(functools.partial(_written, step)):
+        if problem is not None and not self.retry_while_unreachable(
+            functools.partial(_written, step)
+        ):
             return problem
         self._committed(step)
         return None
 
     def content(self, digest: str) -> Any:
         """A result that is stored by its hash. Raises Tampered, or LeaseLost."""
-        return self.persist(functools.partial(_content, digest))
+        return self.retry_while_unreachable(functools.partial(_content, digest))
 
-    def let_go(self) -> steps.Result:
+    def release(self) -> steps.Result:
         """Release a run that needs nothing now. Raises LeaseLost."""
-        result = self.persist(self._let_go)
+        result = self.retry_while_unreachable(self._release)
         if result is steps.Result.WRITTEN:
             dispatch.ring(self.now.run, inbox=False)
-            if self._tenure.hands_over(self.now):
+            if self._yielding.has_ready_work(self.now):
                 self._hint()
         return result
 
     def _hint(self) -> None:
         """To the end of the line if others wait."""
-        dispatch.hint(self.now.run, dispatch.NEW if self._tenure.makes_room else dispatch.RESUMED)
+        dispatch.hint(
+            self.now.run, dispatch.NEW if self._yielding.should_yield else dispatch.RESUMED
+        )
 
     def _signals(self) -> signals.Mail:
         with pool.pooled() as connection:
             return signals.read(connection, self.now.run)
 
     def _committed(self, step: steps.Step) -> None:
-        failpoints.pass_by("committed", step.kind, step.depth)
+        failpoints.hit("committed", step.kind, step.depth)
         self.now = step.state
         covered, tail = self._sizes.covered, self._sizes.tail + len(step.entry.body)
         if step.continuation is None:
@@ -281,7 +289,7 @@ class Scribe:
         pictures = records.pictures
         return self._gatekeeper.open(connection, pictures, origin=self._origin) if pictures else ()
 
-    def _let_go(self) -> steps.Result:
+    def _release(self) -> steps.Result:
         with pool.pooled() as connection:
             done = leases.release(
                 connection,
@@ -297,8 +305,8 @@ class Scribe:
         return steps.Result.NEW_SIGNALS if ours else steps.Result.LOST
 
     def _due(self, now: Continuation) -> datetime | None:
-        """When a run that is let go of needs a worker again without anybody's signal."""
-        return self._tenure.due(now, self.clock()) or _due(now, self.next_signal)
+        """When a released run is due without a signal."""
+        return self._yielding.due(now, self.clock()) or _due(now, self.next_signal)
 
 
 def _due(now: Continuation, signal: datetime | None) -> datetime | None:
@@ -323,9 +331,9 @@ def _late(run: UUID) -> tuple[LateOutcome, ...]:
     return found.genuine
 
 
-def _others_wait() -> bool:
+def _has_waiting_runs() -> bool:
     with pool.pooled() as connection:
-        return leases.others_wait(connection)
+        return leases.has_waiting_runs(connection)
 
 
 def _written(step: steps.Step) -> bool:

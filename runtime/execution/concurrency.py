@@ -1,8 +1,8 @@
-"""Seats: how many runs of a process are worked on at the same moment, however many wait in it.
+"""Limits how many runs of a process are worked on at a time.
 
-A run that waits for a model blocks a thread, which costs little; one that is worked on needs the interpreter
-and Postgres. A coordinator sits while it works and gets up while it waits, so a process needs as many
-connections as it has seats at most. What an author's rules opened of Django's is closed with the seat.
+A run that waits for a model blocks a thread, which costs little. A run that is worked on needs the interpreter and
+Postgres. A runner holds a slot while it works and releases it while it waits, so a process needs at most as many
+connections as it has slots. With the slot it closes the connections that an author's rules opened through Django.
 """
 
 import queue
@@ -11,35 +11,35 @@ from contextlib import contextmanager
 
 from django.db import connections
 
-SEATS = 8
+RUN_SLOTS = 8
 
 
-class Seats:
-    """The seats of one process."""
+class RunSlots:
+    """The slots of one process for active runs."""
 
-    def __init__(self, number: int = SEATS) -> None:
+    def __init__(self, number: int = RUN_SLOTS) -> None:
         self._free: queue.SimpleQueue[None] = queue.SimpleQueue()  # waits in C, unlike a semaphore
         for _ in range(number):
             self._free.put(None)
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Wait for a seat and sit for as long as the block lasts."""
+    def acquired(self) -> Iterator[None]:
+        """Wait for a slot, and hold it for as long as the block lasts."""
         self._free.get()
         try:
             yield
         finally:
-            self._leave()
+            self._release()
 
     @contextmanager
-    def left(self) -> Iterator[None]:
-        """Let another run have the caller's seat for as long as the block lasts, and wait for one afterwards."""
-        self._leave()
+    def released(self) -> Iterator[None]:
+        """Release the slot for as long as the block lasts, then wait for a free one."""
+        self._release()
         try:
             yield
         finally:
             self._free.get()
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         connections.close_all()
         self._free.put(None)

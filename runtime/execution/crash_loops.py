@@ -1,14 +1,13 @@
-"""Runs that cost workers their life: whom to suspect, where to try them, and when to give up.
+"""Isolates runs that may kill their workers, and quarantines those that do.
 
-Every run in a process that dies loses its worker. Suspected are those whose tools were under way and are
-started again on their own, and those that lost two workers at one position. A suspect goes to a process
-that has no other run. What gets on there is an ordinary run again; what costs that process its life
-ABEYANCE_POISON_LOSSES times in a row is quarantined.
+Every run in a process that dies loses its worker. A run is suspected if a tool of it was running that is started again
+without a person, or if it lost two workers at one position. A suspected run is tried alone in a process. If it makes
+progress there, it is an ordinary run again. If it costs that process its life ABEYANCE_POISON_LOSSES times in a row, it
+is quarantined.
 
-Losing two workers proves little about a run that was one of many in both, as runs are that wait for slow models. So of
-the runs that one worker lost only a few are suspected at a time: 4 of those that lost two workers, and twice as many
-after each further loss. So the run that kills its workers, among n runs, is tried alone after about log2(n) deaths,
-and the others are not all tried alone because of it.
+Two lost workers prove little about a run that was one of many in both, as runs are that wait for slow models. So of the
+runs that one worker lost only a few are suspected at a time: 4 of those that lost two workers, and twice as many after
+each further loss. So the run that kills its workers, among n runs, is tried alone after about log2(n) deaths.
 """
 
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from runtime.store.leases import Claim
 AT_ONE_POSITION = 2
 
 
-def is_suspect(
+def should_isolate(
     claim: Claim, now: Continuation | None = None, *, suspects: Callable[[], int]
 ) -> bool:
     """Whether this run goes to a process of its own. Without `now` only the number of losses counts.
@@ -36,7 +35,7 @@ def is_suspect(
     return claim.losses >= AT_ONE_POSITION and suspects() < 2**claim.losses
 
 
-def verdict(claim: Claim) -> str | None:
+def quarantine_reason(claim: Claim) -> str | None:
     """Why an isolated run is quarantined, None if it is tried again."""
     if not claim.isolated or claim.losses < settings.ABEYANCE_POISON_LOSSES:
         return None
@@ -47,7 +46,7 @@ def verdict(claim: Claim) -> str | None:
 
 
 def _starts_again(now: Continuation) -> bool:
-    """Whether a call is under way that nobody is asked about before it is started again."""
+    """Whether a call is running that is started again without asking a person."""
     return any(
         call.state is CallState.STARTED
         and call.terms is not None

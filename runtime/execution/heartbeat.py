@@ -1,6 +1,6 @@
-"""One thread per worker process that renews its lease every second, on a connection of its own.
+"""Renews the lease of a worker process every second, in one thread with a connection of its own.
 
-It tells each run's coordinator when a signal arrived, when the run is lost, and when the lease allows effects again
+It wakes the runner of each run when a signal arrived, when the run is lost, and when the lease allows effects again
 after Postgres was out of reach.
 """
 
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 STATEMENT = f"""
     WITH beat AS ({workers.BEAT}), held AS ({leases.HELD})
-    SELECT held.owner, held.mailbox, held.stops, {leases.UNHURRIED} FROM beat LEFT JOIN held ON true
+    SELECT held.owner, held.mailbox, held.stops, {leases.ASYNC_COMMIT} FROM beat LEFT JOIN held ON true
 """
 
 BEAT_SECONDS = 1.0
 MARGIN = 0.1  # of a lease
-LAST_WORD_SECONDS = 2.0  # after the end of a shift, for letting go of its runs
+RELEASE_GRACE_SECONDS = 2.0  # after a drain is over, to release the runs
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Lease:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Held:
+class ClaimedRun:
     """One run of this process. `wake` is called from the heartbeat's thread on news.
 
     `stops` names the agents that are stopped, as of the last beat.
@@ -69,22 +69,23 @@ class Held:
         return not self.starved
 
 
-class Shift:
-    """How long this process works. The first word on its end counts."""
+class Drain:
+    """The end of this process. Only the first start counts."""
 
     def __init__(self) -> None:
         self._over_at: float | None = None
 
     @property
-    def ends(self) -> bool:
-        """Whether this process takes no more runs and starts no more effects."""
+    def started(self) -> bool:
+        """Whether this process claims no more runs and starts no more effects."""
         return self._over_at is not None
 
-    def over(self, margin: float = 0.0) -> bool:
-        """Whether what is under way had its time, and `margin` seconds more."""
+    def is_over(self, margin: float = 0.0) -> bool:
+        """Whether running calls had their time, and `margin` seconds more."""
         return self._over_at is not None and time.monotonic() >= self._over_at + margin
 
-    def end(self, within: float) -> None:
+    def start(self, within: float) -> None:
+        """Give running calls so many seconds."""
         if self._over_at is None:
             self._over_at = time.monotonic() + within
 
@@ -95,10 +96,10 @@ class Heartbeat:
     """
 
     def __init__(self, agents: Mapping[str, str] | None = None, *, isolated: bool = False) -> None:
-        self.shift = Shift()
+        self.draining = Drain()
         self.isolated = isolated
         self.lease = Lease()
-        self._held: dict[UUID, Held] = {}  # by owner
+        self._held: dict[UUID, ClaimedRun] = {}  # by owner
         self._abandoned: dict[UUID, UUID] = {}  # runs by owner, to release with the next beat
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -129,9 +130,9 @@ class Heartbeat:
             self._thread.join()
 
     @contextmanager
-    def holding(self, claim: Claim, wake: Callable[[], None]) -> Iterator[Held]:
-        """Hear of the run for as long as the block lasts."""
-        held = Held(claim=claim, lease=self.lease, wake=wake, stops=claim.stops)
+    def holding(self, claim: Claim, wake: Callable[[], None]) -> Iterator[ClaimedRun]:
+        """Watch the run for as long as the block lasts."""
+        held = ClaimedRun(claim=claim, lease=self.lease, wake=wake, stops=claim.stops)
         with self._lock:
             self._held[claim.owner] = held
         try:
@@ -149,8 +150,8 @@ class Heartbeat:
             self._abandoned[owner] = run
 
     def drain(self, within: float) -> None:
-        """Have every coordinator let go of its run. For signal handlers too: it takes no lock."""
-        self.shift.end(within)
+        """Have every runner release its run. For signal handlers too: it takes no lock."""
+        self.draining.start(within)
         for held in list(self._held.values()):
             held.wake()
 
@@ -163,8 +164,8 @@ class Heartbeat:
     def is_hung(self) -> bool:
         return bool(self._worker["hung"])
 
-    def poke(self, run: UUID) -> None:
-        """Somebody hinted at a run that this process holds: have its coordinator look at the mailbox."""
+    def check_signals(self, run: UUID) -> None:
+        """Have the runner of a run read its signals, because a hint for the run came to this process."""
         with self._lock:
             found = [one for one in self._held.values() if one.claim.run == run]
         for held in found:
@@ -174,8 +175,8 @@ class Heartbeat:
     def _run(self) -> None:
         connection: pool.Connection | None = None
         while not self._stop.wait(min(BEAT_SECONDS, leases.lease_seconds() / 4)):
-            if self.shift.over():
-                self._hurry()
+            if self.draining.is_over():
+                self._force_release()
             try:
                 if connection is None or connection.closed:
                     connection = pool.own()
@@ -188,12 +189,12 @@ class Heartbeat:
         if connection is not None:
             connection.close()
 
-    def _hurry(self) -> None:
-        """Wake whoever still waits for something, and have whoever cannot even let go give up."""
+    def _force_release(self) -> None:
+        """Wake every runner. After a grace, have those that could not release their run give up."""
         with self._lock:
             held = list(self._held.values())
         for one in held:
-            if self.shift.over(LAST_WORD_SECONDS):
+            if self.draining.is_over(RELEASE_GRACE_SECONDS):
                 one.lost.set()
             one.wake()
 
@@ -218,7 +219,7 @@ class Heartbeat:
                 del self._abandoned[owner]
 
     def _renew(
-        self, connection: pool.Connection, held: Mapping[UUID, Held]
+        self, connection: pool.Connection, held: Mapping[UUID, ClaimedRun]
     ) -> dict[UUID, tuple[int, frozenset[str]]]:
         """Renew the lease. Returns the mailbox and the stopped agents of each run still held, by owner."""
         rows = connection.execute(

@@ -1,4 +1,4 @@
-"""The coordinator: one per claimed run, and the only one to append to its journal.
+"""The loop of one claimed run. Its runner is the only one that appends to the run's journal.
 
 Each loop builds a step, commits it, starts the effects it recorded, then waits for an outcome, a signal or the loss of
 the lease. When no effect is running and none is planned, the step releases the run: it has ended, or waits at gates.
@@ -21,10 +21,10 @@ from runtime.core.planning import plan
 from runtime.core.replay import recover
 from runtime.core.unkept import journaled
 from runtime.errors import LeaseLost
-from runtime.execution.admission.admit import Judge
-from runtime.execution.admission.versions import Refusals, Skews, require_agents, writes
-from runtime.execution.commit import Loaded, Scribe
-from runtime.execution.concurrency import Seats
+from runtime.execution.admission.admit import Admission
+from runtime.execution.admission.versions import RunBackoff, VersionChanges, require_agents, writes
+from runtime.execution.commit import Loaded, StepWriter
+from runtime.execution.concurrency import RunSlots
 from runtime.execution.effects.outcomes import (
     CANCELLED,
     RELEASED,
@@ -36,9 +36,9 @@ from runtime.execution.effects.outcomes import (
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.effects.transactional import TransactionalResult
-from runtime.execution.heartbeat import Heartbeat, Held
-from runtime.execution.step import Draft
-from runtime.execution.yielding import Tenure
+from runtime.execution.heartbeat import Heartbeat, ClaimedRun
+from runtime.execution.step import StepBuilder
+from runtime.execution.yielding import YieldPolicy
 from runtime.ports import (
     EffectHandler,
     Gatekeeper,
@@ -56,40 +56,40 @@ CANCEL_GRACE = timedelta(seconds=10)  # for what is under way when a run is canc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class WorkerContext:
     """What a worker process has to advance runs with; one per process."""
 
     handler: EffectHandler
     gatekeeper: Gatekeeper
     effect_pool: EffectPool
     heartbeat: Heartbeat
-    refusals: Refusals = field(default_factory=Refusals)
-    seats: Seats = field(default_factory=Seats)
+    backoff: RunBackoff = field(default_factory=RunBackoff)
+    slots: RunSlots = field(default_factory=RunSlots)
 
 
 RunnerMessage = EffectFinished | None  # None to look for signals, a lost lease or a free slot
 RunnerQueue = queue.SimpleQueue[RunnerMessage]
 
 
-class Coordinator:
+class Runner:
     """Advances one run until it releases it."""
 
     def __init__(
         self,
-        bench: Bench,
-        held: Held,
+        context: WorkerContext,
+        held: ClaimedRun,
         messages: RunnerQueue,
         loaded: Loaded,
-        skews: Skews | None,
+        version_changes: VersionChanges | None,
     ) -> None:
-        self._bench = bench
-        self._skews = skews
-        self._unadopted = skews  # added to each draft until a step with them is committed
+        self._context = context
+        self._version_changes = version_changes
+        self._unapplied = version_changes  # added to each draft until a step with them is committed
         self._held = held
         self._messages = messages
-        self._tenure = Tenure(held, bench.heartbeat.shift)
-        self._scribe = Scribe(held, bench.seats, bench.gatekeeper, loaded, self._tenure)
-        self._filled = FilledIn(self._scribe.content)
+        self._yielding = YieldPolicy(held, context.heartbeat.draining)
+        self._writer = StepWriter(held, context.slots, context.gatekeeper, loaded, self._yielding)
+        self._filled = FilledIn(self._writer.content)
         self._ready: list[Work] = []  # recorded, not launched yet
         self._running: dict[tuple[str, str | None], RunningEffect] = {}
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
@@ -97,107 +97,107 @@ class Coordinator:
         self._ended = threading.Event()
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
-        self._judge = Judge(
-            handler=bench.handler, gatekeeper=bench.gatekeeper, clock=self._scribe.clock
+        self._admission = Admission(
+            handler=context.handler, gatekeeper=context.gatekeeper, clock=self._writer.clock
         )
-        self._draft = self._new_draft()
+        self._step = self._new_step()
 
     def work(self) -> None:
-        for event in recover(self._scribe.now, writes(self._skews or {})):
-            self._draft.add(event)
+        for event in recover(self._writer.now, writes(self._version_changes or {})):
+            self._step.add(event)
         try:
             while not self._advance():
-                self._bench.effect_pool.wake_next()
+                self._context.effect_pool.wake_next()
                 self._launch()
                 self._wait()
         finally:
             self._abort_model_calls()
-            for work in (*self._draft.records.work, *self._ready):
-                self._bench.effect_pool.give_back(work)
-            self._bench.effect_pool.cancel_wait(self._held.wake)
+            for work in (*self._step.records.work, *self._ready):
+                self._context.effect_pool.give_back(work)
+            self._context.effect_pool.cancel_wait(self._held.wake)
             self._discard_messages()
 
     def _advance(self) -> bool:
         """Build a step and commit it. True when the run was released."""
-        scribe = self._scribe
+        writer = self._writer
         self._commit_results()
         self._settle_cancelling()
         self._withdraw_ready()
         self._expire()
-        given = self._draft.records.changes
+        given = self._step.records.changes
         while True:
-            if self._unadopted is not None:
-                self._draft.adopt(self._unadopted)
-            for signal in scribe.read_signals():
-                scribe.persist(functools.partial(self._draft.take, signal))
-            for late in scribe.late_outcomes(self._draft.now):
-                self._draft.hear(late, scribe.settling)
-            require_agents(self._draft.now, self._skews)
-            self._draft.end_waits()
-            scribe.persist(lambda: self._draft.develop(self._asking()))
+            if self._unapplied is not None:
+                self._step.apply_version_changes(self._unapplied)
+            for signal in writer.read_signals():
+                writer.retry_while_unreachable(functools.partial(self._step.take, signal))
+            for late in writer.late_outcomes(self._step.now):
+                self._step.hear(late, writer.settling)
+            require_agents(self._step.now, self._version_changes)
+            self._step.end_waits()
+            writer.retry_while_unreachable(lambda: self._step.plan_next(self._asking()))
             release = self._at_rest()
             try:
                 result = self._commit(release)
             except NotJson:
-                kept = tuple(_kept(scribe.now, one) for one in given)
+                kept = tuple(_kept(writer.now, one) for one in given)
                 if kept == given:
                     raise
                 given = kept
-                self._draft_again(given)
+                self._rebuild_step(given)
                 continue
             match result:
                 case Result.WRITTEN:
-                    self._unadopted = None
+                    self._unapplied = None
                     self._uncommitted.clear()
-                    self._ready.extend(self._draft.records.work)
-                    self._draft = self._new_draft()
+                    self._ready.extend(self._step.records.work)
+                    self._step = self._new_step()
                     return release
                 case Result.NEW_SIGNALS:
-                    scribe.look_again()
-                    self._draft_again(given)
+                    writer.reread_signals()
+                    self._rebuild_step(given)
                 case Result.LOST:
                     raise LeaseLost
 
     def _commit(self, release: bool) -> Result:
-        draft = self._draft
+        draft = self._step
         if draft.records.changes:
-            return self._scribe.commit(draft.records, draft.now, release=release)
-        return self._scribe.let_go() if release else Result.WRITTEN
+            return self._writer.commit(draft.records, draft.now, release=release)
+        return self._writer.release() if release else Result.WRITTEN
 
-    def _draft_again(self, given: Sequence[Changed]) -> None:
+    def _rebuild_step(self, given: Sequence[Changed]) -> None:
         """Begin again with what was received alone: a decision in the draft may have been undone since it was read."""
-        for work in self._draft.records.work:
-            self._bench.effect_pool.give_back(work)
-        self._draft = self._new_draft()
+        for work in self._step.records.work:
+            self._context.effect_pool.give_back(work)
+        self._step = self._new_step()
         for change in given:
-            self._draft.change(change)
+            self._step.change(change)
 
     def _at_rest(self) -> bool:
         """Whether no effect is running or planned, and no wait is short enough to keep the run for it."""
-        now = self._draft.now
-        if now.ended or self._tenure.forfeited:
+        now = self._step.now
+        if now.ended or self._yielding.gives_up:
             return True
-        if self._running or self._ready or self._draft.records.work:
+        if self._running or self._ready or self._step.records.work:
             return False
-        if self._tenure.ended(now):
+        if self._yielding.ended(now):
             return True
         if plan(now):
             return False
         soonest = min(self._wake_times(), default=None)
-        return soonest is None or soonest - self._scribe.clock() > KEEP_CLAIM_MAX
+        return soonest is None or soonest - self._writer.clock() > KEEP_CLAIM_MAX
 
-    def _new_draft(self) -> Draft:
-        return Draft(
-            self._scribe.now,
-            self._bench.handler,
-            self._judge,
+    def _new_step(self) -> StepBuilder:
+        return StepBuilder(
+            self._writer.now,
+            self._context.handler,
+            self._admission,
             self._reserve,
-            self._scribe.clock,
+            self._writer.clock,
         )
 
     def _reserve(self, work: Work) -> bool:
         """Reserve a slot for new work, unless no new work may start."""
-        return not self._tenure.ended(self._scribe.now) and self._bench.effect_pool.reserve(
+        return not self._yielding.ended(self._writer.now) and self._context.effect_pool.reserve(
             work, self._held.wake
         )
 
@@ -223,7 +223,7 @@ class Coordinator:
     def _next(self) -> RunnerMessage:
         """Return the next message. A runner gives up its seat while it waits. Raises queue.Empty at the time-out."""
         if self._messages.empty():
-            with self._bench.seats.left():
+            with self._context.slots.released():
                 return self._messages.get(timeout=self._timeout())
         return self._messages.get_nowait()
 
@@ -238,15 +238,15 @@ class Coordinator:
             self._add_outcome(message.effect, message.outcome)
 
     def _add_outcome(self, effect: RunningEffect, outcome: Outcome) -> None:
-        self._tenure.get_on()
+        self._yielding.made_progress()
         event = event_of(
-            self._draft.now,
+            self._step.now,
             effect.request,
             outcome,
-            at=self._scribe.clock(),
+            at=self._writer.clock(),
             chance=random.random(),  # noqa: S311 - spreads retries, keeps no secret
         )
-        self._draft.add(event)
+        self._step.add(event)
 
     def _submit(self, message: EffectFinished) -> None:
         """Called in an effect's thread. A message that comes after the runner has ended is discarded."""
@@ -269,7 +269,7 @@ class Coordinator:
     def _timeout(self) -> float | None:
         """Seconds until a wait is over, a gate expires or a cancelled run's grace ends; None without any."""
         moments = self._wake_times()
-        for pending in self._draft.now.pending:
+        for pending in self._step.now.pending:
             if pending.expires_at is not None and pending.gate not in self._expired:
                 moments.append(pending.expires_at)
         if self._grace_ends is not None:
@@ -277,37 +277,37 @@ class Coordinator:
         soonest = min(moments, default=None)
         if soonest is None:
             return None
-        return max(0.0, (soonest - self._scribe.clock()).total_seconds())
+        return max(0.0, (soonest - self._writer.clock()).total_seconds())
 
     def _wake_times(self) -> list[datetime]:
         """When each wait of the run is over, and when its next signal takes effect."""
-        moments = [wait.until for wait in self._draft.now.waits()]
-        if self._scribe.next_signal is not None:
-            moments.append(self._scribe.next_signal)
+        moments = [wait.until for wait in self._step.now.waits()]
+        if self._writer.next_signal is not None:
+            moments.append(self._writer.next_signal)
         return moments
 
     # Time
 
     def _expire(self) -> None:
         """Expire the gates that are due. The decision then arrives as a signal, as any other."""
-        for pending in self._draft.now.pending:
-            expired = pending.expires_at is not None and pending.expires_at <= self._scribe.clock()
+        for pending in self._step.now.pending:
+            expired = pending.expires_at is not None and pending.expires_at <= self._writer.clock()
             if expired and pending.gate not in self._expired:
                 self._expired.add(pending.gate)
-                expire = functools.partial(self._bench.gatekeeper.expire, pending.gate)
-                self._scribe.persist(expire)
-                self._scribe.look_again()
+                expire = functools.partial(self._context.gatekeeper.expire, pending.gate)
+                self._writer.retry_while_unreachable(expire)
+                self._writer.reread_signals()
 
     def _settle_cancelling(self) -> None:
         """Give running calls of a cancelled run 10 s of grace, then record their outcome as unknown."""
-        if self._draft.now.phase is not Phase.CANCELLING:
+        if self._step.now.phase is not Phase.CANCELLING:
             return
         if self._grace_ends is None:
-            self._grace_ends = self._scribe.clock() + CANCEL_GRACE
+            self._grace_ends = self._writer.clock() + CANCEL_GRACE
             self._abort_model_calls()
-        if self._scribe.clock() >= self._grace_ends:
-            for event in recover(self._draft.now):
-                self._draft.add(event)
+        if self._writer.clock() >= self._grace_ends:
+            for event in recover(self._step.now):
+                self._step.add(event)
             self._running.clear()
 
     def _withdraw_ready(self) -> None:
@@ -317,24 +317,24 @@ class Coordinator:
             if why is None:
                 continue
             self._ready.remove(work)
-            self._bench.effect_pool.give_back(work)
+            self._context.effect_pool.give_back(work)
             if isinstance(work, StartTool):
-                self._draft.add(not_started(work, why))
+                self._step.add(not_started(work, why))
 
     def _must_not_start(self, work: Work) -> str | None:
         """Return why recorded work must not start any more, None if it may.
 
         A call whose intent is older than a lease needs a new one: "run again" would be offered too early.
         """
-        now = self._scribe.now
+        now = self._writer.now
         if now.phase is Phase.CANCELLING:
             return CANCELLED
-        if self._tenure.ended(now):
+        if self._yielding.ended(now):
             return RELEASED
         if isinstance(work, StartTool):
             written = now.call(work.frame, work.call).started_at
             assert written is not None  # by its intent
-            if self._scribe.clock() - written > timedelta(seconds=leases.lease_seconds()):
+            if self._writer.clock() - written > timedelta(seconds=leases.lease_seconds()):
                 return STALE
         return None
 
@@ -342,7 +342,7 @@ class Coordinator:
 
     def _launch(self) -> None:
         """Start the effects whose intents are committed, as long as the lease surely lasts."""
-        if self._scribe.now.phase is Phase.CANCELLING and self._grace_ends is None:
+        if self._writer.now.phase is Phase.CANCELLING and self._grace_ends is None:
             self._held.wake()  # to begin the grace
         while self._ready:
             work = self._ready[0]
@@ -351,15 +351,15 @@ class Coordinator:
                 return
             if not self._held.has_budget():
                 return
-            request = request_for(self._scribe.now, work, self._filled)
+            request = request_for(self._writer.now, work, self._filled)
             self._ready.pop(0)
-            self._bench.effect_pool.launch(self._run_effect(request))
+            self._context.effect_pool.launch(self._run_effect(request))
 
     def _run_effect(self, request: ModelRequest | ToolRequest) -> RunningEffect:
         """Note an effect as running, and the approval that it uses up as spent."""
         effect = RunningEffect(request=request, submit=self._submit, worker=self._held.claim.worker)
         if isinstance(request, ToolRequest):
-            call = self._scribe.now.call(request.frame, request.call)
+            call = self._writer.now.call(request.frame, request.call)
             effect.started_at = call.started_at
             if call.gate is not None:  # after the intent is committed, before the call starts
                 ledger.note(ledger.spent(request.run, (call.gate, request.attempt)))
@@ -376,22 +376,22 @@ class Coordinator:
         """Commit each transactional result on its own, in its tool's transaction, before anything else."""
         while self._results:
             result = self._results[0]
-            later = self._draft.records.changes
-            self._draft = self._new_draft()
+            later = self._step.records.changes
+            self._step = self._new_step()
             self._add_outcome(result.effect, result.outcome)
             problem = self._commit_result(result)
             self._results.pop(0)
-            self._draft = self._new_draft()
+            self._step = self._new_step()
             if problem is not None:
                 fault = ToolFault(error=f"it was rolled back: {problem}", again=True)
                 self._add_outcome(result.effect, fault)
             for change in later:
-                self._draft.change(change)
+                self._step.change(change)
 
     def _commit_result(self, result: TransactionalResult) -> BaseException | None:
         """Return the error if the tool's writes were rolled back. Raises LeaseLost."""
         try:
-            return self._scribe.commit_result(self._draft.records, self._draft.now, result)
+            return self._writer.commit_result(self._step.records, self._step.now, result)
         except NotJson as exc:
             result.discard()
             return exc

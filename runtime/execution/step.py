@@ -1,4 +1,4 @@
-"""Builds the next step: what came in, and what follows from it without the outside."""
+"""Builds the next step: what arrived, and what follows from it without I/O except through ports."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
@@ -50,13 +50,13 @@ from runtime.core.pending import of_call
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.spending import fits, reached
-from runtime.execution.admission.admit import Judge
+from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.budget_gate import grant_of, limit_gate
-from runtime.execution.admission.gates import Judged
-from runtime.execution.admission.versions import Skews, agent_changed, agreed, ask, asked
+from runtime.execution.admission.gates import AdmissionResult
+from runtime.execution.admission.versions import VersionChanges, agent_changed, agreed, ask, asked
 from runtime.execution.admission.waits import begun, timed_out
 from runtime.execution.effects.outcomes import arrival
-from runtime.ports import EffectHandler, InvalidInput, Skew
+from runtime.ports import EffectHandler, InvalidInput, VersionChange
 from runtime.store.late_outcomes import LateOutcome
 from runtime.store.records import Changed, ModelAsked, Records, SignalTaken, Work, changed, waits
 from runtime.store.signals import (
@@ -73,24 +73,24 @@ from runtime.store.signals import (
 STARTING = frozenset({Verdict.APPROVE, Verdict.RUN_AGAIN})
 
 
-class Draft:
+class StepBuilder:
     """Grows from a committed state. `reserve` is asked for a slot before any work is written down."""
 
     def __init__(
         self,
         base: Continuation,
         handler: EffectHandler,
-        judge: Judge,
+        admission: Admission,
         reserve: Callable[[Work], bool],
         clock: Callable[[], datetime],
     ) -> None:
         self.now = base
         self.records = Records()
         self._handler = handler
-        self._judge = judge
+        self._admission = admission
         self._reserve = reserve
         self._clock = clock
-        self._unvouched: dict[UUID, GateDecidedSignal] = {}
+        self._unverified: dict[UUID, GateDecidedSignal] = {}
 
     def add(self, event: Event) -> None:
         self.change(changed(event))
@@ -99,26 +99,26 @@ class Draft:
         self.now = evolve(self.now, record.event)
         self.records.add(record)
 
-    def adopt(self, skews: Skews) -> None:
+    def apply_version_changes(self, version_changes: VersionChanges) -> None:
         """Let every frame whose agent has changed go on under this process's version, or ask people first."""
         if self.now.phase is not Phase.STARTED:
             return
         for gate in asked(self.now):
-            skew = skews.get(gate.frame)
-            if skew is None or not skew.asks or skew.agent.fingerprint != gate.version:
+            change = version_changes.get(gate.frame)
+            if change is None or not change.asks or change.agent.fingerprint != gate.version:
                 self._close_gate(gate, "the agent has changed once more")
         halted_frames = {gate.frame for gate in asked(self.now)}
-        for frame, skew in skews.items():
-            if not skew.asks:
-                if not self._change_agent(frame, skew):
+        for frame, change in version_changes.items():
+            if not change.asks:
+                if not self._change_agent(frame, change):
                     return
             elif frame not in halted_frames:
-                self._record(ask(self.now, frame, skew, self._clock()))
+                self._record(ask(self.now, frame, change, self._clock()))
 
     def take(self, signal: Signal) -> None:
         """Take a signal up once; one whose gate is not waited for, or that comes too late, changes nothing.
 
-        Raises Tampered for a decision that nobody made.
+        Raises Tampered for a decision that no person made.
         """
         if signal.id in self.records.signals:
             return
@@ -178,7 +178,7 @@ class Draft:
             if wait.until <= self._clock() and wait.call is not None:
                 self.add(timed_out(self.now, wait.frame, wait.call))
 
-    def develop(self, busy: set[str]) -> None:
+    def plan_next(self, busy: set[str]) -> None:
         """Add what follows without the outside until nothing does. `busy` frames await their model.
 
         A run that is being ended waits for them: the model calls are stopped, and their partial replies are kept as
@@ -191,7 +191,7 @@ class Draft:
             self._mind_limits(effects)
             for effect in effects:
                 if self._halted(effect) or not fits(self.now, effect, asked):
-                    continue  # by something else of this plan, or until what is under way is settled
+                    continue  # by another part of this plan, or until running calls are settled
                 if isinstance(effect, AskModel):
                     if not self._held(effect.frame) and self._reserve(effect):
                         asked.add(effect.frame)
@@ -200,9 +200,9 @@ class Draft:
                     self._follow(effect)
             if self.now is before:
                 break
-        for gate, signal in tuple(self._unvouched.items()):
-            self._judge.vouch(signal)
-            del self._unvouched[gate]
+        for gate, signal in tuple(self._unverified.items()):
+            self._admission.vouch(signal)
+            del self._unverified[gate]
 
     def _halted(self, effect: Effect) -> bool:
         frame = getattr(effect, "frame", None)
@@ -210,7 +210,7 @@ class Draft:
 
     def _held(self, frame: str) -> bool:
         """Open a hold before the frame's model call, if its agent asks for one."""
-        hold = self._judge.hold(self.now, frame)
+        hold = self._admission.hold(self.now, frame)
         if hold is not None:
             self._record(hold)
         return hold is not None
@@ -230,13 +230,13 @@ class Draft:
             case OpenFrame():
                 self._open_frame(effect)
             case JudgeCall():
-                self._record(self._judge.judge(self.now, effect.frame, effect.call))
+                self._record(self._admission.check(self.now, effect.frame, effect.call))
             case StartTool():
                 self._start(effect)
             case StartWait():
                 self._wait(effect)
             case OpenDoubt():
-                self._record(self._judge.doubt(self.now, effect.frame, effect.call))
+                self._record(self._admission.doubt(self.now, effect.frame, effect.call))
             case CancelRun():
                 self.cancel(by="", reason=effect.reason)
             case CloseFrame():
@@ -281,21 +281,21 @@ class Draft:
             instructions=instructions,
         )
 
-    def _change_agent(self, frame: str, skew: Skew) -> bool:
+    def _change_agent(self, frame: str, change: VersionChange) -> bool:
         """Continue a frame with this process's version. If that version cannot make its instructions, end the run."""
         try:
-            self.add(agent_changed(self.now, frame, skew, self._handler))
+            self.add(agent_changed(self.now, frame, change, self._handler))
         except InvalidInput as exc:
             self.cancel(by="", reason=_not_taken(self.now.frame(frame).agent, exc))
             return False
         return True
 
-    def _record(self, judged: Judged) -> None:
-        self.change(changed(judged.event, picture=judged.picture))
+    def _record(self, result: AdmissionResult) -> None:
+        self.change(changed(result.event, picture=result.picture))
 
     def _start(self, effect: StartTool) -> None:
         """Look once more, then write the intent down if it can be acted on at once."""
-        other = self._second_look(effect)
+        other = self._recheck(effect)
         if other is not None:
             self._record(other)
             return
@@ -305,18 +305,18 @@ class Draft:
             )
             self.change(changed(started, work=effect))
 
-    def _second_look(self, effect: StartTool | StartWait) -> Judged | None:
-        """Look once more, which vouches as well for an approval that this draft takes up."""
+    def _recheck(self, effect: StartTool | StartWait) -> AdmissionResult | None:
+        """Check an approved call once more; that verifies an approval which this step consumes as well."""
         gate = self.now.call(effect.frame, effect.call).gate
-        signal = None if gate is None else self._unvouched.get(gate)
+        signal = None if gate is None else self._unverified.get(gate)
         decision = None if signal is None else signal.decision
-        other = self._judge.second_look(self.now, effect.frame, effect.call, decision)
+        other = self._admission.recheck(self.now, effect.frame, effect.call, decision)
         if other is None and gate is not None:
-            self._unvouched.pop(gate, None)
+            self._unverified.pop(gate, None)
         return other
 
     def _wait(self, effect: StartWait) -> None:
-        other = self._second_look(effect)
+        other = self._recheck(effect)
         if other is not None:
             self._record(other)
         else:
@@ -359,16 +359,16 @@ class Draft:
         for pending in self.now.pending:
             if pending.gate == signal.gate:
                 if signal.decision.verdict in STARTING:
-                    self._unvouched[signal.gate] = (
+                    self._unverified[signal.gate] = (
                         signal  # the last look before the call vouches for it
                     )
                 else:
-                    self._judge.vouch(signal)
+                    self._admission.vouch(signal)
                 goes_on = signal.decision.verdict is Verdict.CONTINUE
-                skew = agreed(self.now, pending, self._handler) if goes_on else None
+                change = agreed(self.now, pending, self._handler) if goes_on else None
                 self.add(_decided(pending, signal))
-                if skew is not None:
-                    self._change_agent(pending.frame, skew)
+                if change is not None:
+                    self._change_agent(pending.frame, change)
                 granted = grant_of(self.now, pending, signal.decision)
                 if granted is not None:
                     self.add(granted)

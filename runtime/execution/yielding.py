@@ -1,11 +1,12 @@
-"""How long a worker goes on with a run that has more to do, and that it lets go of such a run in time.
+"""Decides when a worker yields a run that has more to do, and releases it in time.
 
-Once a tenure has ended nothing new starts. What is under way may finish and is journaled; then the run
-is let go of, due at once, for another worker. What does not finish before the shift is over is let go
-of as well, and whoever takes the run over treats it as work that was lost: by its effect class. A run
-of which an agent is stopped is let go of too; nobody takes it again before the stop is lifted. A run
-that is tried alone in its process is let go of when it has got on, and one that took many steps when
-others wait.
+Once a run yields, nothing new starts. Running calls may finish and are journaled; then the runner releases the run,
+due at once, for another worker. A call that does not finish before the drain is over is given up, and the worker that
+claims the run next treats it as lost work, by its effect class.
+
+A run yields when its process drains; when it took 50 steps or 30 s and other runs wait; when an agent of it is switched
+off; and, if it is tried alone in its process, when it made progress. A run whose agent is switched off is claimed again
+after the switch is lifted.
 """
 
 import time
@@ -14,54 +15,56 @@ from datetime import datetime, timedelta
 
 from runtime.core.continuation import CallState, Continuation, FrameState
 from runtime.core.planning import plan
-from runtime.execution.heartbeat import Held, Shift
+from runtime.execution.heartbeat import ClaimedRun, Drain
 from runtime.store import kill_switches, leases
 
 STEPS, SECONDS = 50, 30.0
 
 
-class Tenure:
-    """One coordinator's time with its run."""
+class YieldPolicy:
+    """Of one runner and its run."""
 
-    def __init__(self, held: Held, shift: Shift) -> None:
+    def __init__(self, held: ClaimedRun, draining: Drain) -> None:
         self._held = held
-        self._shift = shift
-        self._got_on = False
+        self._draining = draining
+        self._made_progress = False
         self._steps = 0
         self._since = time.monotonic()
-        self.makes_room = False
+        self.should_yield = False
 
-    def count_step(self, others_wait: Callable[[], bool]) -> None:
-        """After each step: every 50 of them, and every 30 s, look whether other runs wait for a worker."""
+    def count_step(self, has_waiting_runs: Callable[[], bool]) -> None:
+        """Count a step. After every 50 steps, and every 30 s, find out whether other runs wait for a worker."""
         self._steps += 1
         if self._steps < STEPS and time.monotonic() - self._since < SECONDS:
             return
         self._steps, self._since = 0, time.monotonic()
-        self.makes_room = others_wait()
+        self.should_yield = has_waiting_runs()
 
-    def get_on(self) -> None:
-        """Something that was under way came to its end: the trial of an isolated run is over."""
-        self._got_on = self._held.claim.isolated
+    def made_progress(self) -> None:
+        """An effect has ended: the trial of a run that is alone in its process is over."""
+        self._made_progress = self._held.claim.isolated
 
     def ended(self, now: Continuation) -> bool:
         """Whether nothing new may start."""
-        return self._shift.ends or self._got_on or self.makes_room or self._stopped(now)
+        return (
+            self._draining.started or self._made_progress or self.should_yield or self._stopped(now)
+        )
 
     @property
-    def forfeited(self) -> bool:
-        """Whether what is under way is not waited for any longer."""
-        return self._shift.over()
+    def gives_up(self) -> bool:
+        """Whether running calls are not waited for any longer."""
+        return self._draining.is_over()
 
-    def hands_over(self, now: Continuation) -> bool:
-        """Whether the run, let go of now, has work for another worker at once."""
+    def has_ready_work(self, now: Continuation) -> bool:
+        """Whether the run, if it is released now, has work for another worker at once."""
         return self._leaves_work(now) and not self._stopped(now)
 
     def due(self, now: Continuation, at: datetime) -> datetime | None:
-        """When the run is due if it is let go of at `at` with more to do, None if it is not."""
+        """When a run that is released at `at` is due, None if it has nothing more to do."""
         if not self._leaves_work(now):
             return None
         if self._stopped(now) and not self._held.stops & {kill_switches.EVERY_AGENT, now.agent}:
-            # Claims look at the run's own agent alone: look now and then whether this one's stop is lifted.
+            # A claim checks the run's own agent alone. Claim it now and then, to see whether this switch is lifted.
             return at + timedelta(seconds=leases.BACK_OFF_SECONDS)
         return at
 

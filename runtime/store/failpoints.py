@@ -18,7 +18,7 @@ ONCE = "ABEYANCE_KILL_ONCE"
 LOG = "ABEYANCE_KILL_LOG"
 
 
-def pass_by(moment: str, kind: str, depth: int) -> None:
+def hit(moment: str, kind: str, depth: int) -> None:
     """Pass the point `moment:kind:depth`, or end there."""
     armed, log = _armed()
     if armed is None and log is None:

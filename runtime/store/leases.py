@@ -23,18 +23,18 @@ from runtime.store.pool import Connection
 HINT_SECONDS = 1.0
 RESEND_SECONDS = 5.0
 BACK_OFF_SECONDS = 30.0
-WINDOW = 2_000  # due runs that `others_wait` considers
+WINDOW = 2_000  # due runs that `has_waiting_runs` considers
 
 # As part of a statement that is a transaction by itself: its COMMIT does not wait for the disk. If Postgres crashes, a
 # claim may be forgotten; its owner then writes nothing more, and no token is given twice. Each later write of a worker
 # takes its claim to the disk.
-UNHURRIED = "set_config('synchronous_commit', 'off', true)"
+ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true)"
 
 # Asked once for a statement: what may differ from row to row finds nothing in an index.
-_ONCE = "(SELECT clock_timestamp())"
+_DB_NOW = "(SELECT clock_timestamp())"
 
 # When a run is due of which a hint is sent at the same time: the sweeper leaves that a moment to come first.
-HINTED = f"clock_timestamp() + {HINT_SECONDS} * interval '1 second'"
+DUE_SHORTLY = f"clock_timestamp() + {HINT_SECONDS} * interval '1 second'"
 
 # `lease_until` of a run whose lease is its worker's. A worker of the release before renews that column of each run that
 # it has, and leaves alone a run with a later time; 'infinity' is no time that Python can read.
@@ -42,7 +42,7 @@ _BY_WORKER = "'9000-01-01 00:00Z'"
 
 # Whether the process that has the run is alive.
 LIVE = f"""
-    coalesce(CASE WHEN lease_until = {_BY_WORKER} THEN {workers.LIVE} ELSE lease_until >= {_ONCE} END, false)
+    coalesce(CASE WHEN lease_until = {_BY_WORKER} THEN {workers.LIVE} ELSE lease_until >= {_DB_NOW} END, false)
 """
 
 # The part of the step statement that moves the run; no row means that the step may not be written.
@@ -215,13 +215,13 @@ def read(connection: Connection, run: UUID) -> Row:
     return Row(epoch=epoch, owner=owner, position=position, mailbox=mailbox)
 
 
-def others_wait(connection: Connection) -> bool:
+def has_waiting_runs(connection: Connection) -> bool:
     """Whether one of the first 2,000 due runs could continue and has no worker."""
     row = connection.execute(
         f"""
         SELECT EXISTS (SELECT FROM (
             SELECT id, agent FROM runtime_run
-            WHERE due_at <= {_ONCE} + %s * interval '1 second' AND owner IS NULL
+            WHERE due_at <= {_DB_NOW} + %s * interval '1 second' AND owner IS NULL
                 AND NOT isolated AND status <> 'quarantined'
             ORDER BY due_at LIMIT %s) AS runtime_run
         WHERE NOT ({kill_switches.OF_RUN}))

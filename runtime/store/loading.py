@@ -39,7 +39,7 @@ _CLAIM = f"""
     WITH run AS ({leases.CLAIM})
     SELECT run.epoch, run.position, run.head, run.base, run.previous, run.at, run.stops, run.losses,
         (seen.epoch, seen.position, seen.mailbox) = (run.epoch - 1, run.position, run.mailbox),
-        {_STORED}, {leases.UNHURRIED}
+        {_STORED}, {leases.ASYNC_COMMIT}
     FROM run JOIN runtime_run seen ON seen.id = run.id {_BESIDE}
 """
 _LOAD = f"SELECT {_STORED} FROM runtime_run run {_BESIDE} WHERE run.id = %(run)s"

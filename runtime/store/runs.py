@@ -12,7 +12,7 @@ from uuid import UUID
 
 from runtime.core.origin import merged
 from runtime.errors import NoSuchRun, RunEnded
-from runtime.store.leases import HINTED
+from runtime.store.leases import DUE_SHORTLY
 from runtime.store.pool import Connection
 
 # The part of the statement that settles a gate: `ring` for its run, unless that is over. It waits for no lock, under
@@ -20,7 +20,7 @@ from runtime.store.pool import Connection
 RING = f"""
     UPDATE runtime_run SET mailbox = mailbox + 1,
         due_at = CASE WHEN status <> 'quarantined'
-            THEN least(due_at, coalesce(%(effective_at)s::timestamptz, {HINTED})) END
+            THEN least(due_at, coalesce(%(effective_at)s::timestamptz, {DUE_SHORTLY})) END
     WHERE id = (
         SELECT held.id FROM runtime_run held JOIN runtime_gate ON runtime_gate.run_id = held.id
         WHERE runtime_gate.id = %(gate)s AND held.ended_at IS NULL FOR NO KEY UPDATE OF held SKIP LOCKED)
@@ -32,7 +32,7 @@ INSERT = f"""
         (id, agent, requester, token, business_key, input, status, position, head, unheard, origin,
         due_at)
     VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(input)s,
-        %(status)s, %(position)s, %(head)s, %(unheard)s, %(origin)s::jsonb, {HINTED})
+        %(status)s, %(position)s, %(head)s, %(unheard)s, %(origin)s::jsonb, {DUE_SHORTLY})
     ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING
 """
 
@@ -178,7 +178,7 @@ def ring(connection: Connection, run: UUID, at: datetime | None = None) -> None:
         f"""
         UPDATE runtime_run SET mailbox = mailbox + 1,
             due_at = CASE WHEN ended_at IS NULL AND status <> 'quarantined'
-                THEN least(due_at, coalesce(%s, {HINTED})) END
+                THEN least(due_at, coalesce(%s, {DUE_SHORTLY})) END
         WHERE id = %s RETURNING ended_at IS NOT NULL, status
         """,
         (at, run),
@@ -208,7 +208,7 @@ def reopen(connection: Connection, run: UUID, *, status: str, head: str) -> None
         f"""
         UPDATE runtime_run SET status = %s, head = %s, position = position + 1, base = 0,
             epoch = epoch + 1, mailbox = mailbox + 1, ended_at = NULL, reason = NULL, losses = 0,
-            due_at = {HINTED}
+            due_at = {DUE_SHORTLY}
         WHERE id = %s
         """,
         (status, head, run),

@@ -101,7 +101,7 @@ def commit(
     A step whose answer was cut off before is found in the journal, and counts as written. Raises Tampered if an
     approval was used before, with nothing written, or psycopg.OperationalError when the connection is cut.
     """
-    failpoints.pass_by("before", step.kind, step.depth)
+    failpoints.hit("before", step.kind, step.depth)
     own = tuple((name, _PARTS[name]) for name in _parts(step))
     statement = _statement((*own, *((part.name, part.sql) for part in lent)))
     parameters = _parameters(step)
@@ -116,7 +116,7 @@ def commit(
             raise
         raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
     if row == (1,) or written(connection, step):
-        failpoints.pass_by("written", step.kind, step.depth)
+        failpoints.hit("written", step.kind, step.depth)
         return Result.WRITTEN
     now = leases.read(connection, step.claim.run)
     claim = (step.claim.epoch, step.claim.owner, step.entry.position - 1)

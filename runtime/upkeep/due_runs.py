@@ -25,7 +25,7 @@ from runtime.store import kill_switches, leases, pool, workers
 from runtime.store.pool import Connection
 from runtime.store.workers import sweeper_name
 from runtime.upkeep.alarm import Alarm, Note
-from runtime.upkeep.calm import Calm
+from runtime.upkeep.takeover_delay import TakeoverDelay
 
 SWEEP_SECONDS = 1.0  # from the end of the line to the next look, and from a failure
 BATCH = 200  # hints of one look
@@ -49,21 +49,23 @@ class Look:
 
 def run(stop: threading.Event) -> None:
     """Send hints until `stop`; connect again whenever Postgres was out of reach."""
-    alarm, calm, alive = Alarm("due_runs"), Calm(), Note(sweeper_name())
-    calm.begin()
+    alarm, delay, alive = Alarm("due_runs"), TakeoverDelay(), Note(sweeper_name())
+    delay.begin()
     while not stop.is_set():
         try:
             with pool.own(sweeper_name()) as connection:
-                for pause in _looks(connection, alarm, calm, alive):
+                for pause in _looks(connection, alarm, delay, alive):
                     if stop.wait(pause):
                         return
         except psycopg.Error as exc:
             alarm.failed(exc, again=SWEEP_SECONDS)
             stop.wait(SWEEP_SECONDS)
-            calm.begin()
+            delay.begin()
 
 
-def _looks(connection: Connection, alarm: Alarm, calm: Calm, alive: Note) -> Iterator[float]:
+def _looks(
+    connection: Connection, alarm: Alarm, delay: TakeoverDelay, alive: Note
+) -> Iterator[float]:
     """Look along the line of due runs again and again. Gives the pause after each look.
 
     Ten seconds of full batches after the first one, the next look begins anew: a run that has become due before the
@@ -71,11 +73,11 @@ def _looks(connection: Connection, alarm: Alarm, calm: Calm, alive: Note) -> Ite
     """
     after, again_at = BEGINNING, math.inf
     while True:
-        calm.look(leases.now(connection))
+        delay.look(leases.now(connection))
         alive.write(connection)
         try:
             queues = dispatch.queues_with_room()
-            found = look(connection, queues, robs=calm.over, after=after)
+            found = look(connection, queues, may_take_over=delay.over, after=after)
         except ConnectionError as exc:
             alarm.failed(exc, again=SWEEP_SECONDS)
             yield SWEEP_SECONDS
@@ -98,16 +100,16 @@ def look(
     connection: Connection,
     queues: Collection[str] = dispatch.QUEUES,
     *,
-    robs: bool = True,
+    may_take_over: bool = True,
     after: Place = BEGINNING,
 ) -> Look:
     """Send a hint for each of the oldest due runs after a place whose queue is one of these.
 
-    Without `robs` none for a run that a worker has. Raises ConnectionError if the broker is out of reach: those runs
-    are due again in five seconds.
+    Without `may_take_over` none for a run that a worker has. Raises ConnectionError if the broker is out of reach; then
+    those runs are due again in five seconds.
     """
     until = _window(connection, after)
-    taken = _take(connection, queues, robs=robs, after=after, until=until)
+    taken = _take(connection, queues, may_take_over=may_take_over, after=after, until=until)
     dispatch.send_all([hint for hint, _ in taken])
     full = len(taken) == BATCH
     return Look(hints=len(taken), end=max(place for _, place in taken) if full else until)
@@ -120,7 +122,7 @@ def _window(connection: Connection, after: Place) -> Place:
     """
     row = connection.execute(
         f"""
-        SELECT due_at, id FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN}
+        SELECT due_at, id FROM runtime_run WHERE due_at <= {_DB_NOW} AND {_BETWEEN}
         ORDER BY due_at, id OFFSET %(window)s LIMIT 1
         """,
         {**_bounds(after, END), "window": WINDOW - 1},
@@ -132,33 +134,33 @@ def _take(
     connection: Connection,
     queues: Collection[str],
     *,
-    robs: bool,
+    may_take_over: bool,
     after: Place,
     until: Place,
 ) -> list[tuple[Hint, Place]]:
     """Move up to 200 runs five seconds on. Returns their hints, and where they were.
 
-    Without `robs` none that a worker has, whose lease may be about to be renewed.
+    Without `may_take_over` none that a worker has, whose lease may be about to be renewed.
     """
     rows = connection.execute(
         f"""
         WITH taken AS MATERIALIZED (
             SELECT id, due_at, worker, position, isolated, lost_at, owner IS NOT NULL AS was_lost
-            FROM runtime_run WHERE due_at <= {_ONCE} AND {_BETWEEN} AND NOT ({kill_switches.OF_RUN})
-                AND (owner IS NULL OR (%(robs)s AND NOT {leases.LIVE}))
+            FROM runtime_run WHERE due_at <= {_DB_NOW} AND {_BETWEEN} AND NOT ({kill_switches.OF_RUN})
+                AND (owner IS NULL OR (%(may_take_over)s AND NOT {leases.LIVE}))
                 AND {_QUEUE} = ANY(%(queues)s)
             ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED),
         noted AS ({workers.NOTE_LOSS})
         UPDATE runtime_run SET {leases.TAKE_OVER},
             due_at = clock_timestamp() + %(pause)s * interval '1 second'
         FROM taken WHERE runtime_run.id = taken.id
-        RETURNING taken.id, {_QUEUE}, taken.due_at, {leases.UNHURRIED}
+        RETURNING taken.id, {_QUEUE}, taken.due_at, {leases.ASYNC_COMMIT}
         """,
         {
             **_bounds(after, until),
             "pause": leases.RESEND_SECONDS,
             "limit": BATCH,
-            "robs": robs,
+            "may_take_over": may_take_over,
             "queues": list(queues),
         },
     )
@@ -166,7 +168,7 @@ def _take(
 
 
 # Asked once for a statement: what may differ from row to row finds nothing in an index.
-_ONCE = "(SELECT clock_timestamp())"
+_DB_NOW = "(SELECT clock_timestamp())"
 
 _QUEUE = f"""
     CASE WHEN runtime_run.isolated THEN '{dispatch.ISOLATED}' WHEN status = 'queued' THEN '{dispatch.NEW}'

@@ -16,7 +16,7 @@ from runtime.core.decisions import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
-from runtime.execution.runner import Bench
+from runtime.execution.runner import WorkerContext
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import ActionPicture, Actor
 from tests.e2e.office import until
@@ -28,7 +28,7 @@ AT_REST = ("suspended", "completed", "failed", "cancelled", "quarantined")
 class Engine:
     """One worker's bench; Ada starts runs, Bea decides."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: WorkerContext) -> None:
         self.bench = bench
 
     def begin(self, agent: str, content: Any) -> Run:
@@ -89,7 +89,9 @@ def engine_of(registry: Registry, brakes: Brakes | None = None) -> Iterator[Engi
     effect_pool = EffectPool(handler, slots=4)
     gatekeeper = FakeGatekeeper()
     yield Engine(
-        Bench(handler=handler, gatekeeper=gatekeeper, effect_pool=effect_pool, heartbeat=heartbeat)
+        WorkerContext(
+            handler=handler, gatekeeper=gatekeeper, effect_pool=effect_pool, heartbeat=heartbeat
+        )
     )
     heartbeat.stop()
     effect_pool.close()

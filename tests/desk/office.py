@@ -20,7 +20,7 @@ from runtime.core.digest import sha256_of
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
-from runtime.execution.runner import Bench
+from runtime.execution.runner import WorkerContext
 from runtime.models import Run
 from runtime.ports import Actor, AgentFacts, CallFacts, ModelFault, Unknown
 from tests.fakes.ports import FakeEffects, FakeTool, Script, ask, say, turns
@@ -115,7 +115,7 @@ class Office:
         )
         self.heartbeat = Heartbeat()
         self.heartbeat.start()
-        self.bench = Bench(
+        self.bench = WorkerContext(
             handler=self.effects,
             gatekeeper=Gatekeeper(),
             effect_pool=EffectPool(self.effects, slots=4),

@@ -16,7 +16,7 @@ from approvals.models import Request
 from runtime.core.decisions import GateKind
 from runtime.core.events import Change
 from runtime.models import Worker
-from runtime.ports import Skew
+from runtime.ports import VersionChange
 from runtime.queries import Difference, differences
 from runtime.queries.versions import MOST_LINES
 from tests.agents.test_versions import version
@@ -133,7 +133,7 @@ def _goes_on(office: Office, run: UUID, *changes: Change) -> None:
     before = office.effects.agent("account_agent").fingerprint
     office.effects.released["account_agent"] = "sha256:newer"
     agent = office.effects.agent("account_agent")
-    office.effects.skews["account_agent", before] = Skew(agent=agent, changes=changes)
+    office.effects.skews["account_agent", before] = VersionChange(agent=agent, changes=changes)
     office.approve(run)
 
 

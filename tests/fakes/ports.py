@@ -32,11 +32,11 @@ from runtime.ports import (
     NotConfirmed,
     Outcome,
     Part,
-    Skew,
     ToolRequest,
     ToolResult,
     TurnBoundary,
     UnknownAgent,
+    VersionChange,
 )
 from runtime.store.pool import Connection
 
@@ -116,7 +116,7 @@ class FakeEffects:
         self.models: list[ModelRequest] = []
         self.ended: list[ModelRequest] = []
         self.calls: list[ToolRequest] = []
-        self.skews: dict[tuple[str, str], Skew] = {}
+        self.skews: dict[tuple[str, str], VersionChange] = {}
         self.released: dict[str, str] = {}
         self.holds: list[str] = []
         self.budgets: dict[str, Budget] = {}
@@ -139,12 +139,12 @@ class FakeEffects:
     def fingerprints(self) -> dict[str, str]:
         return {name: self.agent(name).fingerprint for name in self.agents}
 
-    def skew(self, name: str, fingerprint: str) -> Skew | None:
+    def skew(self, name: str, fingerprint: str) -> VersionChange | None:
         """What was said of the version in `skews`, else a change that nobody must agree to."""
         facts = self.agent(name)
         if facts.fingerprint == fingerprint:
             return None
-        return self.skews.get((name, fingerprint), Skew(agent=facts, changes=()))
+        return self.skews.get((name, fingerprint), VersionChange(agent=facts, changes=()))
 
     def receive(self, agent: str, value: Any) -> Any:
         return value

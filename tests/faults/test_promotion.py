@@ -88,11 +88,11 @@ def test_a_promotion_takes_no_lease_over_at_once(
         url = standby.url(str(connections["default"].settings_dict["NAME"]))
         with sweeping(threading.Event()), psycopg.connect(url, autocommit=True) as promoted:
             until(
-                lambda: any(robs for _, robs in sweeps) or None,
+                lambda: any(may_take_over for _, may_take_over in sweeps) or None,
                 "a sweeper that has been there for a lease",
             )
-            # Calm lasts as long as the test from here on.
-            monkeypatch.setattr("runtime.upkeep.calm.lease_seconds", lambda: 600.0)
+            # The delay lasts as long as the test from here on.
+            monkeypatch.setattr("runtime.upkeep.takeover_delay.lease_seconds", lambda: 600.0)
             until(lambda: _is_old(promoted) or None, "the standby to have been there for a lease")
             promoted.execute("SELECT pg_promote()")
             # The address of Postgres leads to the standby now.
@@ -106,7 +106,7 @@ def test_a_promotion_takes_no_lease_over_at_once(
             assert _is_old(promoted)  # when the server started says nothing of the promotion
             assert not sweeps[-1][1]
             assert _is_held(promoted, run)
-            due_runs.look(promoted, dispatch.QUEUES, robs=True)
+            due_runs.look(promoted, dispatch.QUEUES, may_take_over=True)
             assert not _is_held(promoted, run)
 
 

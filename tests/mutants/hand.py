@@ -29,7 +29,7 @@ MAIL = KEEPERS + "test_a_step_that_lets_go_needs_the_mailbox_it_read_and_takes_n
 LEFT = KEEPERS + "test_a_step_that_lets_go_leaves_the_row_to_the_next"
 LEASE = KEEPERS + "test_only_a_sweeper_takes_a_run_from_its_worker_and_only_when_the_lease_is_over"
 CLAIMED = KEEPERS + "test_a_run_that_is_not_free_is_not_claimed"
-HINTED = KEEPERS + "test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring"
+DUE_SHORTLY = KEEPERS + "test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring"
 REPLACED = "tests/runtime/test_leases.py::test_a_replaced_owner_can_neither_release_nor_quarantine"
 SWEPT = KEEPERS + "test_the_sweeper_takes_the_oldest_first_and_none_that_somebody_has_locked"
 SPARED = KEEPERS + "test_a_sweeper_may_send_hints_for_free_runs_alone"
@@ -141,8 +141,8 @@ LEASES = (
     _row(
         "a run that a worker has is hinted at",
         "upkeep/due_runs",
-        "(owner IS NULL OR (%(robs)s AND NOT {leases.LIVE}))",
-        "(owner IS NULL OR %(robs)s)",
+        "(owner IS NULL OR (%(may_take_over)s AND NOT {leases.LIVE}))",
+        "(owner IS NULL OR %(may_take_over)s)",
         LEASE,
     ),
     _row(
@@ -197,7 +197,7 @@ LEASES = (
     _row(
         "a lease of the release before is not honoured",
         "store/leases",
-        " ELSE lease_until >= {_ONCE} END",
+        " ELSE lease_until >= {_DB_NOW} END",
         " ELSE false END",
         KEEPERS
         + "test_a_run_of_a_worker_of_the_release_before_is_taken_when_its_own_lease_is_over",
@@ -291,30 +291,30 @@ LEASES = (
     _row(
         "a signal of later puts off what is due",
         "store/runs",
-        "least(due_at, coalesce(%s, {HINTED}))",
-        "coalesce(%s, {HINTED})",
+        "least(due_at, coalesce(%s, {DUE_SHORTLY}))",
+        "coalesce(%s, {DUE_SHORTLY})",
         KEEPERS + "test_a_ring_makes_a_run_due_earlier_and_never_later",
     ),
     _row(
         "the sweeper leaves no time to the hint of a signal",
         "store/runs",
-        "least(due_at, coalesce(%s, {HINTED}))",
+        "least(due_at, coalesce(%s, {DUE_SHORTLY}))",
         "least(due_at, coalesce(%s, clock_timestamp()))",
-        HINTED,
+        DUE_SHORTLY,
     ),
     _row(
         "the sweeper leaves no time to the hint of a start",
         "store/runs",
-        "%(origin)s::jsonb, {HINTED})",
+        "%(origin)s::jsonb, {DUE_SHORTLY})",
         "%(origin)s::jsonb, clock_timestamp())",
-        HINTED,
+        DUE_SHORTLY,
     ),
     _row(
         "a worker that a hint reaches waits for the sweeper",
         "store/leases",
         "clock_timestamp() + {RESEND_SECONDS + HINT_SECONDS} * interval",
         "clock_timestamp() + 0 * interval",
-        HINTED,
+        DUE_SHORTLY,
     ),
     _row(
         "a signal wakes a parked run",
@@ -382,17 +382,17 @@ LEASES = (
         SWEPT,
     ),
     _row(
-        "the sweeper robs after its own reconnect",
+        "the sweeper may_take_over after its own reconnect",
         "upkeep/due_runs",
-        "(owner IS NULL OR (%(robs)s AND NOT {leases.LIVE}))",
+        "(owner IS NULL OR (%(may_take_over)s AND NOT {leases.LIVE}))",
         "(owner IS NULL OR NOT {leases.LIVE})",
         SPARED,
     ),
     _row(
         "the sweeper waits with nobody's runs too",
         "upkeep/due_runs",
-        "(owner IS NULL OR (%(robs)s AND NOT {leases.LIVE}))",
-        "(%(robs)s AND NOT {leases.LIVE})",
+        "(owner IS NULL OR (%(may_take_over)s AND NOT {leases.LIVE}))",
+        "(%(may_take_over)s AND NOT {leases.LIVE})",
         SPARED,
     ),
 )

@@ -13,8 +13,8 @@ from runtime.control import engine
 from runtime.core.decisions import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
-from runtime.execution.heartbeat import Heartbeat, Held
-from runtime.execution.runner import Bench
+from runtime.execution.heartbeat import ClaimedRun, Heartbeat
+from runtime.execution.runner import WorkerContext
 from runtime.models import Gate, Run
 from runtime.ports import Actor
 from runtime.store import loading, pool
@@ -55,7 +55,7 @@ class Rig:
         ports.plug(access=FakeAccess(), gatekeeper=self.gatekeeper)
         self.heartbeat = Heartbeat()
         self.heartbeat.start()
-        self.bench = Bench(
+        self.bench = WorkerContext(
             handler=self.effects,
             gatekeeper=self.gatekeeper,
             effect_pool=EffectPool(
@@ -88,7 +88,7 @@ class Rig:
     def open_gates(self, run: UUID) -> list[Gate]:
         return list(Gate.objects.filter(run=run, state="open").order_by("opened_at", "call"))
 
-    def held(self, run: UUID) -> Held:
+    def held(self, run: UUID) -> ClaimedRun:
         """What this worker knows of a run that it has."""
         return next(one for one in self.heartbeat._held.values() if one.claim.run == run)
 

@@ -129,7 +129,7 @@ def test_who_takes_a_long_run_over_from_a_lost_worker_folds_what_came_since_alon
 
     run = desk.start("a")
     with monkeypatch.context() as patch:
-        patch.setattr(failpoints, "pass_by", die)
+        patch.setattr(failpoints, "hit", die)
         desk.advance(run)
     row = Run.objects.get(id=run)
     assert 0 < row.base < row.position

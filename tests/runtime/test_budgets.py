@@ -228,7 +228,7 @@ def test_the_time_of_a_run_is_used_up_while_it_waits_for_a_retry(
     assert run.due_at is not None
     assert began <= run.due_at - timedelta(seconds=20) <= timezone.now()
     due = run.due_at + timedelta(seconds=1)
-    monkeypatch.setattr("runtime.execution.commit.Scribe.clock", lambda self: due)
+    monkeypatch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: due)
     later(run.id)
     short = desk.advance(run.id)
     assert (short.status, len(desk.effects.models)) == ("suspended", 1)
@@ -247,7 +247,7 @@ def test_people_may_take_their_time(rig: MakeBench, monkeypatch: pytest.MonkeyPa
     (gate,) = desk.open_gates(run.id)
     desk.decide(gate.id, Verdict.APPROVE)
     week = run.created_at + timedelta(days=7)
-    monkeypatch.setattr("runtime.execution.commit.Scribe.clock", lambda self: week)
+    monkeypatch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: week)
     assert desk.advance(run.id).status == "completed"
 
 

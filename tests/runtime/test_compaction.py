@@ -151,13 +151,13 @@ def _rob(run: UUID) -> None:
 
 
 def test_one_that_dies_after_it_goes_on_from_the_base(desk: Rig) -> None:
-    def robs(request: ToolRequest) -> ToolResult:
+    def may_take_over(request: ToolRequest) -> ToolResult:
         if request.args["n"] == 4:
             desk.effects.tools["read"] = READS
             _rob(request.run)
         return ToolResult(value="x")
 
-    desk.effects.tools["read"] = FakeTool(effect=EffectClass.READ, body=robs)
+    desk.effects.tools["read"] = FakeTool(effect=EffectClass.READ, body=may_take_over)
     run = desk.start("a")
     desk.advance(run)
     row = Run.objects.get(id=run)

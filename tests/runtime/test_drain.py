@@ -105,7 +105,9 @@ def test_an_intent_that_was_not_acted_on_is_taken_back(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
-    monkeypatch.setattr("runtime.execution.heartbeat.Held.has_budget", lambda held: _drained(desk))
+    monkeypatch.setattr(
+        "runtime.execution.heartbeat.ClaimedRun.has_budget", lambda held: _drained(desk)
+    )
     run = desk.advance(desk.start("a"))
     assert types(run.id)[-2:] == ["ToolStarted", "RetryScheduled"]
     assert desk.effects.calls == []
@@ -128,14 +130,14 @@ def test_only_the_first_word_on_the_end_counts(rig: MakeBench) -> None:
     desk = rig({})
     desk.heartbeat.drain(0.0)
     desk.heartbeat.drain(LONG)
-    assert desk.heartbeat.shift.over()
+    assert desk.heartbeat.draining.is_over()
 
 
 def test_a_model_call_that_does_not_end_in_time_is_made_by_the_next_worker(rig: MakeBench) -> None:
     let_go = threading.Event()
 
     def reply(request: ModelRequest) -> Outcome:
-        if not desk.heartbeat.shift.ends:
+        if not desk.heartbeat.draining.started:
             desk.heartbeat.drain(0.0)
             let_go.wait(60)
         return say("done")

@@ -16,7 +16,7 @@ from runtime.execution.effects import pool as effect_pool
 from runtime.execution.effects.deadlines import DeadlineTimer
 from runtime.execution.effects.pool import EffectPool, Slots
 from runtime.execution.effects.running import EffectFinished, RunningEffect
-from runtime.execution.heartbeat import Held
+from runtime.execution.heartbeat import ClaimedRun
 from runtime.models import Run
 from runtime.ports import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
 from tests.e2e.office import until
@@ -195,7 +195,7 @@ def _before_the_first_call(
     """Do something after the intent is committed and before the call starts, while the lease is in doubt."""
     done: list[object] = []
 
-    def has_budget(held: Held) -> bool:
+    def has_budget(held: ClaimedRun) -> bool:
         if desk.effects.models and not done:
             done.append(act())
             held.mailbox = None
@@ -203,7 +203,7 @@ def _before_the_first_call(
             return False
         return True
 
-    monkeypatch.setattr(Held, "has_budget", has_budget)
+    monkeypatch.setattr(ClaimedRun, "has_budget", has_budget)
 
 
 def test_a_call_that_has_not_started_when_its_run_is_cancelled_never_starts(

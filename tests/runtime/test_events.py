@@ -88,7 +88,7 @@ def test_what_does_not_come_in_time_times_out(
     run = one.start("a")
     one.advance(run)
     monkeypatch.setattr(
-        "runtime.execution.commit.Scribe.clock", lambda self: timezone.now() + timedelta(days=3)
+        "runtime.execution.commit.StepWriter.clock", lambda self: timezone.now() + timedelta(days=3)
     )
     later(run)
     assert one.advance(run).status == "completed"
@@ -255,7 +255,7 @@ def test_an_event_in_a_pause_is_kept_and_time_stands_still_for_the_wait(
     send()
     assert one.advance(run).status == "paused"
     monkeypatch.setattr(
-        "runtime.execution.commit.Scribe.clock", lambda self: timezone.now() + timedelta(days=3)
+        "runtime.execution.commit.StepWriter.clock", lambda self: timezone.now() + timedelta(days=3)
     )
     later(run)
     assert one.advance(run).status == "paused"
@@ -340,7 +340,7 @@ def test_an_event_that_comes_before_the_time_is_written_is_the_one_outcome(
     """Its transaction holds the run when the wait's time comes, so the worker reads it first."""
     until = timezone.now() + timedelta(hours=1)
     moment = until - timedelta(seconds=1)  # the worker waits for it
-    monkeypatch.setattr("runtime.execution.commit.Scribe.clock", lambda self: moment)
+    monkeypatch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: moment)
     one = desk(ask(waits_for(until=until)))
     run = one.start("a")
     worker = _worker(one, run)

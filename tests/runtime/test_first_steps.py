@@ -36,13 +36,13 @@ def at_the_first(point: str, act: Callable[[], object]) -> Iterator[None]:
     """Do something when this point is passed for the first time."""
     left = [point]
 
-    def pass_by(moment: str, kind: str, depth: int) -> None:
+    def hit(moment: str, kind: str, depth: int) -> None:
         if left == [f"{moment}:{kind}"]:
             left.clear()
             act()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runtime.store.failpoints.pass_by", pass_by)
+        patch.setattr("runtime.store.failpoints.hit", hit)
         yield
     assert not left
 

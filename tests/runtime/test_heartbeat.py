@@ -16,7 +16,7 @@ from pytest_django import Settings
 from runtime.core.decisions import EffectClass
 from runtime.execution import clock
 from runtime.execution.claim import advance
-from runtime.execution.heartbeat import Heartbeat, Held, Lease
+from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease
 from runtime.models import Loss, Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
 from runtime.store import leases, loading, pool
@@ -177,7 +177,7 @@ def test_a_machine_that_slept_past_a_lease_starts_nothing(monkeypatch: pytest.Mo
         previous="queued",
         at=datetime(2026, 1, 1, tzinfo=UTC),
     )
-    held = Held(claim=claim, lease=Lease(clock.elapsed()), wake=lambda: None)
+    held = ClaimedRun(claim=claim, lease=Lease(clock.elapsed()), wake=lambda: None)
     assert held.has_budget()
     awake = time.clock_gettime
     asleep = {time.CLOCK_BOOTTIME: 3600.0}

@@ -73,9 +73,9 @@ def test_a_worker_half_of_whose_slots_hang_takes_no_more_runs(
     desk, other = workers(rig, hang)
     assert desk.advance_once(desk.start("a_soon")).status == "suspended"
     assert "keeps its slot: 1 of 4 slots" in caplog.text
-    assert not desk.heartbeat.shift.ends
+    assert not desk.heartbeat.draining.started
     assert desk.advance_once(desk.start("a_soon")).status == "suspended"
-    until(lambda: desk.heartbeat.shift.ends or None, "the worker to stop")
+    until(lambda: desk.heartbeat.draining.started or None, "the worker to stop")
     (said,) = [one.message for one in caplog.records if one.levelname == "CRITICAL"]
     assert said.endswith(
         "2 of its 4 tool slots are held by calls past their deadline (tools: soon)"
@@ -108,7 +108,7 @@ def test_a_run_with_a_hung_tool_can_be_cancelled(
     run, thread = in_background(desk, "a_long")
     until(lambda: desk.effects.calls or None, "the tool to hang")
     cancel(run=run.id, actor=ADA, reason="it hangs")
-    desk.heartbeat.poke(run.id)
+    desk.heartbeat.check_signals(run.id)
     thread.join(60)
     assert not thread.is_alive()
     run.refresh_from_db()

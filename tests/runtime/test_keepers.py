@@ -344,10 +344,14 @@ def test_a_stopped_run_is_not_claimed(own: Connection, desk: Rig) -> None:
     assert claim(own, run) is None
 
 
-def taken(own: Connection, *, robs: bool = True) -> list[UUID]:
+def taken(own: Connection, *, may_take_over: bool = True) -> list[UUID]:
     """The runs that a sweeper would send a hint for, the oldest first."""
     found = due_runs._take(
-        own, dispatch.QUEUES, robs=robs, after=due_runs.BEGINNING, until=due_runs.END
+        own,
+        dispatch.QUEUES,
+        may_take_over=may_take_over,
+        after=due_runs.BEGINNING,
+        until=due_runs.END,
     )
     return [run for _, run in sorted(place for _, place in found)]
 
@@ -453,7 +457,7 @@ def test_a_sweeper_may_send_hints_for_free_runs_alone(own: Connection, desk: Rig
     assert claim(own, lost) is not None
     for run in (free, lost):
         row(run, due_at=timezone.now() + PAST)
-    assert taken(own, robs=False) == [free]
+    assert taken(own, may_take_over=False) == [free]
     assert taken(own) == [lost]
 
 

@@ -14,9 +14,9 @@ from runtime.control.messages import send_message
 from runtime.control.pause import pause as pause_run
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.events import Change
-from runtime.execution.commit import Scribe
+from runtime.execution.commit import StepWriter
 from runtime.models import Gate, Run
-from runtime.ports import Skew
+from runtime.ports import VersionChange
 from runtime.store import pool, steps
 from runtime.store.pool import Connection
 from tests.fakes.ports import FakeTool, ask, say, turns
@@ -37,7 +37,7 @@ def test_a_signal_while_a_version_gate_opens_loses_nothing(
     first, second = desk.open_gates(run)
     desk.effects.released["a"] = NEW
     change = Change(part="instructions", before="x", after="y", asks=True)
-    desk.effects.skews["a", OLD] = Skew(agent=desk.effects.agent("a"), changes=(change,))
+    desk.effects.skews["a", OLD] = VersionChange(agent=desk.effects.agent("a"), changes=(change,))
     desk.decide(first.id, Verdict.APPROVE)
 
     def decide() -> None:
@@ -46,15 +46,15 @@ def test_a_signal_while_a_version_gate_opens_loses_nothing(
 
     waiting = [threading.Thread(target=decide)]
 
-    def commit(scribe: Scribe, *args: object, **kwargs: object) -> object:
+    def commit(writer: StepWriter, *args: object, **kwargs: object) -> object:
         while waiting:
             one = waiting.pop()
             one.start()
             one.join()
-        return real(scribe, *args, **kwargs)  # type: ignore[arg-type]
+        return real(writer, *args, **kwargs)  # type: ignore[arg-type]
 
-    real = Scribe.commit
-    monkeypatch.setattr(Scribe, "commit", commit)
+    real = StepWriter.commit
+    monkeypatch.setattr(StepWriter, "commit", commit)
     desk.advance(run)
     gate = Gate.objects.get(run=run, state="open", kind="version")
     assert gate.id in [picture.gate for picture in desk.gatekeeper.pictures]
@@ -73,7 +73,9 @@ def test_a_step_that_a_signal_makes_be_built_again_closes_its_gates_once(
     ):  # the second of them closes the gate that asks about the first
         desk.effects.released["a"] = version
         change = Change(part="instructions", before="x", after="y", asks=True)
-        desk.effects.skews["a", OLD] = Skew(agent=desk.effects.agent("a"), changes=(change,))
+        desk.effects.skews["a", OLD] = VersionChange(
+            agent=desk.effects.agent("a"), changes=(change,)
+        )
         if version == NEW:
             desk.advance(run)
 
@@ -139,14 +141,14 @@ def test_run_again_waits_for_the_end_of_a_late_start(
     """The intent's COMMIT takes longer than a deadline and a lease, and the call starts after it."""
     late: list[timedelta] = [timedelta(hours=1)]
 
-    def write(scribe: Scribe, draft: object, step: steps.Step, tries: object) -> steps.Result:
-        result = real(scribe, draft, step, tries)  # type: ignore[arg-type]
+    def write(writer: StepWriter, draft: object, step: steps.Step, tries: object) -> steps.Result:
+        result = real(writer, draft, step, tries)  # type: ignore[arg-type]
         if step.kind == "ToolStarted" and late:
-            scribe._started -= late.pop().total_seconds()
+            writer._started -= late.pop().total_seconds()
         return result
 
-    real = Scribe._write
-    monkeypatch.setattr(Scribe, "_write", write)
+    real = StepWriter._write
+    monkeypatch.setattr(StepWriter, "_write", write)
     started: list[datetime] = []
 
     def body(request: object) -> object:

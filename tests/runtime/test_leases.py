@@ -158,7 +158,7 @@ def test_ids_sort_by_time(settings: Settings, desk: Rig) -> None:
     assert {value.variant for value in values} == {"specified in RFC 4122"}
 
 
-@pytest.mark.parametrize("look", [due_runs.look, leases.others_wait])
+@pytest.mark.parametrize("look", [due_runs.look, leases.has_waiting_runs])
 def test_whatever_looks_for_due_runs_passes_over_all_that_are_not(
     desk: Rig, look: Callable[[pool.Connection], object]
 ) -> None:

@@ -137,7 +137,7 @@ def test_one_that_comes_in_a_pause_after_the_answer_is_heard_when_the_run_goes_o
     worker.start()
     assert asked.wait(60)
     pause(run)
-    desk.heartbeat.poke(run)
+    desk.heartbeat.check_signals(run)
     while Run.objects.get(id=run).status != "paused":
         threading.Event().wait(0.01)
     go_on.set()
@@ -267,6 +267,6 @@ def test_a_fork_takes_along_what_is_not_heard(gated: Rig, monkeypatch: pytest.Mo
 
 
 def _wait_until_taken_up(desk: Rig, run: UUID) -> None:
-    desk.heartbeat.poke(run)
+    desk.heartbeat.check_signals(run)
     while Signal.objects.filter(run=run).exists():
         threading.Event().wait(0.01)

@@ -87,7 +87,8 @@ def test_a_gate_expires_in_a_pause(gated: Rig, monkeypatch: pytest.MonkeyPatch) 
     desk.advance(run)
     assert desk.open_gates(run)
     monkeypatch.setattr(
-        "runtime.execution.commit.Scribe.clock", lambda self: timezone.now() + timedelta(hours=2)
+        "runtime.execution.commit.StepWriter.clock",
+        lambda self: timezone.now() + timedelta(hours=2),
     )
     later(run)
     row = desk.advance(run)
@@ -109,7 +110,8 @@ def test_a_wait_that_ends_in_a_pause_goes_on_after_it(
     pause(run)
     assert (desk.advance(run).due_at, desk.advance(run).status) == (None, "paused")
     monkeypatch.setattr(
-        "runtime.execution.commit.Scribe.clock", lambda self: timezone.now() + timedelta(hours=2)
+        "runtime.execution.commit.StepWriter.clock",
+        lambda self: timezone.now() + timedelta(hours=2),
     )
     later(run)
     assert desk.advance(run).status == "paused"
@@ -133,7 +135,7 @@ def test_what_is_under_way_is_waited_for_and_journaled(rig: MakeBench) -> None:
     worker.start()
     assert begun.wait(60)
     pause(run)
-    desk.heartbeat.poke(run)
+    desk.heartbeat.check_signals(run)
     while Run.objects.get(id=run).status != "paused":
         threading.Event().wait(0.02)
     assert worker.is_alive()
@@ -163,7 +165,7 @@ def test_a_reply_in_a_pause_is_kept_and_its_calls_wait(rig: MakeBench) -> None:
     worker.start()
     assert begun.wait(60)
     pause(run)
-    desk.heartbeat.poke(run)
+    desk.heartbeat.check_signals(run)
     go_on.set()
     worker.join(60)
     assert types(run)[-1] in ("ModelReplied", "Paused")

@@ -39,7 +39,7 @@ def die_at(desk: Rig, run: UUID, types_so_far: str, *, isolated: bool = False) -
             if (where, kind) == ("committed", types_so_far):
                 raise _Death
 
-        patch.setattr("runtime.store.failpoints.pass_by", passed_by)
+        patch.setattr("runtime.store.failpoints.hit", passed_by)
         with pytest.raises(_Death):
             advance(run, desk.bench, isolated=isolated)
     lose(run)

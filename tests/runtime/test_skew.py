@@ -12,10 +12,10 @@ from runtime.core.errors import NewerSchema
 from runtime.core.events import Change, WaitEnded
 from runtime.core.terms import RetryPolicy
 from runtime.errors import LeaseLost
-from runtime.execution.admission.versions import LONGEST_PAUSE, Refusals
-from runtime.execution.step import Draft
+from runtime.execution.admission.versions import LONGEST_PAUSE, RunBackoff
+from runtime.execution.step import StepBuilder
 from runtime.models import Gate, JournalEntry, Run
-from runtime.ports import Outcome, Skew, ToolRequest, Unknown
+from runtime.ports import Outcome, ToolRequest, Unknown, VersionChange
 from runtime.store import failpoints, loading, pool
 from runtime.store.pool import Connection
 from tests.fakes.ports import FakeEffects, FakeTool, ask, say, turns
@@ -33,7 +33,7 @@ def _release(
 ) -> None:
     """From now on this worker has another version of the agent a."""
     effects.released["a"] = NEW
-    effects.skews["a", OLD] = Skew(
+    effects.skews["a", OLD] = VersionChange(
         agent=effects.agent("a"), changes=changes, older=older, writes=writes
     )
 
@@ -161,30 +161,30 @@ def test_a_class_changed_from_write_to_read_while_down_is_not_re_run(rig: MakeBe
 
 def test_a_refusal_holds_longer_each_time_and_not_against_mail() -> None:
     now = 100.0
-    refusals, run = Refusals(clock=lambda: now), uuid4()
-    assert not refusals.stand(run, lambda: 0)
+    backoff, run = RunBackoff(clock=lambda: now), uuid4()
+    assert not backoff.is_active(run, lambda: 0)
     pauses = []
     for _ in range(9):
-        refusals.add(run, mailbox=1)
+        backoff.add(run, mailbox=1)
         began = now
-        while refusals.stand(run, lambda: 1):
+        while backoff.is_active(run, lambda: 1):
             now += 0.5
         pauses.append(now - began)
     assert pauses == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE]
-    refusals.add(run, mailbox=1)
-    assert refusals.stand(run, lambda: 1)
-    assert not refusals.stand(run, lambda: 2)
-    refusals.drop(run)
-    assert not refusals.stand(run, lambda: 1)
+    backoff.add(run, mailbox=1)
+    assert backoff.is_active(run, lambda: 1)
+    assert not backoff.is_active(run, lambda: 2)
+    backoff.drop(run)
+    assert not backoff.is_active(run, lambda: 1)
 
 
 def test_a_hint_is_passed_on_once_a_pause() -> None:
     now = 100.0
-    refusals, run = Refusals(clock=lambda: now), uuid4()
-    refusals.add(run, mailbox=0)
-    assert [refusals.pass_on(run) for _ in range(3)] == [False, False, False]
+    backoff, run = RunBackoff(clock=lambda: now), uuid4()
+    backoff.add(run, mailbox=0)
+    assert [backoff.forward_once(run) for _ in range(3)] == [False, False, False]
     now += 1.0
-    assert [refusals.pass_on(run) for _ in range(3)] == [True, False, False]
+    assert [backoff.forward_once(run) for _ in range(3)] == [True, False, False]
 
 
 def _hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
@@ -259,7 +259,7 @@ def test_an_old_worker_leaves_a_run_alone_that_waits_for_a_word_on_a_newer_versi
     old = rig({"a": SCRIPT}, t=FakeTool(gated=True))
     old.gatekeeper.pictures = desk.gatekeeper.pictures
     agent = old.effects.agent("a")
-    old.effects.skews["a", NEW] = Skew(agent=agent, changes=(INSTRUCTIONS,), older=True)
+    old.effects.skews["a", NEW] = VersionChange(agent=agent, changes=(INSTRUCTIONS,), older=True)
     entries = JournalEntry.objects.filter(run_id=run).count()
     assert old.advance(run).status == "suspended"
     assert JournalEntry.objects.filter(run_id=run).count() == entries
@@ -275,7 +275,7 @@ def test_an_agent_that_changes_once_more_is_asked_about_anew(rig: MakeBench) -> 
     third.effects.released["a"] = "sha256:a3"
     agent = third.effects.agent("a")
     for before in (OLD, NEW):
-        third.effects.skews["a", before] = Skew(agent=agent, changes=(INSTRUCTIONS,))
+        third.effects.skews["a", before] = VersionChange(agent=agent, changes=(INSTRUCTIONS,))
     assert third.advance(run).status == "suspended"
     assert Gate.objects.get(id=gate.id).state == "closed"
     (again,) = third.open_gates(run)
@@ -336,15 +336,15 @@ def test_a_class_that_became_a_write_is_not_repeated_after_the_word_of_a_person_
     desk.advance(run)
     made = len(desk.effects.calls)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runtime.execution.step.Draft.end_waits", _end_every_wait)
-        desk.heartbeat.poke(run)
+        patch.setattr("runtime.execution.step.StepBuilder.end_waits", _end_every_wait)
+        desk.heartbeat.check_signals(run)
         Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
         assert desk.advance(run).status == "suspended"
     assert len(desk.effects.calls) == made + 1
     assert Gate.objects.get(run=run, state="open").kind == "in_doubt"
 
 
-def _end_every_wait(draft: Draft) -> None:
+def _end_every_wait(draft: StepBuilder) -> None:
     for wait in draft.now.waits():
         draft.add(WaitEnded(frame=wait.frame, call=wait.call))
 
@@ -384,7 +384,7 @@ def test_a_worker_that_dies_around_the_change_of_an_agent_changes_it_once(
             raise LeaseLost
 
     with monkeypatch.context() as patch:
-        patch.setattr(failpoints, "pass_by", die)
+        patch.setattr(failpoints, "hit", die)
         desk.advance(run)
     assert types(run).count("AgentChanged") == (0 if moment == "before" else 1)
     with pool.pooled() as connection:

@@ -48,13 +48,15 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sweeps(monkeypatch: pytest.MonkeyPatch, room: None) -> list[tuple[int, bool]]:
-    """Of each look at due runs: the connection's process in Postgres, and whether it robs."""
+    """Of each look at due runs: the connection's process in Postgres, and whether it may_take_over."""
     looked: list[tuple[int, bool]] = []
     really = due_runs.look
 
-    def look(connection: Connection, queues: Any, *, robs: bool, **place: Any) -> due_runs.Look:
-        looked.append((connection.info.backend_pid, robs))
-        return really(connection, queues, robs=robs, **place)
+    def look(
+        connection: Connection, queues: Any, *, may_take_over: bool, **place: Any
+    ) -> due_runs.Look:
+        looked.append((connection.info.backend_pid, may_take_over))
+        return really(connection, queues, may_take_over=may_take_over, **place)
 
     monkeypatch.setattr(due_runs, "look", look)
     monkeypatch.setattr(due_runs, "SWEEP_SECONDS", 0.01)
@@ -187,12 +189,12 @@ def test_a_sweeper_takes_no_run_from_a_worker_for_one_lease_after_it_connects(
 ) -> None:
     settings.ABEYANCE_LEASE_SECONDS = 0.5
     with sweeping(threading.Event()), pool.own() as own:
-        until(lambda: any(robs for _, robs in sweeps) or None, "a sweep that may")
+        until(lambda: any(may_take_over for _, may_take_over in sweeps) or None, "a sweep that may")
         cut = sweeps[0][0]
         assert sweeps[0] == (cut, False), "the first sweep of the process"
         own.execute("SELECT pg_terminate_backend(%s)", [cut])
         until(lambda: sweeps[-1][0] != cut or None, "a sweep after the reconnect")
-    assert not next(robs for process, robs in sweeps if process != cut)
+    assert not next(may_take_over for process, may_take_over in sweeps if process != cut)
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_a_long_wait_frees_the_worker_and_goes_on_when_its_time_has_come(
     assert run.due_at == datetime.fromisoformat(str(wait["until"]))
     assert desk.advance(run.id).status == "waiting"
     assert len(desk.effects.calls) == 2
-    monkeypatch.setattr("runtime.execution.commit.Scribe.clock", lambda self: run.due_at)
+    monkeypatch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: run.due_at)
     later(run.id)
     assert desk.advance(run.id).status == "completed"
     assert [call.attempt for call in desk.effects.calls if call.tool == "t"] == [1, 2]
@@ -141,7 +141,7 @@ def test_a_gate_that_nobody_decides_in_time_denies_its_call(rig: MakeBench) -> N
     (gate,) = desk.open_gates(run.id)
     assert run.due_at == desk.gatekeeper.pictures[0].expires_at
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runtime.execution.commit.Scribe.clock", lambda self: run.due_at)
+        patch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: run.due_at)
         later(run.id)
         assert desk.advance(run.id).status == "completed"
     assert desk.effects.calls == []
@@ -197,7 +197,7 @@ def test_a_run_that_no_worker_had_yet_is_cancelled(rig: MakeBench) -> None:
 def test_what_is_under_way_when_a_run_is_cancelled_is_still_journaled(rig: MakeBench) -> None:
     def slow(request: ToolRequest) -> Outcome:
         _in_a_thread(lambda: cancel(request.run))
-        desk.heartbeat.poke(request.run)
+        desk.heartbeat.check_signals(request.run)
         return ToolResult(value="done after all")
 
     desk = rig({"a": turns(ask(("t", {})), say("never said"))}, t=FakeTool(body=slow))

@@ -48,7 +48,7 @@ def digest_without_arguments(patch: Patch) -> None:
 
 
 def no_second_look(patch: Patch) -> None:
-    patch.setattr("runtime.execution.admission.admit.Judge.second_look", lambda *_: None)
+    patch.setattr("runtime.execution.admission.admit.Admission.recheck", lambda *_: None)
 
 
 def digest_of_the_name(patch: Patch) -> None:

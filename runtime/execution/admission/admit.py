@@ -1,7 +1,7 @@
-"""Whether a proposed call is admitted, gated or refused, and whether an approved one may still start.
+"""Admits, gates or refuses a proposed call, and checks an approved one again just before it starts.
 
-Code describes the call, the gatekeeper says whether a person must decide. What was true at that
-moment is frozen into the call's terms; just before an approved call starts it is looked at again.
+Code describes the call; the gatekeeper says whether a person must decide. What was true then is frozen into the call's
+terms.
 """
 
 import logging
@@ -24,7 +24,7 @@ from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.messages import unheard_of
 from runtime.core.terms import Terms
 from runtime.errors import RuntimeFault, Tampered
-from runtime.execution.admission.gates import Judged, halt, outage_gate, picture
+from runtime.execution.admission.gates import AdmissionResult, halt, outage_gate, picture
 from runtime.ports import (
     ApprovalVoid,
     CallFacts,
@@ -42,42 +42,44 @@ log = logging.getLogger(__name__)
 
 MAX_ERROR = 500
 
-# What is not the fault of a rule: the run is left as it is, or parked, and nobody is asked.
+# What is not the fault of a rule: the run is released or quarantined, and no person is asked.
 _OURS = (RuntimeFault, CoreError, UnknownAgent, psycopg.Error, DatabaseError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judge:
-    """Judges with the code and the policy of this process; `clock` tells database time."""
+class Admission:
+    """Checks calls with the code and the policy of this process; `clock` tells database time."""
 
     handler: EffectHandler
     gatekeeper: Gatekeeper
     clock: Callable[[], datetime]
 
-    def judge(self, now: Continuation, frame: str, call: str) -> Judged:
-        """What becomes of a proposed call; where judging itself fails, people look at it."""
+    def check(self, now: Continuation, frame: str, call: str) -> AdmissionResult:
+        """Admit, gate or refuse a proposed call. If the check itself fails, open a gate for people."""
         try:
-            return self._judge(now, frame, call)
+            return self._check(now, frame, call)
         except _OURS:
             raise
         except Exception as exc:
-            return self._puzzled(now, frame, call, exc)
+            return self._hold_on_error(now, frame, call, exc)
 
-    def _judge(self, now: Continuation, frame: str, call: str) -> Judged:
+    def _check(self, now: Continuation, frame: str, call: str) -> AdmissionResult:
         found = now.call(frame, call)
         try:
             _require_new(now, frame, found)
             facts = self._describe(now, frame, found)
             terms = _terms(now, frame, found, facts)
         except (CallRejected, NotJson) as exc:
-            return Judged(event=CallRefused(frame=frame, call=call, reason=plain(str(exc))))
+            return AdmissionResult(
+                event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
+            )
         if self.gatekeeper.gates(facts):
             return self._gated(now, frame, found, facts, terms)
-        return Judged(event=CallAdmitted(frame=frame, call=call, terms=terms))
+        return AdmissionResult(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
-    def second_look(
+    def recheck(
         self, now: Continuation, frame: str, call: str, decision: Decision | None = None
-    ) -> Judged | None:
+    ) -> AdmissionResult | None:
         """Just before an attempt at an approved call: None if it still is what was approved.
 
         If it changed, or the approval does not hold any more, people are asked again. Raises Tampered if
@@ -88,9 +90,9 @@ class Judge:
         except _OURS:
             raise
         except Exception as exc:
-            return self._puzzled(now, frame, call, exc)
+            return self._hold_on_error(now, frame, call, exc)
 
-    def hold(self, now: Continuation, frame: str) -> Judged | None:
+    def hold(self, now: Continuation, frame: str) -> AdmissionResult | None:
         """Before a frame asks its model: a hold if its agent's rules say so, once a turn, or after an outage."""
         found = now.frame(frame)
         at = self.clock()
@@ -117,8 +119,10 @@ class Judge:
         facts = {"turn": found.turn, "agent": found.agent}
         return halt(now, frame, GateKind.HOLD, why=why, facts=facts, at=at)
 
-    def _puzzled(self, now: Continuation, frame: str, call: str, exc: Exception) -> Judged:
-        """The reply is paid for and kept: its call stays as it is until somebody lets it be judged again."""
+    def _hold_on_error(
+        self, now: Continuation, frame: str, call: str, exc: Exception
+    ) -> AdmissionResult:
+        """Open a hold: the reply is paid for and kept, and its call waits until a person has it checked again."""
         log.error("judging %s/%s of run %s failed", frame, call, now.run, exc_info=exc)
         tool = now.call(frame, call).tool
         why = f"Nobody can say whether {tool} needs an approval: {type(exc).__name__}"
@@ -127,7 +131,7 @@ class Judge:
 
     def _look(
         self, now: Continuation, frame: str, call: str, decision: Decision | None
-    ) -> Judged | None:
+    ) -> AdmissionResult | None:
         found = now.call(frame, call)
         if found.gate is None or found.terms is None:
             return None
@@ -135,20 +139,22 @@ class Judge:
             facts = self._describe(now, frame, found)
             terms = _terms(now, frame, found, facts)
         except (CallRejected, NotJson) as exc:
-            return Judged(event=CallRefused(frame=frame, call=call, reason=plain(str(exc))))
+            return AdmissionResult(
+                event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
+            )
         if terms.digest != found.terms.digest or not self._confirmed(now, found, decision):
             return self._gated(now, frame, found, facts, terms)
         return None
 
     def vouch(self, signal: GateDecidedSignal) -> None:
-        """Raises Tampered unless somebody with the right to decide signed this decision."""
+        """Raises Tampered unless a person with the right to decide signed this decision."""
         try:
             self.gatekeeper.vouch(gate=signal.gate, decision=signal.decision)
         except NotConfirmed as exc:
             raise Tampered(f"the decision of gate {signal.gate}: {exc}") from exc
 
-    def doubt(self, now: Continuation, frame: str, call: str) -> Judged:
-        """The gate at which people say what became of a call that nobody knows about.
+    def doubt(self, now: Continuation, frame: str, call: str) -> AdmissionResult:
+        """The gate at which people say what became of a call whose outcome is unknown.
 
         It is described as the code has it today, but its effect class stays what it was at its start.
         """
@@ -165,7 +171,7 @@ class Judge:
         )
         wait = timedelta(seconds=found.terms.deadline + leases.lease_seconds())
         shown = replace(picture(now, event, found, facts), not_before=found.started_at + wait)
-        return Judged(event=event, picture=shown)
+        return AdmissionResult(event=event, picture=shown)
 
     def _facts_of_started(self, now: Continuation, frame: str, call: Call) -> CallFacts:
         """What the code says today of a call that was started, even if it could not be made today."""
@@ -211,7 +217,7 @@ class Judge:
 
     def _gated(
         self, now: Continuation, frame: str, call: Call, facts: CallFacts, terms: Terms
-    ) -> Judged:
+    ) -> AdmissionResult:
         seconds = facts.expires_in or float(settings.ABEYANCE_APPROVAL_SECONDS)
         event = GateOpened(
             gate=uuid4(),
@@ -221,7 +227,7 @@ class Judge:
             terms=terms,
             expires_at=self.clock() + timedelta(seconds=seconds),
         )
-        return Judged(event=event, picture=picture(now, event, call, facts))
+        return AdmissionResult(event=event, picture=picture(now, event, call, facts))
 
 
 def _require_new(now: Continuation, frame: str, call: Call) -> None:

@@ -11,12 +11,12 @@ from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.core.events import BudgetExceeded, BudgetGranted, GateOpened
 from runtime.core.ids import ROOT
 from runtime.errors import Tampered
-from runtime.execution.admission.gates import Judged, halt
+from runtime.execution.admission.gates import AdmissionResult, halt
 
 
 def limit_gate(
     now: Continuation, reached: Sequence[Exceeded], at: datetime
-) -> tuple[tuple[BudgetExceeded, ...], Judged]:
+) -> tuple[tuple[BudgetExceeded, ...], AdmissionResult]:
     """One gate for everything that was reached, and what was reached."""
     frame = next((one.frame for one in reached if one.frame is not None), ROOT)
     why = f"Used up: {'; '.join(_words(now, one) for one in reached)}"

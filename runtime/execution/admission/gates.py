@@ -16,7 +16,7 @@ _RISKS = {GateKind.HOLD: Risk.MEDIUM, GateKind.LIMIT: Risk.MEDIUM, GateKind.VERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class AdmissionResult:
     """The event that says what was found, and the picture for reviewers if a gate opens."""
 
     event: CallAdmitted | CallRefused | GateOpened
@@ -32,7 +32,7 @@ def halt(
     facts: dict[str, Any],
     at: datetime,
     version: str = "",
-) -> Judged:
+) -> AdmissionResult:
     """A gate of `kind` at `frame`. `why` is one sentence, `facts` is what people need to decide, as JSON."""
     event = GateOpened(
         gate=uuid4(),
@@ -65,10 +65,10 @@ def halt(
         requester=now.requester,
         origin=now.origin,
     )
-    return Judged(event=event, picture=shown)
+    return AdmissionResult(event=event, picture=shown)
 
 
-def outage_gate(now: Continuation, frame: Frame, outage: Outage, at: datetime) -> Judged:
+def outage_gate(now: Continuation, frame: Frame, outage: Outage, at: datetime) -> AdmissionResult:
     """The hold at which people hear that no model of the frame's agent has replied for too long."""
     facts = {
         "agent": frame.agent,

@@ -1,12 +1,12 @@
-"""Runs whose agents are not those that this process has: who may act on them, and who leaves them alone.
+"""Compares the agents of a run with those of this process: which workers may act on the run, and under which version.
 
-While a release goes on, old and new workers live side by side and any of them gets any hint. A worker
-whose version of an agent came before the one that a run has met, or that has no such agent at all,
-lets go of the run without a word in its journal, passes the hint on and leaves the run to others for a
-while, longer each time. Only a run that somebody ends needs no agent any more, and any worker ends it.
+During a release, old and new workers run side by side, and each of them may get any hint. A worker whose version of an
+agent is older than the one that the run has met, or that does not have the agent, releases the run without writing an
+entry, forwards the hint, and skips the run with growing back-off. A run that is to end needs no agent: any worker ends
+it.
 
-A worker whose version is newer goes on under it where that asks nothing of anybody, and otherwise opens
-a version gate. From then on the run has met that version too.
+A worker whose version is newer continues under it if that needs no approval, and otherwise opens a version gate. From
+then on the run has met that version too.
 """
 
 import threading
@@ -21,8 +21,8 @@ from runtime.core.decisions import GateKind
 from runtime.core.digest import sha256_of
 from runtime.core.events import AgentChanged
 from runtime.errors import Outdated
-from runtime.execution.admission.gates import Judged, halt
-from runtime.ports import EffectHandler, Skew
+from runtime.execution.admission.gates import AdmissionResult, halt
+from runtime.ports import EffectHandler, VersionChange
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
@@ -30,10 +30,10 @@ FORGOTTEN_AFTER = 300.0
 MAX_WHY = 500
 NAMED = 3  # changes, in the sentence of a gate; its page shows all of them
 
-Skews = dict[str, Skew]
+VersionChanges = dict[str, VersionChange]
 
 
-def look(now: Continuation, handler: EffectHandler) -> Skews:
+def look(now: Continuation, handler: EffectHandler) -> VersionChanges:
     """How this process's agents differ from those of the open frames, by frame.
 
     Raises UnknownAgent or Outdated if this process may not act on the run.
@@ -63,7 +63,7 @@ def asked(now: Continuation) -> tuple[Pending, ...]:
     return tuple(gate for gate in now.pending if gate.kind is GateKind.VERSION)
 
 
-def ask(now: Continuation, frame: str, skew: Skew, at: datetime) -> Judged:
+def ask(now: Continuation, frame: str, skew: VersionChange, at: datetime) -> AdmissionResult:
     """The gate at which people see what changed, and let the frame go on or end the run."""
     agent = now.frame(frame).agent
     facts = {
@@ -85,19 +85,19 @@ def ask(now: Continuation, frame: str, skew: Skew, at: datetime) -> Judged:
     )
 
 
-def require_agents(now: Continuation, skews: Skews | None) -> None:
+def require_agents(now: Continuation, skews: VersionChanges | None) -> None:
     """Raises Outdated for a worker without the run's agents, unless the run is ending."""
     if skews is None and now.phase is not Phase.CANCELLING:
-        raise Outdated("nobody ends it any more")
+        raise Outdated("no signal ends it any more")
 
 
-def writes(skews: Skews) -> dict[str, tuple[str, ...]]:
+def writes(skews: VersionChanges) -> dict[str, tuple[str, ...]]:
     """The tools that have become writes, by frame."""
     return {frame: skew.writes for frame, skew in skews.items()}
 
 
 def agent_changed(
-    now: Continuation, frame: str, skew: Skew, handler: EffectHandler
+    now: Continuation, frame: str, skew: VersionChange, handler: EffectHandler
 ) -> AgentChanged:
     """Build the event by which a frame continues with this process's version.
 
@@ -116,7 +116,7 @@ def agent_changed(
     )
 
 
-def agreed(now: Continuation, gate: Pending, handler: EffectHandler) -> Skew | None:
+def agreed(now: Continuation, gate: Pending, handler: EffectHandler) -> VersionChange | None:
     """Return the version with which a frame continues after a version gate; None after any other gate."""
     if gate.kind is not GateKind.VERSION:
         return None
@@ -135,7 +135,7 @@ class _Refused:
     passed_on: float
 
 
-class Refusals:
+class RunBackoff:
     """The runs that this process could not act on. `clock` is a steady one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -158,13 +158,13 @@ class Refusals:
         with self._lock:
             self._runs.pop(run, None)
 
-    def stand(self, run: UUID, mailbox: Callable[[], int]) -> bool:
+    def is_active(self, run: UUID, mailbox: Callable[[], int]) -> bool:
         """Whether to leave the run alone now. `mailbox` is asked for its count only if that matters."""
         with self._lock:
             found = self._runs.get(run)
         return found is not None and self._clock() < found.until and mailbox() == found.mailbox
 
-    def pass_on(self, run: UUID) -> bool:
+    def forward_once(self, run: UUID) -> bool:
         """Whether another worker should hear of a hint that came here: once a pause, or hints would go round."""
         with self._lock:
             at, found = self._clock(), self._runs.get(run)

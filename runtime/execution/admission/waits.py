@@ -49,7 +49,7 @@ def _for_event(frame: str, call: Call, at: datetime) -> WaitStarted:
 
 
 def _moment(text: object, field: str, at: datetime) -> datetime:
-    """A moment of RFC 3339 that is still to come. The error says what time it is, for whoever has no clock."""
+    """A moment of RFC 3339 that is still to come. The error says what time it is, since a model has no clock."""
     now = f"it is {at.isoformat(timespec='seconds')} now"
     try:
         moment = datetime.fromisoformat(text) if isinstance(text, str) else None

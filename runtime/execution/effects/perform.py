@@ -36,14 +36,14 @@ def perform(handler: EffectHandler, request: ModelRequest | ToolRequest) -> Outc
         came: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         start_model_call(handler, request, came.put)
         return came.get()
-    failpoints.pass_by("starting", request.effect, depth_of(request.frame))
+    failpoints.hit("starting", request.effect, depth_of(request.frame))
     try:
         outcome = handler.perform(request)
     except Exception as exc:
         log.exception("the effect handler raised on %s", request)
         return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
     outcome = _valid(request, outcome)
-    failpoints.pass_by("performed", request.effect, depth_of(request.frame))
+    failpoints.hit("performed", request.effect, depth_of(request.frame))
     return outcome
 
 
@@ -54,10 +54,10 @@ def start_model_call(
 
     def came(outcome: Outcome) -> None:
         outcome = _valid(request, outcome)
-        failpoints.pass_by("performed", "model", depth_of(request.frame))
+        failpoints.hit("performed", "model", depth_of(request.frame))
         deliver(outcome)
 
-    failpoints.pass_by("starting", "model", depth_of(request.frame))
+    failpoints.hit("starting", "model", depth_of(request.frame))
     try:
         return handler.begin(request, came)
     except Exception as exc:

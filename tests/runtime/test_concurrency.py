@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from runtime.execution.claim import advance
-from runtime.execution.concurrency import Seats
+from runtime.execution.concurrency import RunSlots
 from runtime.models import Run
 from runtime.ports import ModelAnswer, ModelRequest, TurnBoundary
 from runtime.store import pool
@@ -17,24 +17,24 @@ from tests.runtime.conftest import MakeBench
 WAITING = 24  # more than the connections of pool, heartbeat and test
 
 
-def test_a_run_that_waits_lets_others_sit_and_sits_again_afterwards() -> None:
-    two, waiting, go_on = Seats(2), threading.Event(), threading.Event()
+def test_a_waiting_run_releases_its_slot_and_acquires_one_again() -> None:
+    two, waiting, go_on = RunSlots(2), threading.Event(), threading.Event()
 
     def wait() -> None:
-        with two.taken(), two.left():
+        with two.acquired(), two.released():
             waiting.set()
             go_on.wait(60)
 
     with ThreadPoolExecutor(3) as pool:
         waits = pool.submit(wait)
         assert waiting.wait(60)
-        with two.taken(), two.taken():  # both are free
+        with two.acquired(), two.acquired():  # both are free
             go_on.set()
-            assert not waits.done()  # it cannot sit down yet
+            assert not waits.done()  # no slot is free yet
         waits.result(60)
 
 
-def test_runs_that_wait_for_their_model_hold_no_seat_and_no_connection(
+def test_runs_that_wait_for_their_model_hold_no_slot_and_no_connection(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_wait, connected = threading.Barrier(WAITING), list[int]()
@@ -49,7 +49,7 @@ def test_runs_that_wait_for_their_model_hold_no_seat_and_no_connection(
 
     desk = rig({"a": slow}, t=FakeTool(gated=True))
     monkeypatch.setattr(desk.effects, "hold", rule)
-    bench = replace(desk.bench, seats=Seats(2))
+    bench = replace(desk.bench, slots=RunSlots(2))
     runs = [desk.start("a") for _ in range(WAITING)]
     with ThreadPoolExecutor(WAITING) as pool:
         assert all(pool.map(lambda run: advance(run, bench), runs))

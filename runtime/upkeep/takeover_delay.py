@@ -1,7 +1,7 @@
-"""When this process must not take a run whose lease has run out: its owner had no chance to renew it.
+"""Delays the take-over of runs whose worker's lease is over, because that worker may have had no chance to renew it.
 
-That is so for one lease after Postgres was out of reach, be it a restart or the promotion of a standby, and after
-Postgres' clock went further than ours: it was set ahead, or the machine slept. The owners met the same trouble.
+A sweeper waits for one lease after it connects, as after a restart of Postgres or the promotion of a standby, and after
+Postgres' clock went further than its own: it was set ahead, or the machine slept. The workers met the same trouble.
 """
 
 import time
@@ -10,15 +10,15 @@ from datetime import datetime
 from runtime.store.leases import lease_seconds
 
 
-class Calm:
-    """One process's view. Not over for one lease from each time it begins."""
+class TakeoverDelay:
+    """The delay of one process: one lease from each time it begins."""
 
     def __init__(self) -> None:
         self._until = 0.0
         self._seen: tuple[datetime, float] | None = None
 
     def begin(self) -> None:
-        """Postgres was out of reach."""
+        """Begin anew: this process has connected."""
         self._until = time.monotonic() + lease_seconds()
         self._seen = None
 

@@ -1,4 +1,4 @@
-"""A process robs nobody for one lease after its view of Postgres was disturbed."""
+"""A process may_take_over nobody for one lease after its view of Postgres was disturbed."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pytest_django import Settings
 
-from runtime.upkeep.calm import Calm
+from runtime.upkeep.takeover_delay import TakeoverDelay
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -20,37 +20,37 @@ def passed(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> list[float]:
     return seconds
 
 
-def test_it_is_calm_from_the_start(passed: list[float]) -> None:
-    assert Calm().over
+def test_it_is_over_before_it_begins(passed: list[float]) -> None:
+    assert TakeoverDelay().over
 
 
 def test_one_lease_passes_after_a_lost_connection(passed: list[float]) -> None:
-    calm = Calm()
-    calm.begin()
+    delay = TakeoverDelay()
+    delay.begin()
     passed.append(9.9)
-    assert not calm.over
+    assert not delay.over
     passed.append(0.1)
-    assert calm.over
+    assert delay.over
 
 
 @pytest.mark.parametrize(("jump", "over"), [(3600.0, False), (4.9, True), (-3600.0, True)])
 def test_one_lease_passes_after_the_clock_of_postgres_was_set_ahead(
     passed: list[float], jump: float, over: bool
 ) -> None:
-    calm = Calm()
-    calm.look(NOON)
+    delay = TakeoverDelay()
+    delay.look(NOON)
     passed.append(1.0)
-    calm.look(NOON + timedelta(seconds=1.0 + jump))
-    assert calm.over is over
+    delay.look(NOON + timedelta(seconds=1.0 + jump))
+    assert delay.over is over
     passed.append(10.0)
-    calm.look(NOON + timedelta(seconds=11.0 + jump))
-    assert calm.over
+    delay.look(NOON + timedelta(seconds=11.0 + jump))
+    assert delay.over
 
 
 def test_an_outage_is_no_jump_of_the_clock(passed: list[float]) -> None:
-    calm = Calm()
-    calm.look(NOON)
-    calm.begin()
+    delay = TakeoverDelay()
+    delay.look(NOON)
+    delay.begin()
     passed.append(10.0)
-    calm.look(NOON + timedelta(hours=1))
-    assert calm.over
+    delay.look(NOON + timedelta(hours=1))
+    assert delay.over
