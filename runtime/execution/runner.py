@@ -36,7 +36,7 @@ from runtime.execution.effects.outcomes import (
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.effects.transactional import TransactionalResult
-from runtime.execution.heartbeat import Heartbeat, ClaimedRun
+from runtime.execution.heartbeat import ClaimedRun, Heartbeat
 from runtime.execution.step import StepBuilder
 from runtime.execution.yielding import YieldPolicy
 from runtime.ports import (
@@ -84,7 +84,7 @@ class Runner:
     ) -> None:
         self._context = context
         self._version_changes = version_changes
-        self._unapplied = version_changes  # added to each draft until a step with them is committed
+        self._unapplied = version_changes  # added to each step until one with them is committed
         self._held = held
         self._messages = messages
         self._yielding = YieldPolicy(held, context.heartbeat.draining)
@@ -93,7 +93,7 @@ class Runner:
         self._ready: list[Work] = []  # recorded, not launched yet
         self._running: dict[tuple[str, str | None], RunningEffect] = {}
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
-        self._uncommitted: list[EffectFinished] = []  # in the draft
+        self._uncommitted: list[EffectFinished] = []  # in the step
         self._ended = threading.Event()
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
@@ -159,13 +159,13 @@ class Runner:
                     raise LeaseLost
 
     def _commit(self, release: bool) -> Result:
-        draft = self._step
-        if draft.records.changes:
-            return self._writer.commit(draft.records, draft.now, release=release)
+        step = self._step
+        if step.records.changes:
+            return self._writer.commit(step.records, step.now, release=release)
         return self._writer.release() if release else Result.WRITTEN
 
     def _rebuild_step(self, given: Sequence[Changed]) -> None:
-        """Begin again with what was received alone: a decision in the draft may have been undone since it was read."""
+        """Begin again with what was received alone: a decision in the step may have been undone since it was read."""
         for work in self._step.records.work:
             self._context.effect_pool.give_back(work)
         self._step = self._new_step()
@@ -221,7 +221,7 @@ class Runner:
             return
 
     def _next(self) -> RunnerMessage:
-        """Return the next message. A runner gives up its seat while it waits. Raises queue.Empty at the time-out."""
+        """Return the next message. A runner releases its slot while it waits. Raises queue.Empty at the time-out."""
         if self._messages.empty():
             with self._context.slots.released():
                 return self._messages.get(timeout=self._timeout())
