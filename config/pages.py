@@ -1,6 +1,7 @@
 """Middleware for all answers: forbids caching, limits the time of a page, and adds pages that Django lacks.
 
-Those are for a form sent after the session ended, for a method that is not allowed, and for a NUL in a path.
+Those are for a form sent after the session ended, for a method that is not allowed, for a NUL in a path, and for what
+a page may not show or do.
 """
 
 from collections.abc import Callable
@@ -9,11 +10,13 @@ from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.urls import Resolver404, resolve
 
+from runtime.errors import RequestError
 from runtime.queries import allowance
 
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -48,6 +51,24 @@ def pages(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpReques
         return response
 
     return door
+
+
+class Refusals:
+    """Middleware: answer with Django's page for 404 or 403 where a view lets a refusal of that status pass."""
+
+    def __init__(self, answer: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.answer = answer
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.answer(request)
+
+    def process_exception(self, request: HttpRequest, exc: Exception) -> None:
+        """Raise what Django has a page for. The API answers its errors before."""
+        match exc:
+            case RequestError(status=404):
+                raise Http404 from exc
+            case RequestError(status=403):
+                raise PermissionDenied from exc
 
 
 def _answered(answer: Callable[[HttpRequest], HttpResponse], request: HttpRequest) -> HttpResponse:

@@ -4,13 +4,13 @@ from django.contrib import messages
 from django.contrib.auth import logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import people, roster, throttle, tokens
-from approvals.errors import Invalid, UnknownToken
+from approvals.errors import Invalid
 
 
 @require_safe
@@ -65,10 +65,7 @@ def add_own_token(request: HttpRequest) -> HttpResponse:
 @login_required
 def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
     me = request.user.get_username()
-    try:
-        tokens.revoke(token, owner=me, actor=me)
-    except UnknownToken as exc:
-        raise Http404 from exc
+    tokens.revoke(token, owner=me, actor=me)
     messages.success(request, f"Token {token} is revoked.")
     return redirect("account")
 

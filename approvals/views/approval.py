@@ -13,7 +13,7 @@ from approvals.permissions import Standing
 from approvals.similar import similar
 from approvals.views import doubt, halt
 from approvals.views.deciding import Problem, carry_out
-from approvals.views.picture import answer, picture, readable, status_of, typed
+from approvals.views.picture import answer, picture, status_of, typed
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.ports import Actor
 from runtime.queries import allowance
@@ -29,7 +29,7 @@ _SAID = {
 def approval(request: HttpRequest, approval: UUID) -> HttpResponse:
     """A request of any kind."""
     actor = permissions.actor_of(request.user)
-    shown = readable(approval, actor)
+    shown = queries.approval(approval, actor=actor)
     if shown.kind == GateKind.IN_DOUBT:
         return doubt.page(request, shown, actor)
     if shown.kind in HALTS:
@@ -50,7 +50,7 @@ def deny(request: HttpRequest, approval: UUID) -> HttpResponse:
 
 
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
-    if readable(approval, permissions.actor_of(request.user)).kind in HALTS:
+    if queries.approval(approval, actor=permissions.actor_of(request.user)).kind in HALTS:
         raise Http404
     return carry_out(
         request,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from approvals import permissions, queries
@@ -14,12 +14,11 @@ from approvals.errors import (
     DigestMismatch,
     Expired,
     Invalid,
-    NotFound,
     TamperedWith,
     TooEarly,
 )
 from approvals.views import aftermath
-from approvals.views.picture import readable, too_late
+from approvals.views.picture import too_late
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor, Forbidden
 
@@ -43,11 +42,9 @@ def carry_out(
     actor = permissions.actor_of(request.user)
     try:
         act(actor)
-    except NotFound as exc:
-        raise Http404 from exc
     except (AlreadyDecided, Cancelled, Expired) as exc:
-        return too_late(request, readable(approval, actor), verdict, exc)
+        return too_late(request, queries.approval(approval, actor=actor), verdict, exc)
     except (Forbidden, TamperedWith, DigestMismatch, TooEarly, Invalid) as exc:
-        return page(readable(approval, actor), actor, exc)
-    messages.success(request, aftermath.said(readable(approval, actor), *said))
+        return page(queries.approval(approval, actor=actor), actor, exc)
+    messages.success(request, aftermath.said(queries.approval(approval, actor=actor), *said))
     return redirect("approval", approval=approval)

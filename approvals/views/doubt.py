@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST
 from approvals import actions, clock, permissions, queries, results
 from approvals.errors import Invalid
 from approvals.views.deciding import Problem, carry_out
-from approvals.views.picture import answer, picture, readable, status_of, typed
+from approvals.views.picture import answer, picture, status_of, typed
 from runtime import queries as runs
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor
@@ -59,7 +59,7 @@ def page(
 
 
 def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpResponse:
-    shown = readable(approval, permissions.actor_of(request.user))
+    shown = queries.approval(approval, actor=permissions.actor_of(request.user))
     return carry_out(
         request,
         approval,

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_POST
 from approvals import actions, grants, permissions, queries
 from approvals.errors import DigestMismatch, Invalid
 from approvals.views.deciding import Problem, carry_out
-from approvals.views.picture import answer, picture, readable, status_of, typed
+from approvals.views.picture import answer, picture, status_of, typed
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.core.events import Change
 from runtime.ports import Actor
@@ -63,7 +63,7 @@ def _differences(shown: queries.Approval) -> tuple[Difference, ...]:
 
 
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
-    if readable(approval, permissions.actor_of(request.user)).kind not in HALTS:
+    if queries.approval(approval, actor=permissions.actor_of(request.user)).kind not in HALTS:
         raise Http404
     return carry_out(
         request,

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from approvals import people as actions
 from approvals import permissions, roster, tokens
-from approvals.errors import ApprovalError, Guarded, Invalid, UnknownPerson, UnknownToken
+from approvals.errors import ApprovalError, Guarded, Invalid
 from approvals.policy import Group
 
 P = ParamSpec("P")
@@ -49,10 +49,7 @@ def admins_only(
         standing = permissions.standing_of(permissions.actor_of(request.user))
         if standing is None or not standing.has(permissions.Scope.ADMIN):
             raise Http404
-        try:
-            return view(request, *args, **kwargs)
-        except (UnknownPerson, UnknownToken) as exc:
-            raise Http404 from exc
+        return view(request, *args, **kwargs)
 
     return door
 

@@ -2,15 +2,14 @@
 
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from django.db.models import Q
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
 
 from approvals import clock, inbox, queries, statements
-from approvals.errors import AlreadyDecided, ApprovalError, Cancelled, Expired, NotFound
+from approvals.errors import AlreadyDecided, ApprovalError, Cancelled, Expired
 from approvals.permissions import Scope, Standing
 from approvals.views.aftermath import aftermath
 from approvals.views.arguments import arguments
@@ -18,7 +17,7 @@ from runtime import queries as runs
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_REASON
-from runtime.ports import Actor, Forbidden
+from runtime.ports import Forbidden
 
 # Somebody or something else was faster.
 TooLate = AlreadyDecided | Cancelled | Expired
@@ -42,14 +41,6 @@ _VERBS: dict[Verdict, str] = {
     Verdict.CONTINUE: "let it go on",
     Verdict.STOP: "stop the run",
 }
-
-
-def readable(approval: UUID, actor: Actor) -> queries.Approval:
-    """Raises Http404 for one that is not there or not this actor's to read."""
-    try:
-        return queries.approval(approval, actor=actor)
-    except NotFound as exc:
-        raise Http404 from exc
 
 
 def picture(

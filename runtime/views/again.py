@@ -11,15 +11,16 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from runtime import ports, queries
+from runtime.control.access import readable
 from runtime.control.release import release
 from runtime.control.retry import retry as retry_run
 from runtime.core.continuation import RunStatus
 from runtime.core.errors import NewerSchema
 from runtime.core.limits import MAX_REASON
-from runtime.errors import KeyMissing, NoSuchRun, NotFailed, NotQuarantined, Tampered
+from runtime.errors import KeyMissing, NotFailed, NotQuarantined, Tampered
 from runtime.ports import Actor, Forbidden, InvalidInput
 from runtime.queries import RunDetail
-from runtime.views.asked import actor_of, readable
+from runtime.views.asked import actor_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +108,6 @@ def _answer(request: HttpRequest, run: UUID, way: _Way) -> HttpResponse:
     reason = request.POST.get("reason", "").replace("\r\n", "\n")
     try:
         way.act(run=run, reason=reason, actor=actor)
-    except NoSuchRun as exc:
-        raise Http404 from exc
     except Forbidden:
         return _page(request, found, way, status=403)
     except InvalidInput as exc:

@@ -5,21 +5,11 @@ from uuid import UUID
 from django.http import Http404, HttpRequest
 
 from runtime import queries
-from runtime.control.access import readable as readable_run
-from runtime.errors import NoSuchRun
 from runtime.ports import Actor, InvalidInput
 
 
 def actor_of(request: HttpRequest) -> Actor:
     return Actor(person=request.user.get_username())
-
-
-def readable(run: UUID, actor: Actor) -> queries.RunDetail:
-    """Raises Http404 for a run that this actor may not read."""
-    try:
-        return readable_run(run, actor)
-    except NoSuchRun as exc:
-        raise Http404 from exc
 
 
 def part_only(request: HttpRequest) -> bool:

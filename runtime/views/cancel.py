@@ -3,16 +3,17 @@
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from runtime import ports, queries
+from runtime.control.access import readable
 from runtime.control.cancel import cancel as cancel_run
 from runtime.core.limits import MAX_REASON
-from runtime.errors import NoSuchRun, RunEnded
+from runtime.errors import RunEnded
 from runtime.ports import Actor, Forbidden, InvalidInput
-from runtime.views.asked import actor_of, readable
+from runtime.views.asked import actor_of
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -26,8 +27,6 @@ def cancel(request: HttpRequest, run: UUID) -> HttpResponse:
     reason = request.POST.get("reason", "").replace("\r\n", "\n")
     try:
         cancel_run(run=run, reason=reason, actor=actor)
-    except NoSuchRun as exc:
-        raise Http404 from exc
     except Forbidden:
         return _cancel_page(request, readable(run, actor), status=403)
     except InvalidInput as exc:

@@ -8,7 +8,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from runtime import ports, queries
-from runtime.views.asked import actor_of, readable
+from runtime.control.access import readable
+from runtime.views.asked import actor_of
 
 
 @require_safe

@@ -8,10 +8,11 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from runtime import ports, queries
+from runtime.control.access import readable
 from runtime.control.fork import fork as fork_run
-from runtime.errors import KeyMissing, NoSuchRun, NotQuiescent, Tampered
+from runtime.errors import KeyMissing, NotQuiescent, Tampered
 from runtime.ports import Forbidden, InvalidInput
-from runtime.views.asked import actor_of, readable
+from runtime.views.asked import actor_of
 
 
 @require_safe
@@ -31,7 +32,7 @@ def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
         return _fork_page(request, readable(run, actor), position)
     try:
         new = fork_run(run=run, position=position, actor=actor)
-    except (NoSuchRun, InvalidInput) as exc:
+    except InvalidInput as exc:
         raise Http404 from exc
     except Forbidden:
         return _fork_page(request, readable(run, actor), position, status=403)

@@ -3,16 +3,17 @@
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from runtime import ports
+from runtime.control.access import readable
 from runtime.control.messages import send_message
 from runtime.core.limits import MAX_MESSAGE
-from runtime.errors import NoSuchRun, RunEnded, TooManyUnheard
+from runtime.errors import RunEnded, TooManyUnheard
 from runtime.ports import Forbidden, InvalidInput
-from runtime.views.asked import actor_of, readable
+from runtime.views.asked import actor_of
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -25,8 +26,6 @@ def message(request: HttpRequest, run: UUID) -> HttpResponse:
     text = request.POST.get("text", "").replace("\r\n", "\n")
     try:
         send_message(run=run, text=text, actor=actor_of(request))
-    except NoSuchRun as exc:
-        raise Http404 from exc
     except Forbidden:
         return _page(request, run, status=403)
     except InvalidInput as exc:

@@ -5,16 +5,14 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from runtime import queries
 from runtime.control.pause import pause as pause_run
 from runtime.control.pause import resume as resume_run
-from runtime.errors import NoSuchRun, RunEnded
-from runtime.ports import Forbidden
+from runtime.errors import RunEnded
 from runtime.views.asked import actor_of
 
 
@@ -37,10 +35,6 @@ def resume(request: HttpRequest, run: UUID) -> HttpResponse:
 def _act(request: HttpRequest, run: UUID, act: Callable[[], queries.RunDetail]) -> HttpResponse:
     try:
         act()
-    except NoSuchRun as exc:
-        raise Http404 from exc
-    except Forbidden as exc:
-        raise PermissionDenied(exc.detail) from exc
     except RunEnded as exc:
         messages.error(request, f"Nothing was changed: the run is {exc.run_status} already.")
     return redirect("run", run=run)

@@ -12,6 +12,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from runtime import ports, queries
+from runtime.control.access import readable
 from runtime.core.continuation import RunStatus
 from runtime.core.limits import MAX_MESSAGE
 from runtime.ports import Actor
@@ -25,7 +26,7 @@ ROWS = 200  # steps, or things said, on one page
 def run(request: HttpRequest, run: UUID) -> HttpResponse:
     """One run: where it stands, what it waits for, and what its agents did."""
     actor, access = asked.actor_of(request), ports.access()
-    found = asked.readable(run, actor)
+    found = readable(run, actor)
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = asked.one_of(request, "tab", tabs) or "timeline"
@@ -63,7 +64,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
 def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     """The continuation after an entry of the journal, for admins."""
     actor = asked.actor_of(request)
-    found = asked.readable(run, actor)
+    found = readable(run, actor)
     if not ports.access().reads_continuations(actor):
         raise Http404
     # The column holds eight bytes; what does not fit into it is no entry either.
