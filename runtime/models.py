@@ -1,4 +1,4 @@
-"""The engine's tables: columns and constraints, no behaviour. The keepers are the only code that writes them."""
+"""The engine's tables: columns and constraints, no behaviour. Only the modules of `store` write them."""
 
 from django.db import models
 from django.db.models.functions import Now

@@ -1,8 +1,7 @@
 """The only sender to the broker: run ids as hints that something is due, and rings of the doorbell.
 
-Background threads send, so that whoever decides never waits for the broker and opens no connection
-to it. What waits is bounded, and what is lost costs nothing: the sweeper sends another hint, and a
-page that missed a ring asks by itself.
+Background threads send, so that a decision never waits for the broker and opens no connection to it. What waits is
+bounded, and what is lost costs nothing: the sweeper sends another hint, and a page that missed a ring asks by itself.
 """
 
 import base64
@@ -141,7 +140,7 @@ def queues_with_room() -> frozenset[str]:
 
 
 def ring(run: UUID, *, inbox: bool) -> None:
-    """Tell open pages that a run has changed, and whether somebody's inbox has. Returns at once, never raises."""
+    """Tell open pages that a run has changed, and whether an inbox has. Returns at once, never raises."""
     _the_ringer().put(run, inbox=inbox)
 
 

@@ -1,1 +1,1 @@
-"""What is kept in Postgres: a module for each table, or for a statement that several tables take part in."""
+"""Reads and writes Postgres: a module for each table, or for a statement in which several tables take part."""

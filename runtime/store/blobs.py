@@ -1,8 +1,8 @@
-"""The contents' keeper: results too big for an entry, once each by their hash, and which runs refer to them.
+"""Results that are too big for an entry, once each by their hash, and the runs that refer to them.
 
-A step writes the contents that its events refer to in its own statement. A content that is there already
-is only marked as used again: whoever collects leaves alone what was used within the hour, so none goes
-between the step's look and its commit. What a hash is for is checked whenever a content is read.
+A step writes the blobs that its events refer to in its own statement. A blob that is there already is only marked as
+used again: the collector leaves alone what was used within the hour, so none goes between the step's look and its
+commit. The hash is checked whenever a blob is read.
 """
 
 from collections.abc import Iterable
@@ -96,7 +96,7 @@ def forget(connection: Connection, run: UUID) -> None:
 
 
 def collect(connection: Connection, limit: int) -> int:
-    """Remove contents that no run refers to and that nobody used within the hour. Returns how many."""
+    """Remove contents that no run refers to and that were not used within the hour. Returns how many."""
     done = connection.execute(
         """
         DELETE FROM runtime_content WHERE digest = ANY(ARRAY(

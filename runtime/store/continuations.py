@@ -1,4 +1,4 @@
-"""The continuations' keeper: what a long run goes on from, one signed row per run.
+"""The continuation of a long run, one signed row per run: the state that its worker loads first.
 
 The journal says everything, so a run that is not long has none: a worker that loads it folds all of its entries. A long
 run is given one by the step after which the entries since the last one are LONG, and as long as those before. So at

@@ -1,4 +1,4 @@
-"""The outside events' keeper: which ids were used, for how long they are remembered, and by whom they were sent."""
+"""Events that were sent from outside: their ids, for how long each is remembered, and who sent it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +23,7 @@ class Sent:
 def put(
     connection: Connection, *, id: str, name: str, digest: str, by: str, token: str | None
 ) -> bool:
-    """Note the event. False if its id is used: whoever uses it at this moment is waited for."""
+    """Record the event. False if its id is used. Waits for a transaction that uses it at the same time."""
     done = connection.execute(
         """
         INSERT INTO runtime_outsideevent (id, name, digest, waits, sent_by, token)

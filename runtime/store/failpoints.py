@@ -5,7 +5,7 @@ so every kind of commit and of effect, at every depth, is a point by constructio
 is the type of its last event.
 
 `ABEYANCE_KILL_POINT` arms one by name. `ABEYANCE_KILL_ONCE` is the path of a file that the process
-makes before it ends: whoever finds it there goes on. `ABEYANCE_KILL_LOG` notes every point passed.
+makes before it ends; a process that finds it there continues. `ABEYANCE_KILL_LOG` notes every point passed.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The gates' keeper: the named places where runs wait for somebody."""
+"""The gates at which runs wait for people."""
 
 import json
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ def close_decided(connection: Connection, gates: list[UUID]) -> None:
 
 
 def close_open(connection: Connection, run: UUID) -> list[UUID]:
-    """Open → closed for every gate of a run that nobody decided. The caller holds the run's row."""
+    """Open → closed for every undecided gate of a run. The caller holds the run's row."""
     rows = connection.execute(
         "UPDATE runtime_gate SET state = 'closed' WHERE run_id = %s AND state = 'open' RETURNING id",
         (run,),

@@ -1,4 +1,4 @@
-"""The journal's keeper: append-only entries, each bearing the MAC of the one before.
+"""The journal of a run: entries that are only appended, each with the MAC of the one before.
 
 The MAC covers run, position, the previous MAC and the exact bytes of the body. So an entry that
 was edited, dropped, inserted, swapped or put back from an older state does not verify, and nothing

@@ -1,4 +1,4 @@
-"""The stops' keeper: who stopped which agent, or all of them, why, and who let them go on.
+"""Kill switches: who stopped which agent, or all agents, and why, and who lifted the stop.
 
 While a stop is on, no worker starts an effect of a run in which the agent works. The rows stay: they
 are the record of the act and of its end, each written by the statement that does it.

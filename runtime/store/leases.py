@@ -1,4 +1,4 @@
-"""The runs' keeper: who may advance a run, and what that worker writes to its row; `rows` has the rest.
+"""Claims and releases a run: which worker may advance it, and what that worker writes to its row; `runs` has the rest.
 
 The lease is a worker process's: it renews one row, its own in `runtime_worker`. A run names the process that has it,
 its epoch, and an owner token that is new with each claim. The owner's writes name epoch, owner and position, so those

@@ -25,7 +25,7 @@ DJANGOS_OF_A_WORKER = (
     5  # which the threads of a worker share: its tools, the rules of its agents, and the engine
 )
 WAIT_SECONDS = 3.0
-# After which the pool gives up, and tries at once for whoever asks next: until then it pauses twice as long each time.
+# After which the pool gives up, and tries at once for the next caller: until then it pauses twice as long each time.
 RECONNECT_SECONDS = 1.0
 
 _DJANGOS = OperationalError | InterfaceError

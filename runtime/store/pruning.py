@@ -1,8 +1,8 @@
-"""The pruning marks' keeper: up to where a journal was removed, under a MAC.
+"""The mark up to which a journal was removed, under a MAC.
 
-A journal loses entries from its beginning only, after all of them were verified. What is left of them is
-one mark: the position and the MAC of the last one that is gone, so that whatever follows is verified from
-there, and that whoever drops entries without the key leaves a journal that does not verify.
+A journal loses entries from its beginning only, after all of them were verified. The mark has the position and the
+MAC of the last removed entry, so that the rest is verified from there. Without the key, removing entries leaves a
+journal that does not verify.
 """
 
 from dataclasses import dataclass

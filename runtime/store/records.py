@@ -1,7 +1,7 @@
-"""What a step does, one record for each thing, and what is written and started because of it.
+"""The records of a step, one for each thing that it does, and what is written and started because of them.
 
-A draft is a list of these and nothing beside it. A step that has to be built again keeps none but the records of what
-came in; everything else is made anew from the committed state.
+A step is a list of these and nothing beside it. A step that is built again keeps the records of what arrived;
+everything else is made anew from the committed state.
 """
 
 from collections.abc import Sequence

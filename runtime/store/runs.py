@@ -1,7 +1,7 @@
-"""The run's row as everybody but its worker reads and writes it: who starts a run, signals it, ends it or looks at it.
+"""Reads and writes the run's row for everyone but the worker that has the run.
 
-Whoever has a run writes its row through a claim (`leases`). What is here is part of the caller's transaction, and
-`ring`, `lock` and `standing` hold the row until that ends: so a signal comes before a step or after it.
+That worker writes the row under its claim (`leases`). These functions are part of the caller's transaction; `ring`,
+`lock` and `standing` hold the row until it ends, so a signal comes before a step or after it.
 """
 
 import json
@@ -172,7 +172,7 @@ def join(connection: Connection, run: UUID, person: str) -> bool:
 def ring(connection: Connection, run: UUID, at: datetime | None = None) -> None:
     """Raise the mailbox and make the run due, at `at` or with a hint of the caller's.
 
-    The first act of whoever signals, as it locks the row. Raises RunEnded for a run that takes no signals any more.
+    The first act of a transaction that signals, as it locks the row. Raises RunEnded for a run that takes no more signals.
     """
     row = connection.execute(
         f"""
@@ -191,7 +191,7 @@ def ring(connection: Connection, run: UUID, at: datetime | None = None) -> None:
 
 
 def end(connection: Connection, run: UUID, *, status: str, head: str) -> None:
-    """End a run whose row the caller has locked, with one more entry; whoever still had it writes nothing."""
+    """End a run whose row the caller has locked, with one more entry; a worker that still has it writes nothing."""
     connection.execute(
         """
         UPDATE runtime_run SET status = %s, head = %s, position = position + 1, epoch = epoch + 1,

@@ -1,8 +1,8 @@
-"""The signals' keeper: durable messages to a run, and the mailbox count that makes none of them late.
+"""Signals: durable messages to a run, and the mailbox count by which none of them comes too late.
 
-Whoever writes a signal raises the run's mailbox in the same transaction. A step that takes a signal
-up, or lets go of the run, requires the mailbox to be what it was when the signals were read. So a
-signal is either seen by the step or makes the step fail and read again.
+The transaction that writes a signal raises the run's mailbox. A step that consumes a signal, or releases the run,
+requires the mailbox to be what it was when the signals were read. So the step either sees a signal, or fails and reads
+again.
 """
 
 import json
@@ -37,7 +37,7 @@ SEND = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDecidedSignal:
-    """Somebody decided a gate."""
+    """A gate was decided."""
 
     id: int
     gate: UUID
@@ -46,7 +46,7 @@ class GateDecidedSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelSignal:
-    """Somebody ended the run."""
+    """The run was cancelled."""
 
     id: int
     by: str
@@ -55,7 +55,7 @@ class CancelSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseSignal:
-    """Somebody holds the run up."""
+    """The run was paused."""
 
     id: int
     by: str
@@ -64,7 +64,7 @@ class PauseSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeSignal:
-    """Somebody lets the run go on."""
+    """The run was resumed."""
 
     id: int
     by: str
@@ -72,7 +72,7 @@ class ResumeSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSignal:
-    """Somebody wrote to the run."""
+    """A message was sent to the run."""
 
     id: int
     by: str

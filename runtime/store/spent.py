@@ -1,4 +1,4 @@
-"""The keeper of spent approvals: one row for each attempt that used an approval, kept apart from the run's rows.
+"""Spent approvals: one row for each attempt that used an approval, kept apart from the run's rows.
 
 The step that records the intent of an attempt adds its row. If the run is restored to an earlier state, the primary key
 refuses the same attempt under the same gate, and the run is parked. Web and workers may add rows but not change or

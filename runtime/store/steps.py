@@ -1,6 +1,6 @@
 """The one statement that commits a step: outcomes, the next intents, gates, signals and the run's row.
 
-Each keeper lends the part that writes its table, and the gatekeeper the parts that ask people; all of them hang
+The module of each table has the part that writes it, and the gatekeeper the parts that ask people; all of them hang
 on the run's row, which is changed only for the epoch, owner and position of the claim. No row, no step.
 """
 

@@ -1,4 +1,4 @@
-"""The waits' keeper: which calls wait for an event from outside, and what they ask of its data.
+"""The calls that wait for an event from outside, and what they require of its data.
 
 A row is opened by the step that has its call wait. It is taken away by the step in which the wait's time runs
 out or its run ends, or by the transaction that brings the event, which writes a signal in its place. Both hold

@@ -1,4 +1,4 @@
-"""The workers' keeper: which processes advance runs, until when the lease of each lasts, and which runs they lost.
+"""The processes that advance runs: until when the lease of each lasts, and which runs they lost.
 
 A sweeper notes when it last looked for due runs in `runtime_loop`, under the name of its host.
 

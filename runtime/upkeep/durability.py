@@ -71,7 +71,7 @@ def warn_of_broker() -> None:
         ) as client:
             policy = str(client.info("memory").get("maxmemory_policy", ""))
     except (redis.RedisError, OSError):
-        return  # whoever runs it may keep that to themselves
+        return  # its operator may hide that setting
     if policy.startswith(EVICTING):
         log.warning(
             "the broker's maxmemory-policy is %s: use noeviction, or hints are lost", policy

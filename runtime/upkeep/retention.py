@@ -2,9 +2,9 @@
 
 What stays of a run is that it was: its row without payloads, its gates, its audit rows, and the decisions
 with their digests and signatures. Its journal is verified once more, then goes, and a mark under a MAC says
-where it ended. A run whose journal does not verify is left as it is, and alarms: somebody must look at it.
+where it ended. A run whose journal does not verify is left as it is, and raises an alarm: an admin must look at it.
 
-One run is one transaction, so whoever stops in between loses nothing.
+One run is one transaction, so a process that stops in between loses nothing.
 """
 
 import logging

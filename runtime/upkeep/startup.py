@@ -51,7 +51,7 @@ def with_database(work: Callable[[], T]) -> T:
             connection.ensure_connection()
             return work()
         finally:
-            connection.close()  # whoever goes on may fork, and one that broke is of no use
+            connection.close()  # the caller may fork, and a broken one is of no use
 
     try:
         return _patiently("Postgres", tried, _may_come)
