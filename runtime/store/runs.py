@@ -172,7 +172,7 @@ def join(connection: Connection, run: UUID, person: str) -> bool:
 def ring(connection: Connection, run: UUID, at: datetime | None = None) -> None:
     """Raise the mailbox and make the run due, at `at` or with a hint of the caller's.
 
-    The first act of a transaction that signals, as it locks the row. Raises RunEnded for a run that takes no more signals.
+    The first act of a transaction that signals, as it locks the row. Raises RunEnded if the run takes no more.
     """
     row = connection.execute(
         f"""
