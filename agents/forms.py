@@ -15,6 +15,7 @@ from typing import Any
 from agents import inputs
 from agents.schemas import Part, brief, parts
 from runtime.ports import InvalidInput
+from runtime.requests import form_text
 
 WHOLE = "input"  # the one field of a schema that is not an object's
 LONG = 300  # characters, from which on a text has several lines
@@ -100,8 +101,7 @@ def read(schema: dict[str, Any], posted: Mapping[str, str]) -> tuple[StartForm, 
     """The form as it was sent, with what is wrong with each field, and the value it makes."""
     found = parts(schema)
     names = [part.name for part in found] or [WHOLE]
-    # Browsers send line breaks as CRLF whatever was typed.
-    typed = {name: posted.get(_sent(name), "").replace("\r\n", "\n") for name in names}
+    typed = {name: form_text(posted, _sent(name)) for name in names}
     problems: dict[str, str] = {}
     value: Any = {}
     for part in found:

@@ -1,11 +1,11 @@
-"""Makes operations of the API refuse unknown and repeated fields and parameters, by name.
+"""Read requests: the text of a form, and operations of the API without unknown and repeated fields and parameters.
 
 Ignoring a field would do something else than the caller asked: `{"verdict": "approve", "args": ...}` must not approve
 the original arguments. Ninja validates the fields it knows; `strict` refuses the rest.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, TypeVar
@@ -21,6 +21,11 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 _RAW = "reads_raw_body"
 _OURS = ("request", "response")  # parameters of a view that ninja fills in
+
+
+def form_text(posted: Mapping[str, str], field: str) -> str:
+    """What was typed into a field. Browsers send line breaks as CRLF whatever was typed."""
+    return posted.get(field, "").replace("\r\n", "\n")
 
 
 class Body(Schema):

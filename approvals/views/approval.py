@@ -13,10 +13,11 @@ from approvals.permissions import Standing
 from approvals.similar import similar
 from approvals.views import doubt, halt
 from approvals.views.deciding import Problem, carry_out
-from approvals.views.picture import answer, picture, status_of, typed
+from approvals.views.picture import answer, picture, status_of
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.ports import Actor
 from runtime.queries import allowance
+from runtime.requests import form_text
 
 _SAID = {
     Verdict.APPROVE: ("Approved", "A worker starts it next."),
@@ -60,7 +61,7 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
             request=approval,
             verdict=verdict,
             digest=request.POST.get("digest"),
-            reason=typed(request, "reason"),
+            reason=form_text(request.POST, "reason"),
             actor=actor,
         ),
         page=lambda shown, actor, problem: _page(request, shown, actor, problem),
@@ -80,7 +81,7 @@ def _page(
         **_similar(shown, standing),
         "together": queries.of_turn(shown, standing),
         "stale": isinstance(problem, DigestMismatch),
-        "reason": typed(request, "reason"),
+        "reason": form_text(request.POST, "reason"),
     }
     return answer(request, "approval.html", context, status_of(problem))
 

@@ -10,10 +10,11 @@ from django.views.decorators.http import require_POST
 from approvals import actions, clock, permissions, queries, results
 from approvals.errors import Invalid
 from approvals.views.deciding import Problem, carry_out
-from approvals.views.picture import answer, picture, status_of, typed
+from approvals.views.picture import answer, picture, status_of
 from runtime import queries as runs
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor
+from runtime.requests import form_text
 
 
 @require_POST
@@ -51,8 +52,8 @@ def page(
         "returns_nothing": _returns_nothing(shown.result_schema),
         "returns_text": results.is_text(shown.result_schema),
         "outcome": outcome,
-        "reason": typed(request, "reason"),
-        "result": typed(request, "result"),
+        "reason": form_text(request.POST, "reason"),
+        "result": form_text(request.POST, "result"),
         "wrong_result": isinstance(problem, Invalid) and problem.field.startswith("result"),
     }
     return answer(request, "doubt.html", context, status_of(problem))
@@ -69,7 +70,7 @@ def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpRespo
             gate=shown.gate,
             outcome=outcome,
             result=_result(request, shown) if outcome is Verdict.HAPPENED else actions.ABSENT,
-            reason=typed(request, "reason"),
+            reason=form_text(request.POST, "reason"),
             actor=actor,
         ),
         page=lambda again, actor, problem: page(
@@ -85,7 +86,7 @@ def _returns_nothing(schema: Any) -> bool:
 
 def _result(request: HttpRequest, shown: queries.Approval) -> Any:
     """Read the result from the form. An unreadable one is refused only to a person who may settle the call."""
-    text = typed(request, "result")
+    text = form_text(request.POST, "result")
     if shown.refusal is not None or shown.status != "pending" or not text.strip():
         return actions.ABSENT
     return results.read(text, shown.result_schema)

@@ -9,11 +9,12 @@ from django.views.decorators.http import require_POST
 from approvals import actions, grants, permissions, queries
 from approvals.errors import DigestMismatch, Invalid
 from approvals.views.deciding import Problem, carry_out
-from approvals.views.picture import answer, picture, status_of, typed
+from approvals.views.picture import answer, picture, status_of
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.core.events import Change
 from runtime.ports import Actor
 from runtime.queries import Difference, differences
+from runtime.requests import form_text
 
 _SAID = {
     Verdict.CONTINUE: ("Recorded", "A worker continues the run next."),
@@ -43,7 +44,7 @@ def page(
     context = {
         **picture(shown, permissions.standing_of(actor), problem),
         "stale": isinstance(problem, DigestMismatch),
-        "reason": typed(request, "reason"),
+        "reason": form_text(request.POST, "reason"),
         "differences": _differences(shown),
         "reached": grants.reached(shown),
         "grants": grants.fields(shown, request.POST),
@@ -73,7 +74,7 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
             request=approval,
             verdict=verdict,
             digest=request.POST.get("digest"),
-            reason=typed(request, "reason"),
+            reason=form_text(request.POST, "reason"),
             actor=actor,
             grant=grants.read(request.POST) or None if verdict is Verdict.CONTINUE else None,
         ),

@@ -18,6 +18,7 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_REASON
 from runtime.ports import Forbidden
+from runtime.requests import form_text
 
 # Somebody or something else was faster.
 TooLate = AlreadyDecided | Cancelled | Expired
@@ -92,11 +93,6 @@ def answer(
     return page
 
 
-def typed(request: HttpRequest, field: str) -> str:
-    """What somebody typed. Browsers send line breaks as CRLF whatever was typed."""
-    return request.POST.get(field, "").replace("\r\n", "\n")
-
-
 def too_late(
     request: HttpRequest, seen: queries.Approval, verdict: Verdict, exc: TooLate
 ) -> HttpResponse:
@@ -109,8 +105,8 @@ def too_late(
         "approval": seen,
         "status": _status(seen),
         "verb": _VERBS[verdict],
-        "reason": typed(request, "reason"),
-        "result": typed(request, "result"),
+        "reason": form_text(request.POST, "reason"),
+        "result": form_text(request.POST, "result"),
     }
     return render(request, "conflict.html", context, status=exc.status)
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from runtime import ports, queries
@@ -15,11 +15,10 @@ from runtime.control.access import readable
 from runtime.control.release import release
 from runtime.control.retry import retry as retry_run
 from runtime.core.continuation import RunStatus
-from runtime.core.errors import NewerSchema
-from runtime.core.limits import MAX_REASON
-from runtime.errors import KeyMissing, NotFailed, NotQuarantined, Tampered
-from runtime.ports import Actor, Forbidden, InvalidInput
+from runtime.ports import Actor
 from runtime.queries import RunDetail
+from runtime.requests import form_text
+from runtime.views.action_form import Context, Refusal, answer
 from runtime.views.asked import actor_of
 
 
@@ -29,7 +28,7 @@ class _Way:
 
     url: str
     status: RunStatus
-    act: Callable[..., object]
+    act: Callable[..., RunDetail]
     may: Callable[[Actor, RunDetail], bool]
     shows: Callable[[UUID], dict[str, Any]]
     verb: str
@@ -100,45 +99,20 @@ def readmit(request: HttpRequest, run: UUID) -> HttpResponse:
 
 
 def _answer(request: HttpRequest, run: UUID, way: _Way) -> HttpResponse:
-    actor = actor_of(request)
-    found = readable(run, actor)
-    if request.method != "POST":
-        return _page(request, found, way)
-    # Browsers send line breaks as CRLF whatever was typed.
-    reason = request.POST.get("reason", "").replace("\r\n", "\n")
-    try:
-        way.act(run=run, reason=reason, actor=actor)
-    except Forbidden:
-        return _page(request, found, way, status=403)
-    except InvalidInput as exc:
-        return _page(request, found, way, field=exc, reason=reason, status=422)
-    except (Tampered, KeyMissing, NewerSchema) as exc:
-        return _page(request, found, way, problem=str(exc), reason=reason, status=409)
-    except (NotFailed, NotQuarantined):
-        return _page(request, readable(run, actor), way, reason=reason, status=409)
-    return redirect("run", run=run)
+    reason = form_text(request.POST, "reason")
+    return answer(
+        request,
+        run,
+        "again.html",
+        act=lambda actor: way.act(run=run, reason=reason, actor=actor).id,
+        context=partial(_context, way),
+    )
 
 
-def _page(
-    request: HttpRequest,
-    shown: RunDetail,
-    way: _Way,
-    *,
-    field: InvalidInput | None = None,
-    problem: str = "",
-    reason: str = "",
-    status: int = 200,
-) -> HttpResponse:
-    context = {
-        "place": "runs",
-        "run": shown,
+def _context(way: _Way, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
+    return {
         "way": way,
         "fits": shown.status == way.status and shown.removed_at is None,
-        "may": way.may(actor_of(request), shown),
+        "may": way.may(actor, shown),
         **way.shows(shown.id),
-        "field": field,
-        "problem": problem,
-        "reason": reason,
-        "max_reason": MAX_REASON,
     }
-    return render(request, "again.html", context, status=status)

@@ -1,17 +1,18 @@
 """Forking a run: what that means from one entry of its journal, and the form that does it."""
 
+from functools import partial
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_safe
 
 from runtime import ports, queries
 from runtime.control.access import readable
 from runtime.control.fork import fork as fork_run
-from runtime.errors import KeyMissing, NotQuiescent, Tampered
-from runtime.ports import Forbidden, InvalidInput
+from runtime.ports import Actor
+from runtime.views.action_form import Context, Refusal, answer
 from runtime.views.asked import actor_of
 
 
@@ -27,41 +28,24 @@ def newest(request: HttpRequest, run: UUID) -> HttpResponse:
 @login_required
 def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     """What a fork from this entry means, and the form that makes it."""
-    actor = actor_of(request)
-    if request.method != "POST":
-        return _fork_page(request, readable(run, actor), position)
-    try:
-        new = fork_run(run=run, position=position, actor=actor)
-    except InvalidInput as exc:
-        raise Http404 from exc
-    except Forbidden:
-        return _fork_page(request, readable(run, actor), position, status=403)
-    except NotQuiescent:
-        return _fork_page(request, readable(run, actor), position, status=409)
-    except (Tampered, KeyMissing) as exc:
-        return _fork_page(request, readable(run, actor), position, str(exc), status=409)
-    return redirect("run", run=new)
+    return answer(
+        request,
+        run,
+        "fork.html",
+        act=lambda actor: fork_run(run=run, position=position, actor=actor),
+        context=partial(_context, position),
+    )
 
 
-def _fork_page(
-    request: HttpRequest,
-    shown: queries.RunDetail,
-    position: int,
-    problem: str = "",
-    *,
-    status: int = 200,
-) -> HttpResponse:
-    actor, access = actor_of(request), ports.access()
+def _context(
+    position: int, actor: Actor, shown: queries.RunDetail, refusal: Refusal | None
+) -> Context:
     # The column holds eight bytes; what does not fit into it is no entry either.
     view = queries.fork_view(shown.id, position) if position <= shown.position else None
     if view is None:
         raise Http404
-    context = {
-        "place": "runs",
-        "run": shown,
+    return {
         "fork": view,
-        "problem": problem,
-        "may_fork": access.may_fork(actor, shown.requester),
-        "is_admin": access.reads_continuations(actor),
+        "may_fork": ports.access().may_fork(actor, shown.requester),
+        "is_admin": ports.access().reads_continuations(actor),
     }
-    return render(request, "fork.html", context, status=status)

@@ -15,6 +15,7 @@ from runtime.control import stopping
 from runtime.core.limits import MAX_REASON
 from runtime.errors import StopNotOn, StoppedAlready
 from runtime.ports import Forbidden, InvalidInput, UnknownAgent
+from runtime.requests import form_text
 from runtime.views.asked import actor_of
 
 P = ParamSpec("P")
@@ -51,7 +52,7 @@ def stops(request: HttpRequest) -> HttpResponse:
 def stop(request: HttpRequest) -> HttpResponse:
     chosen = request.POST.get("agent", "")
     agent = "" if chosen == EVERY else chosen
-    reason = request.POST.get("reason", "").replace("\r\n", "\n")
+    reason = form_text(request.POST, "reason")
     if not chosen:
         return _page(request, "Choose an agent, or every agent. Nothing was stopped.", status=422)
     try:

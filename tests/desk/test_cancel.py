@@ -171,6 +171,15 @@ def test_the_page_is_for_those_who_may(
     assert Gate.objects.get().state == Gate.State.OPEN
 
 
+def test_a_person_who_may_not_cancel_is_not_shown_the_form_again(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    office.approve(suspended)
+    answer = bea.post(f"/runs/{suspended}/cancel/", WHY)
+    assert answer.status_code == 403
+    assert WHY["reason"] not in answer.content.decode()
+
+
 def test_a_form_from_elsewhere_cancels_nothing(cast: Cast, suspended: UUID) -> None:
     stranger = Client(enforce_csrf_checks=True)
     stranger.force_login(cast.ada)

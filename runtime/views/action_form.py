@@ -1,0 +1,57 @@
+"""A form that acts on a run: shown on GET, carried out on POST, and shown again if the action is refused."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from runtime.control.access import readable
+from runtime.core.errors import NewerSchema
+from runtime.core.limits import MAX_REASON
+from runtime.errors import KeyMissing, RequestError, Tampered
+from runtime.ports import Actor, Forbidden, InvalidInput
+from runtime.queries import RunDetail
+from runtime.requests import form_text
+from runtime.views.asked import actor_of
+
+Refusal = RequestError | Tampered | KeyMissing | NewerSchema
+Context = dict[str, Any]
+
+
+def answer(
+    request: HttpRequest,
+    run: UUID,
+    template: str,
+    *,
+    act: Callable[[Actor], UUID],
+    context: Callable[[Actor, RunDetail, Refusal | None], Context],
+) -> HttpResponse:
+    """Show the form, or carry it out and redirect to the run that `act` returns."""
+    actor, refusal = actor_of(request), None
+    if request.method == "POST":
+        try:
+            return redirect("run", run=act(actor))
+        except (RequestError, Tampered, KeyMissing, NewerSchema) as exc:
+            refusal = exc
+    shown = readable(run, actor)
+    page = {"run": shown, **_fields(request, refusal), **context(actor, shown, refusal)}
+    return render(request, template, page, status=_status(refusal))
+
+
+def _fields(request: HttpRequest, refusal: Refusal | None) -> Context:
+    """The part of the context that all forms share. `unverified` says what stored data does not verify."""
+    return {
+        "place": "runs",
+        "reason": "" if isinstance(refusal, Forbidden) else form_text(request.POST, "reason"),
+        "max_reason": MAX_REASON,
+        "field": refusal if isinstance(refusal, InvalidInput) else None,
+        "unverified": "" if isinstance(refusal, RequestError | None) else str(refusal),
+    }
+
+
+def _status(refusal: Refusal | None) -> int:
+    if refusal is None:
+        return 200
+    return refusal.status if isinstance(refusal, RequestError) else 409
