@@ -41,7 +41,7 @@ from approvals.errors import (
     TooLate,
 )
 from approvals.models import Request
-from runtime.control import engine
+from runtime.control.settle import undo as undo_decision
 from runtime.core.decisions import HALTS, VERDICTS, Decision, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
 from runtime.errors import GateNotOpen, RunEnded
@@ -137,7 +137,7 @@ def undo(*, request: UUID, actor: Actor) -> queries.Approval:
         _check_right(row, standing)
         _check_undoable(row, actor)
         try:
-            engine.undo(gate=row.gate)
+            undo_decision(gate=row.gate)
         except (GateNotOpen, RunEnded) as exc:
             raise TooLate from exc
         _reopen(row, actor)

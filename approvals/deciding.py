@@ -12,7 +12,7 @@ from uuid import UUID
 
 from approvals import audit, clock, permissions, statements, stored
 from approvals.models import Request
-from runtime.control import engine
+from runtime.control.settle import settle
 from runtime.core.decisions import Decision, Verdict
 from runtime.ports import Actor, Part
 from runtime.store import pool
@@ -71,7 +71,7 @@ def close(looked: Looked, decision: Decision, actor: Actor) -> None:
     row.status = statements.STATUS[decision.verdict]
     row.decided_by, row.decided_at, row.reason = decision.by, looked.at, decision.reason
     statements.sign(row, statements.make(row, decision, looked.at, looked.undone))
-    engine.settle(
+    settle(
         gate=row.gate,
         decision=decision,
         effective_at=row.effective_at,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from approvals import audit
 from approvals.models import Request
-from runtime.control import engine
+from runtime.control.settle import settle
 from runtime.core.decisions import Decision, Verdict
 from runtime.ports import Actor
 
@@ -24,7 +24,7 @@ def expire(request: Request, at: datetime) -> None:
     due = request.expires_at.astimezone(UTC)
     reason = f"Nobody decided before {due:%Y-%m-%d %H:%M:%S} UTC."
     decision = Decision(verdict=Verdict.EXPIRE, by="", reason=reason)
-    engine.settle(gate=request.gate, decision=decision)
+    settle(gate=request.gate, decision=decision)
     _end(request, Request.Status.EXPIRED, actor=None, at=at, reason=reason)
 
 

@@ -11,12 +11,13 @@ from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
 from runtime import ports, queries
-from runtime.control import actions, stopping
 from runtime.control.access import readable, readable_whole
 from runtime.control.cancel import cancel
+from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.control.messages import send_message
 from runtime.control.pause import pause, resume
 from runtime.control.retry import retry
+from runtime.control.start import start
 from runtime.core.amounts import NAMES
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
 from runtime.late_api import LateOut
@@ -230,7 +231,7 @@ class StopOut(Schema):
 @router.post("/runs", response={201: RunOut, 200: RunOut})
 def start_run(request: Authenticated, body: RunIn) -> Status[queries.RunDetail]:
     """Start a run: 201, or 200 with the run that this business key already started."""
-    started = actions.start(
+    started = start(
         agent=body.agent,
         input=body.input,
         business_key=body.business_key,
@@ -361,16 +362,16 @@ def read_continuation(request: Authenticated, run: UUID) -> Any:
 @router.get("/stops", response=list[StopOut])
 def list_stops(request: Authenticated, lifted: bool = False) -> list[Stop]:
     """What is stopped, the newest first; with `lifted` the last stops that are over. For admins."""
-    return stopping.listed(lifted=lifted, actor=request.auth)
+    return list_switches(lifted=lifted, actor=request.auth)
 
 
 @router.post("/stops", response={201: StopOut})
 def put_stop(request: Authenticated, body: StopIn) -> Status[Stop]:
     """Stop an agent wherever it works, or all: within two seconds nothing new starts. For admins."""
-    return Status(201, stopping.stop(agent=body.agent, reason=body.reason, actor=request.auth))
+    return Status(201, engage(agent=body.agent, reason=body.reason, actor=request.auth))
 
 
 @router.post("/stops/{int:stop}/lift", response=StopOut)
 def lift_stop(request: Authenticated, stop: int) -> Stop:
     """Let what was stopped go on. For admins."""
-    return stopping.lift(stop=stop, actor=request.auth)
+    return disengage(stop=stop, actor=request.auth)

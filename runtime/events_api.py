@@ -7,8 +7,7 @@ from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
 from runtime.api import Authenticated
-from runtime.control import sending
-from runtime.control.delivery import Delivered
+from runtime.control.external_events import Delivered, deliver
 from runtime.core.limits import MAX_EVENT_NAME
 from runtime.requests import Body
 
@@ -41,7 +40,7 @@ def send_event(request: Authenticated, body: EventIn) -> Status[dict[str, Any]]:
     It ends every wait that is open now, that names the event, and whose `match` is contained in `data`. It is
     not kept for waits that begin later. Its id is known for 30 days.
     """
-    sent = sending.send(id=body.id, name=body.name, data=body.data, actor=request.auth)
+    sent = deliver(id=body.id, name=body.name, data=body.data, actor=request.auth)
     return Status(201 if sent.new else 200, _out(sent))
 
 

@@ -10,7 +10,7 @@ from pydantic import WithJsonSchema
 
 from runtime import ports, queries
 from runtime.api import Authenticated, RunOut
-from runtime.control import actions, verification
+from runtime.control import transfer, verification
 from runtime.control.access import readable, readable_whole
 from runtime.control.fork import fork
 from runtime.control.release import release
@@ -129,7 +129,7 @@ def export_run(request: Authenticated, run: UUID) -> HttpResponse:
     which the secrets in it cannot be opened.
     """
     ports.access().require(request.auth, "runs:read")
-    text = actions.export(run=run, actor=request.auth)
+    text = transfer.export_run(run=run, actor=request.auth)
     name = {"Content-Disposition": f'attachment; filename="{run}.json"'}
     return HttpResponse(text, content_type="application/json", headers=name)
 
@@ -138,5 +138,5 @@ def export_run(request: Authenticated, run: UUID) -> HttpResponse:
 @raw_body
 def import_run(request: Authenticated) -> Status[queries.RunDetail]:
     """Take over a run: the body is the file of an export, signed with a key that is listed here; for admins."""
-    new = actions.take_over(data=request.body, actor=request.auth)
+    new = transfer.import_run(data=request.body, actor=request.auth)
     return Status(201, readable(new, request.auth))

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from approvals import clock, queries
 from runtime import queries as runs
-from runtime.control import stopping
+from runtime.control import kill_switches
 from runtime.core.continuation import CallState
 from runtime.core.decisions import GateKind
 from runtime.queries import CallView, Progress
@@ -104,7 +104,7 @@ def _ahead(shown: queries.Approval) -> str:
 
 def _held(shown: queries.Approval, progress: Progress) -> str:
     """Name what must be resumed first, with its verb; empty if nothing is held up."""
-    agents = [stop.agent for stop in stopping.on()]
+    agents = [stop.agent for stop in kill_switches.active()]
     if "" in agents:
         return "every agent is"
     for agent in shown.path:

@@ -1,1 +1,1 @@
-"""What people may do to a run, with the order in which it is refused, and the same without asking who."""
+"""User actions, one module each: check who asks, validate, write in one transaction, notify after the commit."""

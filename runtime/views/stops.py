@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from runtime import ports
-from runtime.control import stopping
+from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.core.limits import MAX_REASON
 from runtime.errors import StopNotOn, StoppedAlready
 from runtime.ports import Forbidden, InvalidInput, UnknownAgent
@@ -56,7 +56,7 @@ def stop(request: HttpRequest) -> HttpResponse:
     if not chosen:
         return _page(request, "Choose an agent, or every agent. Nothing was stopped.", status=422)
     try:
-        done = stopping.stop(agent=agent, reason=reason, actor=actor_of(request))
+        done = engage(agent=agent, reason=reason, actor=actor_of(request))
     except InvalidInput as problem:
         return _page(request, f"The {problem.field} {problem.detail}.", status=422)
     except UnknownAgent:
@@ -72,7 +72,7 @@ def stop(request: HttpRequest) -> HttpResponse:
 @admins_only
 def lift(request: HttpRequest, stop: int) -> HttpResponse:
     try:
-        done = stopping.lift(stop=stop, actor=actor_of(request))
+        done = disengage(stop=stop, actor=actor_of(request))
     except StopNotOn as problem:
         return _page(request, str(problem), status=409)
     messages.success(request, f"{done.agent or 'Every agent'} goes on.")
@@ -83,8 +83,8 @@ def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> Http
     actor = actor_of(request)
     context = {
         "place": "stops",
-        "on": stopping.listed(lifted=False, actor=actor),
-        "over": stopping.listed(lifted=True, actor=actor),
+        "on": list_switches(lifted=False, actor=actor),
+        "over": list_switches(lifted=True, actor=actor),
         "agents": ports.catalogue().names(),
         "every": EVERY,
         "problem": problem,

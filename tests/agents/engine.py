@@ -10,7 +10,8 @@ from django.db import transaction
 from agents.gateway.brakes import Brakes
 from agents.handlers import Handler
 from agents.registry import Registry
-from runtime.control import engine
+from runtime.control.settle import settle
+from runtime.control.start import create
 from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import Decision, Verdict
 from runtime.execution.claim import advance
@@ -34,7 +35,7 @@ class Engine:
     def begin(self, agent: str, content: Any) -> Run:
         """A new run, as far as it goes without people."""
         with transaction.atomic():
-            run = engine.start(agent=agent, input=content, requester=Actor(person="ada")).run
+            run = create(agent=agent, input=content, requester=Actor(person="ada")).run
         return self.go_on(run)
 
     def decide(
@@ -43,7 +44,7 @@ class Engine:
         """Settle the one open gate, or the one of `tool`, and go on."""
         (gate,) = [gate for gate in self.gates(run) if tool in (None, self.tool_at(gate))]
         with transaction.atomic():
-            engine.settle(gate=gate, decision=Decision(verdict=verdict, by="bea", reason=reason))
+            settle(gate=gate, decision=Decision(verdict=verdict, by="bea", reason=reason))
         return self.go_on(run.id)
 
     def go_on(self, run: UUID) -> Run:

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import transaction
 from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import PublishedAgent
 from approvals.models import AuditEntry, Request
-from runtime.control import actions, engine
+from runtime.control.transfer import export_run, import_run
 from runtime.core import portable
 from runtime.errors import NotImportable, RunKnown
 from runtime.models import JournalEntry, Run
@@ -53,12 +52,11 @@ def sender(tmp_path: Path, settings: Settings) -> Sender:
 def parcel(target: Target, published: None) -> str:
     """The file of a run that was exported here."""
     run = target.start()
-    with transaction.atomic():
-        return engine.export(run=run, actor=ADMIN)
+    return export_run(run=run, actor=ADMIN)
 
 
 def take_over(text: str) -> Any:
-    return actions.take_over(data=text.encode(), actor=ADMIN)
+    return import_run(data=text.encode(), actor=ADMIN)
 
 
 def loaded(text: str, **changes: Any) -> str:
@@ -105,8 +103,7 @@ def test_an_approval_given_before_the_export_is_worth_nothing(
     target.decide(run)
     assert target.advance(run).status == "suspended"
     assert target.started(run) == 1
-    with transaction.atomic():
-        text = engine.export(run=run, actor=ADMIN)
+    text = export_run(run=run, actor=ADMIN)
     assert set(Request.objects.filter(run=run).values_list("status", flat=True)) == {
         "approved",
         "cancelled",
@@ -252,7 +249,7 @@ def test_who_is_no_admin_takes_nothing_over(
     target: Target, sender: Sender, parcel: str, name: str
 ) -> None:
     with pytest.raises(Forbidden):
-        actions.take_over(data=sender.send(parcel).encode(), actor=Actor(person=name))
+        import_run(data=sender.send(parcel).encode(), actor=Actor(person=name))
 
 
 # The commands

@@ -11,8 +11,8 @@ from django.db import transaction
 from approvals import actions
 from approvals.models import Request
 from config import wiring
-from runtime.control import actions as run_actions
-from runtime.control import engine
+from runtime.control.start import create
+from runtime.control.start import start as start_run
 from runtime.ports import Actor
 from runtime.store import pool
 from tests.cast import assemble
@@ -36,11 +36,11 @@ class Desk:
 
     def start(self, agent: str, given: dict[str, Any]) -> UUID:
         with transaction.atomic():
-            return engine.start(agent=agent, input=given, requester=ADA).run
+            return create(agent=agent, input=given, requester=ADA).run
 
     def ask(self, agent: str, given: Any) -> UUID:
         """Start a run as a person does: with a look at rights and at the agent's input."""
-        return run_actions.start(agent=agent, input=given, business_key=None, actor=ADA).run
+        return start_run(agent=agent, input=given, business_key=None, actor=ADA).run
 
     def pending(self, runs: Sequence[UUID]) -> dict[UUID, tuple[UUID, str]]:
         """What a page shows of the request that each run waits for: its id and its digest."""

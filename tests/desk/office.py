@@ -12,8 +12,8 @@ from approvals.actions import decide
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from runtime import keyring
-from runtime.control import engine
 from runtime.control.cancel import cancel as cancel_run
+from runtime.control.start import create
 from runtime.core.budgets import Budget
 from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.digest import sha256_of
@@ -135,7 +135,7 @@ class Office:
         if args is not None:
             self.effects.agents = onboarding(args)
         with transaction.atomic():
-            run = engine.start(
+            run = create(
                 agent="hr_onboarding",
                 input=NEWCOMER,
                 requester=Actor(person=requester),

@@ -11,7 +11,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.models import Request
-from runtime.control import stopping
+from runtime.control.kill_switches import engage
 from runtime.control.pause import pause
 from runtime.core.budgets import Budget
 from runtime.models import Gate, Run
@@ -55,7 +55,7 @@ def test_while_the_agent_is_stopped_nothing_is_said_to_start(
     bea: Client, office: Office, suspended: UUID
 ) -> None:
     request = office.request(suspended)
-    stopping.stop(agent="", reason="because", actor=None)
+    engage(agent="", reason="because", actor=None)
     _send(bea, request, "approve")
     page = _text(bea, request)
     assert "Approved. It takes effect when every agent is resumed." in page
@@ -82,7 +82,7 @@ def test_while_it_can_be_undone_nothing_is_said_to_start(
     page = _text(bea, request)
     assert re.search(r"Approved\. It takes effect in \d+ min; until then you can undo it\.", page)
     assert "approved, takes effect in" in page
-    stopping.stop(agent="", reason="because", actor=None)
+    engage(agent="", reason="because", actor=None)
     assert "then waits until every agent is resumed" in _box(_text(bea, request))
 
 

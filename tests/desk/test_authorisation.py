@@ -21,7 +21,7 @@ from approvals import actions, people, tokens
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
 from config.api import api
-from runtime.control import engine
+from runtime.control.transfer import export_run
 from runtime.core.decisions import EffectClass
 from runtime.models import ContentUse, Run, Stop
 from runtime.ports import Actor, ToolResult
@@ -72,8 +72,7 @@ def places(
     sender = Sender(tmp_path)
     settings.IMPORT_KEYS = (sender.file,)
     left = office.start()
-    with transaction.atomic():
-        parcel = engine.export(run=left, actor=Actor(person="admin"))
+    parcel = export_run(run=left, actor=Actor(person="admin"))
     office.effects.tools["create_account"] = BIG
     run, doubtful = office.start(), office.in_doubt()
     doubt = office.doubt(doubtful)

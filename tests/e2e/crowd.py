@@ -17,12 +17,12 @@ START = """
 import json
 from django.db import transaction
 from runtime.broker import dispatch
-from runtime.control import engine
+from runtime.control.start import create
 from runtime.ports import Actor
 started = []
 for number in range({number}):
     with transaction.atomic():
-        made = engine.start(agent={agent!r}, input={{"name": str(number)}}, requester=Actor(person="ada"))
+        made = create(agent={agent!r}, input={{"name": str(number)}}, requester=Actor(person="ada"))
     started.append(str(made.run))
 dispatch._publisher.flush()
 print("started", json.dumps(started))

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
-from runtime.control import engine
+from runtime.control.settle import settle
 from runtime.core.budgets import Budget, Rates
 from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
 from runtime.core.events import Proposal
@@ -249,7 +249,7 @@ class FakeGatekeeper:
     def expire(self, gate: UUID) -> None:
         with suppress(GateNotOpen), transaction.atomic():
             decision = Decision(verdict=Verdict.EXPIRE, by="", reason="nobody decided in time")
-            engine.settle(gate=gate, decision=decision)
+            settle(gate=gate, decision=decision)
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         self.closed += gates

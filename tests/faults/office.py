@@ -15,10 +15,11 @@ from django.utils import timezone
 from approvals import actions
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Request
-from runtime.control import engine
 from runtime.control.cancel import cancel
+from runtime.control.external_events import deliver
 from runtime.control.messages import send_message
 from runtime.control.pause import pause, resume
+from runtime.control.start import create
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.ids import idempotency_key
@@ -46,7 +47,7 @@ class Office:
 
     def start(self, score: Score) -> UUID:
         with transaction.atomic():
-            return engine.start(
+            return create(
                 agent="outer", input={"turns": score.turns}, requester=ADA, budget=score.budget
             ).run
 
@@ -135,7 +136,7 @@ class Office:
         for wait in Wait.objects.filter(run=run):
             for _ in range(2):
                 with transaction.atomic():
-                    engine.send(
+                    deliver(
                         id=f"{run}/{wait.frame}/{wait.call}",
                         name=wait.event,
                         data=wait.match,

@@ -23,8 +23,8 @@ from agents.gateway.scripted import Turn, call, say, script
 from agents.registry import Registry
 from agents.sdk import RetryPolicy, ToolContext, agent, tool
 from runtime.broker import dispatch
-from runtime.control import engine as start
 from runtime.control import verification
+from runtime.control.start import create
 from runtime.core.budgets import Budget
 from runtime.execution.claim import advance
 from runtime.models import Gate, Run
@@ -120,7 +120,7 @@ def test_runs_in_a_storm_all_finish_within_budget_and_repeat_nothing(provider: P
 def _run(worker: Engine, number: int) -> Run:
     try:
         with transaction.atomic():
-            run: UUID = start.start(
+            run: UUID = create(
                 agent="poster",
                 input={"text": str(number)},
                 requester=Actor(person="ada"),

@@ -9,7 +9,8 @@ from pytest_django import Settings
 
 from runtime import ports
 from runtime.broker import dispatch
-from runtime.control import engine
+from runtime.control.settle import settle
+from runtime.control.start import create
 from runtime.core.decisions import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
@@ -52,7 +53,7 @@ class Rig:
     def __init__(self, agents: dict[str, Script], tools: dict[str, FakeTool]) -> None:
         self.effects = FakeEffects(agents, tools)
         self.gatekeeper = FakeGatekeeper()
-        ports.plug(access=FakeAccess(), gatekeeper=self.gatekeeper)
+        ports.plug(gatekeeper=self.gatekeeper)
         self.heartbeat = Heartbeat()
         self.heartbeat.start()
         self.bench = WorkerContext(
@@ -66,7 +67,7 @@ class Rig:
 
     def start(self, agent: str, value: object = None) -> UUID:
         with transaction.atomic():
-            return engine.start(agent=agent, input=value or {}, requester=ADA).run
+            return create(agent=agent, input=value or {}, requester=ADA).run
 
     def advance(self, run: UUID) -> Run:
         """As far as it goes, also if it is tried in a process of its own on the way."""
@@ -83,7 +84,7 @@ class Rig:
     def decide(self, gate: UUID, verdict: Verdict, reason: str = "", result: object = None) -> None:
         decision = Decision(verdict=verdict, by="bea", reason=reason, result=result)
         with transaction.atomic():
-            engine.settle(gate=gate, decision=decision)
+            settle(gate=gate, decision=decision)
 
     def open_gates(self, run: UUID) -> list[Gate]:
         return list(Gate.objects.filter(run=run, state="open").order_by("opened_at", "call"))
@@ -104,11 +105,22 @@ def _give_each(hints: Sequence[dispatch.Hint]) -> None:
 
 
 @pytest.fixture
-def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
+def everything_permitted() -> Iterator[None]:
+    """The rights of everybody to everything, for tests whose people have no accounts."""
+    real = ports.access()
+    ports.plug(access=FakeAccess())
+    yield
+    ports.plug(access=real)
+
+
+@pytest.fixture
+def rig(
+    transactional_db: None, everything_permitted: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MakeBench]:
     """Make rigs; hints go nowhere, since these tests advance by hand."""
     monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     monkeypatch.setattr(dispatch, "send_all", _give_each)
-    access, gatekeeper = ports.access(), ports.gatekeeper()
+    real = ports.gatekeeper()
     rigs: list[Rig] = []
 
     def make(agents: dict[str, Script], **tools: FakeTool) -> Rig:
@@ -116,7 +128,7 @@ def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
         return rigs[-1]
 
     yield make
-    ports.plug(access=access, gatekeeper=gatekeeper)
+    ports.plug(gatekeeper=real)
     for one in rigs:
         one.close()
 

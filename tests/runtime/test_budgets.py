@@ -10,7 +10,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from runtime.control import engine
+from runtime.control.start import create
 from runtime.control.verification import verify
 from runtime.core.budgets import Budget, Rates
 from runtime.core.continuation import Continuation
@@ -29,7 +29,7 @@ LOOK = FakeTool(effect=EffectClass.READ)
 
 def start(budget: Budget | None = None, agent: str = "a") -> UUID:
     with transaction.atomic():
-        return engine.start(agent=agent, input={}, requester=ADA, budget=budget).run
+        return create(agent=agent, input={}, requester=ADA, budget=budget).run
 
 
 def busy(calls: int) -> Callable[[ModelRequest], Outcome]:

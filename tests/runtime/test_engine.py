@@ -8,7 +8,8 @@ import pytest
 from django.db import transaction
 
 from runtime.broker import dispatch
-from runtime.control import engine
+from runtime.control.settle import settle, undo
+from runtime.control.start import Started, create
 from runtime.core.decisions import Decision, Verdict
 from runtime.core.errors import NotJson
 from runtime.errors import BusinessKeyConflict, GateNotOpen
@@ -26,9 +27,9 @@ def hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     return sent
 
 
-def start(value: object, key: str | None = None, requester: Actor = ADA) -> engine.Started:
+def start(value: object, key: str | None = None, requester: Actor = ADA) -> Started:
     with transaction.atomic():
-        return engine.start(agent="a", input=value, requester=requester, business_key=key)
+        return create(agent="a", input=value, requester=requester, business_key=key)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -45,7 +46,7 @@ def test_a_started_run_is_due_signed_and_hinted_at(hints: list[UUID]) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_run_that_is_rolled_back_is_neither_there_nor_hinted_at(hints: list[UUID]) -> None:
     with transaction.atomic():
-        engine.start(agent="a", input={}, requester=ADA)
+        create(agent="a", input={}, requester=ADA)
         transaction.set_rollback(True)
     assert (Run.objects.count(), hints) == (0, [])
 
@@ -54,9 +55,9 @@ def test_a_run_that_is_rolled_back_is_neither_there_nor_hinted_at(hints: list[UU
 def test_without_a_transaction_a_run_is_there_with_its_first_entry_or_not_at_all(
     hints: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started = engine.start(agent="a", input={}, requester=ADA, business_key="k")
+    started = create(agent="a", input={}, requester=ADA, business_key="k")
     assert JournalEntry.objects.get(run_id=started.run).mac == Run.objects.get().head
-    again = engine.start(agent="a", input={}, requester=ADA, business_key="k")
+    again = create(agent="a", input={}, requester=ADA, business_key="k")
     assert (again.run, again.created, hints) == (started.run, False, [started.run])
     with pool.pooled() as connection:
         born, _ = starts.look(connection)
@@ -64,7 +65,7 @@ def test_without_a_transaction_a_run_is_there_with_its_first_entry_or_not_at_all
         run_id=born.run, position=1, body="", mac="", key_id="", commit_id=uuid4()
     )
     with pytest.raises(psycopg.errors.UniqueViolation):
-        engine.start(agent="a", input={}, requester=ADA, born=born)
+        create(agent="a", input={}, requester=ADA, born=born)
     assert (Run.objects.count(), len(hints)) == (1, 1)
 
 
@@ -90,13 +91,13 @@ def test_an_input_that_is_not_json_is_refused(hints: list[UUID]) -> None:
 @pytest.mark.usefixtures("hints")
 def test_a_gate_that_does_not_exist_is_not_open() -> None:
     with pytest.raises(GateNotOpen), transaction.atomic():
-        engine.settle(gate=uuid4(), decision=Decision(verdict=Verdict.APPROVE, by="bea"))
+        settle(gate=uuid4(), decision=Decision(verdict=Verdict.APPROVE, by="bea"))
 
 
 @pytest.mark.django_db
 def test_undo_insists_on_the_callers_transaction(rig: MakeBench) -> None:
     with pytest.raises(transaction.TransactionManagementError):
-        engine.undo(gate=uuid4())
+        undo(gate=uuid4())
 
 
 def test_a_gate_is_settled_once_and_its_run_is_due_at_once(rig: MakeBench) -> None:

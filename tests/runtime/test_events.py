@@ -9,9 +9,10 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime.control import engine
-from runtime.control.delivery import Delivered
+from runtime.control.external_events import Delivered
+from runtime.control.external_events import deliver as deliver_event
 from runtime.control.fork import fork as fork_run
+from runtime.control.transfer import export_run
 from runtime.control.verification import verify
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import EventConflict, TooManyMatched
@@ -31,8 +32,7 @@ ARRIVED = {"event": "signed", "id": "e-1", "data": DATA}
 
 
 def send(id: str = "e-1", name: str = "signed", data: dict[str, Any] | None = None) -> Delivered:
-    with transaction.atomic():
-        return engine.send(id=id, name=name, data=DATA if data is None else data, actor=HOOK)
+    return deliver_event(id=id, name=name, data=DATA if data is None else data, actor=HOOK)
 
 
 def waits_for(match: Any = None, *, until: datetime | None = None, event: str = "signed") -> Any:
@@ -174,7 +174,7 @@ def test_an_event_ends_the_waits_of_several_runs_and_calls(desk: Callable[..., R
 def test_more_waits_than_one_event_may_end_are_left_alone(
     desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.control.delivery.MAX_MATCHED", 1)
+    monkeypatch.setattr("runtime.control.external_events.MAX_MATCHED", 1)
     one = desk(ask(waits_for(), waits_for({"contract": "C-1"})))
     run = one.start("a")
     one.advance(run)
@@ -280,8 +280,7 @@ def test_an_exported_run_waits_here_no_more(desk: Callable[..., Rig]) -> None:
     one = desk(ask(waits_for()))
     run = one.start("a")
     one.advance(run)
-    with transaction.atomic():
-        engine.export(run=run, actor=ADA)
+    export_run(run=run, actor=ADA)
     assert not Wait.objects.exists()
     assert send().event.waits == 0
     assert verify(run).sound
@@ -325,7 +324,7 @@ def test_an_event_whose_transaction_is_open_while_the_worker_suspends_is_not_los
     worker.start()
     assert begun.wait(60)
     with transaction.atomic():
-        engine.send(id="e-1", name="signed", data=DATA, actor=HOOK)
+        deliver_event(id="e-1", name="signed", data=DATA, actor=HOOK)
         go_on.set()
         wait_until_blocked("runtime_journalentry")
     worker.join(60)
@@ -348,7 +347,7 @@ def test_an_event_that_comes_before_the_time_is_written_is_the_one_outcome(
     while not Wait.objects.filter(run=run).exists():
         threading.Event().wait(0.01)
     with transaction.atomic():
-        assert engine.send(id="e-1", name="signed", data=DATA, actor=HOOK).event.waits == 1
+        assert deliver_event(id="e-1", name="signed", data=DATA, actor=HOOK).event.waits == 1
         moment = until
         wait_until_blocked("runtime_journalentry")  # as far as Postgres shows the statement
     worker.join(60)
@@ -393,7 +392,7 @@ def test_one_id_sent_twice_at_once_counts_once(desk: Callable[..., Rig]) -> None
 
     sender = threading.Thread(target=deliver)
     with transaction.atomic():
-        assert engine.send(id="e-1", name="signed", data=DATA, actor=HOOK).new
+        assert deliver_event(id="e-1", name="signed", data=DATA, actor=HOOK).new
         sender.start()
         wait_until_blocked("runtime_outsideevent")
     sender.join(60)

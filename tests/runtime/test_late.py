@@ -12,8 +12,9 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime.control import engine, verification
+from runtime.control import verification
 from runtime.control.cancel import cancel
+from runtime.control.settle import settle, undo
 from runtime.core.decisions import Decision, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.execution.claim import advance
@@ -186,13 +187,11 @@ def test_a_decision_that_can_be_undone_stays(
     (gate,) = desks[1].open_gates(run)
     decision = Decision(verdict=Verdict.GIVE_UP, by="bea", reason="nothing in the log")
     with transaction.atomic():
-        engine.settle(
-            gate=gate.id, decision=decision, effective_at=timezone.now() + timedelta(hours=1)
-        )
+        settle(gate=gate.id, decision=decision, effective_at=timezone.now() + timedelta(hours=1))
     ended(desks, slow)
     assert desks[1].advance(run).status == "suspended"
     with transaction.atomic():
-        engine.undo(gate=gate.id)
+        undo(gate=gate.id)
     assert desks[1].advance(run).status == "completed"
     assert told(desks[1])["content"] == {"message_id": "m-1"}
 

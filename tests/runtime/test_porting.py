@@ -9,10 +9,11 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
-from runtime import keyring
-from runtime.control import engine, verification
+from runtime import keyring, ports
+from runtime.control import verification
 from runtime.control.cancel import cancel
 from runtime.control.pause import pause
+from runtime.control.transfer import export_run, import_run
 from runtime.core import portable
 from runtime.core.decisions import Verdict
 from runtime.errors import GateNotOpen, NotAtRest, NotImportable, RunEnded, TooLarge
@@ -33,6 +34,11 @@ SEALED = {"password": {"$secret": "0badcafe:dG9rZW4="}}
 def desk(rig: MakeBench) -> Rig:
     agents = {"a": turns(ask(("send", {}), ("read", {})), ask(("pay", {})), say("done"))}
     return rig(agents, send=FakeTool(), read=BIG, pay=GATED)
+
+
+@pytest.fixture(autouse=True)
+def every_agent_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports.catalogue(), "check_input", lambda agent, value: None)
 
 
 @pytest.fixture
@@ -58,13 +64,11 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
 
 def export(run: UUID) -> str:
-    with transaction.atomic():
-        return engine.export(run=run, actor=EVE)
+    return export_run(run=run, actor=EVE)
 
 
 def take_over(text: str) -> UUID:
-    with transaction.atomic():
-        return engine.take_over(text=text, actor=IVY)
+    return import_run(data=text.encode(), actor=IVY)
 
 
 def sound(run: UUID) -> bool:

@@ -7,9 +7,9 @@ from django.db import transaction
 from django.db.models import Q
 
 from runtime import queries
-from runtime.control import engine
 from runtime.control.cancel import cancel
 from runtime.control.retry import retry as retry_run
+from runtime.control.transfer import export_run
 from runtime.control.verification import verify
 from runtime.core.continuation import MAX_REFUSALS
 from runtime.core.decisions import EffectClass, Verdict
@@ -82,7 +82,7 @@ def test_only_a_failed_run_that_is_kept_is_tried_again(rig: MakeBench, end: str)
         if end == "cancelled":
             cancel(run=run.id, actor=ADA, reason="enough")
         if end == "exported":
-            engine.export(run=run.id, actor=ADA)
+            export_run(run=run.id, actor=ADA)
     desk.advance(run.id)
     if end == "removed":
         Run.objects.filter(id=run.id).update(removed_at="2026-01-01T00:00:00Z")

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from runtime.control import stopping
+from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.core.decisions import Verdict
 from runtime.errors import StopNotOn, StoppedAlready
 from runtime.models import Run, Stop
@@ -118,17 +118,17 @@ def test_a_decision_on_a_stopped_run_is_taken_up_and_its_call_waits(rig: MakeBen
 
 @pytest.mark.django_db
 def test_a_stop_is_put_once_and_lifted_once() -> None:
-    stop = stopping.stop(agent="", reason="because", actor=None)
+    stop = engage(agent="", reason="because", actor=None)
     with pytest.raises(StoppedAlready):
-        stopping.stop(agent="", reason="again", actor=None)
-    assert stopping.lift(stop=stop.id, actor=None).lifted_at is not None
+        engage(agent="", reason="again", actor=None)
+    assert disengage(stop=stop.id, actor=None).lifted_at is not None
     with pytest.raises(StopNotOn):
-        stopping.lift(stop=stop.id, actor=None)
-    assert [one.reason for one in stopping.listed(lifted=True, actor=None)] == ["because"]
+        disengage(stop=stop.id, actor=None)
+    assert [one.reason for one in list_switches(lifted=True, actor=None)] == ["because"]
 
 
 @pytest.mark.parametrize("reason", [None, "", " \n", "x" * 2001, "nul\x00"])
 @pytest.mark.django_db
 def test_a_stop_needs_a_reason(reason: object) -> None:
     with pytest.raises(InvalidInput, match=r"required|at most|not text"):
-        stopping.stop(agent="", reason=reason, actor=None)
+        engage(agent="", reason=reason, actor=None)

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime.control import delivery
+from runtime.control.external_events import Delivered, deliver
 from runtime.core.events import WaitStarted
 from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.store import external_events, pool, waits
@@ -111,9 +111,8 @@ def test_no_more_waits_are_looked_at_than_one_event_may_end(
     assert [(wait.run, wait.frame, wait.call) for wait in found] == order[:4]
 
 
-def send(id: str = "e-1") -> delivery.Delivered:
-    with transaction.atomic():
-        return delivery.deliver(pool.djangos(), id=id, name="signed", data={}, actor=HOOK)
+def send(id: str = "e-1") -> Delivered:
+    return deliver(id=id, name="signed", data={}, actor=HOOK)
 
 
 def test_an_event_ends_no_wait_of_a_run_that_is_over(runs: tuple[UUID, UUID]) -> None:
@@ -128,7 +127,7 @@ def test_an_event_ends_no_wait_of_a_run_that_is_over(runs: tuple[UUID, UUID]) ->
 def test_an_event_may_end_as_many_waits_as_that(
     runs: tuple[UUID, UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "MAX_MATCHED", 2 * len(PLACES))
+    monkeypatch.setattr("runtime.control.external_events.MAX_MATCHED", 2 * len(PLACES))
     assert send().event.waits == 2 * len(PLACES)
 
 
@@ -160,6 +159,7 @@ def test_an_event_counts_for_itself_what_it_ended(runs: tuple[UUID, UUID]) -> No
     assert list(counts) == [("e-1", len(PLACES)), ("e-2", 0)]
 
 
+@pytest.mark.usefixtures("everything_permitted")
 def test_only_so_many_ids_are_forgotten_at_once(
     own: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

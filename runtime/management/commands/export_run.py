@@ -6,7 +6,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime.control import actions
+from runtime.control.transfer import export_run
 from runtime.core import portable
 from runtime.errors import NoSuchRun, RequestError, RuntimeFault
 from runtime.management.run_ids import run_id
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         if path.exists():
             raise CommandError(f"{path} is there already")
         try:
-            text = actions.export(run=options["run"], actor=Actor(person=options["name"]))
+            text = export_run(run=options["run"], actor=Actor(person=options["name"]))
         except NoSuchRun as exc:
             raise CommandError(f"{options['name']} cannot read a run {options['run']}") from exc
         except (RequestError, RuntimeFault, ImproperlyConfigured) as exc:

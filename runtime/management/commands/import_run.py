@@ -6,7 +6,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime.control import actions
+from runtime.control.transfer import import_run
 from runtime.core.portable import MOST_BYTES
 from runtime.errors import RequestError, RuntimeFault
 from runtime.ports import Actor, Forbidden
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         except OSError as exc:
             raise CommandError(f"{path} cannot be read: {exc.strerror}") from exc
         try:
-            run = actions.take_over(data=data, actor=Actor(person=options["name"]))
+            run = import_run(data=data, actor=Actor(person=options["name"]))
         except Forbidden as exc:
             raise CommandError(exc.detail) from exc
         except (RequestError, RuntimeFault, ImproperlyConfigured) as exc:

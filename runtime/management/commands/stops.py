@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime.control import stopping
+from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.errors import RequestError
 from runtime.ports import InvalidInput
 from runtime.store.kill_switches import EVERY_AGENT, Stop
@@ -46,13 +46,13 @@ class Command(BaseCommand):
             case "put":
                 if bool(options["agent"]) == options["all"]:
                     raise CommandError("name one agent, or give --all")
-                done = stopping.stop(agent=options["agent"], reason=options["reason"], actor=None)
+                done = engage(agent=options["agent"], reason=options["reason"], actor=None)
                 self.stdout.write(f"Stopped: {_line(done)}")
             case "lift":
-                done = stopping.lift(stop=options["stop"], actor=None)
+                done = disengage(stop=options["stop"], actor=None)
                 self.stdout.write(f"Goes on: {done.agent or 'every agent'}")
             case "list":
-                for one in stopping.listed(lifted=False, actor=None):
+                for one in list_switches(lifted=False, actor=None):
                     self.stdout.write(_line(one))
 
 

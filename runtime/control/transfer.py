@@ -1,18 +1,19 @@
-"""Handing a run over to another installation, and taking one over: each in the caller's transaction.
+"""Transferring a run to another installation, and importing one.
 
-What is handed over ends here, and can be written to a file as often as somebody asks. What is taken over
-keeps its id and its journal, which is sealed anew with the keys of this installation; the last entry keeps
-what the other one signed. No permission comes along: see runtime.core.forks.
+An exported run ends here, and its file can be made as often as an admin asks. An imported run keeps its id and its
+journal, which is sealed anew with the keys of this installation; its last entry keeps what the other one signed. No
+permission comes along: see runtime.core.forks.
 """
 
 import json
 import time
-from datetime import datetime
 from uuid import UUID
 
 import psycopg.errors
 
-from runtime import keyring
+from runtime import keyring, ports
+from runtime.control import access
+from runtime.control.transaction import atomic, notify
 from runtime.core import portable
 from runtime.core.contents import Content, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
@@ -30,20 +31,59 @@ from runtime.errors import (
     Tampered,
     TooLarge,
 )
-from runtime.ports import Actor
-from runtime.store import blobs, continuations, gates, journal, runs, signals, waits
+from runtime.ports import Actor, InvalidInput, UnknownAgent
+from runtime.store import blobs, continuations, gates, journal, pool, runs, signals, waits
 from runtime.store.pool import Connection
+from runtime.store.runs import Standing
 
 _AT_REST = frozenset({RunStatus.SUSPENDED, RunStatus.WAITING, RunStatus.PAUSED})
 _A_DAY = 24 * 60 * 60 * 1000
 
 
-def leave(connection: Connection, run: UUID, *, actor: Actor, at: datetime) -> list[UUID]:
-    """End a run that no worker has and that has nothing to take up. Returns the gates that this closed.
+def export_run(*, run: UUID, actor: Actor) -> str:
+    """End a run here, close its gates, and return its signed file; an exported run gives its file again.
 
-    Raises NoSuchRun, RunEnded, NotAtRest, Tampered, KeyMissing, or NewerSchema.
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); RunEnded; NotAtRest; TooLarge; Tampered,
+    KeyMissing or NewerSchema.
     """
-    row = runs.standing(connection, run)
+    access.for_admins(run, actor, "Exporting runs is for admins.")
+    keeper = ports.gatekeeper()
+    with atomic() as connection:
+        row = runs.standing(connection, run)
+        if row.status != RunStatus.EXPORTED:
+            closed = _end(connection, run, row, Exported(by=actor.person))
+            reason = f"{actor.person} exported the run."
+            keeper.close(run=run, gates=closed, actor=None, reason=reason)
+            notify(run, inbox=True, hint=False)
+        keeper.note(run=run, actor=actor, act="exported", detail={})
+        return _build_file(connection, run)
+
+
+def import_run(*, data: bytes, actor: Actor) -> UUID:
+    """Import a run that another installation exported: `data` is its file. Return its id.
+
+    Raise, in this order: Forbidden; NotImportable, which says in one line why; RunKnown.
+    """
+    ports.access().require(actor, "admin")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as exc:
+        raise NotImportable("it is not UTF-8") from exc
+    with atomic() as connection:
+        now = _import(connection, text, actor)
+        ports.gatekeeper().note(run=now.run, actor=actor, act="imported", detail={})
+        notify(now.run)
+        try:
+            ports.catalogue().check_input(now.agent, now.input)
+        except UnknownAgent as exc:
+            raise NotImportable(f"there is no agent {now.agent!r} here") from exc
+        except InvalidInput:
+            pass  # it was started with that input, and goes on with it
+    return now.run
+
+
+def _end(connection: Connection, run: UUID, row: Standing, event: Exported) -> list[UUID]:
+    """End a run that no worker has and that has no signals. Return the gates that this closed."""
     if row.ended:
         raise RunEnded(row.status)
     if row.owner is not None or row.status not in _AT_REST or signals.waiting(connection, run):
@@ -51,7 +91,7 @@ def leave(connection: Connection, run: UUID, *, actor: Actor, at: datetime) -> l
     now, _ = _history(connection, run)
     if (now.position, now.head) != (row.position, row.head):
         raise Tampered("the journal does not end where the run does")
-    entry = Entry(at=at, events=(Exported(by=actor.person),))
+    entry = Entry(at=pool.now(connection), events=(event,))
     sealed = journal.seal(run, now.position + 1, now.head, entry)
     journal.append_first(connection, sealed)
     runs.end(connection, run, status=RunStatus.EXPORTED, head=sealed.seal.mac)
@@ -60,8 +100,8 @@ def leave(connection: Connection, run: UUID, *, actor: Actor, at: datetime) -> l
     return gates.close_open(connection, run)
 
 
-def package(connection: Connection, run: UUID) -> str:
-    """The file of an exported run. Raises RunEnded if it is removed, TooLarge, Tampered, KeyMissing, or NewerSchema."""
+def _build_file(connection: Connection, run: UUID) -> str:
+    """Return the file of an exported run. Raise RunEnded if retention has taken its payloads, or TooLarge."""
     now, bodies = _history(connection, run)
     if now.phase is not Phase.EXPORTED:  # what was exported is removed since
         raise RunEnded(RunStatus.EXPORTED)
@@ -82,11 +122,8 @@ def package(connection: Connection, run: UUID) -> str:
     return text
 
 
-def arrive(connection: Connection, text: str, *, actor: Actor, at: datetime) -> Continuation:
-    """Write a run that a listed key signed, due at once. Returns its state.
-
-    Raises NotImportable, which says in one line why, or RunKnown.
-    """
+def _import(connection: Connection, text: str, actor: Actor) -> Continuation:
+    """Write a run that a listed key signed, due at once. Return its state."""
     if len(text) > portable.MOST_BYTES:
         raise NotImportable(f"it is larger than {portable.MOST_BYTES} bytes")
     try:
@@ -97,7 +134,13 @@ def arrive(connection: Connection, text: str, *, actor: Actor, at: datetime) -> 
         raise NotImportable(str(exc)) from exc
     _check_local(connection, manifest)
     event = Imported(by=actor.person, manifest=given.manifest, key=key, signature=given.signature)
-    return _write(connection, given, evolve(now, event), Entry(at=at, events=(event,)), actor)
+    return _write(
+        connection,
+        given,
+        evolve(now, event),
+        Entry(at=pool.now(connection), events=(event,)),
+        actor,
+    )
 
 
 def _write(

@@ -1,0 +1,134 @@
+"""Starting a run: `start` for people, `create` for callers that have checked who asks."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from runtime import ports
+from runtime.broker import dispatch
+from runtime.control.transaction import notify
+from runtime.core import amounts
+from runtime.core.budgets import NO_LIMITS, Budget
+from runtime.core.digest import require_json
+from runtime.core.events import RunStarted
+from runtime.core.limits import MAX_KEY
+from runtime.core.replay import Entry
+from runtime.errors import BusinessKeyConflict
+from runtime.ports import Actor, InvalidInput
+from runtime.store import journal, pool, starts
+from runtime.store.pool import Connection
+from runtime.store.starts import Born
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The run, and whether this call created it or found it by its business key."""
+
+    run: UUID
+    created: bool
+
+
+def start(
+    *, agent: str, input: Any, business_key: str | None, actor: Actor, budget: object = None
+) -> Started:
+    """Start a run of a published agent.
+
+    `budget` limits this run, as `amounts.budget_of` reads it, and can only be stricter than the installation's.
+    Raise, in this order: Forbidden; NotJson; UnknownAgent; InvalidInput naming the field of `input`,
+    `business_key` or the limit of `budget`; BusinessKeyConflict.
+    """
+    access, catalogue = ports.access(), ports.catalogue()
+    with pool.asking() as connection:
+        born, (rights, schema) = starts.look(
+            connection, access.rights(actor), catalogue.schema(agent)
+        )
+    access.require_read(actor, "runs:start", rights, at=born.at)
+    require_json(input, "input")
+    catalogue.check_read(agent, schema, input)
+    _check_key(business_key)
+    return create(
+        agent=agent,
+        input=input,
+        requester=actor,
+        business_key=business_key,
+        budget=budget_for_run(budget),
+        born=born,
+    )
+
+
+def create(
+    *,
+    agent: str,
+    input: Any,
+    requester: Actor,
+    business_key: str | None = None,
+    budget: Budget | None = None,
+    born: Born | None = None,
+) -> Started:
+    """Create a run; the same business key, agent and requester with the same input finds the same run.
+
+    In the caller's transaction, if there is one. Postgres is asked for an id unless the run is `born`. Raise NotJson,
+    or BusinessKeyConflict for another input.
+    """
+    require_json(input, "input")
+    with pool.asking() as connection:
+        if born is None:
+            born, _ = starts.look(connection)
+        event = RunStarted(
+            agent=agent,
+            input=input,
+            requester=requester.person,
+            budget=budget or NO_LIMITS,
+            business_key=business_key,
+        )
+        first = journal.seal(born.run, 1, "", Entry(at=born.at, events=(event,)))
+        row = {
+            "id": born.run,
+            "agent": agent,
+            "requester": requester.person,
+            "token": requester.token,
+            "business_key": business_key,
+            "input": json.dumps(input),
+            "head": first.seal.mac,
+        }
+        if not starts.write(connection, row, first):
+            return _found(connection, row, input)
+    notify(born.run, queue=dispatch.NEW)
+    return Started(run=born.run, created=True)
+
+
+def budget_for_run(asked: object) -> Budget | None:
+    """Return the installation's budget, and what is asked for where that is less. Raise InvalidInput."""
+    most: Budget | None = settings.ABEYANCE_BUDGET
+    try:
+        return amounts.within(amounts.budget_of(asked), most)
+    except amounts.BadAmount as exc:
+        raise InvalidInput(f"budget.{exc.name}" if exc.name else "budget", exc.why) from exc
+
+
+def _check_key(key: str | None) -> None:
+    if key is None:
+        return
+    if not 1 <= len(key) <= MAX_KEY:
+        raise InvalidInput("business_key", f"must have 1 to {MAX_KEY} characters")
+    if "\x00" in key:
+        raise InvalidInput("business_key", "contains a character that is not text")
+
+
+def _found(connection: Connection, row: dict[str, Any], input: Any) -> Started:
+    """Return the run that has this business key. Raise BusinessKeyConflict if its input is another one."""
+    found = connection.execute(
+        """
+        SELECT id, input, removed_at FROM runtime_run
+        WHERE agent = %(agent)s AND requester = %(requester)s AND business_key = %(business_key)s
+        """,
+        row,
+    ).fetchone()
+    assert found is not None  # the conflicting row is committed and runs are never deleted
+    # Retention may have taken the input: then the key alone says that it is the same.
+    if found[2] is None and json.loads(found[1]) != input:
+        raise BusinessKeyConflict
+    return Started(run=found[0], created=False)
