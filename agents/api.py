@@ -8,8 +8,8 @@ from pydantic import WithJsonSchema
 
 from agents import queries
 from runtime import ports
-from runtime.api import Authenticated
 from runtime.core.decisions import EffectClass, Risk
+from runtime.requests import Authenticated
 
 router = Router(tags=["agents"])
 

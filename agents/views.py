@@ -1,10 +1,7 @@
 """The pages of agents: what the workers have published, and the form that starts a run of one."""
 
-from collections.abc import Callable
-from functools import wraps
 from uuid import UUID, uuid4
 
-from django.contrib.auth.decorators import login_required
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -15,26 +12,16 @@ from runtime import ports
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_KEY
 from runtime.errors import BusinessKeyConflict
-from runtime.ports import Actor, Forbidden, InvalidInput, UnknownAgent
+from runtime.ports import Forbidden, InvalidInput, UnknownAgent
 from runtime.queries import runs_page
+from runtime.requests import actor_of, visible_to
 
 RECENT = 10  # runs on the page of an agent
 VERSIONS = 10  # of it, there
 
 
-def _readers(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 404 to people who may not read agents."""
-
-    @login_required
-    @wraps(view)
-    def guarded(request: HttpRequest, **path: str) -> HttpResponse:
-        try:
-            ports.access().require_agents(_actor(request))
-        except Forbidden as exc:
-            raise Http404 from exc
-        return view(request, **path)
-
-    return guarded
+# People who may not read agents get 404.
+_readers = visible_to(lambda actor: ports.access().require_agents(actor))
 
 
 @require_safe
@@ -51,7 +38,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
 
     Only admins and readers of its runs, whose pages show the same, see how its instructions changed.
     """
-    shown, actor, access = _agent(name), _actor(request), ports.access()
+    shown, actor, access = _agent(name), actor_of(request), ports.access()
     runs = runs_page(access.readable_runs(actor) & Q(agent=name), limit=RECENT)
     wordings = bool(runs.items) or access.reads_continuations(actor)
     versions = queries.versions(name, limit=VERSIONS, wordings=wordings)
@@ -65,7 +52,7 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
     """The form that starts a run of an agent, and what comes of sending it."""
     shown = _agent(name)
     try:
-        ports.access().require(_actor(request), "runs:start")
+        ports.access().require(actor_of(request), "runs:start")
     except Forbidden as exc:
         return _page(request, shown, forms.empty(shown.schema), refusal=exc, status=403)
     if request.method != "POST":
@@ -83,7 +70,7 @@ def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
             agent=shown.name,
             input=value,
             business_key=request.POST.get("business_key", "").strip() or None,
-            actor=_actor(request),
+            actor=actor_of(request),
             budget=ceilings.read(request.POST),
         )
     except UnknownAgent as exc:
@@ -141,7 +128,3 @@ def _number(request: HttpRequest) -> UUID:
         return UUID(request.POST.get("form", ""))
     except ValueError:
         return uuid4()
-
-
-def _actor(request: HttpRequest) -> Actor:
-    return Actor(person=request.user.get_username())

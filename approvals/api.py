@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from django.http import HttpRequest
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
@@ -16,16 +15,9 @@ from runtime.core.amounts import NAMES
 from runtime.core.decisions import VERDICTS, GateKind
 from runtime.core.limits import MAX_REASON
 from runtime.late_api import LateOut
-from runtime.ports import Actor
-from runtime.requests import Body
+from runtime.requests import Authenticated, Body
 
 router = Router(tags=["approvals"])
-
-
-class Authenticated(HttpRequest):
-    """A request that the API's authentication has let in."""
-
-    auth: Actor
 
 
 class ApprovalOut(Schema):

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
@@ -21,8 +21,7 @@ from runtime.control.start import start
 from runtime.core.amounts import NAMES
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
 from runtime.late_api import LateOut
-from runtime.ports import Actor
-from runtime.requests import Body
+from runtime.requests import Authenticated, Body
 from runtime.store.kill_switches import Stop
 
 router = Router(tags=["runs"])
@@ -76,12 +75,6 @@ BUDGET_SCHEMA: dict[str, Any] = {
     "properties": {name: {"type": ["number", "string", "null"]} for name in NAMES},
     "additionalProperties": False,
 }
-
-
-class Authenticated(HttpRequest):
-    """A request that the API's authentication has let in."""
-
-    auth: Actor
 
 
 class RunIn(Body):

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from runtime.api import Authenticated
-from runtime.control.external_events import Delivered, deliver
+from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_EVENT_NAME
-from runtime.requests import Body
+from runtime.requests import Authenticated, Body
+from runtime.store.external_events import Sent
 
 router = Router(tags=["events"])
 
@@ -34,16 +34,11 @@ class EventOut(Schema):
 
 
 @router.post("/events", response={201: EventOut, 200: EventOut})
-def send_event(request: Authenticated, body: EventIn) -> Status[dict[str, Any]]:
+def send_event(request: Authenticated, body: EventIn) -> Status[Sent]:
     """Tell of an event: 201, or 200 if this id was told before, and then nothing happens again.
 
     It ends every wait that is open now, that names the event, and whose `match` is contained in `data`. It is
     not kept for waits that begin later. Its id is known for 30 days.
     """
     sent = deliver(id=body.id, name=body.name, data=body.data, actor=request.auth)
-    return Status(201 if sent.new else 200, _out(sent))
-
-
-def _out(sent: Delivered) -> dict[str, Any]:
-    event = sent.event
-    return {"id": event.id, "name": event.name, "waits": event.waits, "at": event.at}
+    return Status(201 if sent.new else 200, sent.event)

@@ -9,14 +9,14 @@ from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
 from runtime import ports, queries
-from runtime.api import Authenticated, RunOut
+from runtime.api import RunOut
 from runtime.control import transfer, verification
 from runtime.control.access import readable, readable_whole
 from runtime.control.fork import fork
 from runtime.control.release import release
 from runtime.core.limits import MAX_REASON
 from runtime.errors import NoSuchEntry
-from runtime.requests import Body, raw_body
+from runtime.requests import Authenticated, Body, raw_body
 
 router = Router(tags=["history"])
 

@@ -1,4 +1,4 @@
-"""Read requests: the text of a form, and operations of the API without unknown and repeated fields and parameters.
+"""Read requests: who sends one, the text of a form, and what an operation of the API accepts.
 
 Ignoring a field would do something else than the caller asked: `{"verdict": "approve", "args": ...}` must not approve
 the original arguments. Ninja validates the fields it knows; `strict` refuses the rest.
@@ -10,17 +10,52 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
-from django.http import HttpRequest
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Schema
 from ninja.parser import Parser
 from pydantic import BaseModel, ConfigDict
 
-from runtime.ports import InvalidInput
+from runtime import ports
+from runtime.ports import Actor, Forbidden, InvalidInput
 
 View = TypeVar("View", bound=Callable[..., Any])
+Page = Callable[..., HttpResponse]
 
 _RAW = "reads_raw_body"
 _OURS = ("request", "response")  # parameters of a view that ninja fills in
+
+
+class Authenticated(HttpRequest):
+    """A request that the API's authentication has let in."""
+
+    auth: Actor
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """The person whose session this is. The view must have asked for a login."""
+    return Actor(person=request.user.get_username())
+
+
+def visible_to(require: Callable[[Actor], None]) -> Callable[[Page], Page]:
+    """Make a decorator for pages: ask for a login, and answer 404 if `require` raises Forbidden."""
+
+    def decorate(page: Page) -> Page:
+        @login_required
+        @wraps(page)
+        def guarded(request: HttpRequest, /, *args: Any, **kwargs: Any) -> HttpResponse:
+            try:
+                require(actor_of(request))
+            except Forbidden as exc:
+                raise Http404 from exc
+            return page(request, *args, **kwargs)
+
+        return guarded
+
+    return decorate
+
+
+admins_only = visible_to(lambda actor: ports.access().require(actor, "admin"))
 
 
 def form_text(posted: Mapping[str, str], field: str) -> str:

@@ -1,25 +1,21 @@
 """The page of people, for admins: who there is, and one address for each thing that can be done."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import people as actions
-from approvals import permissions, roster, tokens
+from approvals import roster, tokens
 from approvals.errors import ApprovalError, Guarded, Invalid
 from approvals.policy import Group
-
-P = ParamSpec("P")
+from runtime.requests import admins_only
 
 SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment, as a form carries it
 
@@ -39,23 +35,7 @@ class Problem:
         return f"{self.person}/{self.act}/{self.field}"
 
 
-def admins_only(
-    view: Callable[Concatenate[HttpRequest, P], HttpResponse],
-) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
-    """For anybody else the page does not exist, as do people and tokens that do not."""
-
-    @wraps(view)
-    def door(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        standing = permissions.standing_of(permissions.actor_of(request.user))
-        if standing is None or not standing.has(permissions.Scope.ADMIN):
-            raise Http404
-        return view(request, *args, **kwargs)
-
-    return door
-
-
 @require_safe
-@login_required
 @admins_only
 def people(request: HttpRequest) -> HttpResponse:
     """Everybody, or those whose name contains `q`; `open` is whose card is unfolded."""
@@ -63,7 +43,6 @@ def people(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
 @admins_only
 def add_person(request: HttpRequest) -> HttpResponse:
     username = request.POST.get("username", "")
@@ -81,7 +60,6 @@ def add_person(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
 @admins_only
 def set_groups(request: HttpRequest, person: str) -> HttpResponse:
     try:
@@ -92,7 +70,6 @@ def set_groups(request: HttpRequest, person: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 @admins_only
 def disable(request: HttpRequest, person: str) -> HttpResponse:
     try:
@@ -103,7 +80,6 @@ def disable(request: HttpRequest, person: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 @admins_only
 def enable(request: HttpRequest, person: str) -> HttpResponse:
     actions.enable(person, actor=_admin(request))
@@ -111,7 +87,6 @@ def enable(request: HttpRequest, person: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 @admins_only
 def set_password(request: HttpRequest, person: str) -> HttpResponse:
     """For oneself there is the account page, which asks for the password of now."""
@@ -126,7 +101,6 @@ def set_password(request: HttpRequest, person: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 @admins_only
 def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
     """Confirm a right. The form names the assignment that was shown, so that a later one is not confirmed unread."""
@@ -140,7 +114,6 @@ def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 @admins_only
 def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
     tokens.revoke(token, owner=person, actor=_admin(request))

@@ -17,9 +17,8 @@ from runtime.control.retry import retry as retry_run
 from runtime.core.continuation import RunStatus
 from runtime.ports import Actor
 from runtime.queries import RunDetail
-from runtime.requests import form_text
+from runtime.requests import actor_of, form_text
 from runtime.views.action_form import Context, Refusal, answer
-from runtime.views.asked import actor_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

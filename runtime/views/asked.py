@@ -1,15 +1,11 @@
-"""What a request asks for: who asks, and the parts of its query that these pages read."""
+"""The parts of a request and its query that these pages read."""
 
 from uuid import UUID
 
 from django.http import Http404, HttpRequest
 
 from runtime import queries
-from runtime.ports import Actor, InvalidInput
-
-
-def actor_of(request: HttpRequest) -> Actor:
-    return Actor(person=request.user.get_username())
+from runtime.ports import InvalidInput
 
 
 def part_only(request: HttpRequest) -> bool:

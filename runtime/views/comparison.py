@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from runtime import ports, queries
 from runtime.control.access import readable
-from runtime.views.asked import actor_of
+from runtime.requests import actor_of
 
 
 @require_safe

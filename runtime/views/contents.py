@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from runtime import ports, queries
-from runtime.views.asked import actor_of
+from runtime.requests import actor_of
 
 
 @require_safe

@@ -12,8 +12,8 @@ from runtime import ports, queries
 from runtime.control.access import readable
 from runtime.control.fork import fork as fork_run
 from runtime.ports import Actor
+from runtime.requests import actor_of
 from runtime.views.action_form import Context, Refusal, answer
-from runtime.views.asked import actor_of
 
 
 @require_safe

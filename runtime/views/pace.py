@@ -13,7 +13,7 @@ from runtime import queries
 from runtime.control.pause import pause as pause_run
 from runtime.control.pause import resume as resume_run
 from runtime.errors import RunEnded
-from runtime.views.asked import actor_of
+from runtime.requests import actor_of
 
 
 @require_POST

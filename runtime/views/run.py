@@ -16,6 +16,7 @@ from runtime.control.access import readable
 from runtime.core.continuation import RunStatus
 from runtime.core.limits import MAX_MESSAGE
 from runtime.ports import Actor
+from runtime.requests import actor_of
 from runtime.views import asked
 
 ROWS = 200  # steps, or things said, on one page
@@ -25,7 +26,7 @@ ROWS = 200  # steps, or things said, on one page
 @login_required
 def run(request: HttpRequest, run: UUID) -> HttpResponse:
     """One run: where it stands, what it waits for, and what its agents did."""
-    actor, access = asked.actor_of(request), ports.access()
+    actor, access = actor_of(request), ports.access()
     found = readable(run, actor)
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
@@ -63,7 +64,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
 @login_required
 def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     """The continuation after an entry of the journal, for admins."""
-    actor = asked.actor_of(request)
+    actor = actor_of(request)
     found = readable(run, actor)
     if not ports.access().reads_continuations(actor):
         raise Http404

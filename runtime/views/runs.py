@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from runtime import ports, queries
 from runtime.core.continuation import RunStatus
 from runtime.ports import InvalidInput
+from runtime.requests import actor_of
 from runtime.views import asked
 
 TABS = (
@@ -28,7 +29,7 @@ TABS = (
 @login_required
 def runs(request: HttpRequest) -> HttpResponse:
     """The runs this person may read, newest first; `tab`, `status` and `q` narrow them down."""
-    actor, access = asked.actor_of(request), ports.access()
+    actor, access = actor_of(request), ports.access()
     readable, problem = access.readable_runs(actor), None
     is_admin = access.reads_continuations(actor)
     tab = asked.one_of(request, "tab", tuple(queries.TABS))

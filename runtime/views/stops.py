@@ -1,12 +1,7 @@
 """The page of stops, for admins: which agents stand still and why, and the two things that can be done."""
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Concatenate, ParamSpec
-
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -14,32 +9,13 @@ from runtime import ports
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.core.limits import MAX_REASON
 from runtime.errors import StopNotOn, StoppedAlready
-from runtime.ports import Forbidden, InvalidInput, UnknownAgent
-from runtime.requests import form_text
-from runtime.views.asked import actor_of
-
-P = ParamSpec("P")
+from runtime.ports import InvalidInput, UnknownAgent
+from runtime.requests import actor_of, admins_only, form_text
 
 EVERY = "*"  # the choice of every agent; an empty choice stops nothing
 
 
-def admins_only(
-    view: Callable[Concatenate[HttpRequest, P], HttpResponse],
-) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
-    """For anybody else the page does not exist."""
-
-    @wraps(view)
-    def door(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        try:
-            return view(request, *args, **kwargs)
-        except Forbidden as exc:
-            raise Http404 from exc
-
-    return door
-
-
 @require_safe
-@login_required
 @admins_only
 def stops(request: HttpRequest) -> HttpResponse:
     """What is stopped, the form that stops, and what was stopped before."""
@@ -47,7 +23,6 @@ def stops(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
 @admins_only
 def stop(request: HttpRequest) -> HttpResponse:
     chosen = request.POST.get("agent", "")
@@ -59,16 +34,13 @@ def stop(request: HttpRequest) -> HttpResponse:
         done = engage(agent=agent, reason=reason, actor=actor_of(request))
     except InvalidInput as problem:
         return _page(request, f"The {problem.field} {problem.detail}.", status=422)
-    except UnknownAgent:
-        return _page(request, "There is no agent of this name.", status=422)
-    except StoppedAlready as problem:
-        return _page(request, str(problem), status=409)
+    except (UnknownAgent, StoppedAlready) as problem:
+        return _page(request, problem.detail, status=problem.status)
     messages.success(request, f"{done.agent or 'Every agent'} is stopped.")
     return redirect("stops")
 
 
 @require_POST
-@login_required
 @admins_only
 def lift(request: HttpRequest, stop: int) -> HttpResponse:
     try:
