@@ -13,7 +13,7 @@ from approvals.permissions import Standing
 from approvals.similar import similar
 from approvals.views import doubt, halt
 from approvals.views.deciding import Problem, carry_out
-from approvals.views.picture import answer, picture, status_of
+from approvals.views.picture import answer, picture
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.ports import Actor
 from runtime.queries import allowance
@@ -83,7 +83,7 @@ def _page(
         "stale": isinstance(problem, DigestMismatch),
         "reason": form_text(request.POST, "reason"),
     }
-    return answer(request, "approval.html", context, status_of(problem))
+    return answer(request, "approval.html", context)
 
 
 def _similar(shown: queries.Approval, standing: Standing | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST
 from approvals import actions, clock, permissions, queries, results
 from approvals.errors import Invalid
 from approvals.views.deciding import Problem, carry_out
-from approvals.views.picture import answer, picture, status_of
+from approvals.views.picture import answer, picture
 from runtime import queries as runs
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor
@@ -56,7 +56,7 @@ def page(
         "result": form_text(request.POST, "result"),
         "wrong_result": isinstance(problem, Invalid) and problem.field.startswith("result"),
     }
-    return answer(request, "doubt.html", context, status_of(problem))
+    return answer(request, "doubt.html", context)
 
 
 def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpResponse:

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_POST
 from approvals import actions, grants, permissions, queries
 from approvals.errors import DigestMismatch, Invalid
 from approvals.views.deciding import Problem, carry_out
-from approvals.views.picture import answer, picture, status_of
+from approvals.views.picture import answer, picture
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.core.events import Change
 from runtime.ports import Actor
@@ -50,7 +50,7 @@ def page(
         "grants": grants.fields(shown, request.POST),
         "grant_problem": grants.problem(problem) if isinstance(problem, Invalid) else "",
     }
-    return answer(request, "halt.html", context, status_of(problem))
+    return answer(request, "halt.html", context)
 
 
 def _differences(shown: queries.Approval) -> tuple[Difference, ...]:

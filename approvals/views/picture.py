@@ -9,7 +9,7 @@ from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
 
 from approvals import clock, inbox, queries, statements
-from approvals.errors import AlreadyDecided, ApprovalError, Cancelled, Expired
+from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.permissions import Scope, Standing
 from approvals.views.aftermath import aftermath
 from approvals.views.arguments import arguments
@@ -17,7 +17,7 @@ from runtime import queries as runs
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_REASON
-from runtime.ports import Forbidden
+from runtime.errors import RequestError
 from runtime.requests import form_text
 
 # Somebody or something else was faster.
@@ -47,7 +47,7 @@ _VERBS: dict[Verdict, str] = {
 def picture(
     shown: queries.Approval,
     standing: Standing | None,
-    problem: Forbidden | ApprovalError | None = None,
+    problem: RequestError | None = None,
 ) -> dict[str, Any]:
     """The context of each page; `problem` is what was wrong with the decision just sent."""
     is_admin = standing is not None and standing.has(Scope.ADMIN)
@@ -83,10 +83,10 @@ def _undo_until(shown: queries.Approval, standing: Standing | None) -> datetime 
     return shown.effective_at if shown.effective_at > clock.now() else None
 
 
-def answer(
-    request: HttpRequest, template: str, context: dict[str, Any], status: int
-) -> HttpResponse:
+def answer(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
     """The page, or for one that is open already only the part of it that changes."""
+    problem: RequestError | None = context["problem"]
+    status = 200 if problem is None else problem.status
     again = request.method == "GET" and "HX-Request" in request.headers
     page = render(request, f"{template}#live" if again else template, context, status=status)
     patch_vary_headers(page, ["HX-Request"])
@@ -109,17 +109,6 @@ def too_late(
         "result": form_text(request.POST, "result"),
     }
     return render(request, "conflict.html", context, status=exc.status)
-
-
-def status_of(problem: Forbidden | ApprovalError | None) -> int:
-    """The HTTP status of a page that says what was wrong."""
-    match problem:
-        case None:
-            return 200
-        case Forbidden():
-            return 403
-        case _:
-            return problem.status
 
 
 def _agent(shown: queries.Approval) -> str:

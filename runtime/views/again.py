@@ -7,17 +7,16 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from runtime import ports, queries
-from runtime.control.access import readable
 from runtime.control.release import release
 from runtime.control.retry import retry as retry_run
 from runtime.core.continuation import RunStatus
 from runtime.ports import Actor
 from runtime.queries import RunDetail
-from runtime.requests import actor_of, form_text
+from runtime.requests import admins_only, form_text
 from runtime.views.action_form import Context, Refusal, answer
 
 
@@ -65,7 +64,7 @@ _READMIT = _Way(
     url="readmit",
     status=RunStatus.QUARANTINED,
     act=release,
-    may=lambda actor, run: True,  # the view answers 404 to others
+    may=lambda actor, run: True,  # the page is for admins
     shows=lambda run: {"losses": queries.losses(run)},
     verb="Let",
     ending="out of quarantine",
@@ -88,12 +87,9 @@ def retry(request: HttpRequest, run: UUID) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@admins_only
 def readmit(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show why a run is in quarantine, and the form that releases it."""
-    readable(run, actor_of(request))
-    if not ports.access().reads_continuations(actor_of(request)):
-        raise Http404
     return _answer(request, run, _READMIT)
 
 

@@ -1,6 +1,7 @@
 """Holding a run up and letting it go on: two buttons of its page."""
 
 from collections.abc import Callable
+from functools import partial
 from uuid import UUID
 
 from django.contrib import messages
@@ -9,7 +10,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
-from runtime import queries
 from runtime.control.pause import pause as pause_run
 from runtime.control.pause import resume as resume_run
 from runtime.errors import RunEnded
@@ -20,21 +20,19 @@ from runtime.requests import actor_of
 @login_required
 def pause(request: HttpRequest, run: UUID) -> HttpResponse:
     """Nothing new of the run starts until it is resumed."""
-    actor = actor_of(request)
-    return _act(request, run, lambda: pause_run(run=run, reason="", actor=actor))
+    return _act(request, run, partial(pause_run, reason=""))
 
 
 @require_POST
 @login_required
 def resume(request: HttpRequest, run: UUID) -> HttpResponse:
     """The run goes on."""
-    actor = actor_of(request)
-    return _act(request, run, lambda: resume_run(run=run, actor=actor))
+    return _act(request, run, resume_run)
 
 
-def _act(request: HttpRequest, run: UUID, act: Callable[[], queries.RunDetail]) -> HttpResponse:
+def _act(request: HttpRequest, run: UUID, act: Callable[..., object]) -> HttpResponse:
     try:
-        act()
+        act(run=run, actor=actor_of(request))
     except RunEnded as exc:
         messages.error(request, f"Nothing was changed: the run is {exc.run_status} already.")
     return redirect("run", run=run)
