@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
-from uuid import UUID
 
 from approvals import policy
 from approvals.models import Request
@@ -15,6 +14,7 @@ from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.digest import action_digest as digest_of_action
 from runtime.core.digest import sha256_of
 from runtime.core.errors import NotJson
+from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.ports import ActionPicture, NotConfirmed
 
 _AT = "@"  # in a nonce, before the time
@@ -25,7 +25,7 @@ RECENT = 32  # actions whose digests a process remembers
 def row(picture: ActionPicture, at: datetime, origin: Sequence[str] = ()) -> Request:
     """Build a pending request, asked at `at`, without writing it. `origin` lists the people in the run's origin."""
     request = Request(
-        id=_id(at),
+        id=by_time(at, secrets.randbits(RANDOM_BITS)),
         run_id=picture.run,
         gate=picture.gate,
         kind=str(picture.kind),
@@ -126,13 +126,6 @@ def _action_digest(tool: str, schema: str, args: str, path: tuple[str, ...], eff
 @lru_cache(RECENT)
 def _schema_digest(schema: str) -> str:
     return sha256_of(json.loads(schema))
-
-
-def _id(at: datetime) -> UUID:
-    """Make a UUIDv7 (RFC 9562). Each random id would go to another page of the index, all of which is then logged."""
-    drawn = secrets.randbits(74)
-    high, low = drawn >> 62, drawn & (1 << 62) - 1
-    return UUID(int=int(at.timestamp() * 1000) << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low)
 
 
 def _nonce(at: datetime) -> str:

@@ -1,8 +1,10 @@
-"""How frames, calls and idempotency keys are named."""
+"""How frames, calls, gates, requests and idempotency keys are named."""
 
+from datetime import datetime
 from uuid import UUID
 
 ROOT = "0"
+RANDOM_BITS = 74  # of an id that begins with its time
 
 
 def call_id(turn: int, index: int) -> str:
@@ -33,3 +35,12 @@ def depth_of(frame: str) -> int:
 def idempotency_key(run: UUID, frame: str, call: str) -> str:
     """The same for every attempt at the same call; tools hand it to the system they write to."""
     return f"{run}/{frame}/{call}"
+
+
+def by_time(at: datetime, drawn: int) -> UUID:
+    """Make a UUIDv7 (RFC 9562) of a time and 74 random bits.
+
+    Each random id would go to another page of its index, and Postgres would log the whole page.
+    """
+    high, low = drawn >> 62, drawn & (1 << 62) - 1
+    return UUID(int=int(at.timestamp() * 1000) << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low)

@@ -560,3 +560,15 @@ def test_a_second_entry_at_one_position_cannot_be(own: Connection, last: steps.S
     with pytest.raises(psycopg.errors.UniqueViolation):
         journal.append_first(own, replace(last.entry, commit_id=uuid4()))
     assert connection.in_atomic_block is False
+
+
+# Ids
+
+
+def test_ids_of_gates_are_in_the_order_of_their_time(desk: Rig) -> None:
+    runs = [desk.advance(desk.start("a")) for _ in range(3)]
+    gates_ = [Gate.objects.get(run=run) for run in runs]
+    assert sorted(gates_, key=lambda gate: gate.opened_at) == sorted(
+        gates_, key=lambda gate: gate.id
+    )
+    assert {gate.id.version for gate in gates_} == {7}

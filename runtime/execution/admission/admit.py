@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from uuid import uuid4
 
 import psycopg
 from django.conf import settings
@@ -24,7 +23,7 @@ from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.messages import unheard_of
 from runtime.core.terms import Terms
 from runtime.errors import RuntimeFault, Tampered
-from runtime.execution.admission.gates import AdmissionResult, halt, outage_gate, picture
+from runtime.execution.admission.gates import AdmissionResult, gate_id, halt, outage_gate, picture
 from runtime.ports import (
     ApprovalVoid,
     CallFacts,
@@ -163,7 +162,7 @@ class Admission:
         assert found.started_at is not None
         facts = replace(self._facts_of_started(now, frame, found), effect=found.terms.effect)
         event = GateOpened(
-            gate=uuid4(),
+            gate=gate_id(self.clock()),
             kind=GateKind.IN_DOUBT,
             frame=frame,
             call=call,
@@ -220,7 +219,7 @@ class Admission:
     ) -> AdmissionResult:
         seconds = facts.expires_in or float(settings.ABEYANCE_APPROVAL_SECONDS)
         event = GateOpened(
-            gate=uuid4(),
+            gate=gate_id(self.clock()),
             kind=GateKind.APPROVAL,
             frame=frame,
             call=call.id,

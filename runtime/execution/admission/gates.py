@@ -1,14 +1,16 @@
 """Opening gates: the event, and the frozen picture of what people are asked."""
 
+import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
 from runtime.core.continuation import Call, Continuation, Frame, Outage
 from runtime.core.decisions import EffectClass, GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
+from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain
 from runtime.ports import ActionPicture, CallFacts
 
@@ -23,6 +25,11 @@ class AdmissionResult:
     picture: ActionPicture | None = None
 
 
+def gate_id(at: datetime) -> UUID:
+    """The id of a gate that is opened at `at`."""
+    return by_time(at, secrets.randbits(RANDOM_BITS))
+
+
 def halt(
     now: Continuation,
     frame: str,
@@ -35,7 +42,7 @@ def halt(
 ) -> AdmissionResult:
     """A gate of `kind` at `frame`. `why` is one sentence, `facts` is what people need to decide, as JSON."""
     event = GateOpened(
-        gate=uuid4(),
+        gate=gate_id(at),
         kind=kind,
         frame=frame,
         call="",
