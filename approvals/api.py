@@ -13,9 +13,8 @@ from approvals.permissions import Access, Scope
 from runtime import queries as runs
 from runtime.core.amounts import NAMES
 from runtime.core.decisions import VERDICTS, GateKind
-from runtime.core.limits import MAX_REASON
 from runtime.late_api import LateOut
-from runtime.requests import Authenticated, Body
+from runtime.requests import Authenticated, Body, Reason
 
 router = Router(tags=["approvals"])
 
@@ -70,9 +69,6 @@ class ApprovalPage(Schema):
 
     items: list[ApprovalOut]
     next: str | None
-
-
-Reason = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})]
 
 
 _DECIDED = (

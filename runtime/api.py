@@ -19,9 +19,9 @@ from runtime.control.pause import pause, resume
 from runtime.control.retry import retry
 from runtime.control.start import start
 from runtime.core.amounts import NAMES
-from runtime.core.limits import MAX_KEY, MAX_MESSAGE, MAX_REASON
+from runtime.core.limits import MAX_KEY, MAX_MESSAGE
 from runtime.late_api import LateOut
-from runtime.requests import Authenticated, Body
+from runtime.requests import Authenticated, Body, Reason
 from runtime.store.kill_switches import Stop
 
 router = Router(tags=["runs"])
@@ -92,19 +92,19 @@ class RunIn(Body):
 class CancelIn(Body):
     """The reason. Any value is accepted, so that a caller who may not read the run gets 404, not 422."""
 
-    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
+    reason: Reason = ""
 
 
 class PauseIn(Body):
     """An optional reason."""
 
-    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
+    reason: Reason = ""
 
 
 class RetryIn(Body):
     """The reason, with the same rule as for cancelling."""
 
-    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
+    reason: Reason = ""
 
 
 class MessageIn(Body):
@@ -206,7 +206,7 @@ class StopIn(Body):
     """Which agent, empty for all of them, and why."""
 
     agent: Annotated[Any, WithJsonSchema({"type": "string"})]
-    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})]
+    reason: Reason
 
 
 class StopOut(Schema):

@@ -14,9 +14,8 @@ from runtime.control import transfer, verification
 from runtime.control.access import readable, readable_whole
 from runtime.control.fork import fork
 from runtime.control.release import release
-from runtime.core.limits import MAX_REASON
 from runtime.errors import NoSuchEntry
-from runtime.requests import Authenticated, Body, raw_body
+from runtime.requests import Authenticated, Body, Reason, raw_body
 
 router = Router(tags=["history"])
 
@@ -75,7 +74,7 @@ class ForkIn(Body):
 class ReadmitIn(Body):
     """The reason. Any value is accepted, so that a caller who may not read the run gets 404, not 422."""
 
-    reason: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})] = ""
+    reason: Reason = ""
 
 
 @router.get("/runs/{uuid:run}/verification", response=VerificationOut)

@@ -8,15 +8,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Schema
 from ninja.parser import Parser
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, WithJsonSchema
 
 from runtime import ports
+from runtime.core.limits import MAX_REASON
 from runtime.ports import Actor, Forbidden, InvalidInput
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -24,6 +25,10 @@ Page = Callable[..., HttpResponse]
 
 _RAW = "reads_raw_body"
 _OURS = ("request", "response")  # parameters of a view that ninja fills in
+
+
+# A reason in a body. Any value is accepted, so that a caller who may not read the run gets 404, not 422.
+Reason = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASON})]
 
 
 class Authenticated(HttpRequest):

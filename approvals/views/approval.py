@@ -64,7 +64,7 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
             reason=form_text(request.POST, "reason"),
             actor=actor,
         ),
-        page=lambda shown, actor, problem: _page(request, shown, actor, problem),
+        page=_page,
         said=_SAID[verdict],
     )
 

@@ -32,7 +32,7 @@ def carry_out(
     verdict: Verdict,
     *,
     act: Callable[[Actor], object],
-    page: Callable[[queries.Approval, Actor, Problem], HttpResponse],
+    page: Callable[[HttpRequest, queries.Approval, Actor, Problem], HttpResponse],
     said: tuple[str, str],
 ) -> HttpResponse:
     """Carry out a decision. `act` decides, `page` shows the form again with the problem.
@@ -45,6 +45,6 @@ def carry_out(
     except (AlreadyDecided, Cancelled, Expired) as exc:
         return too_late(request, queries.approval(approval, actor=actor), verdict, exc)
     except (Forbidden, TamperedWith, DigestMismatch, TooEarly, Invalid) as exc:
-        return page(queries.approval(approval, actor=actor), actor, exc)
+        return page(request, queries.approval(approval, actor=actor), actor, exc)
     messages.success(request, aftermath.said(queries.approval(approval, actor=actor), *said))
     return redirect("approval", approval=approval)

@@ -1,5 +1,6 @@
 """The page of a call in doubt: what was started, and the three ways to settle what became of it."""
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -39,9 +40,9 @@ def page(
     request: HttpRequest,
     shown: queries.Approval,
     actor: Actor,
+    problem: Problem | None = None,
     *,
     outcome: Verdict | None = None,
-    problem: Problem | None = None,
 ) -> HttpResponse:
     """`outcome` is the form that was sent, `problem` what was wrong with it."""
     seen = picture(shown, permissions.standing_of(actor), problem)
@@ -73,9 +74,7 @@ def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpRespo
             reason=form_text(request.POST, "reason"),
             actor=actor,
         ),
-        page=lambda again, actor, problem: page(
-            request, again, actor, outcome=outcome, problem=problem
-        ),
+        page=partial(page, outcome=outcome),
         said=("Settled", "A worker continues the run next."),
     )
 

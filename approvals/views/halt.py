@@ -78,6 +78,6 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
             actor=actor,
             grant=grants.read(request.POST) or None if verdict is Verdict.CONTINUE else None,
         ),
-        page=lambda shown, actor, problem: page(request, shown, actor, problem),
+        page=page,
         said=_SAID[verdict],
     )

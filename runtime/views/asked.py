@@ -5,7 +5,7 @@ from uuid import UUID
 from django.http import Http404, HttpRequest
 
 from runtime import queries
-from runtime.ports import InvalidInput
+from runtime.control import access
 
 
 def part_only(request: HttpRequest) -> bool:
@@ -39,9 +39,4 @@ def one_of(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
 
 def search(request: HttpRequest) -> str:
     """What was typed into the search. Raises InvalidInput naming `q`."""
-    text = request.GET.get("q", "").strip()
-    if len(text) > queries.LONGEST_SEARCH:
-        raise InvalidInput("q", f"must have at most {queries.LONGEST_SEARCH} characters")
-    if "\x00" in text:
-        raise InvalidInput("q", "contains a character that is not text")
-    return text
+    return access.text("q", request.GET.get("q", "").strip(), queries.LONGEST_SEARCH)
