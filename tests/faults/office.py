@@ -31,7 +31,7 @@ from runtime.store import journal, pool
 from tests.faults import ledger
 from tests.faults.scores import Score, planned
 
-ADA, BEA = Actor(person="ada"), Actor(person="bea")
+ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")
 ENDS = ("completed", "failed", "cancelled", "quarantined")
 
 
@@ -135,13 +135,12 @@ class Office:
         """Tell of what its calls wait for, and tell it twice."""
         for wait in Wait.objects.filter(run=run):
             for _ in range(2):
-                with transaction.atomic():
-                    deliver(
-                        id=f"{run}/{wait.frame}/{wait.call}",
-                        name=wait.event,
-                        data=wait.match,
-                        actor=ADA,
-                    )
+                deliver(
+                    id=f"{run}/{wait.frame}/{wait.call}",
+                    name=wait.event,
+                    data=wait.match,
+                    actor=ADMIN,
+                )
 
     def _cancel(self, run: UUID) -> None:
         """Once the call lingers and every gate is open; then let it go."""

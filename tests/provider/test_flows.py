@@ -11,6 +11,7 @@ from django.db import connection
 
 from agents.handlers import Handler
 from agents.registry import Registry
+from approvals.policy import Group
 from runtime.control.cancel import cancel as cancel_run
 from runtime.core import retries
 from runtime.core.decisions import Verdict
@@ -20,6 +21,7 @@ from runtime.ports import Actor
 from tests.agents.conftest import Directory, Sink
 from tests.agents.engine import Engine, events_of
 from tests.agents.test_onboarding import NEWCOMER
+from tests.approvals import seeds
 from tests.provider.faults import SPOILERS, Fault
 from tests.provider.server import KEY, Provider
 
@@ -219,6 +221,7 @@ def test_an_agent_s_own_models_are_asked_instead_of_the_installation_s(
 def test_a_cancelled_run_ends_the_call_that_trickles_and_keeps_what_was_said(
     engine: Engine, provider: Provider
 ) -> None:
+    seeds.person("ada", Group.REQUESTERS)
     provider.faults.append(Fault.TRICKLE)
 
     def cancel() -> None:
