@@ -1,6 +1,7 @@
 """A bench whose agents are scripts, on real Postgres."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from uuid import UUID, uuid4
 
 import pytest
@@ -104,9 +105,8 @@ def _give_each(hints: Sequence[dispatch.Hint]) -> None:
         dispatch.hint(run, queue)
 
 
-@pytest.fixture
-def everything_permitted() -> Iterator[None]:
-    """The rights of everybody to everything, for tests whose people have no accounts."""
+@contextmanager
+def _everything_permitted() -> Iterator[None]:
     real = ports.access()
     ports.plug(access=FakeAccess())
     yield
@@ -114,9 +114,14 @@ def everything_permitted() -> Iterator[None]:
 
 
 @pytest.fixture
-def rig(
-    transactional_db: None, everything_permitted: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeBench]:
+def everything_permitted() -> Iterator[None]:
+    """Let everybody do everything, for tests whose people have no accounts."""
+    with _everything_permitted():
+        yield
+
+
+@pytest.fixture
+def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
     """Make rigs; hints go nowhere, since these tests advance by hand."""
     monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     monkeypatch.setattr(dispatch, "send_all", _give_each)
@@ -127,7 +132,8 @@ def rig(
         rigs.append(Rig(agents, tools))
         return rigs[-1]
 
-    yield make
+    with _everything_permitted():
+        yield make
     ports.plug(gatekeeper=real)
     for one in rigs:
         one.close()
