@@ -43,6 +43,7 @@ from approvals.errors import (
 from approvals.models import Request
 from runtime.control.settle import undo as undo_decision
 from runtime.core.decisions import HALTS, VERDICTS, Decision, GateKind, Verdict
+from runtime.core.digest import is_text
 from runtime.core.limits import MAX_REASON
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports import Actor
@@ -270,7 +271,7 @@ def _checked_reason(reason: object, verdict: Verdict) -> str:
         raise Invalid("reason", "must be text")
     if len(reason) > MAX_REASON:
         raise Invalid("reason", f"must have at most {MAX_REASON} characters")
-    if "\x00" in reason or any("\ud800" <= char <= "\udfff" for char in reason):
+    if not is_text(reason):
         raise Invalid("reason", "contains a character that is not text")
     if verdict in _NEEDS_REASON and not reason.strip():
         raise Invalid("reason", f"is required to {_NEEDS_REASON[verdict]}")
