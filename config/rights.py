@@ -19,7 +19,7 @@ TABLES = {
     "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
     "runtime_spent": (ADD, ADD),
     "runtime_lateoutcome": (READ, "SELECT, INSERT, DELETE"),  # as above
-    "runtime_loop": (READ, "SELECT, INSERT, UPDATE"),  # the sweeper notes what it did
+    "runtime_loop": (READ, ALL),  # the sweeper notes what it did, and deletes old notes
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),
     "auth_group": (ALL, READ),

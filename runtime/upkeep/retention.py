@@ -90,8 +90,7 @@ def outlook(connection: Connection) -> list[Group]:
 def enforce(connection: Connection, stop: threading.Event) -> int:
     """Remove the payloads of every run that is old enough, until `stop`. Returns how many runs.
 
-    It also deletes workers that are long gone, contents to which no run refers any more, and ids of events that
-    were sent
+    It also deletes workers that are long gone, blobs to which no run refers any more, and ids of events that were sent
     long ago.
     """
     connection.execute(FORGET)

@@ -1,5 +1,6 @@
 """What web and workers may do in the database under roles of their own, tried with the rights that `prepare` grants."""
 
+import threading
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -10,7 +11,7 @@ from django.db import connection
 from approvals import audit
 from config import rights
 from runtime.store import pool
-from runtime.upkeep import partitions
+from runtime.upkeep import due_runs, partitions, retention
 
 WEB, WORKER, NOBODY = "rights_web", "rights_worker", "rights_nobody"
 BOTH = (WEB, WORKER)
@@ -99,6 +100,13 @@ def test_both_add_to_what_they_cannot_change(granted: None, role: str) -> None:
         "INSERT INTO runtime_journalentry VALUES (gen_random_uuid(), 1, '', '', '', gen_random_uuid())",
     )
     as_role(role, "SELECT nextval('approvals_auditentry_id_seq')")
+
+
+def test_the_worker_does_what_the_loops_of_the_sweeper_do(granted: None) -> None:
+    with pool.own() as own:
+        own.execute(f"SET ROLE {WORKER}")
+        due_runs.look(own)
+        retention.enforce(own, threading.Event())
 
 
 def test_only_the_worker_makes_and_drops_months(granted: None) -> None:
