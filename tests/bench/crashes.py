@@ -24,7 +24,7 @@ POSITIONS = {
     "ours": "SELECT position FROM runtime_run WHERE id = %s",
     "baseline": "SELECT seq FROM baseline_run WHERE id = %s",
 }
-SHARE = 0.8  # of its steps that the run has taken by then
+SHARE = 0.5  # of its steps that the run has taken by then; the rest must outlast the look at who works on it
 LOOK_SECONDS = 0.005
 
 
