@@ -1,4 +1,4 @@
-"""Throws away messages of the broker that are no hints of ours, with one line in the log; the worker goes on.
+"""Discards messages of the broker that are no hints of ours, with one line in the log. The worker continues.
 
 Celery and kombu believe what they read. What is not even JSON would end the worker; a task that names others to call
 afterwards is never counted as done, so a few hundred of them would fill all places of a worker for good.

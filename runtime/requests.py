@@ -64,7 +64,7 @@ admins_only = visible_to(lambda actor: ports.access().require(actor, "admin"))
 
 
 def form_text(posted: Mapping[str, str], field: str) -> str:
-    """What was typed into a field. Browsers send line breaks as CRLF whatever was typed."""
+    """The text of a field, with the line breaks that the user typed: browsers send each as CRLF."""
     return posted.get(field, "").replace("\r\n", "\n")
 
 

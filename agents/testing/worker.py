@@ -239,7 +239,7 @@ class Worker:
             return perform(self._handler, request)
 
     def _transact(self, request: ToolRequest, kept: bool) -> Outcome:
-        """As runtime.execution.effects.transactional does; without a database the test hears of it here."""
+        """Run the call in a transaction, as a worker does. Without a database the test fails here."""
         connection.ensure_connection()
         with transaction.atomic():
             outcome = rolled_back(perform(self._handler, request))

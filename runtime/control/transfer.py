@@ -7,6 +7,7 @@ permission comes along: see runtime.core.forks.
 
 import json
 import time
+from contextlib import suppress
 from uuid import UUID
 
 import psycopg.errors
@@ -74,11 +75,10 @@ def import_run(*, data: bytes, actor: Actor) -> UUID:
         ports.gatekeeper().note(run=now.run, actor=actor, act="imported", detail={})
         notify(now.run)
         try:
-            ports.catalogue().check_input(now.agent, now.input)
+            with suppress(InvalidInput):  # the run has started with that input, and keeps it
+                ports.catalogue().check_input(now.agent, now.input)
         except UnknownAgent as exc:
             raise NotImportable(f"there is no agent {now.agent!r} here") from exc
-        except InvalidInput:
-            pass  # it was started with that input, and goes on with it
     return now.run
 
 

@@ -72,7 +72,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A run as it was loaded: its verified state, what that was made of, and what was signalled to it by then.
+    """A run as it was loaded: its verified state, the entries behind it, and its signals.
 
     `decoded` are the entries, by position, of which the state has values.
     """

@@ -52,7 +52,7 @@ from runtime.store.records import Changed, Work, changed
 from runtime.store.steps import Result
 
 KEEP_CLAIM_MAX = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
-CANCEL_GRACE = timedelta(seconds=10)  # for what is under way when a run is cancelled
+CANCEL_GRACE = timedelta(seconds=10)  # for running calls when a run is cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ class Runner:
         return self._writer.release() if release else Result.WRITTEN
 
     def _rebuild_step(self, given: Sequence[Changed]) -> None:
-        """Begin again with what was received alone: a decision in the step may have been undone since it was read."""
+        """Build the step again from these changes alone: a decision in it may have been undone since it was read."""
         for work in self._step.records.work:
             self._context.effect_pool.give_back(work)
         self._step = self._new_step()
@@ -367,7 +367,7 @@ class Runner:
         return effect
 
     def _abort_model_calls(self) -> None:
-        """End the running model calls; what had arrived of their replies comes as their outcome."""
+        """End the running model calls. The parts of their replies that have arrived are their outcome."""
         for effect in self._running.values():
             if isinstance(effect.request, ModelRequest):
                 effect.abort()

@@ -208,7 +208,7 @@ def journal_page(
 
 
 def continuation(run: UUID) -> Any | None:
-    """What the run goes on from: the live continuation, or the beginning, with the entries after it.
+    """The state of the run: the live continuation, or the initial one, with the entries after it.
 
     None if the run has ended. What cannot be read is shown as it is stored. The caller has checked access.
     """

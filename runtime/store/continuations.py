@@ -6,7 +6,7 @@ most half of the entries are folded, or LONG bytes of them. A value that an entr
 continuation refers to it (runtime.core.references).
 
 The continuation of a step that compacts a frame is kept a second time, as the base of its run: entries up to it may be
-removed while the run goes on. So it refers to none, and those after it refer to none of these.
+removed while the run is live. So it refers to no entry, and later continuations refer to none of those entries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ DROP = """
 def parameters(
     continuation: Continuation, entries: Mapping[int, Entry] = codec.NO_ENTRIES
 ) -> dict[str, object]:
-    """The parameters of REPLACE and PIN. What these entries of the run have is not written again."""
+    """The parameters of REPLACE and PIN. A value that one of these entries has is not written again."""
     body = codec.encode_continuation(continuation, entries)
     seal = keyring.seal(keyring.CONTINUATION, *_parts(continuation.run, body))
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}

@@ -145,7 +145,7 @@ def abandon(connection: Connection, run: UUID, owner: UUID) -> None:
 def release(
     connection: Connection, claim: Claim, *, status: str, mailbox: int, due: datetime | None
 ) -> bool:
-    """Let go of a run that needs nothing before `due`, unless a signal came.
+    """Release a run that needs nothing before `due`, unless a signal came.
 
     False if the claim or the mailbox is stale.
     """
@@ -159,7 +159,7 @@ def release(
 
 
 def back_off(connection: Connection, claim: Claim, seconds: float = BACK_OFF_SECONDS) -> bool:
-    """Let go of a run that this worker cannot act on, untouched, for another one or a later time.
+    """Release a run that this worker cannot act on, untouched, for another one or a later time.
 
     Its status is as before, unless something was written since.
     """
@@ -173,7 +173,7 @@ def back_off(connection: Connection, claim: Claim, seconds: float = BACK_OFF_SEC
 
 
 def isolate(connection: Connection, claim: Claim) -> bool:
-    """Let go of a run, untouched and due, for a process that has no other."""
+    """Release a run, untouched and due, for a process that has no other."""
     return _let_go(
         connection,
         claim,
@@ -190,14 +190,6 @@ def quarantine(connection: Connection, claim: Claim, reason: str) -> bool:
         "status = 'quarantined', reason = %(reason)s, due_at = NULL",
         {"reason": reason},
     )
-
-
-def now(connection: Connection) -> datetime:
-    """What Postgres' clock says."""
-    row = connection.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None
-    at: datetime = row[0]
-    return at
 
 
 def lock(connection: Connection, run: UUID) -> None:

@@ -1,4 +1,4 @@
-"""The records of a step, one for each thing that it does, and what is written and started because of them.
+"""The records of a step, one for each thing that it does, and the writes and effects that follow.
 
 A step is a list of these and nothing beside it. A step that is built again keeps the records of what arrived;
 everything else is made anew from the committed state.

@@ -2,7 +2,7 @@
 
 A sweeper notes when it last looked for due runs in `runtime_loop`, under the name of its host.
 
-A run whose worker dies is taken over and goes on. One that keeps costing workers their life must be
+A run whose worker dies is taken over and continues. One that keeps costing workers their life must be
 told from those that happened to be in the same process, so every loss is evidence: which process lost
 which run, where in its journal, and when.
 """

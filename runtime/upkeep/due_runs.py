@@ -73,7 +73,7 @@ def _looks(
     """
     after, again_at = BEGINNING, math.inf
     while True:
-        delay.look(leases.now(connection))
+        delay.look(pool.now(connection))
         alive.write(connection)
         try:
             queues = dispatch.queues_with_room()

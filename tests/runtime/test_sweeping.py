@@ -48,7 +48,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sweeps(monkeypatch: pytest.MonkeyPatch, room: None) -> list[tuple[int, bool]]:
-    """Of each look at due runs: the connection's process in Postgres, and whether it may_take_over."""
+    """Of each look at due runs: the connection's process in Postgres, and whether it may take runs over."""
     looked: list[tuple[int, bool]] = []
     really = due_runs.look
 

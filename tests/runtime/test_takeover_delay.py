@@ -1,4 +1,4 @@
-"""A process may_take_over nobody for one lease after its view of Postgres was disturbed."""
+"""A sweeper takes over no run for one lease after it connects or sees a clock jump."""
 
 import time
 from datetime import UTC, datetime, timedelta

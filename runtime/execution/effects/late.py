@@ -1,6 +1,6 @@
 """Records late outcomes, so that a known outcome is not lost.
 
-A call goes on after its deadline, and after its worker has lost or released the run. Its outcome is then written beside
+A call may end after its deadline, or after its worker has lost or released the run. Its outcome is then written beside
 the run, not into it: the worker that holds the run, or claims it next, reads it there.
 """
 
@@ -42,7 +42,7 @@ def record(request: ToolRequest, outcome: Outcome, *, started_at: datetime, work
             if not isinstance(exc, psycopg.Error) or not pool.is_passing(exc):
                 log.exception("the late outcome of %s could not be recorded", request.key)
                 return
-            time.sleep(PAUSE_SECONDS)  # back-off: Postgres sends no signal when it is back
+            time.sleep(PAUSE_SECONDS)  # a bounded retry: Postgres sends no signal when it is back
         else:
             return
     log.critical("the late outcome of %s is lost: Postgres is out of reach", request.key)
@@ -61,7 +61,7 @@ def _record(
                 attempt=request.attempt,
                 started_at=started_at,
                 worker=worker,
-                at=leases.now(connection),
+                at=pool.now(connection),
                 outcome="returned" if isinstance(outcome, ToolResult) else "failed",
                 result=outcome.value if isinstance(outcome, ToolResult) else None,
                 error=outcome.error if isinstance(outcome, ToolFault) else "",
