@@ -17,9 +17,11 @@ from config import celery, env, letters
 from config.local import accounts, broker, postgres, programs
 from runtime import keyring
 from runtime.store import continuations, pool
-from tests import emptying
-from tests.cast import Cast, assemble
 from tests.skips import Skips
+from tests.support import emptying
+from tests.support.cast import Cast, assemble
+
+pytest_plugins = ["tests.support.engine", "tests.support.target"]
 
 
 @pytest.fixture(scope="session")

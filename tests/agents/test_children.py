@@ -18,7 +18,7 @@ from agents.spec import ToolSpec
 from runtime.core.decisions import Blame
 from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
 from tests.agents import isolated
-from tests.e2e.office import until
+from tests.support.people import until
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from agents.sdk import agent, tool
 from runtime.broker import dispatch
 from runtime.core.decisions import EffectClass
 from runtime.models import Gate
-from tests.agents.engine import engine_of, events_of
+from tests.support.agent_engine import engine_of, events_of
 
 
 class Silence:

@@ -14,8 +14,8 @@ from runtime.broker import dispatch
 from runtime.core.decisions import Verdict
 from runtime.models import Gate
 from tests.agents.conftest import Directory, Sink
-from tests.agents.engine import Engine, engine_of
 from tests.agents.test_onboarding import NEWCOMER
+from tests.support.agent_engine import Engine, engine_of
 
 FLOWS = [
     ("hr_onboarding", {"0": "hr_onboarding", "0.c1.0": "account_agent"}),

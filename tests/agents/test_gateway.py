@@ -38,8 +38,8 @@ from agents.spec import AgentSpec
 from runtime.core.events import Proposal
 from runtime.execution.effects.perform import perform
 from runtime.ports import ModelAnswer, ModelFault, Outcome
-from tests.agents.frames import Frame
-from tests.e2e.office import until
+from tests.support.frames import Frame
+from tests.support.people import until
 
 Model = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
 

@@ -23,7 +23,7 @@ from runtime.ports import (
     Unknown,
     UnknownAgent,
 )
-from tests.agents.frames import RUN
+from tests.support.frames import RUN
 
 
 class Question(BaseModel):

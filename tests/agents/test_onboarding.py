@@ -10,7 +10,7 @@ from runtime.core.decisions import EffectClass
 from runtime.core.events import Proposal
 from runtime.ports import ToolRequest, ToolResult
 from tests.agents.conftest import Directory, Sink
-from tests.agents.frames import RUN, Frame
+from tests.support.frames import RUN, Frame
 
 NEWCOMER: dict[str, Any] = {
     "full_name": "New Hire",

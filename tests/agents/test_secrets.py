@@ -34,8 +34,8 @@ from runtime.errors import KeyMissing
 from runtime.execution.effects.perform import perform
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports import CallRejected, ModelFault, ToolFault, ToolRequest, ToolResult, Unknown
-from tests.agents.engine import engine_of
-from tests.agents.frames import RUN, Frame
+from tests.support.agent_engine import engine_of
+from tests.support.frames import RUN, Frame
 
 CANARY = "canary-Tr0ub4dor&3"
 ANSWER = "canary-answer"

@@ -18,8 +18,8 @@ from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import GateKind, Risk, Verdict
 from runtime.ports import InvalidInput, ToolResult
 from tests.agents.conftest import Directory, Sink
-from tests.agents.engine import Engine, events_of
 from tests.agents.test_onboarding import NEWCOMER
+from tests.support.agent_engine import Engine, events_of
 
 
 class Order(BaseModel):

@@ -6,8 +6,8 @@ import pytest
 
 from runtime.broker import dispatch
 from runtime.ports import Actor
-from tests.approvals import seeds
-from tests.cast import GROUPS
+from tests.support import seeds
+from tests.support.cast import GROUPS
 
 
 @pytest.fixture(autouse=True)

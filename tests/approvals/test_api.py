@@ -11,7 +11,7 @@ from approvals.api import router
 from approvals.errors import Invalid, NotFound
 from approvals.permissions import ALL_SCOPES, Scope
 from runtime.ports import Actor, Forbidden
-from tests.approvals import seeds
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 

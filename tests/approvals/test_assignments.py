@@ -19,7 +19,7 @@ from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
 from runtime.ports import Actor, ApprovalVoid, Forbidden
 from runtime.store import pool
-from tests.approvals import seeds
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 

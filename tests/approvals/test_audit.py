@@ -13,7 +13,7 @@ from approvals.errors import BrokenChain
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry
 from runtime.ports import Actor
-from tests.approvals import seeds
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from approvals import people, tokens
 from approvals.models import Token
 from approvals.policy import Group
 from runtime.ports import Actor
-from tests.cast import Cast
+from tests.support.cast import Cast
 
 pytestmark = pytest.mark.django_db
 

@@ -14,7 +14,7 @@ from approvals.permissions import ALL_SCOPES, Scope
 from approvals.queries import Approval
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, Forbidden
-from tests.approvals import seeds
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,7 @@ from runtime.models import Gate, Run, Signal
 from runtime.ports import Access as AccessPort
 from runtime.ports import Actor, Forbidden, NotConfirmed
 from runtime.ports import Gatekeeper as GatekeeperPort
-from tests.approvals import seeds
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 

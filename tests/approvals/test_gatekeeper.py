@@ -18,8 +18,8 @@ from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
 from runtime.errors import KeyMissing
 from runtime.ports import Actor, CallFacts, NotConfirmed
 from runtime.ports import Gatekeeper as GatekeeperPort
-from tests.approvals import seeds
-from tests.desk.office import reseal
+from tests.support import seeds
+from tests.support.office import reseal
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from approvals.queries import approval
 from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.models import Run
 from runtime.ports import Actor, ApprovalVoid, Forbidden, NotConfirmed
-from tests.approvals import seeds
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 

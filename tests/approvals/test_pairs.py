@@ -30,10 +30,10 @@ from runtime.errors import RunEnded
 from runtime.models import Gate, Signal
 from runtime.ports import Actor
 from runtime.store.signals import GATE_DECIDED
-from tests.approvals import seeds
 from tests.approvals.test_races import _together
 from tests.faults.counts import count
 from tests.faults.figures import say
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

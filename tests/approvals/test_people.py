@@ -22,7 +22,7 @@ from approvals.models import Token
 from approvals.people import create_person
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
-from tests.cast import PASSWORD, Cast
+from tests.support.cast import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,7 @@ from approvals.policy import Group
 from runtime.models import Run
 from runtime.ports import Access as AccessPort
 from runtime.ports import Actor, Forbidden
-from tests.approvals import seeds
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from approvals.models import Request
 from runtime.core.decisions import Risk
 from runtime.models import Run
 from runtime.ports import Actor
-from tests.approvals import seeds
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 

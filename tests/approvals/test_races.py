@@ -25,7 +25,7 @@ from runtime.core.decisions import Decision, Verdict
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor
 from runtime.store.signals import GATE_DECIDED
-from tests.approvals import seeds
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -23,9 +23,9 @@ from runtime.ports import NotConfirmed, ToolResult
 from runtime.store import pool
 from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import parse
-from tests.attacks.conftest import Target
-from tests.cast import Cast
-from tests.fakes.ports import FakeTool
+from tests.support.cast import Cast
+from tests.support.fake_ports import FakeTool
+from tests.support.target import Target
 
 SECRET = "Zaphod Beeblebrox"
 TABLES = ("runtime_run", "runtime_journalentry", "runtime_continuation", "runtime_signal")

@@ -7,7 +7,7 @@ import pytest
 from approvals import search
 from approvals.models import Request
 from runtime.core.decisions import Risk
-from tests.approvals import seeds
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 

@@ -24,7 +24,7 @@ from runtime.errors import KeyMissing
 from runtime.models import Gate, Signal
 from runtime.ports import Actor, ApprovalVoid, NotConfirmed
 from runtime.ports import Gatekeeper as GatekeeperPort
-from tests.approvals import seeds
+from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 

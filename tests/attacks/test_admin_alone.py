@@ -9,8 +9,8 @@ from django.db import connection
 from approvals import people, tokens
 from approvals.policy import Group
 from runtime.ports import Actor
-from tests.attacks.conftest import Target, refused
-from tests.cast import PASSWORD
+from tests.support.cast import PASSWORD
+from tests.support.target import Target, refused
 
 ADMIN = Actor(person="admin")
 

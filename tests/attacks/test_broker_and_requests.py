@@ -9,9 +9,9 @@ from django.test import Client
 
 from approvals.models import Request
 from runtime.broker import dispatch
-from tests.attacks.conftest import Target
-from tests.cast import Cast
-from tests.desk.caller import Caller
+from tests.support.api_client import Caller
+from tests.support.cast import Cast
+from tests.support.target import Target
 
 
 @pytest.fixture

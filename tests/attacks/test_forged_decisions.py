@@ -16,7 +16,7 @@ from runtime.control.pause import pause
 from runtime.core.decisions import Decision, Verdict
 from runtime.models import Gate, Signal
 from runtime.ports import Actor
-from tests.attacks.conftest import BEA, Target
+from tests.support.target import BEA, Target
 
 # Every column of a request that says what was approved, by whom and how; and a reason that is named.
 CHANGES: dict[str, tuple[Any, str]] = {

@@ -18,8 +18,8 @@ from runtime.core import portable
 from runtime.errors import NotImportable, RunKnown
 from runtime.models import JournalEntry, Run
 from runtime.ports import Actor, Forbidden
-from tests.attacks.conftest import Target
-from tests.fakes.parcels import Sender, uuid7
+from tests.support.forged_exports import Sender, uuid7
+from tests.support.target import Target
 
 ADMIN = Actor(person="admin")
 Make = Callable[[Sender, str], str]

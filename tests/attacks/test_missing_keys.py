@@ -14,7 +14,7 @@ from pytest_django import Settings
 from approvals.models import Request
 from runtime import keyring
 from runtime.models import Continuation, JournalEntry, Run, Signal
-from tests.attacks.conftest import Target
+from tests.support.target import Target
 
 
 @pytest.fixture

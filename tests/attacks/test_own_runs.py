@@ -11,7 +11,7 @@ from runtime.control.fork import fork
 from runtime.control.messages import send_message
 from runtime.models import Run
 from runtime.ports import Actor
-from tests.attacks.conftest import Target, approve, refused
+from tests.support.target import Target, approve, refused
 
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")
 

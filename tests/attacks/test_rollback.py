@@ -19,8 +19,8 @@ from runtime.control import verification
 from runtime.models import Run
 from runtime.store import ledger, pool
 from runtime.upkeep import sweeper
-from tests.approvals import seeds
-from tests.attacks.conftest import BEA, Target
+from tests.support import seeds
+from tests.support.target import BEA, Target
 
 WINDOW = 60.0
 TABLES = {

@@ -11,7 +11,7 @@ from runtime import keyring
 from runtime.errors import Tampered
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.store import continuations, journal, pool
-from tests.attacks.conftest import Target
+from tests.support.target import Target
 
 pytestmark = pytest.mark.usefixtures("continued")
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import django
 
-from tests.bench import report, site
+from tests.bench import report
 from tests.bench.figures import Finding, say, show
+from tests.support import site
 
 # In the order in which they are taken: those that leave many rows behind come last.
 MEASURES = {

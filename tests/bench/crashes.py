@@ -18,7 +18,7 @@ from tests.bench.desk import PATIENCE
 from tests.bench.driver import SUSPENDED, Driver
 from tests.bench.figures import Line, number, spread
 from tests.bench.rounds import Contender
-from tests.bench.site import Site
+from tests.support.site import Site
 
 POSITIONS = {
     "ours": "SELECT position FROM runtime_run WHERE id = %s",

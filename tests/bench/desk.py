@@ -15,7 +15,7 @@ from runtime.control.start import create
 from runtime.control.start import start as start_run
 from runtime.ports import Actor
 from runtime.store import pool
-from tests.cast import assemble
+from tests.support.cast import assemble
 
 ADA, BEA = Actor(person="ada"), Actor(person="bea")
 ENDS = ("completed", "failed", "cancelled", "quarantined")

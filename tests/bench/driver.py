@@ -16,7 +16,7 @@ from uuid import UUID
 
 from tests.bench import baseline
 from tests.bench.desk import BEA, ENDS, PATIENCE, Desk
-from tests.bench.site import Site
+from tests.support.site import Site
 
 AT_ONCE = 8
 SUSPENDED, COMPLETED = "suspended", "completed"

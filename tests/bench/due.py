@@ -18,7 +18,7 @@ import redis
 
 from runtime.broker import dispatch
 from tests.bench.figures import Finding, Line, number, one
-from tests.bench.site import Program, Site
+from tests.support.site import Program, Site
 
 SWEEPERS = 2
 PATIENCE = 1800.0

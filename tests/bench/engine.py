@@ -15,7 +15,7 @@ from tests.bench.driver import AT_ONCE, Baseline, Driver, Ours, driving
 from tests.bench.figures import Finding, Line, number, spread
 from tests.bench.meters import Cost, Meters
 from tests.bench.rounds import Contender, of_cost, of_counts, of_speed, of_syncs, pairs, take
-from tests.bench.site import Program, Site
+from tests.support.site import Program, Site
 
 NOTE = (
     "{processes} worker processes of ours, each on a core of its own, and one Celery worker of {processes} pool"

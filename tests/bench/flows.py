@@ -14,8 +14,8 @@ from tests.bench.driver import AT_ONCE, Baseline, Driver, Ours, Side, driving
 from tests.bench.figures import Finding
 from tests.bench.meters import Cost, Meters
 from tests.bench.rounds import Contender, compared, of_cost, of_counts, pairs, take
-from tests.bench.site import Program, Site
 from tests.bench.workload import newcomers
+from tests.support.site import Program, Site
 
 AGENT = "hr_onboarding_single"
 FIELDS = ("full_name", "email", "username", "security_level")

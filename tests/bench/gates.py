@@ -5,7 +5,7 @@ from uuid import UUID
 
 from tests.bench.desk import ENDS, PATIENCE, Desk, until_ended
 from tests.bench.figures import Finding, Line, number, one
-from tests.bench.site import Site
+from tests.support.site import Site
 
 GATES, TEXT = 50, 2000
 KEPT = """

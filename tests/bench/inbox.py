@@ -25,7 +25,7 @@ from runtime.upkeep import due_runs
 from tests.bench.desk import PATIENCE, Desk, until_ended
 from tests.bench.figures import Finding, Line, Spread, number, one, percentile, spread
 from tests.bench.flows import AGENT, people
-from tests.bench.site import Program, Site
+from tests.support.site import Program, Site
 
 FEW = 1000
 WARM = 4  # decisions before those that count

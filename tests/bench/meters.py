@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass, fields
 import psutil
 
 from tests.bench.driver import Driver
-from tests.bench.site import Program, Site
+from tests.support.site import Program, Site
 
 READ = """
     SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,

@@ -7,8 +7,8 @@ from tests.bench.driver import AT_ONCE, Driver, Ours, driving
 from tests.bench.figures import Finding, Line, number, spread
 from tests.bench.meters import Cost, Meters
 from tests.bench.rounds import Contender, take
-from tests.bench.site import Site
 from tests.bench.without import GUARANTEES, left_out
+from tests.support.site import Site
 
 NOTE = (
     "Of one worker process that is started anew for each round, of {flows} flows, {at_once} at once. What a guarantee"

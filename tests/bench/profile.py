@@ -11,8 +11,8 @@ from tests.bench.driver import AT_ONCE, Driver, Ours, driving
 from tests.bench.figures import Finding, Line, number, one
 from tests.bench.meters import Cost, Meters
 from tests.bench.rounds import Contender, take
-from tests.bench.site import Program, Site
 from tests.bench.timers import ALL, FILE, MAIN, Sums
+from tests.support.site import Program, Site
 
 SHOWN = 30
 NOTE = (

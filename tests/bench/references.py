@@ -12,7 +12,7 @@ import redis
 from django.conf import settings
 
 from tests.bench.figures import Finding, Line, one, spread
-from tests.bench.site import Site
+from tests.support.site import Site
 
 BODY = "x" * 1024
 TABLES = """

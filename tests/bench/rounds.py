@@ -7,8 +7,8 @@ from typing import Any
 from tests.bench.driver import Driven, Driver, Side
 from tests.bench.figures import Line, Spread, number, one, percentile, ratios, spread
 from tests.bench.meters import REPORTED_WITHIN, Cost, Meters
-from tests.bench.site import Program
 from tests.bench.workload import newcomers
+from tests.support.site import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

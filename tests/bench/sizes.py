@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from tests.bench.driver import AT_ONCE, Driver
 from tests.bench.figures import Line, number, one
 from tests.bench.rounds import Contender
-from tests.bench.site import Site
 from tests.bench.workload import newcomers
+from tests.support.site import Site
 
 KEPT = """
     SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class

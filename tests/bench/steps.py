@@ -16,7 +16,7 @@ from django.db import connection
 from tests.bench.desk import PATIENCE, Desk, until_ended
 from tests.bench.figures import Finding, Line, number, ratios, spread
 from tests.bench.references import bare_loop
-from tests.bench.site import Site
+from tests.support.site import Site
 
 GIVEN, GOT = 50, 500  # bytes: what makes entries of 1 KB
 RUNS = 8  # at once, for each worker process

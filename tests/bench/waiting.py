@@ -22,11 +22,11 @@ import psutil
 
 from config.env import ROOT
 from tests.bench.figures import Finding, Line, number, one, spread
-from tests.bench.site import Site
 from tests.e2e.crowd import Crowd, stack_of
-from tests.e2e.office import until
 from tests.provider.server import KEY
 from tests.provider.slow import STEPS, SlowProvider
+from tests.support.people import until
+from tests.support.site import Site
 
 RUNS, FEW = 200, 50
 CALLS = STEPS + 1

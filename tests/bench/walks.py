@@ -12,8 +12,8 @@ from tests.bench.driver import Driver
 from tests.bench.figures import Line, number, spread
 from tests.bench.meters import Cost
 from tests.bench.rounds import Contender, line
-from tests.bench.site import Site
 from tests.bench.sizes import kept
+from tests.support.site import Site
 
 GOALS = 1000  # the steps of the run that has goals
 OF_A_STEP: tuple[tuple[str, Callable[[Cost], float], str], ...] = (

@@ -16,8 +16,8 @@ from pytest_django.live_server_helper import LiveServer
 
 from runtime.broker import dispatch
 from tests.browser.chromium import CHROMIUM, FLAGS
-from tests.cast import PASSWORD, Cast
-from tests.desk.office import Office
+from tests.support.cast import PASSWORD, Cast
+from tests.support.office import Office
 
 expect.set_options(timeout=60_000)  # what a page does not show by then it never will
 

@@ -6,8 +6,8 @@ from playwright.sync_api import expect
 from runtime.core.budgets import Budget
 from runtime.ports import ToolFault
 from tests.browser.conftest import Desk
-from tests.desk.office import Office
-from tests.fakes.ports import FakeTool
+from tests.support.fake_ports import FakeTool
+from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
 

@@ -17,9 +17,9 @@ from approvals.models import Request
 from runtime.core.budgets import Budget
 from runtime.models import Run
 from tests.browser.conftest import Desk
-from tests.cast import Cast
-from tests.desk.office import NEWCOMER, Office, reseal
-from tests.fakes.ports import say, turns
+from tests.support.cast import Cast
+from tests.support.fake_ports import say, turns
+from tests.support.office import NEWCOMER, Office, reseal
 
 pytestmark = pytest.mark.browser
 

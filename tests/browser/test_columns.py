@@ -12,9 +12,9 @@ from runtime.core.decisions import EffectClass
 from runtime.models import ContentUse, Run
 from runtime.ports import ToolResult
 from tests.browser.conftest import Desk
-from tests.cast import Cast
-from tests.desk.office import Office
-from tests.fakes.ports import FakeTool
+from tests.support.cast import Cast
+from tests.support.fake_ports import FakeTool
+from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
 

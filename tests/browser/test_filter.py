@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Desk
-from tests.desk.office import Office
+from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
 

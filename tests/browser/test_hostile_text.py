@@ -15,8 +15,13 @@ from runtime.models import Run
 from runtime.ports import CallFacts, ToolFault, ToolResult
 from tests.browser.conftest import Desk
 from tests.browser.hostile import strings
-from tests.desk.office import Office, OfficeEffects
-from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.office import Office, OfficeEffects
 
 pytestmark = pytest.mark.browser
 

@@ -5,7 +5,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Desk
-from tests.desk.office import Office
+from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
 

@@ -11,7 +11,7 @@ from runtime.core.budgets import Budget
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor
 from tests.browser.conftest import Desk
-from tests.desk.office import Office
+from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
 

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from runtime.core.continuation import RunStatus
 from tests.browser.conftest import Desk
-from tests.desk.office import Office
+from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
 

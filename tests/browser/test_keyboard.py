@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from approvals.models import Request
 from tests.browser.conftest import Desk
-from tests.desk.office import Office, reseal
+from tests.support.office import Office, reseal
 
 pytestmark = pytest.mark.browser
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.e2e.office import Office
-from tests.stack import Stack
+from tests.support.people import Office
+from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.docs.pages import README, blocks
-from tests.e2e.office import Office
-from tests.stack import Stack
+from tests.support.people import Office
+from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 

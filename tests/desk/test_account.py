@@ -12,7 +12,7 @@ from django.test import Client
 from approvals import tokens
 from approvals.models import Token
 from approvals.permissions import ALL_SCOPES, Scope
-from tests.cast import PASSWORD, Cast
+from tests.support.cast import PASSWORD, Cast
 
 NEW = "another horse battery"
 

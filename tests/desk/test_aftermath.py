@@ -16,8 +16,8 @@ from runtime.control.pause import pause
 from runtime.core.budgets import Budget
 from runtime.models import Gate, Run
 from runtime.ports import Actor, ToolFault, ToolResult, Unknown
-from tests.desk.office import LOST, Office
-from tests.fakes.ports import FakeTool
+from tests.support.fake_ports import FakeTool
+from tests.support.office import LOST, Office
 
 
 def _send(client: Client, request: Request, way: str, **form: str) -> HttpResponse:

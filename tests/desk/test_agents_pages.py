@@ -20,9 +20,9 @@ from runtime.core.digest import sha256_of
 from runtime.models import Run
 from runtime.ports import Actor
 from tests.agents.test_versions import version
-from tests.cast import Cast
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.cast import Cast
+from tests.support.office import Office
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>\u202e'
 

@@ -12,9 +12,9 @@ from approvals.errors import AlreadyDecided, Invalid
 from runtime import errors, queries
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.ports import Forbidden, InvalidInput, UnknownAgent
-from tests.cast import Cast
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.cast import Cast
+from tests.support.office import Office
 
 pytestmark = pytest.mark.django_db
 

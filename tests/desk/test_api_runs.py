@@ -7,8 +7,8 @@ from django.test import Client
 
 from runtime.core.continuation import RunStatus
 from runtime.models import Run
-from tests.desk.caller import Caller
-from tests.desk.office import NEWCOMER, Office
+from tests.support.api_client import Caller
+from tests.support.office import NEWCOMER, Office
 
 BODY = {"agent": "hr_onboarding", "input": NEWCOMER, "business_key": "newhire-2026"}
 

@@ -8,7 +8,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from approvals.models import Request
 from runtime.models import Run
-from tests.desk.office import Office
+from tests.support.office import Office
 
 
 def _page(client: Client, request: Request) -> str:

@@ -25,10 +25,10 @@ from runtime.control.transfer import export_run
 from runtime.core.decisions import EffectClass
 from runtime.models import ContentUse, Run, Stop
 from runtime.ports import Actor, ToolResult
-from tests.cast import PASSWORD, Cast
-from tests.desk.office import NEWCOMER, Office, reseal
-from tests.fakes.parcels import Sender
-from tests.fakes.ports import FakeTool
+from tests.support.cast import PASSWORD, Cast
+from tests.support.fake_ports import FakeTool
+from tests.support.forged_exports import Sender
+from tests.support.office import NEWCOMER, Office, reseal
 
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
 CELL = re.compile(r"in|up|[1-5]\d\d")

@@ -13,8 +13,8 @@ from approvals.models import AuditEntry, Request
 from runtime.core.budgets import Budget
 from runtime.core.codec import decode_entry, documents_of
 from runtime.models import JournalEntry, Run
-from tests.desk.caller import Caller
-from tests.desk.office import NEWCOMER, Office
+from tests.support.api_client import Caller
+from tests.support.office import NEWCOMER, Office
 
 BODY = {"agent": "hr_onboarding", "input": NEWCOMER}
 

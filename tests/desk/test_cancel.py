@@ -9,9 +9,9 @@ from approvals.models import AuditEntry, Request
 from runtime.core.continuation import RunStatus
 from runtime.models import Gate, Run, Signal
 from runtime.ports import ModelFault
-from tests.cast import Cast
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.cast import Cast
+from tests.support.office import Office
 
 WHY = {"reason": "New Hire does not come."}
 

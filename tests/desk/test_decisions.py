@@ -11,9 +11,9 @@ from django.test import Client
 from approvals.models import AuditEntry
 from runtime.core.continuation import RunStatus
 from runtime.store import pool
-from tests.cast import Cast
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.cast import Cast
+from tests.support.office import Office
 
 
 def _send(client: Client, office: Office, run: UUID, verdict: str, **form: str) -> HttpResponse:

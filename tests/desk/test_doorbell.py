@@ -11,8 +11,8 @@ from django.test import Client
 from approvals.policy import Group
 from runtime import doorbell
 from runtime.broker import dispatch
-from tests.desk.listening import House
-from tests.desk.office import Office
+from tests.support.live_tabs import House
+from tests.support.office import Office
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from django.utils import timezone
 from approvals.models import Request
 from runtime.core.continuation import RunStatus
 from runtime.ports import ToolResult
-from tests.approvals import seeds
-from tests.cast import Cast
-from tests.desk.office import LOST, MAIL_RESULT, Office
-from tests.fakes.ports import FakeTool
+from tests.support import seeds
+from tests.support.cast import Cast
+from tests.support.fake_ports import FakeTool
+from tests.support.office import LOST, MAIL_RESULT, Office
 
 HOSTILE = "<script>alert(1)</script>\u202ebea"
 

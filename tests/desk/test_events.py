@@ -13,10 +13,15 @@ from approvals.models import AuditEntry
 from runtime.core.decisions import EffectClass
 from runtime.core.limits import MAX_EVENT_DATA
 from runtime.models import OutsideEvent
-from tests.cast import Cast
-from tests.desk.caller import Caller
-from tests.desk.office import Office
-from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.support.api_client import Caller
+from tests.support.cast import Cast
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.office import Office
 
 UNTIL = timezone.now() + timedelta(days=2)
 MATCH = {"contract": "<i>C-1</i>"}

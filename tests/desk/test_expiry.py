@@ -9,9 +9,9 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.gatekeeper import Gatekeeper
-from tests.approvals import seeds
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support import seeds
+from tests.support.api_client import Caller
+from tests.support.office import Office
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pytest_django import Settings
 
 from runtime.core import portable
 from runtime.models import Run
-from tests.desk.caller import Caller
-from tests.desk.office import Office
-from tests.fakes.parcels import Sender
+from tests.support.api_client import Caller
+from tests.support.forged_exports import Sender
+from tests.support.office import Office
 
 
 def test_a_run_is_exported_and_imported_by_the_api(

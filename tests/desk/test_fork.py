@@ -12,9 +12,14 @@ from runtime.control.fork import fork
 from runtime.core.decisions import EffectClass
 from runtime.models import Run
 from runtime.ports import Actor
-from tests.desk.caller import Caller
-from tests.desk.office import Office
-from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.support.api_client import Caller
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.office import Office
 
 
 def page(client: Client, address: str) -> str:

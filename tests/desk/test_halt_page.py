@@ -8,8 +8,8 @@ from django.test import Client
 
 from approvals.models import Request
 from runtime.models import Run
-from tests.cast import Cast
-from tests.desk.office import Office
+from tests.support.cast import Cast
+from tests.support.office import Office
 
 WHY = "account_agent stops after every reply"
 

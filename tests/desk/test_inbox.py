@@ -16,9 +16,9 @@ from approvals.actions import decide
 from approvals.models import Request
 from runtime.core.decisions import GateKind
 from runtime.ports import Actor
-from tests.approvals import seeds
-from tests.cast import Cast
-from tests.desk.office import Office
+from tests.support import seeds
+from tests.support.cast import Cast
+from tests.support.office import Office
 
 
 def test_a_reviewer_starts_in_the_inbox(bea: Client) -> None:

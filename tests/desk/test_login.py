@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from tests.cast import PASSWORD, Cast
+from tests.support.cast import PASSWORD, Cast
 
 OPEN = {"login/", "healthz", "readyz", "api/v1/", "^api/"}
 SOME_ID = "0192f1c2-0000-7000-8000-000000000000"

@@ -19,10 +19,10 @@ from config import longpoll
 from runtime.api import WAIT_HEADER
 from runtime.broker import dispatch
 from runtime.doorbell import Doorbell, Message, Send
-from tests.cast import Cast
-from tests.desk.caller import Caller
-from tests.desk.listening import WITHIN, House
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.cast import Cast
+from tests.support.live_tabs import WITHIN, House
+from tests.support.office import Office
 
 
 class Answers:

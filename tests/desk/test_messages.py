@@ -9,9 +9,9 @@ from approvals import audit
 from approvals.models import AuditEntry
 from runtime.core.limits import MAX_MESSAGE, MAX_UNHEARD
 from runtime.models import Run, Signal
-from tests.cast import Cast
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.cast import Cast
+from tests.support.office import Office
 
 TEXT = "Level 3 is <b>enough</b>."
 

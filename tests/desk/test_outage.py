@@ -8,8 +8,8 @@ from approvals.models import Request
 from runtime.core import retries
 from runtime.core.decisions import GateKind
 from runtime.ports import ModelFault
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.office import Office
 
 SAID = "openai:a is in trouble (status 503): <the provider>"
 WROTE = "no capacity <b>in eu-1</b> until noon " + "x" * 3_000

@@ -8,8 +8,8 @@ from django.test import Client
 from runtime import queries as runs
 from runtime.queries import allowance
 from runtime.templatetags.reading import visible
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.office import Office
 
 
 @pytest.fixture

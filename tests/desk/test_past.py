@@ -10,8 +10,8 @@ from runtime import queries
 from runtime.core.decisions import Blame
 from runtime.models import JournalEntry, Run
 from runtime.ports import ModelFault
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.office import Office
 
 
 def page(client: Client, address: str) -> str:

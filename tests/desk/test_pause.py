@@ -8,9 +8,9 @@ from django.test import Client
 from approvals import audit
 from approvals.models import AuditEntry
 from runtime.models import Run, Signal
-from tests.cast import Cast
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.cast import Cast
+from tests.support.office import Office
 
 
 def test_a_run_is_paused_and_resumed_over_the_api(

@@ -15,7 +15,7 @@ from approvals.people import create_person
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
 from runtime.ports import Forbidden
-from tests.cast import PASSWORD, Cast
+from tests.support.cast import PASSWORD, Cast
 
 NEW = "another horse battery"
 

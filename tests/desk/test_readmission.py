@@ -9,8 +9,8 @@ from django.test import Client
 
 from approvals.models import AuditEntry
 from runtime.models import JournalEntry, Run
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support.api_client import Caller
+from tests.support.office import Office
 
 
 @pytest.fixture

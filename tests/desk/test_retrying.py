@@ -11,9 +11,9 @@ from approvals import audit
 from approvals.models import AuditEntry
 from runtime.models import Run
 from runtime.ports import ModelFault
-from tests.desk.caller import Caller
-from tests.desk.office import NEWCOMER, Office
-from tests.fakes.ports import ask, say, turns
+from tests.support.api_client import Caller
+from tests.support.fake_ports import ask, say, turns
+from tests.support.office import NEWCOMER, Office
 
 WHY = {"reason": "The model is mended."}
 

@@ -12,8 +12,8 @@ from approvals.actions import decide
 from runtime.core.terms import RetryPolicy
 from runtime.models import Run
 from runtime.ports import Actor, ModelFault, Outcome, ToolFault
-from tests.desk.office import Office
-from tests.fakes.ports import FakeTool, say
+from tests.support.fake_ports import FakeTool, say
+from tests.support.office import Office
 
 
 def _text(client: Client, path: str) -> str:

@@ -15,9 +15,14 @@ from runtime import sealing
 from runtime.ports import ToolFault, ToolResult
 from runtime.queries import masked
 from runtime.sealing import PLACEHOLDER
-from tests.desk.caller import Caller
-from tests.desk.office import LOST, Office
-from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.support.api_client import Caller
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.office import LOST, Office
 
 FAKE = 'pay {"$secret": "to mallory 9999 EUR"} now'
 

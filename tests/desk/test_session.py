@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from tests.cast import PASSWORD, Cast
-from tests.desk.office import Office
+from tests.support.cast import PASSWORD, Cast
+from tests.support.office import Office
 
 SOME_ID = "0192f1c2-0000-7000-8000-000000000000"
 

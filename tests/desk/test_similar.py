@@ -8,8 +8,8 @@ from django.test import Client
 
 from approvals.models import Request
 from approvals.policy import Group
-from tests.cast import Cast
-from tests.desk.office import Office
+from tests.support.cast import Cast
+from tests.support.office import Office
 
 
 def _card(client: Client, request: Request) -> str:

@@ -5,8 +5,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from runtime.models import Stop
-from tests.cast import Cast
-from tests.desk.caller import Caller
+from tests.support.api_client import Caller
+from tests.support.cast import Cast
 
 WHY = {"agent": "", "reason": "The directory is <b>broken</b>."}
 

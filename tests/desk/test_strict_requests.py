@@ -14,9 +14,9 @@ from django.test import Client
 from approvals.models import Request
 from config.api import api
 from tests.desk import test_authorisation as matrix
-from tests.desk.caller import Caller
-from tests.desk.office import Office
 from tests.desk.test_authorisation import ROWS, Row, places
+from tests.support.api_client import Caller
+from tests.support.office import Office
 
 pytestmark = pytest.mark.django_db
 

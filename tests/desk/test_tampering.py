@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from approvals import frozen
 from approvals.models import Request
-from tests.desk.caller import Caller
-from tests.desk.office import Office, reseal
+from tests.support.api_client import Caller
+from tests.support.office import Office, reseal
 
 WORDS = "This request was tampered with"
 

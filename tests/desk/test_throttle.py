@@ -15,8 +15,8 @@ from django.http import HttpRequest
 from django.test import Client
 
 from approvals import throttle
-from tests.cast import PASSWORD, Cast
-from tests.desk.caller import Caller
+from tests.support.api_client import Caller
+from tests.support.cast import PASSWORD, Cast
 
 
 @pytest.fixture

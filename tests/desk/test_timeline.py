@@ -18,8 +18,13 @@ from runtime.core.terms import RetryPolicy
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import Braked, ModelFault, Outcome, ToolFault
 from runtime.queries.scale import Span, Use, scale
-from tests.desk.office import Office
-from tests.fakes.ports import FakeTool, ask, say, turns
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.office import Office
 
 START = datetime(2026, 11, 21, 22, tzinfo=UTC)
 

@@ -13,9 +13,9 @@ from approvals import audit
 from approvals.models import AuditEntry, Request
 from runtime.models import Gate, Run, Signal
 from runtime.store import signals
-from tests.approvals import seeds
-from tests.desk.caller import Caller
-from tests.desk.office import Office
+from tests.support import seeds
+from tests.support.api_client import Caller
+from tests.support.office import Office
 
 WINDOW = 60.0
 

@@ -20,8 +20,8 @@ from runtime.ports import VersionChange
 from runtime.queries import Difference, differences
 from runtime.queries.versions import MOST_LINES
 from tests.agents.test_versions import version
-from tests.cast import Cast
-from tests.desk.office import Office
+from tests.support.cast import Cast
+from tests.support.office import Office
 
 HOSTILE = "<script>alert(1)</script>\u202e"
 

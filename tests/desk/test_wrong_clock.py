@@ -10,7 +10,7 @@ from approvals import clock
 from approvals.models import AuditEntry, Request
 from runtime.models import Run
 from runtime.store import journal, pool
-from tests.desk.office import Office
+from tests.support.office import Office
 
 
 @pytest.fixture

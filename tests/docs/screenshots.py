@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from config.env import ROOT
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.docs.pages import README, blocks
-from tests.e2e.office import Office
-from tests.stack import Stack
+from tests.support.people import Office
+from tests.support.stack import Stack
 
 IMAGES = ROOT / "docs" / "img"
 MOST_BYTES = 200 * 1024

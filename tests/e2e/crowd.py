@@ -8,10 +8,10 @@ import psutil
 import psycopg
 
 from config.env import read
-from tests.e2e import crew
-from tests.e2e.office import Office
 from tests.provider.server import KEY
-from tests.stack import Stack
+from tests.support import processes
+from tests.support.people import Office
+from tests.support.stack import Stack
 
 START = """
 import json
@@ -54,7 +54,7 @@ class Crowd:
 
     @property
     def worker(self) -> psutil.Process:
-        return crew.of(self.stack, "worker").process
+        return processes.of(self.stack, "worker").process
 
     def start(self, agent: str, number: int) -> list[str]:
         """So many runs; their ids."""

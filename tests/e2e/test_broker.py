@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from config.local.client import ask
-from tests.e2e import crew
-from tests.e2e.office import Office, until
-from tests.stack import Stack
+from tests.support import processes
+from tests.support.people import Office, until
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
@@ -24,7 +24,7 @@ def office(sandbox: Path) -> Iterator[Office]:
 
 def test_a_broker_emptied_at_the_decision_loses_nothing(office: Office) -> None:
     run = _suspended(office, "emptied")
-    worker = crew.of(office.stack, "worker").process
+    worker = processes.of(office.stack, "worker").process
     worker.suspend()  # or it would be faster than we are
     with redis.Redis.from_url(worker.environ()["REDIS_URL"]) as broker:
         assert office.decide("bea", office.approval(run), "approve")[0] == 200
@@ -36,7 +36,7 @@ def test_a_broker_emptied_at_the_decision_loses_nothing(office: Office) -> None:
 
 def test_a_broker_killed_at_the_decision_loses_nothing(office: Office) -> None:
     run = _suspended(office, "killed")
-    broker = crew.of(office.stack, "broker").process
+    broker = processes.of(office.stack, "broker").process
     broker.kill()
     assert office.decide("bea", office.approval(run), "approve")[0] == 200
     _finished_once(office, run, "killed")
@@ -45,7 +45,7 @@ def test_a_broker_killed_at_the_decision_loses_nothing(office: Office) -> None:
 
 def test_a_broker_frozen_at_the_decision_holds_nobody_up(office: Office) -> None:
     run = _suspended(office, "frozen")
-    broker = crew.of(office.stack, "broker").process
+    broker = processes.of(office.stack, "broker").process
     broker.suspend()
     try:
         assert office.decide("bea", office.approval(run), "approve")[0] == 200
@@ -59,7 +59,7 @@ def test_a_broker_frozen_at_the_decision_holds_nobody_up(office: Office) -> None
 def test_a_broker_that_is_full_at_the_decision_loses_nothing(office: Office) -> None:
     """It refuses whatever would take room, and says so: a decision does without it, and so does the worker."""
     run = _suspended(office, "full")
-    worker = crew.of(office.stack, "worker")
+    worker = processes.of(office.stack, "worker")
     with redis.Redis.from_url(worker.process.environ()["REDIS_URL"]) as broker:
         before = broker.config_get("maxmemory*")
         broker.config_set("maxmemory-policy", "noeviction")
@@ -80,15 +80,15 @@ def test_another_web_process_decides_and_another_worker_resumes(office: Office) 
     run = _suspended(office, "handed")
     stack = office.stack
     shown = office.approval(run)
-    first = crew.of(stack, "worker").process
+    first = processes.of(stack, "worker").process
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     first.suspend()
     try:
         with (
-            crew.another(stack, "web", "web2", bind=f"127.0.0.1:{port}"),
-            crew.another(stack, "worker", "worker2") as second,
+            processes.another(stack, "web", "web2", bind=f"127.0.0.1:{port}"),
+            processes.another(stack, "worker", "worker2") as second,
         ):
             path = f"/api/v1/approvals/{shown['id']}/decision"
             body = {"verdict": "approve", "digest": shown["digest"], "reason": ""}

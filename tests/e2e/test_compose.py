@@ -13,8 +13,8 @@ import redis
 from config import env
 from config.env import ROOT
 from config.local.client import ask
-from tests.e2e.office import newcomer, until
-from tests.e2e.services import Services
+from tests.support.people import newcomer, until
+from tests.support.services import Services
 
 pytestmark = pytest.mark.e2e
 

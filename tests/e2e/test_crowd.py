@@ -7,10 +7,10 @@ import pytest
 
 from config.places import KEPT
 from config.processes import CONNECTIONS_OF_A_WORKER, table
-from tests.e2e import crew
 from tests.e2e.crowd import Crowd, stack_of
-from tests.e2e.office import until
 from tests.provider.slow import SlowProvider
+from tests.support import processes
+from tests.support.people import until
 
 pytestmark = pytest.mark.e2e
 
@@ -81,7 +81,7 @@ def test_a_provider_that_refused_one_worker_is_left_alone_by_the_other_as_well(
     crowd: Crowd, provider: SlowProvider
 ) -> None:
     provider.refuses = True
-    with crew.another(crowd.stack, "worker", "second"):
+    with processes.another(crowd.stack, "worker", "second"):
         (refused,) = crowd.start("walker", 1)
         until(lambda: crowd.status(refused) == "waiting" or None, "the refused run to wait")
         asked = provider.asked

@@ -6,9 +6,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e import crew, patience
-from tests.e2e.office import Office, until
-from tests.stack import Stack
+from tests.e2e import patience
+from tests.support import processes
+from tests.support.people import Office, until
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
@@ -30,7 +31,7 @@ class Ward:
         status, run = self.stack.ask("ada", "POST", "/api/v1/runs", body)
         assert status == 201, run
         until(lambda: self.begun(name, tool) or None, f"{tool} to begin")
-        return str(run["id"]), crew.of(self.stack, "worker").process
+        return str(run["id"]), processes.of(self.stack, "worker").process
 
     def begun(self, name: str, tool: str) -> int:
         """How often a tool was started, in whatever process."""

@@ -6,8 +6,8 @@ import pytest
 
 from runtime.execution.effects.pool import TOOL_SLOTS
 from tests.e2e import hanging
-from tests.e2e.office import Office
-from tests.stack import Stack
+from tests.support.people import Office
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 

@@ -12,9 +12,9 @@ import pytest
 import redis
 
 from runtime.broker.dispatch import ADVANCE, NEW, RESUMED
-from tests.e2e import crew
-from tests.e2e.office import Office, until
-from tests.stack import Stack
+from tests.support import processes
+from tests.support.people import Office, until
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
@@ -126,7 +126,7 @@ class _Touch:
 def test_junk_on_the_broker_is_thrown_away_and_the_worker_goes_on(
     office: Office, tmp_path: Path
 ) -> None:
-    worker = crew.of(office.stack, "worker")
+    worker = processes.of(office.stack, "worker")
     mark = tmp_path / "ran"
     run = office.start("hr_onboarding_single", "amidjunk")
     office.wait(run, "suspended")
@@ -142,13 +142,13 @@ def test_junk_on_the_broker_is_thrown_away_and_the_worker_goes_on(
     again = office.start("hr_onboarding_single", "afterjunk")
     office.wait(again, "suspended")
     assert worker.process.is_running()
-    assert crew.of(office.stack, "worker").pid == worker.pid
+    assert processes.of(office.stack, "worker").pid == worker.pid
     assert office.mails("amidjunk") == 1
     assert not mark.exists()
 
 
 def test_celery_asks_workers_and_commands_nothing(office: Office) -> None:
-    worker = crew.of(office.stack, "worker")
+    worker = processes.of(office.stack, "worker")
     with redis.Redis.from_url(worker.process.environ()["REDIS_URL"]) as broker:
         for letter_of_nobody in (b"junk", b"{}", b'{"properties": 5}'):
             assert broker.publish("/0.celery.pidbox", letter_of_nobody) == 2
@@ -160,7 +160,7 @@ def test_celery_asks_workers_and_commands_nothing(office: Office) -> None:
     for replies in found["said"].values():
         assert len(replies) == 2
         assert all("refused" in reply["error"] for one in replies for reply in one.values())
-    assert crew.of(office.stack, "worker").pid == worker.pid
+    assert processes.of(office.stack, "worker").pid == worker.pid
     assert worker.process.is_running()
 
 

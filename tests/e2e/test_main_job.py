@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from config.local.client import ask
-from tests.e2e.office import Office, newcomer, until
-from tests.stack import Stack
+from tests.support.people import Office, newcomer, until
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 

@@ -11,10 +11,9 @@ import pytest
 
 from config.env import ROOT
 from runtime.store import pool
-from tests import pgbouncer
-from tests.e2e import crew
-from tests.e2e.office import Office
-from tests.stack import Stack
+from tests.support import pgbouncer, processes
+from tests.support.people import Office
+from tests.support.stack import Stack
 
 pytestmark = [
     pytest.mark.e2e,
@@ -62,7 +61,7 @@ def test_flows_start_stop_at_their_gates_are_approved_and_end(through: str, sand
             "for process in ('sweeper', 'worker', 'isolated'): call_command('alive', process)"
         )
         for kind in ("web", "worker"):
-            said = crew.of(stack, kind).log.read_text()
+            said = processes.of(stack, kind).log.read_text()
             assert "prepared statement" not in said, said[-3000:]
             assert "Traceback" not in said, said[-3000:]
 

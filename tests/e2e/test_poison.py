@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.e2e import poison
-from tests.e2e.office import Office, until
-from tests.stack import Stack
+from tests.support.people import Office, until
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 

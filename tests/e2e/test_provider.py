@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from config.env import ROOT
-from tests.e2e.office import Office
 from tests.provider.faults import Fault
 from tests.provider.server import KEY
-from tests.stack import Stack
+from tests.support.people import Office
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import crew, rolling
-from tests.e2e.office import Office, until
-from tests.stack import Stack
+from tests.e2e import rolling
+from tests.support import processes
+from tests.support.people import Office, until
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
@@ -97,7 +98,9 @@ def test_old_and_new_workers_share_runs_without_ping_pong(release: Release) -> N
     runs = {name: release.start("additive", name) for name in names}
     for run in runs.values():
         release.office.wait(run, "suspended")
-    with crew.another(release.office.stack, "worker", "new", AGENTS_DIR=str(release.new)) as new:
+    with processes.another(
+        release.office.stack, "worker", "new", AGENTS_DIR=str(release.new)
+    ) as new:
         for _ in range(2):
             for run in runs.values():
                 release.decide(run, "approval", "approve")
@@ -116,7 +119,9 @@ def test_the_schema_grows_while_runs_are_suspended_and_both_versions_work(
     runs = {name: release.start("additive", name) for name in ("grown1", "grown2", "grown3")}
     for run in runs.values():
         release.office.wait(run, "suspended")
-    with crew.another(release.office.stack, "worker", "next", AGENTS_DIR=str(release.new)) as new:
+    with processes.another(
+        release.office.stack, "worker", "next", AGENTS_DIR=str(release.new)
+    ) as new:
         owner = release.office.stack.superuser_url
         said = release.office.execute(NEXT_RELEASE, DATABASE_URL=owner)
         assert int(said.split("grown")[-1]) > 10
@@ -130,7 +135,10 @@ def test_the_schema_grows_while_runs_are_suspended_and_both_versions_work(
         for _ in range(2):
             release.decide(later, "approval", "approve")
         release.office.wait(later, "completed")
-        raised = [new.said("Traceback"), crew.of(release.office.stack, "worker").said("Traceback")]
+        raised = [
+            new.said("Traceback"),
+            processes.of(release.office.stack, "worker").said("Traceback"),
+        ]
         assert raised == [0, 0]
 
 
@@ -139,8 +147,8 @@ def test_people_are_asked_where_the_versions_differ_too_much(release: Release) -
     go_on, stop = release.start("rewritten", "asked"), release.start("rewritten", "stopped")
     for run in (go_on, stop):
         release.office.wait(run, "suspended")
-    old = crew.of(stack, "worker")
-    with crew.another(stack, "worker", "newer", AGENTS_DIR=str(release.new)):
+    old = processes.of(stack, "worker")
+    with processes.another(stack, "worker", "newer", AGENTS_DIR=str(release.new)):
         old.process.suspend()  # so that the new one gets the hints
         try:
             for run in (go_on, stop):

@@ -10,8 +10,8 @@ import pytest
 from config.processes import CONNECTIONS_OF_A_WORKER
 from tests.e2e import borrowers
 from tests.e2e.crowd import START
-from tests.e2e.office import Office, until
-from tests.stack import Stack
+from tests.support.people import Office, until
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import crew, patience
-from tests.e2e.office import Office, until
-from tests.stack import Stack
+from tests.e2e import patience
+from tests.support import processes
+from tests.support.people import Office, until
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
@@ -23,7 +24,7 @@ class Shift:
     """Four workers, and the ledger of what they did outside the application."""
 
     office: Office
-    workers: list[crew.Hand]
+    workers: list[processes.Hand]
     folder: Path
 
     def start(self, agent: str, name: str) -> str:
@@ -43,7 +44,7 @@ class Shift:
     def let_go(self, name: str) -> None:
         (self.folder / f"{name}.go").touch()
 
-    def of(self, pid: int) -> crew.Hand:
+    def of(self, pid: int) -> processes.Hand:
         return next(hand for hand in self.workers if hand.pid == pid)
 
     def said(self, text: str) -> list[int]:
@@ -71,9 +72,10 @@ def shift(sandbox: Path) -> Iterator[Shift]:
         PATIENCE_FOLDER=str(folder),
     )
     with stack, ExitStack() as others:
-        workers = [crew.of(stack, "worker")]
+        workers = [processes.of(stack, "worker")]
         workers += [
-            others.enter_context(crew.another(stack, "worker", f"worker{n}")) for n in (2, 3, 4)
+            others.enter_context(processes.another(stack, "worker", f"worker{n}"))
+            for n in (2, 3, 4)
         ]
         yield Shift(office=Office(stack), workers=workers, folder=folder)
 
@@ -170,7 +172,7 @@ def test_a_stopped_worker_says_late_what_it_wrote(shift: Shift) -> None:
     assert (types.count("OutcomeArrived"), types.count("GateDecided")) == (1, 0)
 
 
-def _stop_whoever_holds(shift: Shift, name: str, tool: str) -> tuple[int, crew.Hand]:
+def _stop_whoever_holds(shift: Shift, name: str, tool: str) -> tuple[int, processes.Hand]:
     (pid,) = until(lambda: shift.ledger(name, tool, "begin") or None, "the tool to begin")
     holder = shift.of(pid)
     holder.process.suspend()

@@ -16,11 +16,11 @@ from config import celery, letters
 from runtime.broker import dispatch
 from runtime.broker.dispatch import ADVANCE
 from runtime.control import verification
-from tests.cast import Cast
 from tests.faults import ledger
 from tests.faults.counts import LONG
 from tests.faults.office import Office
 from tests.faults.processes import Zygote
+from tests.support.cast import Cast
 
 LEASE = "3"
 

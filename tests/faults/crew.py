@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from config.local.client import Unreachable
-from tests.e2e.office import until
 from tests.faults import figures, ledger
 from tests.faults.judgement import Judgement
 from tests.faults.records import Records
 from tests.faults.scores import Score
-from tests.stack import Stack
+from tests.support.people import until
+from tests.support.stack import Stack
 
 SLOW = 15.0  # seconds until a decision is taken up: the goal for 99 in 100, and more is looked into
 

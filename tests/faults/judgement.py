@@ -13,7 +13,7 @@ from config.env import ROOT
 from tests.faults import ledger
 from tests.faults.records import Entry, Records
 from tests.faults.scores import Score, planned
-from tests.stack import Stack
+from tests.support.stack import Stack
 
 ONCE = ("send", "labour", "pay")
 TOOLS = ("look", "put", "insist", *ONCE)

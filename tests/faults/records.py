@@ -12,8 +12,8 @@ import psutil
 import psycopg
 
 from config.local.client import Unreachable
-from tests.e2e import crew as processes
-from tests.stack import Stack
+from tests.support import processes
+from tests.support.stack import Stack
 
 ENDS = ["completed", "failed", "cancelled", "quarantined"]
 PAGE = 500  # runs whose journals are read at once

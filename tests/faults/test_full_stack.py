@@ -20,7 +20,7 @@ from tests.faults import figures, ledger
 from tests.faults.counts import count
 from tests.faults.crew import Crew
 from tests.faults.scores import crowd, effects, transactions
-from tests.stack import Stack
+from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 

@@ -15,12 +15,12 @@ import psutil
 import pytest
 
 from config.local.client import Unreachable
-from tests.e2e.office import until
 from tests.faults import figures, ledger
 from tests.faults.counts import count
 from tests.faults.crew import Crew
 from tests.faults.scores import errands, labours
-from tests.stack import Stack
+from tests.support.people import until
+from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 

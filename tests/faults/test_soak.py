@@ -21,12 +21,12 @@ import psycopg
 import pytest
 import redis
 
-from tests.e2e import crew as processes
 from tests.faults import clock, figures, ledger
 from tests.faults.counts import count
 from tests.faults.crew import Crew
 from tests.faults.scores import errands
-from tests.stack import Stack
+from tests.support import processes
+from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 

@@ -19,8 +19,8 @@ from config.env import ROOT
 from runtime.core.decisions import Blame
 from runtime.execution.effects.perform import perform
 from runtime.ports import ModelFault
-from tests.agents.frames import Frame
 from tests.agents.test_onboarding import CREATE, NEWCOMER
+from tests.support.frames import Frame
 
 KEY = "sk-canary-anthropic"
 WHOLE = 0  # instead of a status: 200, and 400 for a request that asks for a stream

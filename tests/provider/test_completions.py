@@ -16,9 +16,9 @@ from agents.gateway.messages import to_provider, tools_of
 from agents.gateway.provider import CLIENTS, model_of
 from agents.handlers import Handler
 from agents.registry import Registry
-from tests.agents.frames import Frame
 from tests.agents.test_onboarding import NEWCOMER
 from tests.provider.server import KEY, Provider
+from tests.support.frames import Frame
 
 
 def _ask(

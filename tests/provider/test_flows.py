@@ -19,11 +19,11 @@ from runtime.core.terms import RetryPolicy
 from runtime.models import Run
 from runtime.ports import Actor
 from tests.agents.conftest import Directory, Sink
-from tests.agents.engine import Engine, events_of
 from tests.agents.test_onboarding import NEWCOMER
-from tests.approvals import seeds
 from tests.provider.faults import SPOILERS, Fault
 from tests.provider.server import KEY, Provider
+from tests.support import seeds
+from tests.support.agent_engine import Engine, events_of
 
 FLOWS = {"hr_onboarding": 1, "hr_onboarding_single": 1, "hr_access_bundle": 2}
 ROLE, APPLICATION = ["security-level-3"], ["application-intranet"]

@@ -16,10 +16,10 @@ from agents.registry import Registry
 from runtime.core.decisions import Blame
 from runtime.execution.effects.perform import perform
 from runtime.ports import ModelAnswer, ModelFault, Outcome
-from tests.agents.frames import Frame
 from tests.agents.test_onboarding import NEWCOMER
 from tests.provider.faults import Fault
 from tests.provider.server import KEY, Provider
+from tests.support.frames import Frame
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from agents.sdk import tool
 from runtime.core.decisions import Blame
 from runtime.execution.effects.perform import perform
 from runtime.ports import ModelFault
-from tests.agents.frames import Frame
 from tests.agents.test_onboarding import CREATE, NEWCOMER
 from tests.provider.server import KEY, Provider
+from tests.support.frames import Frame
 
 # Name, kind, where its paths begin, a model, what it calls the limit of a reply, and whether it is told to keep to the
 # schema of a tool: of one with patterns, and of one without.

@@ -18,9 +18,9 @@ from agents.registry import Registry
 from agents.sdk import RetryPolicy, agent
 from runtime.broker import dispatch
 from runtime.models import Run
-from tests.agents.engine import Engine, engine_of, events_of
 from tests.provider.server import KEY, Provider
 from tests.provider.storms import Closed
+from tests.support.agent_engine import Engine, engine_of, events_of
 
 RUNS = 24
 WORKERS = 3

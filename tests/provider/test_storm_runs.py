@@ -29,12 +29,17 @@ from runtime.core.budgets import Budget
 from runtime.execution.claim import advance
 from runtime.models import Gate, Run
 from runtime.ports import Actor
-from tests.agents.engine import AT_REST, Engine, engine_of, events_of
-from tests.e2e.office import until
 from tests.faults.counts import count
 from tests.faults.figures import say as tell
 from tests.provider.server import KEY, Provider
 from tests.provider.storms import Storm
+from tests.support.agent_engine import (
+    AT_REST,
+    Engine,
+    engine_of,
+    events_of,
+)
+from tests.support.people import until
 
 RUNS = count("R9", short=20, long=500)
 WORKERS = 3

@@ -19,8 +19,13 @@ from runtime.ports import (
     ToolResult,
     Unknown,
 )
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig, lose
+from tests.support.engine import MakeBench, Rig, lose
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
 GATED = FakeTool(gated=True)

@@ -12,7 +12,7 @@ from runtime import queries
 from runtime.management.commands import alive
 from runtime.models import Worker
 from runtime.upkeep import sweeper
-from tests.e2e.office import until
+from tests.support.people import until
 
 
 @pytest.mark.django_db

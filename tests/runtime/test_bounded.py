@@ -14,8 +14,13 @@ from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports import ToolResult
 from runtime.store import continuations, failpoints
 from runtime.store import journal as entries
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 GATES = 50
 TEXT = "x" * 2_000

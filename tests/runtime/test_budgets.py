@@ -19,10 +19,15 @@ from runtime.models import Run
 from runtime.ports import ModelAnswer, ModelFault, ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.store import journal, pool
 from runtime.store.continuations import load
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import events, types
 from tests.runtime.test_waits import later
+from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 LOOK = FakeTool(effect=EffectClass.READ)
 

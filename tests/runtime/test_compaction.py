@@ -24,9 +24,15 @@ from runtime.ports import (
     ToolResult,
 )
 from runtime.store import continuations, pool
-from tests.fakes.ports import FakeEffects, FakeTool, Script, ask, say
-from tests.runtime.conftest import MakeBench, Rig
 from tests.runtime.test_advance import types
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeEffects,
+    FakeTool,
+    Script,
+    ask,
+    say,
+)
 
 TURNS = 6
 READS = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * 500))
@@ -61,7 +67,7 @@ def plays(tool: str, turns: int = TURNS, summary: str = "so far") -> Script:
 
 @pytest.fixture
 def desk(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    monkeypatch.setattr("tests.runtime.conftest.FakeEffects", Compacting)
+    monkeypatch.setattr("tests.support.engine.FakeEffects", Compacting)
     return rig({"a": plays("read"), "g": plays("gated")}, read=READS, gated=GATED)
 
 

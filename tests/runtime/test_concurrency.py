@@ -11,8 +11,8 @@ from runtime.execution.concurrency import RunSlots
 from runtime.models import Run
 from runtime.ports import ModelAnswer, ModelRequest, TurnBoundary
 from runtime.store import pool
-from tests.fakes.ports import FakeTool, ask
-from tests.runtime.conftest import MakeBench
+from tests.support.engine import MakeBench
+from tests.support.fake_ports import FakeTool, ask
 
 WAITING = 24  # more than the connections of pool, heartbeat and test
 

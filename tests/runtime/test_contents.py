@@ -14,8 +14,13 @@ from runtime.core.limits import KEPT_INLINE
 from runtime.models import Content, ContentUse, Continuation, JournalEntry, Run
 from runtime.ports import ToolRequest, ToolResult, Unknown
 from runtime.store import blobs, pool
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 BIG = {"rows": ["ä" * 1_000] * 300}
 READS = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=BIG))

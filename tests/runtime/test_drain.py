@@ -10,9 +10,14 @@ from runtime.core.decisions import EffectClass
 from runtime.execution.claim import advance
 from runtime.models import Run
 from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
 from tests.runtime.test_advance import types
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 LONG = 30.0
 

@@ -19,12 +19,18 @@ from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.models import Run
 from runtime.ports import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
-from tests.e2e.office import until
-from tests.fakes.ports import FakeEffects, FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
 from tests.runtime.test_advance import events, types
 from tests.runtime.test_pause import pause
 from tests.runtime.test_waits import _in_a_thread, cancel
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeEffects,
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.people import until
 
 
 def test_a_model_call_is_ended_when_its_run_is_cancelled_and_what_came_is_evidence(

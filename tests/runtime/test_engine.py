@@ -16,8 +16,13 @@ from runtime.errors import BusinessKeyConflict, GateNotOpen
 from runtime.models import JournalEntry, Run, Signal
 from runtime.ports import Actor
 from runtime.store import pool, starts
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench
+from tests.support.engine import ADA, MakeBench
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 
 @pytest.fixture

@@ -20,11 +20,16 @@ from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.ports import Actor, Outcome, ToolRequest, ToolResult
 from runtime.store import external_events, pool
 from runtime.upkeep import retention
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import events, types
 from tests.runtime.test_pause import _worker, pause, resume
 from tests.runtime.test_waits import cancel, later
+from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 HOOK = Actor(person="hook", token="t-1")
 DATA = {"contract": "C-1", "by": {"name": "Bo"}}

@@ -8,8 +8,13 @@ import pytest
 from runtime.broker import dispatch
 from runtime.execution import yielding
 from runtime.ports import ToolRequest, ToolResult
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 CALLS = 6
 

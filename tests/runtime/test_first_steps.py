@@ -19,9 +19,19 @@ from runtime.execution.claim import advance
 from runtime.models import Loss, Run
 from runtime.store import steps
 from runtime.store.pool import Connection
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig, lose
 from tests.runtime.test_advance import types
+from tests.support.engine import (
+    ADA,
+    MakeBench,
+    Rig,
+    lose,
+)
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 LOADED = advancing._load
 COMMITTED = steps.commit

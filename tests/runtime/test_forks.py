@@ -18,9 +18,14 @@ from runtime.models import Continuation as ContinuationRow
 from runtime.ports import Actor, InvalidInput, ToolResult, Unknown
 from runtime.store import blobs, journal, pool
 from runtime.upkeep import retention
-from tests.e2e.office import until
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.people import until
 
 EVE = Actor(person="eve")
 GATED = FakeTool(gated=True)

@@ -20,9 +20,14 @@ from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease
 from runtime.models import Loss, Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
 from runtime.store import leases, loading, pool
-from tests.e2e.office import until
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.people import until
 
 
 class Holding:

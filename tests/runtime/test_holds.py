@@ -8,9 +8,14 @@ import pytest
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.models import Gate, Run
 from runtime.ports import CallFacts
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
 from tests.runtime.test_advance import events, types
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
 WHY = "a stops after every reply"
@@ -25,7 +30,7 @@ def held(desk: Rig, run: Run) -> Gate:
 @pytest.fixture
 def puzzled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Exception]]:
     """What the policy raises, as long as something is in the list."""
-    from tests.fakes.ports import FakeGatekeeper
+    from tests.support.fake_ports import FakeGatekeeper
 
     problems: list[Exception] = [ZeroDivisionError("a rule divides by zero")]
     asked = FakeGatekeeper.gates
@@ -79,7 +84,7 @@ def test_a_held_child_leaves_its_parents_other_calls_alone(rig: MakeBench) -> No
 
 def test_cancelling_closes_a_hold(rig: MakeBench) -> None:
     from runtime.control.cancel import cancel
-    from tests.runtime.conftest import ADA
+    from tests.support.engine import ADA
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
     desk.effects.holds = ["", WHY]

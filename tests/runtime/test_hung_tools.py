@@ -19,10 +19,16 @@ from runtime.execution.effects.running import RunningEffect
 from runtime.management.commands.alive import _WITHIN
 from runtime.models import Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
-from tests.e2e.office import until
-from tests.fakes.ports import FakeEffects, FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import types
+from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeEffects,
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.people import until
 
 
 class Hang:

@@ -24,8 +24,13 @@ from runtime.ports import (
     ToolResult,
     Unknown,
 )
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench
+from tests.support.engine import MakeBench
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 DEPTH = 100_000
 

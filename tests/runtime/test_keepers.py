@@ -25,9 +25,19 @@ from runtime.models import Gate, JournalEntry, Loss, Run, Signal, Stop, Worker
 from runtime.store import decisions, gates, journal, leases, loading, pool, runs, signals, steps
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
-from tests.e2e.office import until
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig, claim
+from tests.support.engine import (
+    ADA,
+    MakeBench,
+    Rig,
+    claim,
+)
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.people import until
 
 PAST = timedelta(hours=-1)
 REAL = steps.commit

@@ -19,9 +19,14 @@ from runtime.models import Gate, Run
 from runtime.ports import VersionChange
 from runtime.store import pool, steps
 from runtime.store.pool import Connection
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench
 from tests.runtime.test_advance import types
+from tests.support.engine import ADA, MakeBench
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 OLD, NEW = "sha256:a", "sha256:a2"
 COMMIT = steps.commit

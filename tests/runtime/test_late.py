@@ -23,9 +23,20 @@ from runtime.models import Gate, LateOutcome, Run
 from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import late_outcomes, pool, runs
 from runtime.upkeep import retention
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, LONG, MakeBench, Rig, lose
 from tests.runtime.test_advance import events, types
+from tests.support.engine import (
+    ADA,
+    LONG,
+    MakeBench,
+    Rig,
+    lose,
+)
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 SENT = ToolResult(value={"message_id": "m-1"})
 Desks = tuple[Rig, Rig]

@@ -13,8 +13,13 @@ from runtime.models import Run, Worker
 from runtime.ports import ModelRequest, Outcome
 from runtime.store import leases, pool
 from runtime.upkeep import due_runs, partitions
-from tests.fakes.ports import say, turns
-from tests.runtime.conftest import LONG, MakeBench, Rig, claim
+from tests.support.engine import (
+    LONG,
+    MakeBench,
+    Rig,
+    claim,
+)
+from tests.support.fake_ports import say, turns
 
 
 @pytest.fixture

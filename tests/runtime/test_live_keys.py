@@ -6,8 +6,13 @@ from django.utils import timezone
 from runtime import keyring
 from runtime.models import Run
 from runtime.upkeep import startup
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench
+from tests.support.engine import MakeBench
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 
 @pytest.mark.parametrize("suspended", [True, False])

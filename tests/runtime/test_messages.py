@@ -16,11 +16,22 @@ from runtime.errors import RunEnded, TooManyUnheard
 from runtime.models import Run, Signal
 from runtime.ports import Actor, ModelFault, ModelRequest, Outcome
 from runtime.store import pool
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig, claim, lose
 from tests.runtime.test_advance import events, types
 from tests.runtime.test_pause import _wait_until_somebody_waits_for_us, _worker, pause, resume
 from tests.runtime.test_waits import cancel
+from tests.support.engine import (
+    ADA,
+    MakeBench,
+    Rig,
+    claim,
+    lose,
+)
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 BEA = Actor(person="bea")
 

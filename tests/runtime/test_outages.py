@@ -11,9 +11,15 @@ from runtime.core import retries
 from runtime.core.decisions import Blame, Verdict
 from runtime.models import Gate, Run
 from runtime.ports import ModelFault
-from tests.fakes.ports import FakeTool, Script, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
 from tests.runtime.test_advance import events, types
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    Script,
+    ask,
+    say,
+    turns,
+)
 
 GATED = FakeTool(gated=True)
 OUT = ModelFault(error="openai:a is in trouble (status 503)", again=True, model="openai:a")

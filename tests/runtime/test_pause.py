@@ -17,10 +17,21 @@ from runtime.errors import RunEnded
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, ModelRequest, Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import pool
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig, claim, lose
 from tests.runtime.test_advance import events, types
 from tests.runtime.test_waits import LONG, cancel, failing, later
+from tests.support.engine import (
+    ADA,
+    MakeBench,
+    Rig,
+    claim,
+    lose,
+)
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 BEA = Actor(person="bea")
 

@@ -13,9 +13,19 @@ from runtime.models import Loss, Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.upkeep import due_runs
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig, claim, lose
 from tests.runtime.test_advance import types
+from tests.support.engine import (
+    MakeBench,
+    Rig,
+    claim,
+    lose,
+)
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 
 @pytest.fixture

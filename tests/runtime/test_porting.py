@@ -20,9 +20,14 @@ from runtime.errors import GateNotOpen, NotAtRest, NotImportable, RunEnded, TooL
 from runtime.models import Continuation, Gate, JournalEntry, Run
 from runtime.ports import Actor, ModelFault, ToolResult
 from runtime.store import pool
-from tests.fakes.parcels import Sender
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.forged_exports import Sender
 
 EVE, IVY = Actor(person="eve"), Actor(person="ivy")
 GATED = FakeTool(gated=True)

@@ -16,9 +16,15 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import NotFailed
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, ModelFault, Unknown
-from tests.fakes.ports import FakeTool, Script, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import events
+from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    Script,
+    ask,
+    say,
+    turns,
+)
 
 BAD = ModelFault(error="openai:a rejected the request (status 400)")
 GATED = FakeTool(gated=True)

@@ -18,9 +18,15 @@ from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import Outcome, ToolRequest, Unknown, VersionChange
 from runtime.store import failpoints, loading, pool
 from runtime.store.pool import Connection
-from tests.fakes.ports import FakeEffects, FakeTool, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig
 from tests.runtime.test_advance import crashed, events, types
+from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeEffects,
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 OLD = "sha256:a"  # what the fake effects call the agent a
 NEW = "sha256:a2"

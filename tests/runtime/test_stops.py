@@ -13,10 +13,15 @@ from runtime.models import Run, Stop
 from runtime.ports import InvalidInput, ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.upkeep import due_runs
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
 from tests.runtime.test_advance import types
 from tests.runtime.test_waits import cancel
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 
 def put(agent: str = "") -> Stop:

@@ -22,9 +22,9 @@ from runtime.store.pool import Connection
 from runtime.store.workers import sweeper_name
 from runtime.upkeep import due_runs, partitions, retention, sweeper
 from runtime.upkeep.alarm import Alarm
-from tests.e2e.office import until
-from tests.fakes.ports import say, turns
-from tests.runtime.conftest import MakeBench
+from tests.support.engine import MakeBench
+from tests.support.fake_ports import say, turns
+from tests.support.people import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

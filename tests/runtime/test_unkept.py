@@ -10,10 +10,15 @@ from runtime.core.events import Proposal
 from runtime.core.limits import JSON_DEPTH
 from runtime.models import Run
 from runtime.ports import ModelAnswer, ToolResult
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
 from tests.runtime.test_advance import types
 from tests.runtime.test_intake import deep
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 REPLY = ModelAnswer(reply={}, text="hi", model="\ud800")
 

@@ -14,9 +14,14 @@ from runtime.core.decisions import EffectClass
 from runtime.models import Gate
 from runtime.ports import Outcome, Part, ToolRequest, ToolResult
 from runtime.store import pool, steps
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench
 from tests.runtime.test_advance import types
+from tests.support.engine import MakeBench
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 BLOCKED = """
     SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))

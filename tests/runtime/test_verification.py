@@ -13,8 +13,13 @@ from runtime.errors import NoSuchRun
 from runtime.models import Run
 from runtime.ports import ToolResult
 from runtime.store import pool
-from tests.fakes.ports import FakeTool, ask, say, turns
-from tests.runtime.conftest import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
 
 GATED = FakeTool(gated=True)
 

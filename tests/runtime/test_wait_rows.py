@@ -15,9 +15,9 @@ from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.store import external_events, pool, waits
 from runtime.store.pool import Connection
 from runtime.store.waits import Waiting
-from tests.fakes.ports import say, turns
-from tests.runtime.conftest import MakeBench
 from tests.runtime.test_events import HOOK, wait_until_blocked
+from tests.support.engine import MakeBench
+from tests.support.fake_ports import say, turns
 
 PLACES = [("0", "c1.0"), ("0", "c1.1"), ("0.c1.2", "c1.0")]
 

@@ -25,9 +25,20 @@ from runtime.ports import (
     Unknown,
 )
 from runtime.store import pool
-from tests.fakes.ports import FakeTool, ToolBody, ask, say, turns
-from tests.runtime.conftest import ADA, MakeBench, Rig, lose
 from tests.runtime.test_advance import events, types
+from tests.support.engine import (
+    ADA,
+    MakeBench,
+    Rig,
+    lose,
+)
+from tests.support.fake_ports import (
+    FakeTool,
+    ToolBody,
+    ask,
+    say,
+    turns,
+)
 
 LONG = RetryPolicy(attempts=3, base=3600.0, ceiling=3600.0)
 

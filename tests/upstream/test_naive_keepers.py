@@ -3,9 +3,9 @@
 import pytest
 
 from runtime.store import pool
-from tests.fakes.ports import say, turns
 from tests.runtime import test_engine, test_leases
-from tests.runtime.conftest import MakeBench, rig
+from tests.support.engine import MakeBench, rig
+from tests.support.fake_ports import say, turns
 from tests.upstream import naive
 
 __all__ = ["rig"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 
 from config.local import accounts, listeners
-from tests import deployment
+from tests.support import compose
 
 BINARY = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
 PREPARES = (1, 22)  # the first version that knows all that psycopg says about prepared statements
@@ -50,8 +50,8 @@ def connect_query() -> str:
 
 
 def _command() -> str:
-    services = deployment.resolved(("COMPOSE_PROFILES", "pgbouncer"))["services"]
-    return deployment.unescaped(services["pgbouncer"]["command"][-1])
+    services = compose.resolved(("COMPOSE_PROFILES", "pgbouncer"))["services"]
+    return compose.unescaped(services["pgbouncer"]["command"][-1])
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from config.env import ROOT
 from config.local import accounts, listeners, postgres, programs
 from config.local.directory import TOKEN_VARIABLE
-from tests import deployment
+from tests.support import compose
 
 TOKEN = "the directory's token, for tests only"
 SECRETS = re.compile(r"```sh\n(mkdir -m 700 secrets\n.*?)```", re.DOTALL)
@@ -28,9 +28,9 @@ class Services:
         self.folder = folder
         self.image = folder / "image"
         self.image.mkdir(parents=True)
-        deployment.build(self.image)
+        compose.build(self.image)
         self.shims = folder / "bin"
-        self._packages = deployment.without(deployment.missing_packages(), folder / "packages")
+        self._packages = compose.without(compose.missing_packages(), folder / "packages")
         self.port = _free_port()
         self.broker_port = _free_port()
         self.world = {"SCIM_URL": "", "EMAIL_URL": ""}
@@ -46,7 +46,7 @@ class Services:
     @property
     def services(self) -> dict[str, Any]:
         chosen = {"PUBLIC_URL": self.url, "ABEYANCE_LEASE_SECONDS": "3", **self.world}
-        return dict(deployment.resolved(*chosen.items())["services"])
+        return dict(compose.resolved(*chosen.items())["services"])
 
     def keys(self, name: str) -> Path:
         """What a service sees as its KEYS_DIR."""
@@ -58,16 +58,16 @@ class Services:
     def environment(self, name: str) -> dict[str, str]:
         """What the image and the file give a service, and nothing of ours but where programs are."""
         service = self.services[name]
-        image = deployment.environment()
+        image = compose.environment()
         given = {**image, **service.get("environment", {})}
-        given |= {"PATH": f"{self.shims}:{deployment.BIN}:/usr/bin:/bin"}
+        given |= {"PATH": f"{self.shims}:{compose.BIN}:/usr/bin:/bin"}
         moved = {variable: self._moved(value, service) for variable, value in given.items()}
         return {**moved, **self._packages}
 
     def command(self, name: str, parts: Sequence[str]) -> list[str]:
         """A service's command or health check, in the form in which it can be started here."""
         service = self.services[name]
-        words = [self._moved(deployment.unescaped(part), service) for part in parts]
+        words = [self._moved(compose.unescaped(part), service) for part in parts]
         if words[0] == "CMD-SHELL":
             return ["sh", "-c", *words[1:]]
         return words[1:] if words[0] == "CMD" else words

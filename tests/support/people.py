@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from config.env import ROOT
 from config.local.client import Unreachable, ask
-from tests.stack import Stack
+from tests.support.stack import Stack
 
 T = TypeVar("T")
 

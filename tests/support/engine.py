@@ -23,7 +23,13 @@ from runtime.store import loading, pool
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
-from tests.fakes.ports import FakeAccess, FakeEffects, FakeGatekeeper, FakeTool, Script
+from tests.support.fake_ports import (
+    FakeAccess,
+    FakeEffects,
+    FakeGatekeeper,
+    FakeTool,
+    Script,
+)
 
 ADA = Actor(person="ada")
 LONG = 30.0  # seconds that a worker which must be replaced may take

@@ -23,7 +23,14 @@ from runtime.execution.heartbeat import Heartbeat
 from runtime.execution.runner import WorkerContext
 from runtime.models import Run
 from runtime.ports import Actor, AgentFacts, CallFacts, ModelFault, Unknown
-from tests.fakes.ports import FakeEffects, FakeTool, Script, ask, say, turns
+from tests.support.fake_ports import (
+    FakeEffects,
+    FakeTool,
+    Script,
+    ask,
+    say,
+    turns,
+)
 
 NEWCOMER = {"full_name": "New Hire", "username": "newhire", "security_level": 3}
 SCHEMA: dict[str, Any] = {

@@ -11,8 +11,8 @@ import psutil
 
 from config.env import ROOT
 from config.processes import table
-from tests.e2e.office import until
-from tests.stack import Stack
+from tests.support.people import until
+from tests.support.stack import Stack
 
 SAYS_READY = {"worker": " ready.", "web": "Uvicorn running on"}
 

@@ -13,9 +13,9 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports import Actor, Forbidden, ToolRequest, ToolResult
 from runtime.store import continuations, pool
-from tests.cast import Cast
-from tests.desk.office import Office
-from tests.fakes.ports import FakeTool
+from tests.support.cast import Cast
+from tests.support.fake_ports import FakeTool
+from tests.support.office import Office
 
 BEA = Actor(person="bea")
 

@@ -20,8 +20,8 @@ from runtime.execution.heartbeat import Heartbeat
 from runtime.execution.runner import WorkerContext
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import ActionPicture, Actor
-from tests.e2e.office import until
-from tests.fakes.ports import FakeGatekeeper
+from tests.support.fake_ports import FakeGatekeeper
+from tests.support.people import until
 
 AT_REST = ("suspended", "completed", "failed", "cancelled", "quarantined")
 
