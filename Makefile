@@ -29,7 +29,7 @@ faults: developer-environment ## kill processes at every point and at random, ho
 mutants: developer-environment ## break the code on purpose and see whether a test notices (MUTANTS=400 MUTANTS_SEED=1)
 	@exec $(RUN) -m tests.mutants
 
-bench: developer-environment ## measure against bare references, write docs/performance.md (BENCH="--only engine --quick")
+bench: developer-environment ## measure against bare references, write docs/explanation/performance.md (BENCH="--only engine --quick")
 	@exec $(RUN) -m tests.bench $(if $(BENCH),$(BENCH),--write)
 
 screenshots: developer-environment ## start the application for the purpose and take the pictures of the docs

@@ -4,7 +4,7 @@ Celery and kombu believe what they read. What is not even JSON would end the wor
 afterwards is never counted as done, so a few hundred of them would fill all places of a worker for good.
 
 The seam is kombu's own for transports: a name in its table, and a subclass that overrides what has no underscore.
-docs/upstream-bugs.md has the report; tests/config/test_letters.py fails when kombu stops to need it.
+docs/explanation/upstream-bugs.md has the report; tests/config/test_letters.py fails when kombu stops to need it.
 """
 
 import json

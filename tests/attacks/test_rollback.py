@@ -115,7 +115,7 @@ def test_the_ledger_refuses_a_use_that_the_database_lost(target: Target, kept: P
 
 
 def test_without_a_ledger_the_second_use_is_not_noticed(target: Target) -> None:
-    """The limit of the promise, as docs/guarantees.md states it."""
+    """The limit of the promise, as docs/explanation/guarantees.md states it."""
     run, before = used(target)
     put_back(run, before)
     forget_spent(run)

@@ -74,7 +74,9 @@ def _arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         help="this one, may be repeated",
     )
     parser.add_argument("--quick", action="store_true", help="small numbers, two minutes in all")
-    parser.add_argument("--write", action="store_true", help="write docs/performance.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/explanation/performance.md"
+    )
     return parser.parse_args(given)
 
 

@@ -114,7 +114,7 @@ def show(finding: Finding) -> None:
 
 
 def markdown(finding: Finding) -> str:
-    """A section of docs/performance.md."""
+    """A section of docs/explanation/performance.md."""
     rows = [
         f"## {finding.title}",
         "",

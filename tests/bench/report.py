@@ -1,4 +1,4 @@
-"""Writes docs/performance.md: the machine, every finding of the run, and what is kept by hand after them."""
+"""Write docs/explanation/performance.md: the machine, the findings of the run, and the part kept by hand."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ import psutil
 from config.env import ROOT
 from tests.bench.figures import Finding, markdown
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs/explanation/performance.md"
 NOTES = "<!-- what follows is written by hand and kept by `make bench` -->"
 HEAD = """# Performance
 

@@ -88,7 +88,7 @@ def test_nothing_is_asked_of_the_broker_for_a_hint_that_was_taken(broker_url: st
 
 
 def test_kombu_itself_still_forgets_at_the_broker_what_it_never_noted(broker_url: str) -> None:
-    """If it does not: take `basic_ack` out of config/letters.py, and the report out of docs/upstream-bugs.md."""
+    """If this fails, delete `basic_ack` from config/letters.py and its report from upstream-bugs.md."""
     assert _asked_for_an_account(broker_url, broker_url.replace("unix://", "redis+socket://")) == 1
 
 
@@ -104,7 +104,7 @@ def _asked_for_an_account(broker_url: str, kombus: str) -> int:
 
 
 def test_kombu_itself_still_ends_on_junk(broker_url: str) -> None:
-    """If it does not: take `on_readable` out of config/letters.py, and the report out of docs/upstream-bugs.md."""
+    """If this fails, delete `on_readable` from config/letters.py and its report from upstream-bugs.md."""
     queue = str(uuid4())
     with redis.Redis.from_url(broker_url) as broker:
         broker.lpush(queue, b"no JSON")

@@ -1,4 +1,4 @@
-"""docs/operations.md says of every variable what config/env.py does, and starts what the table of processes starts."""
+"""The operations page lists every variable of config/env.py and the processes of config/processes.py."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from config.env import ROOT
 from config.problems import BadSetting
 from config.processes import table
 
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "docs/how-to/operations.md").read_text()
 ROW = re.compile(r"^\| `([A-Z_]+)` \| (.+?) \| ?(.*?) ?\| ?(.*?) ?\|$", re.MULTILINE)
 ROWS = {name: (default, limits) for name, _, default, limits in ROW.findall(PAGE)}
 

@@ -6,7 +6,7 @@ import pytest
 
 from runtime.core import limits
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).parents[2] / "docs/how-to/operations.md"
 
 
 def test_operators_read_every_limit() -> None:

@@ -111,7 +111,7 @@ def test_the_continuation_has_the_documented_keys() -> None:
 
 
 def test_the_diagram_in_the_docs_is_the_table() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/explanation/architecture.md").read_text()
     block = text.split("<!-- calls: begin -->")[1].split("<!-- calls: end -->")[0]
     drawn = {
         tuple(line.split(" --> ")) for line in map(str.strip, block.splitlines()) if "-->" in line

@@ -1,4 +1,4 @@
-"""Every block of Python in docs/authoring.md, put into the files it names and run as an author would."""
+"""Every block of Python in docs/how-to/authoring.md, put into the files it names and run as an author would."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 from config.env import ROOT
 from tests.docs.pages import blocks
 
-PAGE = ROOT / "docs" / "authoring.md"
+PAGE = ROOT / "docs/how-to/authoring.md"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from runtime.core.continuation import CallState, FrameState, RunStatus
 from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.events import EVENT_TYPES
 
-PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+PAGE = (ROOT / "docs/explanation/architecture.md").read_text("utf-8")
 ROOMS = (
     "engine",
     "control",
@@ -19,7 +19,7 @@ ROOMS = (
     "store",
     "broker",
 )  # contracts in .importlinter
-GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+GLOSSARY = (ROOT / "docs/reference/glossary.md").read_text("utf-8")
 
 
 def _part(heading: str, page: str = PAGE) -> list[str]:

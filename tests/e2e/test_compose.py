@@ -18,7 +18,7 @@ from tests.support.services import Services
 
 pytestmark = pytest.mark.e2e
 
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+OPERATIONS = (ROOT / "docs/how-to/operations.md").read_text()
 PSQL = ("psql", "-U", "abeyance", "-At")
 COUNT = "SELECT " + ", ".join(
     f"(SELECT count(*) FROM {table})"
@@ -47,7 +47,7 @@ def services(sandbox: Path) -> Iterator[Services]:
 
 @pytest.fixture(scope="module")
 def tokens(services: Services) -> dict[str, str]:
-    """People made by the commands that docs/operations.md names."""
+    """People made by the commands that docs/how-to/operations.md names."""
     manage = ("python", "manage.py")
     for name, group in (("ada", "requesters"), ("bea", "reviewers")):
         services.run("web", *manage, "people", "add", name, "--group", group, "--generate")

@@ -236,7 +236,7 @@ def pool_is_inherited(patch: Patch) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """`bugs` are the names of the table in docs/upstream-bugs.md that it stands for."""
+    """`bugs` are the names of the table in docs/explanation/upstream-bugs.md that it stands for."""
 
     apply: Callable[[Patch], None]
     bugs: tuple[str, ...]
