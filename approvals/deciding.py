@@ -31,11 +31,13 @@ _LOOK: Final = f"""
 _BY_ID: Final = f"{_LOOK} WHERE r.id = %(request)s"
 _BY_GATE: Final = f"{_LOOK} WHERE r.run_id = %(run)s AND r.gate = %(gate)s"
 
+# The status is no bare column: the index of pending requests names their ids second, and to find one there Postgres
+# would read all of it.
 _CLOSE: Final = """
     UPDATE approvals_request SET status = %(r_status)s, decided_by = %(r_by)s, decided_at = %(r_at)s,
         effective_at = %(effective_at)s, reason = %(r_reason)s, statement = %(r_statement)s,
         signature = %(r_signature)s, key_id = %(r_key)s
-    FROM run WHERE approvals_request.id = %(r_id)s AND status = 'pending' AND request_digest = %(r_digest)s
+    FROM run WHERE approvals_request.id = %(r_id)s AND status || '' = 'pending' AND request_digest = %(r_digest)s
     RETURNING approvals_request.id
 """
 

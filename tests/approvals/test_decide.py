@@ -13,7 +13,8 @@ from approvals.models import AuditEntry, Request, Token
 from approvals.permissions import ALL_SCOPES, Scope
 from approvals.queries import Approval
 from runtime.models import Gate, Run, Signal
-from runtime.ports import Actor, Forbidden
+from runtime.ports import Actor, Forbidden, Part
+from runtime.store import pool
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
@@ -54,6 +55,19 @@ def untouched(request: Request) -> bool:
 
 
 # What a decision does
+
+
+def test_a_decision_finds_its_request_by_the_id(
+    bea: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the index of pending requests Postgres would look through all that were pending since the last VACUUM."""
+    lent: list[Part] = []
+    monkeypatch.setattr(deciding, "settle", lambda **given: lent.extend(given["lent"]))
+    decide(seeds.pending(), bea)
+    explain = f"EXPLAIN WITH run AS (SELECT) {lent[0].sql}"
+    plan = pool.djangos().execute(explain, {**lent[0].parameters, "effective_at": None}).fetchall()
+    assert "approvals_request_pkey" in str(plan)
+    assert "request_pending" not in str(plan)
 
 
 def test_approving_settles_the_gate_wakes_the_run_and_is_audited(
