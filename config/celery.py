@@ -14,7 +14,7 @@ import django
 from celery import signals
 from django.conf import settings
 
-from config import letters, places
+from config.broker import queues, transport
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -23,7 +23,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # to close before and after each task, where runs close their own.
 app = celery.Celery("abeyance", fixups=[])
 app.conf.update(
-    **letters.connection(settings.REDIS_URL),
+    **transport.connection(settings.REDIS_URL),
     # Data only: whoever can write to the broker must not be able to run code here.
     task_serializer="json",
     result_serializer="json",
@@ -51,7 +51,7 @@ app.conf.update(
     broker_connection_max_retries=None,
     broker_connection_retry_on_startup=True,
     broker_transport_options={
-        "queue_order_strategy": "config.places:Queues",
+        "queue_order_strategy": "config.broker.queues:Queues",
         "priority_steps": [0],  # one list for each queue instead of four
         # Without these a stopped broker holds its callers for as long as it likes.
         "socket_timeout": 5,
@@ -77,12 +77,13 @@ app.autodiscover_tasks(["runtime"])
 @signals.worker_init.connect
 def _equip(sender: Any, **_: Any) -> None:
     """Before anything else: load the agents and say what they are."""
-    from config import control, wiring  # noqa: F401 - it replaces commands
+    from config import wiring
+    from config.broker import remote_control  # noqa: F401 - it replaces commands
     from runtime.upkeep import startup
 
     # What Postgres shows of each connection of this process.
     os.environ.setdefault("PGAPPNAME", f"abeyance worker {os.getpid()}")
-    places.furnish(sender.concurrency)
+    queues.furnish(sender.concurrency)
     try:
         startup.require_database()
         startup.require_broker()

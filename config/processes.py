@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 
-from config.env import DRAIN_SECONDS
+from config.env.environment import DRAIN_SECONDS
 
 CONNECTIONS_OF_A_WORKER = 10  # four of the engine's pool, five of Django's, and the heartbeat's
 CONNECTIONS_OF_OTHERS = 50  # the web, the sweeper, commands, and whoever looks with psql

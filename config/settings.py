@@ -3,10 +3,10 @@
 import os
 from datetime import timedelta
 
-from config import env
+from config.env import environment
 from runtime.core import limits
 
-ENV = env.load(os.environ)
+ENV = environment.load(os.environ)
 
 DEBUG = False
 SECRET_KEY = ENV.secret_key
@@ -33,15 +33,15 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "config.pages.unstored",
+    "config.middleware.unstored",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "config.pages.pages",
-    "config.pages.Refusals",
+    "config.middleware.pages",
+    "config.middleware.Refusals",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -49,7 +49,7 @@ MIDDLEWARE = [
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [env.ROOT / "templates"],
+        "DIRS": [environment.ROOT / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -206,7 +206,7 @@ CONTENT_SECURITY_POLICY = {
 
 STATIC_URL = "/static/"
 STATIC_ROOT = ENV.static_root
-STATICFILES_DIRS = [env.ROOT / "static"]
+STATICFILES_DIRS = [environment.ROOT / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},

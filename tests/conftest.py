@@ -13,7 +13,9 @@ from django.db import connections
 from hypothesis import HealthCheck
 from kombu import pools
 
-from config import celery, env, letters
+from config import celery
+from config.broker import transport
+from config.env import environment
 from config.local import accounts, broker, postgres, programs
 from runtime import keyring
 from runtime.store import continuations, pool
@@ -87,7 +89,7 @@ def postgres_url(sandbox: Path, server_folder: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(postgres_url: str) -> None:
     """pytest-django's hook to change the database settings before it makes the test database."""
-    where = env.read({"DATABASE_URL": postgres_url}).database
+    where = environment.read({"DATABASE_URL": postgres_url}).database
     # In place: connections of every thread share this dictionary.
     connections.settings["default"].update(where)
     connections["default"].settings_dict.update(where)
@@ -150,6 +152,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _use_broker(url: str) -> None:
     settings.REDIS_URL = url
-    celery.app.conf.update(letters.connection(url))
+    celery.app.conf.update(transport.connection(url))
     pools.reset()  # type: ignore[no-untyped-call] # or producers of the broker before are used again
     celery.app.amqp._producer_pool = celery.app._pool = None

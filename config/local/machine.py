@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from config import env
-from config.env import ROOT
+from config.env import environment as env
+from config.env.environment import ROOT
 from config.local import (
     accounts,
     broker,

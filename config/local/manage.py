@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from config.local import accounts, broker, environment, leftovers, postgres, roles
 from config.local import home as homes
 from config.local.errors import Refused

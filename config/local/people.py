@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from config import env
+from config.env import environment
 from config.local import demo
 from config.local import home as homes
 from config.local.environment import scim_token
@@ -97,7 +97,7 @@ def _run(machine: Machine, arguments: list[str], told: dict[str, Any]) -> None:
         input=json.dumps(told),
         capture_output=True,
         text=True,
-        cwd=env.ROOT,
+        cwd=environment.ROOT,
         env=machine.environment(),
         check=False,
     )

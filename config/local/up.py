@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from config import env
+from config.env import environment
+from config.env.errors import BadSetting
 from config.local import accounts, client, leftovers, listeners, logs, people
 from config.local import home as homes
 from config.local import machine as machines
@@ -14,7 +15,6 @@ from config.local.errors import DidNotStart, Refused
 from config.local.machine import Machine
 from config.local.reload import SECONDS, WITHOUT_AGENTS, Reload
 from config.local.supervisor import LOOK, Bell, Job, Stop, Supervisor
-from config.problems import BadSetting
 
 Say = Callable[[str], None]
 
@@ -82,7 +82,7 @@ def _checked(given: Mapping[str, str]) -> Mapping[str, str]:
         folder = Path(given["AGENTS_DIR"]).expanduser()
         given = {**given, "AGENTS_DIR": os.path.abspath(folder)}  # noqa: PTH100 - links stay
     try:
-        env.read(given)
+        environment.read(given)
     except BadSetting as problem:
         raise Refused(str(problem)) from problem
     return given
@@ -200,7 +200,7 @@ def _lacking(machine: Machine) -> str:
 
 def _has_first_runs(machine: Machine) -> bool:
     """Whether they are still to be started, and their agents among those of the workers."""
-    return HR in env.read(machine.given).agents and not machine.home.recall("welcomed")
+    return HR in environment.read(machine.given).agents and not machine.home.recall("welcomed")
 
 
 def _start_runs(machine: Machine, supervisor: Supervisor, token: str) -> None:

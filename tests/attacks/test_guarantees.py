@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from config.env import ROOT
+from config.env.environment import ROOT
 
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 TABLES = {"guarantees.md": "## By boundary", "security.md": "## Attacks"}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import psutil
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.bench.figures import Finding, markdown
 
 PAGE = ROOT / "docs/explanation/performance.md"

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.bench.figures import Finding, Line, number, one, spread
 from tests.e2e.crowd import Crowd, stack_of
 from tests.provider.server import KEY

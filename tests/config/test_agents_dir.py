@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from config.local import accounts
 from config.local.errors import Refused
 from config.local.up import require_agents

@@ -20,7 +20,7 @@ from django.db import NotSupportedError, connection
 from pytest_django import Settings
 
 from config import wiring
-from config.env import ROOT
+from config.env.environment import ROOT
 from config.local import __main__ as launcher
 from config.local import accounts, demo, listeners, postgres
 from config.local.errors import DidNotStart, Refused

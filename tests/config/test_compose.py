@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from config import ceilings, env, providers, settings
-from config.env import ROOT
+from config import settings
+from config.env import budget, environment, providers
+from config.env.environment import ROOT
 from config.processes import Process, table
 from tests.config.test_operations import PAGE, ROWS
 from tests.support import compose, pgbouncer
 
 TABLE = {process.name: process for process in table(bind="0.0.0.0:8000")}
 APPLICATION = ("prepare", *TABLE)
-CEILINGS = {ceilings.PREFIX + name.upper() for name in ceilings.NAMES}
+CEILINGS = {budget.PREFIX + name.upper() for name in budget.NAMES}
 
 WORKERS = {"worker", "isolated"}
 IMAGE = {"KEYS_DIR", "STATIC_ROOT"}  # set by the image
@@ -328,5 +329,5 @@ def _git(*command: str, told: str = "") -> str:
 
 
 def env_source() -> str:
-    modules = (env.__name__, providers.__name__)
+    modules = (environment.__name__, providers.__name__)
     return "".join((ROOT / f"{name.replace('.', '/')}.py").read_text() for name in modules)

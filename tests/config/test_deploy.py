@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from config.env import ROOT
+from config.env.environment import ROOT
 
 
 def test_check_deploy_is_clean_on_the_production_profile(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from agents.endpoints import Endpoint, Kind
-from config import env
-from config.problems import BadSetting
+from config.env import environment
+from config.env.errors import BadSetting
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ from config.problems import BadSetting
 )
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(BadSetting) as problem:
-        env.read({name: value})
+        environment.read({name: value})
     assert str(problem.value).startswith(f"{name} ")
     assert "\n" not in str(problem.value)
 
@@ -92,7 +92,7 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
 def test_a_process_with_a_bad_value_ends_with_that_line_alone() -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", "check"],
-        cwd=env.ROOT,
+        cwd=environment.ROOT,
         env={"ABEYANCE_LEASE_SECONDS": "soon"},
         capture_output=True,
         text=True,
@@ -104,7 +104,9 @@ def test_a_process_with_a_bad_value_ends_with_that_line_alone() -> None:
 
 
 def test_a_socket_folder_can_stand_in_the_place_of_the_host() -> None:
-    database = env.read({"DATABASE_URL": "postgres://me:p%40ss@%2Frun%2Fpg/abeyance"}).database
+    database = environment.read(
+        {"DATABASE_URL": "postgres://me:p%40ss@%2Frun%2Fpg/abeyance"}
+    ).database
     assert (database["HOST"], database["PASSWORD"]) == ("/run/pg", "p@ss")
 
 
@@ -112,7 +114,7 @@ def test_a_short_secret_key_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("short\n")
     with pytest.raises(BadSetting, match="SECRET_KEY_FILE must hold at least 50 characters"):
-        env.read({"SECRET_KEY_FILE": str(file)})
+        environment.read({"SECRET_KEY_FILE": str(file)})
 
 
 def test_https_in_the_public_address_is_known_to_every_setting_that_asks() -> None:
@@ -123,7 +125,7 @@ def test_https_in_the_public_address_is_known_to_every_setting_that_asks() -> No
     )
     said = subprocess.check_output(
         [sys.executable, "-c", code],
-        cwd=env.ROOT,
+        cwd=environment.ROOT,
         env={"PUBLIC_URL": "https://abeyance.example", "BEHIND_PROXY": "yes"},
         text=True,
     )
@@ -141,9 +143,9 @@ def test_https_in_the_public_address_is_known_to_every_setting_that_asks() -> No
 def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> None:
     for missing in ({}, {key: " "}):
         with pytest.raises(BadSetting, match=f"{key} must be set") as problem:
-            env.read({"ABEYANCE_MODEL": model, **missing})
+            environment.read({"ABEYANCE_MODEL": model, **missing})
         assert problem.value.name == key
-    given = env.read({"ABEYANCE_MODEL": model, key: "sk-canary\n"})
+    given = environment.read({"ABEYANCE_MODEL": model, key: "sk-canary\n"})
     assert given.model == model
     keys = [endpoint.key for endpoint in given.providers.values()]
     assert "sk-canary" in (given.openai_api_key, given.anthropic_api_key, *keys)
@@ -152,20 +154,22 @@ def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> N
 
 def test_models_are_listed_once_each_in_the_order_in_which_they_are_asked() -> None:
     keys = {"OPENAI_API_KEY": "a", "ANTHROPIC_API_KEY": "b"}
-    given = env.read({"ABEYANCE_MODEL": "openai:x , anthropic:y", **keys})
+    given = environment.read({"ABEYANCE_MODEL": "openai:x , anthropic:y", **keys})
     assert given.model == "openai:x,anthropic:y"
     for wrong in ("openai:x,openai:x", "openai:x,"):
         with pytest.raises(BadSetting, match="ABEYANCE_MODEL"):
-            env.read({"ABEYANCE_MODEL": wrong, **keys})
+            environment.read({"ABEYANCE_MODEL": wrong, **keys})
 
 
 def test_without_a_word_about_models_the_scripts_play_them() -> None:
-    assert env.read({}).model == env.read({"ABEYANCE_MODEL": ""}).model == "scripted"
+    assert (
+        environment.read({}).model == environment.read({"ABEYANCE_MODEL": ""}).model == "scripted"
+    )
 
 
 def test_a_provider_is_named_by_its_variables(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("sk-canary\n")
-    given = env.read(
+    given = environment.read(
         {
             "ABEYANCE_MODEL": "our_gpu:llama,team:small,azure:gpt",
             "ABEYANCE_PROVIDER_TEAM_URL": "http://team:8000/v1",
@@ -186,7 +190,7 @@ def test_a_provider_is_named_by_its_variables(tmp_path: Path) -> None:
 
 def test_a_key_alone_is_not_sent_to_openai() -> None:
     with pytest.raises(BadSetting, match=r"^ABEYANCE_PROVIDER_ACME_URL must be set"):
-        env.read({"ABEYANCE_PROVIDER_ACME_KEY": "sk-canary"})
+        environment.read({"ABEYANCE_PROVIDER_ACME_KEY": "sk-canary"})
 
 
 @pytest.mark.parametrize(
@@ -197,7 +201,7 @@ def test_a_key_alone_is_not_sent_to_openai() -> None:
     ],
 )
 def test_the_address_of_a_known_provider_is_known(name: str, address: str) -> None:
-    given = env.read({f"ABEYANCE_PROVIDER_{name.upper()}_KEY": "sk-canary"}).providers
+    given = environment.read({f"ABEYANCE_PROVIDER_{name.upper()}_KEY": "sk-canary"}).providers
     assert given[name].address == address
 
 
@@ -212,7 +216,7 @@ def secret_file(tmp_path: Path) -> str:
 
 
 def test_secrets_come_from_files_and_no_text_shows_them(secret_file: str) -> None:
-    given = env.read(
+    given = environment.read(
         {
             "DATABASE_URL": "postgres://abeyance@postgres/abeyance",
             "DATABASE_PASSWORD_FILE": secret_file,
@@ -249,17 +253,17 @@ def test_a_secret_that_is_given_twice_is_refused(
     secret_file: str, file: str, name: str, value: str
 ) -> None:
     with pytest.raises(BadSetting, match=f"^{file} .*{name}"):
-        env.read({file: secret_file, name: value})
+        environment.read({file: secret_file, name: value})
 
 
 def test_a_secret_that_nobody_needs_may_be_an_empty_file() -> None:
     empty = {"EMAIL_PASSWORD_FILE": "/dev/null", "SCIM_TOKEN_FILE": "/dev/null"}
-    assert env.read(empty).scim_token == ""
+    assert environment.read(empty).scim_token == ""
 
 
 def test_https_without_a_proxy_that_ends_it_would_redirect_for_ever() -> None:
     with pytest.raises(BadSetting, match=r"^BEHIND_PROXY must be yes"):
-        env.read({"PUBLIC_URL": "https://abeyance.example"})
+        environment.read({"PUBLIC_URL": "https://abeyance.example"})
 
 
 def test_who_says_https_is_believed_only_behind_a_proxy() -> None:
@@ -268,7 +272,10 @@ def test_who_says_https_is_believed_only_behind_a_proxy() -> None:
     )
     said = {
         told: subprocess.check_output(
-            [sys.executable, "-c", code], cwd=env.ROOT, env={"BEHIND_PROXY": told}, text=True
+            [sys.executable, "-c", code],
+            cwd=environment.ROOT,
+            env={"BEHIND_PROXY": told},
+            text=True,
         ).strip()
         for told in ("no", "yes")
     }

@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.config.disks import disk
 from tests.config.lines import line_of
 from tests.config.packages import describe, make_wheel

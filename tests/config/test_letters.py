@@ -13,7 +13,7 @@ from kombu.connection import Connection
 from kombu.entity import Queue
 from kombu.messaging import Consumer
 
-from config import letters
+from config.broker import transport
 from runtime.broker import dispatch
 
 JUNK = (b"\xff\x00", b"", b"null", b"[]", b"17", b"[" * 100_000, b'{"properties": 5}')
@@ -77,18 +77,18 @@ def test_what_is_no_hint_is_thrown_away_and_what_follows_is_read(
     queue, hint = str(uuid4()), _letter()
     with redis.Redis.from_url(broker_url) as broker:
         broker.lpush(queue, junk, hint)
-    with _reading(letters.connection(broker_url)["broker_url"], queue) as turn:
+    with _reading(transport.connection(broker_url)["broker_url"], queue) as turn:
         got = _until_read(turn)
     assert [message.headers["id"] for message in got] == [json.loads(hint)["headers"]["id"]]
     assert "junk on the broker was thrown away" in caplog.text
 
 
 def test_nothing_is_asked_of_the_broker_for_a_hint_that_was_taken(broker_url: str) -> None:
-    assert _asked_for_an_account(broker_url, letters.connection(broker_url)["broker_url"]) == 0
+    assert _asked_for_an_account(broker_url, transport.connection(broker_url)["broker_url"]) == 0
 
 
 def test_kombu_itself_still_forgets_at_the_broker_what_it_never_noted(broker_url: str) -> None:
-    """If this fails, delete `basic_ack` from config/letters.py and its report from upstream-bugs.md."""
+    """If this fails, delete `basic_ack` from config/broker/transport.py and its report from upstream-bugs.md."""
     assert _asked_for_an_account(broker_url, broker_url.replace("unix://", "redis+socket://")) == 1
 
 
@@ -104,7 +104,7 @@ def _asked_for_an_account(broker_url: str, kombus: str) -> int:
 
 
 def test_kombu_itself_still_ends_on_junk(broker_url: str) -> None:
-    """If this fails, delete `on_readable` from config/letters.py and its report from upstream-bugs.md."""
+    """If this fails, delete `on_readable` from config/broker/transport.py and its report from upstream-bugs.md."""
     queue = str(uuid4())
     with redis.Redis.from_url(broker_url) as broker:
         broker.lpush(queue, b"no JSON")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.config.packages import describe, make_wheel, served
 
 

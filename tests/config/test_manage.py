@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from config.local.__main__ import main
 from config.local.client import ask
 from config.local.roles import OWNER

@@ -1,4 +1,4 @@
-"""The operations page lists every variable of config/env.py and the processes of config/processes.py."""
+"""The operations page lists every variable of config/env and the processes of config/processes.py."""
 
 import os
 import re
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from config import env
-from config.env import ROOT
-from config.problems import BadSetting
+from config.env import environment
+from config.env.environment import ROOT
+from config.env.errors import BadSetting
 from config.processes import table
 
 PAGE = (ROOT / "docs/how-to/operations.md").read_text()
@@ -41,7 +41,7 @@ def test_every_variable_that_is_read_has_a_row_and_every_row_is_read() -> None:
     asked: set[str] = set()
     for model in ("scripted", "openai:x", "anthropic:x"):
         variables = Recorder(ABEYANCE_MODEL=model, OPENAI_API_KEY="x", ANTHROPIC_API_KEY="x")
-        env.read(variables)
+        environment.read(variables)
         asked |= variables.asked
     assert asked == set(ROWS)
 
@@ -93,10 +93,10 @@ def test_writing_a_default_down_changes_nothing(name: str) -> None:
     stated = re.fullmatch(r"`([^`]+)`( of the checkout)?", default)
     if stated is None:
         assert default == ""
-        assert env.read({name: ""}) == env.read({})
+        assert environment.read({name: ""}) == environment.read({})
         return
     value = str(ROOT / stated[1]) if stated[2] else stated[1]
-    assert env.read({name: value}) == env.read({})
+    assert environment.read({name: value}) == environment.read({})
 
 
 def test_limits_are_those_that_hold() -> None:
@@ -120,10 +120,10 @@ def test_limits_are_those_that_hold() -> None:
     for name, match in found.items():
         least, most = int(match[1]), int(match[2])
         for value in (least, most):
-            env.read({name: str(value)})
+            environment.read({name: str(value)})
         for value in (least - 1, most + 1):
             with pytest.raises(BadSetting, match=name):
-                env.read({name: str(value)})
+                environment.read({name: str(value)})
 
 
 def test_services_without_docker_start_the_commands_of_the_table() -> None:

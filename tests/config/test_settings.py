@@ -13,7 +13,9 @@ from django.test import Client
 from kombu.connection import Connection
 from pytest_django import Settings
 
-from config import celery, control, env, letters
+from config import celery
+from config.broker import remote_control, transport
+from config.env import environment
 from config.processes import table
 
 
@@ -22,7 +24,7 @@ def test_a_deployment_on_https_passes_every_check_of_django(tmp_path: Path) -> N
     key.write_text("correct horse battery staple, and then some more words to be sure")
     done = subprocess.run(
         [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
-        cwd=env.ROOT,
+        cwd=environment.ROOT,
         env={
             "PUBLIC_URL": "https://abeyance.example",
             "BEHIND_PROXY": "yes",
@@ -55,9 +57,9 @@ def test_pages_forbid_scripts_and_styles_of_anybody_else_and_of_their_own_lines(
     ],
 )
 def test_the_broker_is_found_where_redis_url_says(redis_url: str, found: dict[str, object]) -> None:
-    told = letters.connection(redis_url)
+    told = transport.connection(redis_url)
     kombus = Connection(told["broker_url"], ssl=told["broker_use_ssl"])
-    assert isinstance(kombus.transport, letters.Transport)
+    assert isinstance(kombus.transport, transport.Transport)
     assert {name: getattr(kombus, name) for name in found} == found
 
 
@@ -67,9 +69,9 @@ def test_nobody_who_reaches_the_broker_can_run_code() -> None:
 
 def test_every_command_of_celery_is_kept_or_refused() -> None:
     """If a release of Celery adds one: does it only tell something of a worker? Then KEPT, else REFUSED."""
-    assert set(Panel.data) == control.KEPT | control.REFUSED
+    assert set(Panel.data) == remote_control.KEPT | remote_control.REFUSED
     refused = {name for name, command in Panel.data.items() if command is Panel.data["shutdown"]}
-    assert refused == control.REFUSED
+    assert refused == remote_control.REFUSED
 
 
 def test_a_broker_that_stands_still_is_not_waited_for_without_end() -> None:

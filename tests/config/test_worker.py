@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from config import worker
-from config.env import ROOT
+from config.env.environment import ROOT
 
 # What a worker does before it takes runs, less what needs servers.
 START = """

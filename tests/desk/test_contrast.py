@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from config.env import ROOT
+from config.env.environment import ROOT
 
 TOKENS = (ROOT / "static" / "css" / "tokens.css").read_text(encoding="utf-8")
 COLOURS = re.findall(r"--([\w-]+):\s*light-dark\((#\w{6}),\s*(#\w{6})\)", TOKENS)

@@ -3,7 +3,7 @@
 import gzip
 import re
 
-from config.env import ROOT
+from config.env.environment import ROOT
 
 LIMIT = 8 * 1024
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.docs.pages import README, blocks
 from tests.support.people import Office

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.docs.pages import blocks
 
 PAGE = ROOT / "docs/how-to/authoring.md"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.docs.pages import PAGES
 from tests.docs.screenshots import MOST_BYTES, PICTURES
 

@@ -3,7 +3,7 @@
 import configparser
 import re
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from runtime.core.continuation import CallState, FrameState, RunStatus
 from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.events import EVENT_TYPES

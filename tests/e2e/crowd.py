@@ -7,7 +7,7 @@ from typing import Any, LiteralString
 import psutil
 import psycopg
 
-from config.env import read
+from config.env.environment import read
 from tests.provider.server import KEY
 from tests.support import processes
 from tests.support.people import Office

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 import redis
 
-from config import env
-from config.env import ROOT
+from config.env import environment
+from config.env.environment import ROOT
 from config.local.client import ask
 from tests.support.people import newcomer, until
 from tests.support.services import Services
@@ -117,7 +117,7 @@ def test_the_broker_asks_for_the_secrets_password_and_keeps_what_it_is_told_to_k
 
 def test_web_and_worker_change_no_row_of_the_audit(services: Services) -> None:
     for name in ("web", "worker"):
-        where = env.read(services.environment(name)).database
+        where = environment.read(services.environment(name)).database
         with psycopg.connect(
             host=where["HOST"], user=where["USER"], password=where["PASSWORD"], dbname=where["NAME"]
         ) as own:

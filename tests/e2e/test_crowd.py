@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from config.places import KEPT
+from config.broker.queues import KEPT
 from config.processes import CONNECTIONS_OF_A_WORKER, table
 from tests.e2e.crowd import Crowd, stack_of
 from tests.provider.slow import SlowProvider

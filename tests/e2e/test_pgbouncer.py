@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from runtime.store import pool
 from tests.support import pgbouncer, processes
 from tests.support.people import Office

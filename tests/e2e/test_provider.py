@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.provider.faults import Fault
 from tests.provider.server import KEY
 from tests.support.people import Office

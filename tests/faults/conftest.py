@@ -12,7 +12,8 @@ from django.conf import settings
 from django.db import connection
 from kombu.connection import Connection
 
-from config import celery, letters
+from config import celery
+from config.broker import transport
 from runtime.broker import dispatch
 from runtime.broker.dispatch import ADVANCE
 from runtime.control import verification
@@ -42,7 +43,7 @@ class Switchboard:
         self._routes: dict[UUID, int] = {}
 
     def address(self, number: int) -> str:
-        return f"{letters.SCHEME}+socket://{self._path}?virtual_host={number}"
+        return f"{transport.SCHEME}+socket://{self._path}?virtual_host={number}"
 
     def clear(self, number: int) -> None:
         with redis.Redis(unix_socket_path=self._path, db=number) as client:

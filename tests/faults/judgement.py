@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.faults import ledger
 from tests.faults.records import Entry, Records
 from tests.faults.scores import Score, planned

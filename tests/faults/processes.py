@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from config.env import ROOT
+from config.env.environment import ROOT
 
 
 class Worker:

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from functools import cache
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.operators import Mutant, mutants
 from tests.mutants.servers import postgres

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.mutants.hand import GATES, JOURNAL, LEASES, ROWS, SIGNALS, Row
 
 rows = pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])

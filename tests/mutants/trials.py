@@ -27,7 +27,7 @@ import pytest
 import pytest_django  # noqa: F401
 import rfc8785  # noqa: F401
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.mutants.operators import Mutant
 
 OURS = ("agents", "approvals", "config", "runtime", "tests")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.mutants.hand import ROWS, Row
 from tests.mutants.servers import postgres
 

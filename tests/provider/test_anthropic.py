@@ -15,7 +15,7 @@ from pytest_django import Settings
 from agents.endpoints import Endpoint, Kind
 from agents.handlers import Handler
 from agents.registry import Registry
-from config.env import ROOT
+from config.env.environment import ROOT
 from runtime.core.decisions import Blame
 from runtime.execution.effects.perform import perform
 from runtime.ports import ModelFault

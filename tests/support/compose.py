@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from config.env import ROOT
+from config.env.environment import ROOT
 
 BIN = Path(sys.executable).parent
 PYTHON = "python"  # as commands in the image name it

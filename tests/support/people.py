@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from config.local.client import Unreachable, ask
 from tests.support.stack import Stack
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from config.processes import table
 from tests.support.people import until
 from tests.support.stack import Stack

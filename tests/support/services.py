@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from config.local import accounts, listeners, postgres, programs
 from config.local.directory import TOKEN_VARIABLE
 from tests.support import compose

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import psycopg
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from config.local import accounts, broker, children, listeners, postgres, programs
 from config.local.directory import TOKEN_VARIABLE
 from config.processes import table

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import psutil
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from config.local import postgres
 from config.local.children import MARK
 from config.local.client import ask

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from config.env import ROOT
+from config.env.environment import ROOT
 from tests.upstream.naive import PURE, Variant
 
 PAIRS = [(holds, variant) for holds, variants in PURE.items() for variant in variants]

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import pytest
 from celery import signals
 
-from config import celery, places, processes
-from config.env import MOST_WORKERS
+from config import celery, processes
+from config.broker import queues as places
+from config.env.environment import MOST_WORKERS
 from runtime.broker import dispatch
 from runtime.store import pool
 
@@ -81,7 +82,8 @@ def test_places_are_free_again_however_a_hint_ends(queues: places.Queues) -> Non
 
 def test_the_broker_is_asked_in_this_order() -> None:
     assert (
-        celery.app.conf.broker_transport_options["queue_order_strategy"] == "config.places:Queues"
+        celery.app.conf.broker_transport_options["queue_order_strategy"]
+        == "config.broker.queues:Queues"
     )
     assert places.NEW == dispatch.NEW
 

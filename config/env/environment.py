@@ -12,8 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from agents import endpoints
 from agents.endpoints import Endpoint
-from config import ceilings, providers, values
-from config.problems import BadSetting
+from config.env import budget, providers, values
+from config.env.errors import BadSetting
 from runtime.core.budgets import Budget
 from runtime.upkeep import retention_rules
 
@@ -22,7 +22,7 @@ DAY = 24 * 60 * MINUTE
 DRAIN_SECONDS = 30.0
 MOST_WORKERS = 64
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         prepared_statements=values.yes(variables, "ABEYANCE_PREPARED_STATEMENTS", default="yes"),
         undo_seconds=_seconds(variables, "ABEYANCE_UNDO_SECONDS", 0.0, 0, 300),
         cooling_off_seconds=_seconds(variables, "ABEYANCE_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY),
-        budget=ceilings.read(variables),
+        budget=budget.read(variables),
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
         ledger=_folder(variables, "ABEYANCE_LEDGER"),
         worker_keys_dir=_folder(variables, "WORKER_KEYS_DIR"),

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 
 from agents.endpoints import NAMED, OWN_VARIABLES, PREFIX, Endpoint, Kind, missing, provider_of
-from config import values
-from config.problems import BadSetting
+from config.env import values
+from config.env.errors import BadSetting
 
 SCRIPTED = "scripted"
 PARTS = ("URL", "KEY", "KEY_FILE", "KIND", "STREAM")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from config.problems import BadSetting
+from config.env.errors import BadSetting
 
 
 def secret(variables: Mapping[str, str], name: str) -> str:

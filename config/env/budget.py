@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from config.problems import BadSetting
+from config.env.errors import BadSetting
 from runtime.core.amounts import BadAmount, budget_of, typed
 from runtime.core.budgets import Budget
 
