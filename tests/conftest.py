@@ -16,7 +16,8 @@ from kombu import pools
 from config import celery
 from config.broker import transport
 from config.env import environment
-from config.local import accounts, broker, postgres, programs
+from config.local.processes import users
+from config.local.servers import binaries, broker, postgres
 from runtime import keyring
 from runtime.store import continuations, pool
 from tests.skips import Skips
@@ -60,7 +61,7 @@ def server_folder(sandbox: Path) -> Path:
     """A folder of the account under which the servers run; sockets and data go here."""
     folder = sandbox / "servers"
     folder.mkdir(mode=0o700)
-    accounts.give(accounts.unprivileged(), [folder])
+    users.give(users.unprivileged(), [folder])
     return folder
 
 
@@ -70,9 +71,9 @@ def postgres_url(sandbox: Path, server_folder: Path) -> Iterator[str]:
     if given := os.environ.get("DATABASE_URL"):
         yield given
         return
-    account = accounts.unprivileged()
+    account = users.unprivileged()
     cluster = postgres.Cluster(
-        programs=programs.postgres(account, sandbox / "programs"),
+        programs=binaries.postgres(account, sandbox / "programs"),
         data=server_folder / "postgres",
         socket=server_folder,
         account=account,
@@ -105,9 +106,9 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def broker_url(sandbox: Path, server_folder: Path) -> Iterator[str]:
     """The REDIS_URL of an embedded broker that lives as long as the session."""
-    account = accounts.unprivileged()
+    account = users.unprivileged()
     server = broker.Broker(
-        program=programs.broker(account, sandbox / "programs"),
+        program=binaries.broker(account, sandbox / "programs"),
         data=server_folder / "broker",
         socket=server_folder,
         account=account,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from config.local import home
+from config.local import data_dir
 from config.local.errors import LocalError, Refused
 from config.local.manage import manage
 from config.local.up import up
@@ -30,9 +30,11 @@ def main(arguments: Sequence[str]) -> int:
     beside.set_defaults(door=_manage)
     beside.add_argument("words", nargs="*", help="after --, as in -- people list")
     for one in (command, beside):
-        one.add_argument("--home", help=f"the data folder (default: {home.default()})", default="")
+        one.add_argument(
+            "--home", help=f"the data folder (default: {data_dir.default()})", default=""
+        )
     chosen = parser.parse_args(arguments)
-    folder = Path(chosen.home).expanduser() if chosen.home else home.default()
+    folder = Path(chosen.home).expanduser() if chosen.home else data_dir.default()
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 - symbolic links stay as they were given
     try:
         code: int = chosen.door(chosen, folder)

@@ -14,8 +14,8 @@ from typing import Any
 
 import django
 
-from config.local import home as homes
-from config.local.listeners import require_loopback
+from config.local import data_dir as homes
+from config.local.processes.sockets import require_loopback
 
 # Ada is a reviewer too, so that only four eyes stop her on her own runs.
 PEOPLE: dict[str, tuple[str, ...]] = {

@@ -13,10 +13,12 @@ from pathlib import Path
 import psycopg
 
 from config.env.environment import ROOT
-from config.local import accounts, broker, environment, leftovers, postgres, roles
-from config.local import home as homes
+from config.local import app_environment, orphans
+from config.local import data_dir as homes
+from config.local.data_dir import Home
 from config.local.errors import Refused
-from config.local.home import Home
+from config.local.processes import users
+from config.local.servers import broker, postgres, roles
 
 
 def manage(folder: Path, words: Sequence[str], *, given: Mapping[str, str]) -> int:
@@ -38,10 +40,10 @@ def manage(folder: Path, words: Sequence[str], *, given: Mapping[str, str]) -> i
 
 def _environment(home: Home, given: Mapping[str, str]) -> dict[str, str]:
     """As of the processes that run, with what was given now in the place of what was given to them."""
-    sockets, ports, url = leftovers.sockets(home), home.recall("ports"), home.recall("url")
+    sockets, ports, url = orphans.sockets(home), home.recall("ports"), home.recall("url")
     if sockets is None or ports is None or url is None:
         raise Refused(f"{home.folder} is not up yet: wait until Abeyance is ready, and try again")
-    settings = environment.of_application(
+    settings = app_environment.of_application(
         home,
         given,
         database=given.get("DATABASE_URL") or _database(home, sockets),
@@ -51,8 +53,8 @@ def _environment(home: Home, given: Mapping[str, str]) -> dict[str, str]:
         url=url,
     )
     if not given.get("DATABASE_URL"):
-        settings |= environment.roles_to_grant()
-    return environment.inherited(given, accounts.starter(), sockets) | settings
+        settings |= app_environment.roles_to_grant()
+    return app_environment.inherited(given, users.starter(), sockets) | settings
 
 
 def _database(home: Home, sockets: Path) -> str:

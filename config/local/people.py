@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from config.env import environment
+from config.local import data_dir as homes
 from config.local import demo
-from config.local import home as homes
-from config.local.environment import scim_token
+from config.local.app_environment import scim_token
+from config.local.data_dir import Home
 from config.local.errors import DidNotStart, Refused
-from config.local.home import Home
-from config.local.machine import Machine
+from config.local.services import Machine
 
 Say = Callable[[str], None]
 

@@ -8,13 +8,20 @@ from typing import Any
 
 from config.env import environment
 from config.env.errors import BadSetting
-from config.local import accounts, client, leftovers, listeners, logs, people
-from config.local import home as homes
-from config.local import machine as machines
+from config.local import data_dir as homes
+from config.local import http_client, orphans, people
+from config.local import services as machines
 from config.local.errors import DidNotStart, Refused
-from config.local.machine import Machine
-from config.local.reload import SECONDS, WITHOUT_AGENTS, Reload
-from config.local.supervisor import LOOK, Bell, Job, Stop, Supervisor
+from config.local.processes import logs, sockets, users
+from config.local.processes.reload import SECONDS, WITHOUT_AGENTS, Reload
+from config.local.processes.supervisor import (
+    LOOK,
+    Bell,
+    Job,
+    Stop,
+    Supervisor,
+)
+from config.local.services import Machine
 
 Say = Callable[[str], None]
 
@@ -50,18 +57,18 @@ def up(
     the workers when a file in the agents' folder changes.
     """
     bell = Bell()
-    listeners.require_loopback(host)
+    sockets.require_loopback(host)
     given = _checked(given)
     if reload and not given.get("AGENTS_DIR"):
         raise Refused("RELOAD=1 watches the files of AGENTS_DIR, which is not set")
     people.check(folder, demo)
-    servers = accounts.unprivileged()
+    servers = users.unprivileged()
     home = homes.open_home(folder, servers)
-    if ended := leftovers.clear(home):
+    if ended := orphans.clear(home):
         say(f"Ended {ended} processes that an earlier start of this folder left behind")
     logs.put_aside(home.logs)
-    machine = machines.build(home, bell, servers, listeners.web(host, port), given)
-    supervisor = Supervisor(bell, say, lambda pids: leftovers.note(home, machine.sockets, pids))
+    machine = machines.build(home, bell, servers, sockets.web(host, port), given)
+    supervisor = Supervisor(bell, say, lambda pids: orphans.note(home, machine.sockets, pids))
     try:
         require_agents(given.get("AGENTS_DIR", ""), machine.application)
         look = _reloading(machine, supervisor, say) if reload else _nothing
@@ -72,7 +79,7 @@ def up(
         say("Stopping")
     finally:
         supervisor.stop()
-        leftovers.forget(home, machine.sockets)
+        orphans.forget(home, machine.sockets)
     say("Stopped")
 
 
@@ -88,9 +95,9 @@ def _checked(given: Mapping[str, str]) -> Mapping[str, str]:
     return given
 
 
-def require_agents(folder: str, workers: accounts.Account) -> None:
+def require_agents(folder: str, workers: users.Account) -> None:
     """Raises Refused for agents in a folder that workers cannot read; an empty `folder` means none."""
-    if folder and not accounts.reaches(workers, Path(folder)):
+    if folder and not users.reaches(workers, Path(folder)):
         who = workers.name
         raise Refused(
             f"AGENTS_DIR: workers run as {who}, who cannot read {folder};"
@@ -188,8 +195,8 @@ def _wait_until_ready(machine: Machine, supervisor: Supervisor, jobs: Sequence[J
 def _lacking(machine: Machine) -> str:
     """What is not there yet, as /readyz says it; empty when it is ready."""
     try:
-        status, said = client.ask(machine.url, "GET", "/readyz")
-    except client.Unreachable as problem:
+        status, said = http_client.ask(machine.url, "GET", "/readyz")
+    except http_client.Unreachable as problem:
         return f"web does not answer: {problem}"
     if status == 200:
         return ""
@@ -224,14 +231,14 @@ def _start_run(url: str, token: str, agent: str, full_name: str, username: str, 
         },
         "business_key": f"first-{username}",
     }
-    status, said = client.ask(url, "POST", "/api/v1/runs", token=token, body=body)
+    status, said = http_client.ask(url, "POST", "/api/v1/runs", token=token, body=body)
     if status not in (200, 201):
         raise DidNotStart(f"the first runs were not started: {status} {said}")
     return str(said["id"])
 
 
 def _status(url: str, token: str, run: str) -> str:
-    _, said = client.ask(url, "GET", f"/api/v1/runs/{run}", token=token)
+    _, said = http_client.ask(url, "GET", f"/api/v1/runs/{run}", token=token)
     return str(said["status"]) if said else ""
 
 

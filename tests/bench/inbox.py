@@ -18,7 +18,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
-from config.local import listeners
+from config.local.processes import sockets
 from config.processes import table
 from runtime.store import pool
 from runtime.upkeep import due_runs
@@ -201,8 +201,8 @@ def _decide(site: Site, desk: Desk, worker: Program, runs: list[UUID]) -> Decide
 
 def _web(site: Site) -> tuple[Program, str]:
     """A web process, and the cookie of Bea, who is logged in."""
-    with listeners.any_port(None) as listener:
-        port = listeners.port_of(listener)
+    with sockets.any_port(None) as listener:
+        port = sockets.port_of(listener)
     command = next(
         process.command for process in table(bind=f"127.0.0.1:{port}") if process.name == "web"
     )

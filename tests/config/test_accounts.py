@@ -7,30 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from config.local import accounts, programs
+from config.local.processes import users
+from config.local.servers import binaries
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change accounts")
 
 
 def test_servers_never_run_as_root() -> None:
-    assert accounts.unprivileged().uid != 0
+    assert users.unprivileged().uid != 0
 
 
 @only_root
 def test_what_an_account_reaches_is_asked_as_that_account(sandbox: Path, tmp_path: Path) -> None:
-    account = accounts.unprivileged()
+    account = users.unprivileged()
     hidden = tmp_path / "hidden"
     hidden.mkdir(mode=0o700)
-    assert accounts.reaches(account, sandbox)
-    assert not accounts.reaches(account, hidden)
-    assert accounts.reaches(accounts.starter(), hidden)
+    assert users.reaches(account, sandbox)
+    assert not users.reaches(account, hidden)
+    assert users.reaches(users.starter(), hidden)
 
 
 @only_root
 def test_programs_out_of_reach_are_copied_whole_and_once(
     sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    account = accounts.unprivileged()
+    account = users.unprivileged()
     spare = sandbox / "spare"
     spare.mkdir()
     spare.chmod(0o755)
@@ -41,7 +42,7 @@ def test_programs_out_of_reach_are_copied_whole_and_once(
     monkeypatch.syspath_prepend(hidden)
     before = os.umask(0o077)
     try:
-        folder = programs.postgres(account, spare)
+        folder = binaries.postgres(account, spare)
     finally:
         os.umask(before)
     for program in (folder / "initdb", folder / "postgres"):
@@ -49,5 +50,5 @@ def test_programs_out_of_reach_are_copied_whole_and_once(
         said = subprocess.check_output([program, "--version"], cwd="/", **account.popen())
         assert said
     copied_at = (folder / "postgres").stat().st_ctime_ns
-    assert programs.postgres(account, spare) == folder
+    assert binaries.postgres(account, spare) == folder
     assert (folder / "postgres").stat().st_ctime_ns == copied_at

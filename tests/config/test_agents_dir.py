@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from config.env.environment import ROOT
-from config.local import accounts
 from config.local.errors import Refused
+from config.local.processes import users
 from config.local.up import require_agents
 
 
 def test_a_folder_that_workers_cannot_read_is_refused(sandbox: Path) -> None:
-    workers = accounts.unprivileged()
+    workers = users.unprivileged()
     folder = sandbox / "agents"
     folder.mkdir(mode=0o700 if workers.switch else 0o000)
     with pytest.raises(Refused) as problem:
@@ -25,8 +25,8 @@ def test_a_folder_that_workers_cannot_read_is_refused(sandbox: Path) -> None:
 
 
 def test_a_folder_that_they_can_read_or_none_is_not(sandbox: Path) -> None:
-    require_agents(str(sandbox), accounts.unprivileged())
-    require_agents("", accounts.unprivileged())
+    require_agents(str(sandbox), users.unprivileged())
+    require_agents("", users.unprivileged())
 
 
 def test_a_folder_that_is_none_ends_the_start_with_one_line(sandbox: Path) -> None:

@@ -22,8 +22,10 @@ from pytest_django import Settings
 from config import wiring
 from config.env.environment import ROOT
 from config.local import __main__ as launcher
-from config.local import accounts, demo, listeners, postgres
+from config.local import demo
 from config.local.errors import DidNotStart, Refused
+from config.local.processes import sockets, users
+from config.local.servers import postgres
 from config.processes import table
 from runtime import ports
 from runtime.upkeep import durability, startup
@@ -55,7 +57,7 @@ def up(folder: Path, *more: str, **variables: str) -> str:
 
 def test_a_taken_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = listeners.port_of(taken)
+        port = sockets.port_of(taken)
         line = up(tmp_path / "home", "--port", str(port))
     assert line == f"port {port} is taken: choose another with PORT=…"
 
@@ -107,7 +109,7 @@ def test_secrets_that_are_not_those_of_the_cluster(
     postgres_url: str, sandbox: Path, server_folder: Path
 ) -> None:
     """As after a restore of half a backup."""
-    account = accounts.unprivileged()
+    account = users.unprivileged()
     cluster = postgres.Cluster(
         programs=Path("/nowhere"),
         data=server_folder / "postgres",
@@ -363,7 +365,7 @@ def test_agents_that_are_not_there(migrated: str, broker_url: str, keys: Path) -
 def test_an_address_that_the_web_cannot_have(bind: str) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         if bind == "taken":
-            bind = f"127.0.0.1:{listeners.port_of(taken)}"
+            bind = f"127.0.0.1:{sockets.port_of(taken)}"
         line = start_process("web", bind=bind)
     assert bind in line
     assert "--bind" in line

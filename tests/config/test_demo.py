@@ -9,10 +9,11 @@ from django.test import Client
 
 from approvals import tokens
 from approvals.permissions import ALL_SCOPES
-from config.local import accounts, demo, people
+from config.local import demo, people
 from config.local.__main__ import main
+from config.local.data_dir import open_home
 from config.local.errors import Refused
-from config.local.home import open_home
+from config.local.processes import users
 from runtime.ports import Actor
 from tests.support.cast import Cast
 
@@ -43,7 +44,7 @@ def test_a_folder_of_a_demo_stays_one(tmp_path: Path, wanted: bool | None) -> No
 
 
 def test_the_advice_can_be_typed_as_it_is(tmp_path: Path) -> None:
-    home = open_home(tmp_path / "a home", accounts.starter())
+    home = open_home(tmp_path / "a home", users.starter())
     assert people.advice(home) == (
         f"make manage HOME_DIR='{tmp_path}/a home' CMD=\"people add NAME --group admins\""
     )

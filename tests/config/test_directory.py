@@ -12,8 +12,8 @@ from scim2_models import ScimProvider
 from scim2_server.testing import ScimStorageContract
 from scim2_server.utils import load_default_provider
 
-from config.local.directory.server import Directory, provider
-from config.local.directory.storage import SqliteStorage
+from config.local.servers.directory.server import Directory, provider
+from config.local.servers.directory.storage import SqliteStorage
 
 
 class TestStorage(ScimStorageContract):

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
-from config.local import accounts, home, logs, machine, postgres
+from config.local import data_dir, services
+from config.local.data_dir import Home
 from config.local.errors import DidNotStart, Ended, Refused
-from config.local.home import Home
-from config.local.machine import Machine
+from config.local.processes import logs, users
+from config.local.servers import postgres
+from config.local.services import Machine
 
 
 def _open(folder: Path) -> Home:
-    return home.open_home(folder, accounts.starter())
+    return data_dir.open_home(folder, users.starter())
 
 
 def _mode(path: Path) -> int:
@@ -37,7 +39,7 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
     folder.mkdir()
     folder.chmod(0o755)
     opened = _open(folder)
-    home.furnish(opened, accounts.starter())
+    data_dir.furnish(opened, users.starter())
     assert _mode(folder) == 0o755
     os.close(opened.lock)
 
@@ -45,7 +47,7 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
 def test_what_is_secret_is_for_its_owner_alone(tmp_path: Path) -> None:
     opened = _open(tmp_path / "home")
     opened.secret("postgres")
-    home.furnish(opened, accounts.starter())
+    data_dir.furnish(opened, users.starter())
     assert _mode(tmp_path / "home") == 0o700
     for secret in (opened.folder / "secrets.json", opened.secret_key, opened.folder / "home.json"):
         assert _mode(secret) == 0o600
@@ -56,7 +58,7 @@ def test_id_and_secrets_stay_and_differ_from_any_other_folder(tmp_path: Path) ->
     told = []
     for name in ("one", "two", "one"):
         opened = _open(tmp_path / name)
-        home.furnish(opened, accounts.starter())
+        data_dir.furnish(opened, users.starter())
         told.append((opened.id, opened.secret("scim"), opened.secret_key.read_text()))
         os.close(opened.lock)
     assert told[0] == told[2]
@@ -84,8 +86,8 @@ def test_what_may_not_be_opened_is_named_with_its_owner(tmp_path: Path) -> None:
     for name in ("lock", "not/made"):
         denied = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / name))
         path = tmp_path / "lock" if name == "lock" else tmp_path
-        owner = accounts.owner_of(tmp_path)
-        assert home._why(denied) == f"Permission denied: {path} belongs to {owner}"
+        owner = users.owner_of(tmp_path)
+        assert data_dir._why(denied) == f"Permission denied: {path} belongs to {owner}"
 
 
 def test_data_that_is_kept_elsewhere_and_is_gone_is_not_made_anew(tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_data_that_postgres_would_refuse_is_refused_with_what_to_do(tmp_path: Pa
     data = tmp_path / "postgres"
     data.mkdir(mode=0o700)
     data.chmod(0o755)
-    me = accounts.starter()
+    me = users.starter()
     cluster = postgres.Cluster(
         programs=tmp_path, data=data, socket=tmp_path, account=me, password=""
     )
@@ -143,5 +145,5 @@ def test_a_temporary_folder_that_is_too_deep_for_a_socket_is_named(tmp_path: Pat
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
     with pytest.raises(Refused, match=f"the temporary folder {tmp_path} is too deep: "):
-        machine._require_short(deep)
+        services._require_short(deep)
     assert not deep.exists()

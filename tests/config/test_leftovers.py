@@ -9,17 +9,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config.local import accounts, leftovers
-from config.local import home as homes
-from config.local.children import MARK
-from config.local.home import Home
+from config.local import data_dir as homes
+from config.local import orphans
+from config.local.data_dir import Home
+from config.local.processes import users
+from config.local.processes.spawn import MARK
 
 _WAIT = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    home = homes.open_home(tmp_path / "home", accounts.starter())
+    home = homes.open_home(tmp_path / "home", users.starter())
     yield home
     os.close(home.lock)
 
@@ -48,7 +49,7 @@ def _waiting(extra: dict[str, str]) -> subprocess.Popen[str]:
 def test_a_process_with_our_mark_is_ended_though_nobody_noted_it(home: Home) -> None:
     with _waiting({MARK: home.id}) as process:
         alive = psutil.Process(process.pid)
-        assert leftovers.clear(home) == 1
+        assert orphans.clear(home) == 1
         assert not alive.is_running()
 
 
@@ -56,16 +57,16 @@ def test_a_process_of_another_folder_is_left_alone(
     home: Home, bystander: subprocess.Popen[str]
 ) -> None:
     with _waiting({MARK: "another"}) as process:
-        assert leftovers.clear(home) == 0
+        assert orphans.clear(home) == 0
         assert process.poll() is None
         process.kill()
     assert bystander.poll() is None
 
 
 def test_a_noted_process_is_ended(home: Home, bystander: subprocess.Popen[str]) -> None:
-    leftovers.note(home, home.folder, [bystander.pid])
+    orphans.note(home, home.folder, [bystander.pid])
     alive = psutil.Process(bystander.pid)
-    assert leftovers.clear(home) == 1
+    assert orphans.clear(home) == 1
     assert not alive.is_running()
 
 
@@ -74,7 +75,7 @@ def test_somebody_who_has_got_the_id_of_a_dead_process_is_left_alone(
 ) -> None:
     born = psutil.Process(bystander.pid).create_time() - 60
     homes.write(home.processes, {"processes": [{"pid": bystander.pid, "born": born}]})
-    assert leftovers.clear(home) == 0
+    assert orphans.clear(home) == 0
     assert bystander.poll() is None
 
 
@@ -82,6 +83,6 @@ def test_only_a_folder_of_sockets_is_removed(home: Home, tmp_path: Path) -> None
     for name, stays in (("abeyance-x", False), ("precious", True)):
         folder = tmp_path / name
         folder.mkdir()
-        leftovers.note(home, folder, [])
-        leftovers.clear(home)
+        orphans.note(home, folder, [])
+        orphans.clear(home)
         assert folder.exists() == stays

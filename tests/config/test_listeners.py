@@ -4,42 +4,42 @@ import socket
 
 import pytest
 
-from config.local import listeners
 from config.local.errors import Refused
+from config.local.processes import sockets
 
 
 def test_a_taken_port_that_was_asked_for_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = listeners.port_of(taken)
+        port = sockets.port_of(taken)
         with pytest.raises(Refused, match=f"^port {port} is taken: choose another with PORT="):
-            listeners.web("127.0.0.1", port)
+            sockets.web("127.0.0.1", port)
 
 
 def test_without_a_wish_the_next_free_port_is_taken() -> None:
-    with listeners.web("127.0.0.1", None) as one, listeners.web("127.0.0.1", None) as two:
-        assert listeners.FIRST_PORT <= listeners.port_of(one) < listeners.port_of(two)
+    with sockets.web("127.0.0.1", None) as one, sockets.web("127.0.0.1", None) as two:
+        assert sockets.FIRST_PORT <= sockets.port_of(one) < sockets.port_of(two)
 
 
 def test_a_number_that_is_no_port_is_refused() -> None:
     with pytest.raises(Refused):
-        listeners.web("127.0.0.1", 70_000)
+        sockets.web("127.0.0.1", 70_000)
 
 
 def test_the_port_of_the_last_start_is_taken_again_if_it_is_free() -> None:
-    with listeners.any_port(None) as first:
-        port = listeners.port_of(first)
-        with listeners.any_port(port) as other:
-            assert listeners.port_of(other) != port
-    with listeners.any_port(port) as again:
-        assert listeners.port_of(again) == port
+    with sockets.any_port(None) as first:
+        port = sockets.port_of(first)
+        with sockets.any_port(port) as other:
+            assert sockets.port_of(other) != port
+    with sockets.any_port(port) as again:
+        assert sockets.port_of(again) == port
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "abeyance.example", ""])  # noqa: S104
 def test_an_address_that_others_can_reach_is_refused(host: str) -> None:
     with pytest.raises(Refused):
-        listeners.require_loopback(host)
+        sockets.require_loopback(host)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
 def test_loopback_is_fine(host: str) -> None:
-    listeners.require_loopback(host)
+    sockets.require_loopback(host)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from config.local import mailbox
+from config.local.servers import mailbox
 
 
 @pytest.fixture

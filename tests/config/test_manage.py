@@ -11,8 +11,8 @@ import pytest
 
 from config.env.environment import ROOT
 from config.local.__main__ import main
-from config.local.client import ask
-from config.local.roles import OWNER
+from config.local.http_client import ask
+from config.local.servers.roles import OWNER
 from tests.support.stack import Stack
 
 

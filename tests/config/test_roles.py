@@ -10,8 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from config.local import accounts, postgres, programs, roles
-from config.local.postgres import Cluster
+from config.local.processes import users
+from config.local.servers import binaries, postgres, roles
+from config.local.servers.postgres import Cluster
 
 PASSWORDS = {roles.OWNER: "of owner", roles.WEB: "of web", roles.WORKER: "of worker"}
 
@@ -27,11 +28,11 @@ EARLIER = """
 @pytest.fixture
 def cluster(sandbox: Path) -> Cluster:
     """Made as an earlier version made it: `abeyance` is the superuser and owns everything."""
-    account = accounts.unprivileged()
+    account = users.unprivileged()
     place = Path(tempfile.mkdtemp(dir=sandbox))
-    accounts.give(account, [place])
+    users.give(account, [place])
     cluster = Cluster(
-        programs=programs.postgres(account, sandbox / "programs"),
+        programs=binaries.postgres(account, sandbox / "programs"),
         data=place / "postgres",
         socket=place,
         account=account,

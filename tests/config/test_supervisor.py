@@ -9,9 +9,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config.local import accounts, children
-from config.local.reload import Reload
-from config.local.supervisor import STOP_SIGNALS, Bell, Job, Stop, Supervisor
+from config.local.processes import spawn, users
+from config.local.processes.reload import Reload
+from config.local.processes.supervisor import (
+    STOP_SIGNALS,
+    Bell,
+    Job,
+    Stop,
+    Supervisor,
+)
 
 
 class Record:
@@ -25,10 +31,10 @@ class Record:
     def job(self, name: str, code: str, *, stage: int = 1, patience: float = 5.0) -> Job:
         def begin() -> subprocess.Popen[bytes]:
             with (self.folder / "log").open("ab") as log:
-                return children.start(
+                return spawn.start(
                     [sys.executable, "-c", code],
-                    account=accounts.starter(),
-                    environment=children.plain_environment(),
+                    account=users.starter(),
+                    environment=spawn.plain_environment(),
                     folder=self.folder,
                     log=log,
                 )
@@ -214,10 +220,10 @@ def test_a_signal_to_stop_is_heard_at_the_next_pause(bell: Bell, number: signal.
 
 def test_a_core_that_was_taken_away_keeps_nobody_from_starting(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
-        process = children.start(
+        process = spawn.start(
             [sys.executable, "-c", "print('here')"],
-            account=accounts.starter(),
-            environment=children.plain_environment(),
+            account=users.starter(),
+            environment=spawn.plain_environment(),
             folder=tmp_path,
             log=log,
             core=4095,

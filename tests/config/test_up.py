@@ -20,7 +20,7 @@ from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
-OTHERS = ("config.web", "sweep", "isolated", "config.local.directory.server")
+OTHERS = ("config.web", "sweep", "isolated", "config.local.servers.directory.server")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import psutil
 import pytest
 import redis
 
-from config.local.client import ask
+from config.local.http_client import ask
 from tests.support import processes
 from tests.support.people import Office, until
 from tests.support.stack import Stack

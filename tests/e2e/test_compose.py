@@ -12,7 +12,7 @@ import redis
 
 from config.env import environment
 from config.env.environment import ROOT
-from config.local.client import ask
+from config.local.http_client import ask
 from tests.support.people import newcomer, until
 from tests.support.services import Services
 

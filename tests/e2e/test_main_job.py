@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from config.local.client import ask
+from config.local.http_client import ask
 from tests.support.people import Office, newcomer, until
 from tests.support.stack import Stack
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from config.local.client import Unreachable
+from config.local.http_client import Unreachable
 from tests.faults import figures, ledger
 from tests.faults.judgement import Judgement
 from tests.faults.records import Records

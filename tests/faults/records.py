@@ -11,7 +11,7 @@ from typing import Any, LiteralString
 import psutil
 import psycopg
 
-from config.local.client import Unreachable
+from config.local.http_client import Unreachable
 from tests.support import processes
 from tests.support.stack import Stack
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config.local.client import Unreachable
+from config.local.http_client import Unreachable
 from tests.faults import figures, ledger
 from tests.faults.counts import count
 from tests.faults.crew import Crew

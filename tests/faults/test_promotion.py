@@ -14,8 +14,9 @@ import psycopg
 import pytest
 from django.db import connections
 
-from config.local import accounts, children, postgres, programs
-from config.local.postgres import Cluster
+from config.local.processes import spawn, users
+from config.local.servers import binaries, postgres
+from config.local.servers.postgres import Cluster
 from runtime.broker import dispatch
 from runtime.store import leases, pool
 from runtime.store.pool import Connection
@@ -32,7 +33,7 @@ __all__ = ["rig", "room", "short_lease", "sweeps"]
 @contextmanager
 def standby_of(cluster: Cluster, place: Path) -> Iterator[Cluster]:
     """A server that streams from that one for as long as the block lasts."""
-    accounts.give(cluster.account, [place])
+    users.give(cluster.account, [place])
     copy = Cluster(
         programs=cluster.programs,
         data=place / "data",
@@ -41,10 +42,10 @@ def standby_of(cluster: Cluster, place: Path) -> Iterator[Cluster]:
         password=cluster.password,
     )
     source = cluster.url("postgres")
-    backup = children.start(
+    backup = spawn.start(
         [cluster.programs / "pg_basebackup", "-d", source, "-D", copy.data, "-R", "-c", "fast"],
         account=cluster.account,
-        environment=children.plain_environment(),
+        environment=spawn.plain_environment(),
         folder=place,
         log=subprocess.DEVNULL,
     )
@@ -63,9 +64,9 @@ def _answers(cluster: Cluster) -> None:
 @pytest.fixture
 def primary(postgres_url: str, sandbox: Path, server_folder: Path) -> Cluster:
     """The server of the session, embedded."""
-    account = accounts.unprivileged()
+    account = users.unprivileged()
     return Cluster(
-        programs=programs.postgres(account, sandbox / "programs"),
+        programs=binaries.postgres(account, sandbox / "programs"),
         data=server_folder / "postgres",
         socket=server_folder,
         account=account,

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from config.local import accounts, programs
-from config.local import postgres as local
+from config.local.processes import users
+from config.local.servers import binaries
+from config.local.servers import postgres as local
 
 
 @contextmanager
@@ -18,12 +19,12 @@ def postgres() -> Iterator[None]:
         yield
         return
     folder = Path(tempfile.mkdtemp(prefix="abeyance-mutants-"))
-    account = accounts.unprivileged()
+    account = users.unprivileged()
     folder.chmod(0o755)
     (folder / "servers").mkdir(mode=0o700)
-    accounts.give(account, [folder / "servers"])
+    users.give(account, [folder / "servers"])
     cluster = local.Cluster(
-        programs=programs.postgres(account, folder / "programs"),
+        programs=binaries.postgres(account, folder / "programs"),
         data=folder / "servers" / "postgres",
         socket=folder / "servers",
         account=account,

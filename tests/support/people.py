@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from config.env.environment import ROOT
-from config.local.client import Unreachable, ask
+from config.local.http_client import Unreachable, ask
 from tests.support.stack import Stack
 
 T = TypeVar("T")

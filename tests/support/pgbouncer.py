@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 
-from config.local import accounts, listeners
+from config.local.processes import sockets, users
 from tests.support import compose
 
 BINARY = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
@@ -58,11 +58,11 @@ def _command() -> str:
 def before(url: str, *without: str) -> Iterator[str]:
     """The URL of a PgBouncer in transaction pooling before the Postgres of that URL; ends with the block."""
     found = psycopg.conninfo.conninfo_to_dict(url)
-    account = accounts.unprivileged()
+    account = users.unprivileged()
     folder = Path(tempfile.mkdtemp(prefix="abeyance-pgbouncer-"))
     folder.chmod(0o755)
-    with listeners.any_port(None) as listener:
-        port = listeners.port_of(listener)
+    with sockets.any_port(None) as listener:
+        port = sockets.port_of(listener)
     query = "" if "connect_query" in without else f" connect_query='{connect_query()}'"
     (folder / "pgbouncer.ini").write_text(
         f"[databases]\n{found['dbname']} = host={found['host']} user={found['user']}"

@@ -13,8 +13,9 @@ from typing import Any
 from urllib.parse import quote
 
 from config.env.environment import ROOT
-from config.local import accounts, listeners, postgres, programs
-from config.local.directory import TOKEN_VARIABLE
+from config.local.processes import sockets, users
+from config.local.servers import binaries, postgres
+from config.local.servers.directory import TOKEN_VARIABLE
 from tests.support import compose
 
 TOKEN = "the directory's token, for tests only"
@@ -129,12 +130,12 @@ class Services:
     @contextmanager
     def database(self) -> Iterator[None]:
         """An embedded Postgres with the password of the secret."""
-        account = accounts.unprivileged()
+        account = users.unprivileged()
         place = self.folder / "servers"
         place.mkdir(mode=0o700)
-        accounts.give(account, [place])
+        users.give(account, [place])
         cluster = postgres.Cluster(
-            programs=programs.postgres(account, self.folder / "programs"),
+            programs=binaries.postgres(account, self.folder / "programs"),
             data=place / "postgres",
             socket=place,
             account=account,
@@ -152,7 +153,7 @@ class Services:
 
     def postgres(self, *command: str, told: bytes = b"") -> bytes:
         """A program of Postgres' beside the server, as `docker compose exec` runs it; what it printed."""
-        place = programs.postgres(accounts.unprivileged(), self.folder / "programs") / command[0]
+        place = binaries.postgres(users.unprivileged(), self.folder / "programs") / command[0]
         known = {
             "PGHOST": str(self.folder / "servers"),
             "PGPASSWORD": self.secret("postgres_password"),
@@ -164,11 +165,11 @@ class Services:
     @contextmanager
     def outside(self) -> Iterator[None]:
         """A directory and a mail server, whose addresses are settings of the deployment."""
-        with listeners.any_port(None) as directory, listeners.any_port(None) as mailbox:
+        with sockets.any_port(None) as directory, sockets.any_port(None) as mailbox:
             self.mail.mkdir()
             self.world = {
-                "SCIM_URL": f"http://127.0.0.1:{listeners.port_of(directory)}/v2",
-                "EMAIL_URL": f"smtp://127.0.0.1:{listeners.port_of(mailbox)}",
+                "SCIM_URL": f"http://127.0.0.1:{sockets.port_of(directory)}/v2",
+                "EMAIL_URL": f"smtp://127.0.0.1:{sockets.port_of(mailbox)}",
             }
             started = [
                 self._server("directory.server", directory, self.folder / "directory.sqlite3"),
@@ -233,9 +234,7 @@ class Services:
         """Redis' programs under the names that the file uses, on a port of ours."""
         self.shims.mkdir()
         self.shims.chmod(0o755)
-        server = shutil.copy(
-            programs.broker(accounts.starter(), self.folder), self.shims / "valkey"
-        )
+        server = shutil.copy(binaries.broker(users.starter(), self.folder), self.shims / "valkey")
         self._shim("redis-server", f'exec {server} --port {self.broker_port} "$@"')
         code = (
             "import os, redis; print('PONG' if redis.Redis(port="
@@ -250,5 +249,5 @@ class Services:
 
 
 def _free_port() -> int:
-    with listeners.any_port(None) as listener:
-        return listeners.port_of(listener)
+    with sockets.any_port(None) as listener:
+        return sockets.port_of(listener)

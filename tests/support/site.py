@@ -20,8 +20,9 @@ import psutil
 import psycopg
 
 from config.env.environment import ROOT
-from config.local import accounts, broker, children, listeners, postgres, programs
-from config.local.directory import TOKEN_VARIABLE
+from config.local.processes import sockets, spawn, users
+from config.local.servers import binaries, broker, postgres
+from config.local.servers.directory import TOKEN_VARIABLE
 from config.processes import table
 from tests.bench.without import VARIABLE
 
@@ -84,19 +85,19 @@ class Site:
         self.folder = folder
         self._count = 0
         self._programs: list[Program] = []
-        account = accounts.unprivileged()
+        account = users.unprivileged()
         servers = folder / "servers"
         servers.mkdir(mode=0o700)
-        accounts.give(account, [servers])
+        users.give(account, [servers])
         self.cluster = postgres.Cluster(
-            programs=programs.postgres(account, folder / "programs"),
+            programs=binaries.postgres(account, folder / "programs"),
             data=servers / "postgres",
             socket=servers,
             account=account,
             password=secrets.token_hex(8),
         )
         self._broker = broker.Broker(
-            program=programs.broker(account, folder / "programs"),
+            program=binaries.broker(account, folder / "programs"),
             data=servers / "broker",
             socket=servers,
             account=account,
@@ -255,7 +256,7 @@ class Site:
 
     def _core(self, name: str) -> int | None:
         """The core of the next process of that name."""
-        cores = children.cores()
+        cores = spawn.cores()
         started = sum(program.name == name for program in self._programs)
         return cores[started % len(cores)] if cores else None
 
@@ -265,19 +266,21 @@ class Site:
         secret = self.folder / "secret"
         secret.touch(0o600)
         secret.write_text(secrets.token_hex(32))
-        directory, mailbox = listeners.any_port(None), listeners.any_port(None)
+        directory, mailbox = sockets.any_port(None), sockets.any_port(None)
         self._serve(
-            *("directory", "config.local.directory.server", directory.fileno()),
+            *("directory", "config.local.servers.directory.server", directory.fileno()),
             *(self.folder / "directory.sqlite3", {TOKEN_VARIABLE: token}),
         )
-        self._serve("mailbox", "config.local.mailbox", mailbox.fileno(), self.folder / "mail", {})
+        self._serve(
+            "mailbox", "config.local.servers.mailbox", mailbox.fileno(), self.folder / "mail", {}
+        )
         return {
             "DJANGO_SETTINGS_MODULE": "config.settings",
             "DATABASE_URL": self.cluster.url(),
             "REDIS_URL": self._broker.url(),
-            "SCIM_URL": f"http://127.0.0.1:{listeners.port_of(directory)}/v2",
+            "SCIM_URL": f"http://127.0.0.1:{sockets.port_of(directory)}/v2",
             "SCIM_TOKEN": token,
-            "EMAIL_URL": f"smtp://127.0.0.1:{listeners.port_of(mailbox)}",
+            "EMAIL_URL": f"smtp://127.0.0.1:{sockets.port_of(mailbox)}",
             "KEYS_DIR": str(self.folder / "keys"),
             "STATIC_ROOT": str(self.folder / "static"),
             "SECRET_KEY_FILE": str(secret),

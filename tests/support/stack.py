@@ -14,9 +14,9 @@ from typing import Any, Self
 import psutil
 
 from config.env.environment import ROOT
-from config.local import postgres
-from config.local.children import MARK
-from config.local.client import ask
+from config.local.http_client import ask
+from config.local.processes.spawn import MARK
+from config.local.servers import postgres
 
 READY_WITHIN = 180.0
 STOPPED_WITHIN = 120.0  # what has not stopped by then never will

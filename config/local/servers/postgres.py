@@ -17,9 +17,9 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from config.local import children
-from config.local.accounts import Account, give, owner_of
 from config.local.errors import DidNotStart, Ended, Refused
+from config.local.processes import spawn
+from config.local.processes.users import Account, give, owner_of
 
 SUPERUSER = "postgres"
 DATABASE = "abeyance"
@@ -121,14 +121,14 @@ def start(
         "shared_buffers": "64MB",
         **settings,
     }
-    process = children.start(
+    process = spawn.start(
         [
             cluster.programs / "postgres",
             *("-D", cluster.data),
             *(part for name, value in options.items() for part in ("-c", f"{name}={value}")),
         ],
         account=cluster.account,
-        environment=children.plain_environment() | {children.MARK: cluster.mark},
+        environment=spawn.plain_environment() | {spawn.MARK: cluster.mark},
         folder=cluster.data,
         log=log,
         when_we_die=signal.SIGINT,  # fast shutdown
@@ -170,7 +170,7 @@ def _wait(
                     " put back the copy of a backup"
                 ) from error
             if process.poll() is not None:
-                raise Ended(f"Postgres ended: {children.how_it_ended(process)}") from error
+                raise Ended(f"Postgres ended: {spawn.how_it_ended(process)}") from error
             if time.monotonic() > deadline:
                 raise DidNotStart(f"Postgres did not start: {reason}") from error
         else:
@@ -188,7 +188,7 @@ def stop(process: subprocess.Popen[bytes], patience: float = 4.0) -> None:
         except subprocess.TimeoutExpired:
             continue
         return
-    children.signal_group(process, signal.SIGKILL)
+    spawn.signal_group(process, signal.SIGKILL)
     process.wait()
 
 
@@ -206,7 +206,7 @@ def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
             ],
             capture_output=True,
             text=True,
-            env=children.plain_environment(),
+            env=spawn.plain_environment(),
             cwd=folder,
             check=False,
             **cluster.account.popen(),
@@ -246,7 +246,7 @@ def _major_of(cluster: Cluster) -> int:
         capture_output=True,
         text=True,
         check=True,
-        env=children.plain_environment(),
+        env=spawn.plain_environment(),
         cwd="/",
         **cluster.account.popen(),
     ).stdout

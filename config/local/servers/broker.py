@@ -10,9 +10,9 @@ from typing import IO
 
 import redis
 
-from config.local import children
-from config.local.accounts import Account, give
 from config.local.errors import DidNotStart, Ended
+from config.local.processes import spawn
+from config.local.processes.users import Account, give
 
 PATIENCE = 20.0
 _SOCKET = "broker.sock"
@@ -45,10 +45,10 @@ def start(
         broker.data.mkdir(mode=0o700)
         give(broker.account, [broker.data])
     (broker.socket / _SOCKET).unlink(missing_ok=True)
-    process = children.start(
+    process = spawn.start(
         [broker.program, *_options(broker)],
         account=broker.account,
-        environment=children.plain_environment() | {children.MARK: broker.mark},
+        environment=spawn.plain_environment() | {spawn.MARK: broker.mark},
         folder=broker.data,
         log=log,
         when_we_die=signal.SIGTERM,
@@ -70,7 +70,7 @@ def _wait(broker: Broker, process: subprocess.Popen[bytes], pause: Callable[[flo
                 client.ping()
             except redis.RedisError as error:
                 if process.poll() is not None:
-                    raise Ended(f"the broker ended: {children.how_it_ended(process)}") from error
+                    raise Ended(f"the broker ended: {spawn.how_it_ended(process)}") from error
                 if time.monotonic() > deadline:
                     raise DidNotStart(f"the broker did not start: {error}") from error
             else:

@@ -15,10 +15,10 @@ from typing import Any
 
 import psutil
 
-from config.local import home as homes
-from config.local.children import MARK
+from config.local import data_dir as homes
+from config.local.data_dir import Home
 from config.local.errors import DidNotStart
-from config.local.home import Home
+from config.local.processes.spawn import MARK
 
 _SAME_BIRTH = 0.05  # seconds; the kernel keeps hundredths
 _SOCKETS = "abeyance-"  # folders in the temporary folder that hold our sockets

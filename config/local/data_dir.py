@@ -17,8 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.local.accounts import Account, give, owner_of, reaches
 from config.local.errors import Refused
+from config.local.processes.users import (
+    Account,
+    give,
+    owner_of,
+    reaches,
+)
 from runtime import keyring
 
 ELSEWHERE = Path("/var/lib/abeyance-clusters")  # for root whose data folder nobody else can reach

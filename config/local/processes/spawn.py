@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from config.local.accounts import Account
+from config.local.processes.users import Account
 
 MARK = "ABEYANCE_HOME_ID"  # in the environment of everything that belongs to one data folder
 

@@ -13,9 +13,9 @@ import psycopg
 from psycopg import Connection, sql
 from psycopg.rows import TupleRow
 
-from config.local import postgres
-from config.local.home import Home
-from config.local.postgres import Cluster
+from config.local.data_dir import Home
+from config.local.servers import postgres
+from config.local.servers.postgres import Cluster
 
 OWNER = "abeyance_owner"
 WEB = "abeyance"  # by its first name, under which operators' own programs read the database

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
-from config.local import children
 from config.local.errors import LocalError
+from config.local.processes import spawn
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
@@ -112,7 +112,7 @@ class Supervisor:
             elif process.poll() is not None:
                 self._bury(running)
             elif running.leaves_by is not None and time.monotonic() >= running.leaves_by:
-                children.signal_group(process, signal.SIGKILL)  # SIGCHLD wakes this loop
+                spawn.signal_group(process, signal.SIGKILL)  # SIGCHLD wakes this loop
 
     def ends(self, name: str) -> int:
         """How often a job ended since it was started first."""
@@ -132,10 +132,10 @@ class Supervisor:
 
     def _bury(self, running: "_Running") -> None:
         assert running.process is not None
-        children.signal_group(running.process, signal.SIGKILL)  # whatever it leaves behind
+        spawn.signal_group(running.process, signal.SIGKILL)  # whatever it leaves behind
         if time.monotonic() - running.began_at > SETTLED:
             running.deaths = 0
-        how = children.how_it_ended(running.process)
+        how = spawn.how_it_ended(running.process)
         running.process = None
         if running.leaves_by is not None:
             running.leaves_by, running.again_at = None, 0.0
@@ -185,5 +185,5 @@ def _stop_together(jobs: Sequence[_Running]) -> None:
         left = began_at + job.patience - time.monotonic()
         with suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, left))
-        children.signal_group(process, signal.SIGKILL)
+        spawn.signal_group(process, signal.SIGKILL)
         process.wait()

@@ -24,8 +24,8 @@ from scim2_server.utils import (
     load_default_service_provider_config,
 )
 
-from config.local.directory import TOKEN_VARIABLE
-from config.local.directory.storage import SqliteStorage
+from config.local.servers.directory import TOKEN_VARIABLE
+from config.local.servers.directory.storage import SqliteStorage
 
 
 class Directory(WSGIApplication):

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from config.local import children, roles
-from config.local.accounts import Account
-from config.local.home import Home
+from config.local.data_dir import Home
+from config.local.processes import spawn
+from config.local.processes.users import Account
+from config.local.servers import roles
 
 
 def of_application(
@@ -35,7 +36,7 @@ def of_application(
         "PUBLIC_URL": url,
         "ABEYANCE_INSTANCE": home.id[:8],
         "PYTHONUNBUFFERED": "1",
-        children.MARK: home.id,
+        spawn.MARK: home.id,
     }
 
 
@@ -58,7 +59,7 @@ def scim_token(home: Home, given: Mapping[str, str]) -> str:
 
 def inherited(given: Mapping[str, str], application: Account, folder: Path) -> dict[str, str]:
     """What the application inherits: everything but the addresses of this room's own, less another account's home."""
-    environment = children.plain_environment() | dict(given)
+    environment = spawn.plain_environment() | dict(given)
     if application.switch:
         environment |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     # The directory is on loopback, where no proxy finds it.

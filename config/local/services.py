@@ -15,23 +15,27 @@ from typing import IO
 
 from config.env import environment as env
 from config.env.environment import ROOT
-from config.local import (
-    accounts,
-    broker,
-    children,
-    environment,
-    leftovers,
-    listeners,
+from config.local import app_environment as environment
+from config.local import orphans
+from config.local.data_dir import Home
+from config.local.errors import DidNotStart, Ended, Refused
+from config.local.processes import (
     logs,
+    spawn,
+    users,
+)
+from config.local.processes import (
+    sockets as listeners,
+)
+from config.local.processes.supervisor import Bell, Job
+from config.local.processes.users import Account
+from config.local.servers import (
+    binaries,
+    broker,
     postgres,
-    programs,
     roles,
 )
-from config.local.accounts import Account
-from config.local.directory import TOKEN_VARIABLE
-from config.local.errors import DidNotStart, Ended, Refused
-from config.local.home import Home
-from config.local.supervisor import Bell, Job
+from config.local.servers.directory import TOKEN_VARIABLE
 from config.processes import Process, connections, table
 
 APPLICATION, SERVERS, DATABASE = 1, 2, 3  # the order in which to stop
@@ -89,7 +93,7 @@ class Machine:
         settings = postgres.DURABLE | {"max_connections": str(number)}
 
         def begin() -> subprocess.Popen[bytes]:
-            leftovers.end_orphans(cluster.data)
+            orphans.end_orphans(cluster.data)
             postgres.unlock(cluster)  # we hold the folder, and nobody is left in it
             with self._log("postgres") as log:
                 return postgres.start(
@@ -126,7 +130,7 @@ class Machine:
                     "directory",
                     self.directory,
                     self.home.folder / "directory" / "directory.sqlite3",
-                    module="config.local.directory.server",
+                    module="config.local.servers.directory.server",
                     secrets={TOKEN_VARIABLE: environment.scim_token(self.home, self.given)},
                 )
             )
@@ -136,7 +140,7 @@ class Machine:
                     "mailbox",
                     self.mailbox,
                     self.home.folder / "mail",
-                    module="config.local.mailbox",
+                    module="config.local.servers.mailbox",
                     secrets={},
                 )
             )
@@ -175,13 +179,12 @@ class Machine:
             while process.poll() is None:
                 self.bell.pause(0.5)
         finally:
-            children.signal_group(process, signal.SIGKILL)
+            spawn.signal_group(process, signal.SIGKILL)
             process.wait()
         if not process.returncode:
             return None
         return (
-            logs.last_line(self.home.logs, name)
-            or f"it ended with {children.how_it_ended(process)}"
+            logs.last_line(self.home.logs, name) or f"it ended with {spawn.how_it_ended(process)}"
         )
 
     @contextmanager
@@ -209,7 +212,7 @@ class Machine:
         secrets: dict[str, str],
     ) -> Job:
         variables = environment.inherited({}, self.application, self.sockets)
-        variables |= {children.MARK: self.home.id, "PYTHONUNBUFFERED": "1"} | secrets
+        variables |= {spawn.MARK: self.home.id, "PYTHONUNBUFFERED": "1"} | secrets
         command = [sys.executable, "-m", module, str(listener.fileno()), str(data)]
 
         def begin() -> subprocess.Popen[bytes]:
@@ -238,7 +241,7 @@ class Machine:
         *listener: socket.socket,
         core: int | None = None,
     ) -> subprocess.Popen[bytes]:
-        return children.start(
+        return spawn.start(
             command,
             account=self.application,
             environment=variables,
@@ -281,12 +284,12 @@ def build(
 
 def _cores() -> Iterator[int | None]:
     """A core for each worker, again and again; None where nobody can be kept on one."""
-    return itertools.cycle(children.cores() or (None,))
+    return itertools.cycle(spawn.cores() or (None,))
 
 
 def _cluster(home: Home, account: Account, sockets: Path) -> postgres.Cluster:
     return postgres.Cluster(
-        programs=programs.postgres(account, home.servers / "programs"),
+        programs=binaries.postgres(account, home.servers / "programs"),
         data=home.servers / "postgres",
         socket=sockets,
         account=account,
@@ -297,7 +300,7 @@ def _cluster(home: Home, account: Account, sockets: Path) -> postgres.Cluster:
 
 def _broker(home: Home, account: Account, sockets: Path) -> broker.Broker:
     return broker.Broker(
-        program=programs.broker(account, home.servers / "programs"),
+        program=binaries.broker(account, home.servers / "programs"),
         data=home.servers / "broker",
         socket=sockets,
         account=account,
@@ -310,7 +313,7 @@ def _sockets(account: Account) -> Path:
     place = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
     folder = Path(tempfile.mkdtemp(prefix="abeyance-", dir=place))  # 0700 from the start
     _require_short(folder)
-    accounts.give(account, [folder])
+    users.give(account, [folder])
     return folder
 
 
@@ -329,21 +332,21 @@ def _application_account(servers: Account, home: Home) -> Account:
     """The servers' account if it can run the application from here and reach the data, else the starter."""
     if not servers.switch:
         return servers
-    if accounts.reaches(servers, home.folder, os.X_OK) and _can_run(servers):
+    if users.reaches(servers, home.folder, os.X_OK) and _can_run(servers):
         return servers
-    return accounts.starter()
+    return users.starter()
 
 
 def _can_run(account: Account) -> bool:
     """Tried, because an interpreter, its libraries, the clone and its environment can each be out of reach."""
     places = [ROOT / "templates", ROOT / "static"]
-    if not all(accounts.reaches(account, place) for place in places if place.exists()):
+    if not all(users.reaches(account, place) for place in places if place.exists()):
         return False
     try:
         done = subprocess.run(
             [sys.executable, "-c", "import config.settings, psycopg"],
             cwd=ROOT,
-            env=children.plain_environment() | {"PYTHONDONTWRITEBYTECODE": "1"},
+            env=spawn.plain_environment() | {"PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             check=False,
             timeout=60,

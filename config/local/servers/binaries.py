@@ -5,8 +5,8 @@ import shutil
 from importlib import metadata, util
 from pathlib import Path
 
-from config.local.accounts import Account, reaches
 from config.local.errors import NotInstalled
+from config.local.processes.users import Account, reaches
 
 _COPIED = "complete"  # the last thing a copy gets
 
