@@ -56,7 +56,7 @@ def _up(chosen: argparse.Namespace, folder: Path) -> int:
         port=int(chosen.port) if chosen.port else None,
         given=dict(os.environ),
         say=_say,
-        demo=DEMO[chosen.demo],
+        with_demo=DEMO[chosen.demo],
         reload=RELOAD[chosen.reload],
     )
     return 0

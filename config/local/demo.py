@@ -1,97 +1,112 @@
-"""The demo people of one machine, and the file that tells their starter how to be each of them.
+"""Who is there at a start: the demo people, nobody, or demo people who had to give back what their file told.
 
-They are made in one transaction that commits after the file is written, so wherever a start is
-cut off: people who exist have their secrets in the file.
+Whoever deletes credentials.json says that nobody shall get in with it any more. So its addresses in
+the database are remembered beside it: at the next start the tokens that were in it are revoked, and
+the people who were in it are left without a password and without a session. That holds also for
+whoever has chosen another password since, because without the file nobody can tell. The people stay,
+as do the runs they started and what they decided; `make manage` gives them new passwords.
 """
 
 import json
-import os
-import secrets
+import shlex
+import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import django
-
+from config.env import environment
 from config.local import data_dir as homes
-from config.local.processes.sockets import require_loopback
+from config.local import demo_people
+from config.local.app_environment import scim_token
+from config.local.data_dir import Home
+from config.local.errors import DidNotStart, Refused
+from config.local.services import Machine
 
-# Ada is a reviewer too, so that only four eyes stop her on her own runs.
-PEOPLE: dict[str, tuple[str, ...]] = {
-    "ada": ("requesters", "reviewers"),
-    "bea": ("reviewers",),
-    "cyril": (),
-    "admin": ("admins",),
-}
+Say = Callable[[str], None]
 
 
-def assemble(path: Path, about: dict[str, Any]) -> bool:
-    """Make everybody, unless there are people already; whether they were made.
-
-    `about` is the rest of what the file at `path` shall hold.
-    """
-    from django.contrib.auth.models import User
-    from django.db import transaction
-
-    with transaction.atomic():
-        if User.objects.exists():
-            return False
-        users = {name: _make(name, groups) for name, groups in PEOPLE.items()}
-        homes.write(path, {"url": about["url"], "users": users, **about})
-    return True
+def check(folder: Path, wanted: bool | None) -> None:
+    """Raise Refused for a demo's folder that shall be used without one. `wanted` is None if nobody said."""
+    path = folder / "credentials.json"
+    if wanted is False and path.exists():
+        raise Refused(
+            f"{path} belongs to a demo: delete it, which ends its tokens and passwords,"
+            " or choose another folder with HOME_DIR=…"
+        )
 
 
-def withdraw(addresses: dict[str, str]) -> None:
-    """End what the file told: of each person in it the token with this public id, the password, all sessions."""
-    from django.db import transaction
-
-    from approvals import people, tokens
-    from approvals.errors import UnknownPerson, UnknownToken
-
-    with transaction.atomic():
-        for name, public_id in addresses.items():
-            with suppress(UnknownToken):
-                tokens.revoke(public_id, actor=None)
-            with suppress(UnknownPerson):
-                people.remove_password(name, actor=None)
-
-
-def keep_current(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | None:
-    """Write the addresses of this start into the file, which otherwise stays as it is; None without a file."""
-    if not path.exists():
-        return None
-    known = homes.read(path)
-    missing = {"url", "users", "scim", "mail"} - set(known)
-    if missing:
-        raise homes.damaged(path, f"it lacks {', '.join(sorted(missing))}")
-    if (known["url"], known["scim"]["url"]) != (url, scim_url):
-        known["url"] = url
-        known["scim"]["url"] = scim_url
-        homes.write(path, known)
+def arrive(machine: Machine, host: str, wanted: bool | None, say: Say) -> dict[str, Any] | None:
+    """What the file of the demo people holds, None where there is none. No demo once stays no demo."""
+    home = machine.home
+    remembered = home.recall("demo_people")
+    if home.credentials.exists():
+        pass
+    elif remembered is not None:
+        _withdraw(machine, remembered, say)
+        home.note(demo=False, demo_people=None)
+    elif wanted is False or (wanted is None and home.recall("demo") is False):
+        home.note(demo=False)
+    else:
+        say("Making the demo people")
+        _run(machine, [str(home.credentials)], _about(machine, host))
+        home.note(demo=True)
+    known = demo_people.keep_current(home.credentials, url=machine.url, scim_url=machine.scim_url)
+    if known is not None:
+        home.note(demo_people=_addresses(known))
     return known
 
 
-def _make(name: str, groups: tuple[str, ...]) -> dict[str, str]:
-    from approvals import tokens
-    from approvals.people import create_person
-    from approvals.permissions import ALL_SCOPES
-    from approvals.policy import Group
+def advice(home: Home) -> str:
+    """The line that makes the first admin, as it is typed for this folder."""
+    return _typed(home, "people add NAME --group admins")
 
-    password = secrets.token_urlsafe(12)
-    person = create_person(
-        username=name, password=password, groups=[Group(group) for group in groups]
+
+def _withdraw(machine: Machine, remembered: dict[str, str], say: Say) -> None:
+    _run(machine, ["--withdraw"], remembered)
+    names = ", ".join(remembered)
+    say(
+        f"credentials.json is gone, so what was in it has ended: the tokens, passwords and sessions of {names}."
+        f" They stay, and get new passwords with {_typed(machine.home, 'people password NAME')}"
     )
-    _, token = tokens.create(person, ALL_SCOPES)
-    return {"password": password, "token": token}
 
 
-if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    told = json.load(sys.stdin)
-    django.setup()
-    if sys.argv[1] == "--withdraw":
-        withdraw(told)
-    else:
-        require_loopback(told.pop("host"))
-        assemble(Path(sys.argv[1]), told)
+def _addresses(known: dict[str, Any]) -> dict[str, str]:
+    """The public id of each person's token."""
+    return {name: person["token"].split("_")[1] for name, person in known["users"].items()}
+
+
+def _about(machine: Machine, host: str) -> dict[str, Any]:
+    real_directory = bool(machine.given.get("SCIM_URL"))
+    real_mail = bool(machine.given.get("EMAIL_URL"))
+    return {
+        "host": host,
+        "url": machine.url,
+        "scim": {
+            "url": machine.scim_url,
+            "token": None if real_directory else scim_token(machine.home, machine.given),
+        },
+        "mail": {"folder": None if real_mail else str(machine.home.folder / "mail")},
+    }
+
+
+def _run(machine: Machine, arguments: list[str], told: dict[str, Any]) -> None:
+    """In a process of the starter's, because the file is for the starter alone."""
+    done = subprocess.run(
+        [sys.executable, "-m", "config.local.demo_people", *arguments],
+        input=json.dumps(told),
+        capture_output=True,
+        text=True,
+        cwd=environment.ROOT,
+        env=machine.environment(),
+        check=False,
+    )
+    if done.returncode:
+        raise DidNotStart(
+            f"the demo people are not as they should be: {done.stderr.strip()[-500:]}"
+        )
+
+
+def _typed(home: Home, command: str) -> str:
+    where = "" if home.folder == homes.default() else f"HOME_DIR={shlex.quote(str(home.folder))} "
+    return f'make manage {where}CMD="{command}"'

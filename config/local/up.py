@@ -9,7 +9,7 @@ from typing import Any
 from config.env import environment
 from config.env.errors import BadSetting
 from config.local import data_dir as homes
-from config.local import http_client, orphans, people
+from config.local import demo, http_client, orphans
 from config.local import services as machines
 from config.local.errors import DidNotStart, Refused
 from config.local.processes import logs, sockets, users
@@ -48,20 +48,20 @@ def up(
     port: int | None,
     given: Mapping[str, str],
     say: Say,
-    demo: bool | None = None,
+    with_demo: bool | None = None,
     reload: bool = False,
 ) -> None:
     """Run until SIGINT, SIGTERM or SIGHUP. Raises LocalError if it cannot be brought up.
 
-    `demo` is whether there shall be people and runs to begin with; None is as before, at first yes. `reload` replaces
-    the workers when a file in the agents' folder changes.
+    `with_demo` is whether to make demo people and runs; None keeps the choice of the start before, at first yes.
+    `reload` replaces the workers when a file in the agents' folder changes.
     """
     bell = Bell()
     sockets.require_loopback(host)
     given = _checked(given)
     if reload and not given.get("AGENTS_DIR"):
         raise Refused("RELOAD=1 watches the files of AGENTS_DIR, which is not set")
-    people.check(folder, demo)
+    demo.check(folder, with_demo)
     servers = users.unprivileged()
     home = homes.open_home(folder, servers)
     if ended := orphans.clear(home):
@@ -73,7 +73,7 @@ def up(
         require_agents(given.get("AGENTS_DIR", ""), machine.application)
         look = _reloading(machine, supervisor, say) if reload else _nothing
         _explain(machine, say)
-        _bring_up(machine, supervisor, host, demo, say)
+        _bring_up(machine, supervisor, host, with_demo, say)
         supervisor.watch(look, every=SECONDS if reload else LOOK)
     except Stop:
         say("Stopping")
@@ -130,7 +130,7 @@ def _bring_up(
         supervisor.start(job)
     say("Preparing the database")
     machine.prepare()
-    known = people.arrive(machine, host, wanted, say)
+    known = demo.arrive(machine, host, wanted, say)
     machine.home.note(url=machine.url)
     say("Starting web, worker and sweeper")
     jobs = machine.processes()
@@ -252,7 +252,7 @@ def _show(machine: Machine, known: dict[str, Any] | None, say: Say) -> None:
             f"           (ada, cyril, admin and everybody's API tokens: {machine.home.credentials})"
         )
     else:
-        lines.append(f"  Admins   are made with {people.advice(machine.home)}")
+        lines.append(f"  Admins   are made with {demo.advice(machine.home)}")
     lines += [
         f"  Data     {machine.home.folder}",
         f"  Logs     {machine.home.logs}",

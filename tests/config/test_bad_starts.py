@@ -22,7 +22,7 @@ from pytest_django import Settings
 from config import wiring
 from config.env.environment import ROOT
 from config.local import __main__ as launcher
-from config.local import demo
+from config.local import demo_people
 from config.local.errors import DidNotStart, Refused
 from config.local.processes import sockets, users
 from config.local.servers import postgres
@@ -80,7 +80,7 @@ def test_damaged_credentials(tmp_path: Path, text: str) -> None:
     with pytest.raises(
         Refused, match=r"credentials\.json is damaged .*: put back the copy"
     ) as said:
-        demo.keep_current(path, url="http://127.0.0.1", scim_url="")
+        demo_people.keep_current(path, url="http://127.0.0.1", scim_url="")
     assert "\n" not in str(said.value)
 
 

@@ -9,7 +9,7 @@ from django.test import Client
 
 from approvals import tokens
 from approvals.permissions import ALL_SCOPES
-from config.local import demo, people
+from config.local import demo, demo_people
 from config.local.__main__ import main
 from config.local.data_dir import open_home
 from config.local.errors import Refused
@@ -38,14 +38,14 @@ def test_demo_is_yes_or_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("wanted", [None, True])
 def test_a_folder_of_a_demo_stays_one(tmp_path: Path, wanted: bool | None) -> None:
     (tmp_path / "credentials.json").write_text("{}")
-    people.check(tmp_path, wanted)
+    demo.check(tmp_path, wanted)
     with pytest.raises(Refused):
-        people.check(tmp_path, False)
+        demo.check(tmp_path, False)
 
 
 def test_the_advice_can_be_typed_as_it_is(tmp_path: Path) -> None:
     home = open_home(tmp_path / "a home", users.starter())
-    assert people.advice(home) == (
+    assert demo.advice(home) == (
         f"make manage HOME_DIR='{tmp_path}/a home' CMD=\"people add NAME --group admins\""
     )
     os.close(home.lock)
@@ -57,7 +57,7 @@ def test_what_the_file_told_ends_and_nothing_else(cast: Cast) -> None:
     other, kept = tokens.create(cast.ada, ["runs:read"])
     for person in (cast.ada, cast.bea):
         Client().force_login(person)
-    demo.withdraw({"ada": told.public_id, "gone": "0" * 16})
+    demo_people.withdraw({"ada": told.public_id, "gone": "0" * 16})
     assert tokens.authenticate(plain) is None
     assert tokens.authenticate(kept) == Actor(person="ada", token=other.public_id)
     cast.ada.refresh_from_db()

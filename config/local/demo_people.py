@@ -1,0 +1,97 @@
+"""The demo people of one machine, and the file that tells their starter how to be each of them.
+
+They are made in one transaction that commits after the file is written, so wherever a start is
+cut off: people who exist have their secrets in the file.
+"""
+
+import json
+import os
+import secrets
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import django
+
+from config.local import data_dir as homes
+from config.local.processes.sockets import require_loopback
+
+# Ada is a reviewer too, so that only four eyes stop her on her own runs.
+PEOPLE: dict[str, tuple[str, ...]] = {
+    "ada": ("requesters", "reviewers"),
+    "bea": ("reviewers",),
+    "cyril": (),
+    "admin": ("admins",),
+}
+
+
+def assemble(path: Path, about: dict[str, Any]) -> bool:
+    """Make everybody, unless there are people already; whether they were made.
+
+    `about` is the rest of what the file at `path` shall hold.
+    """
+    from django.contrib.auth.models import User
+    from django.db import transaction
+
+    with transaction.atomic():
+        if User.objects.exists():
+            return False
+        users = {name: _make(name, groups) for name, groups in PEOPLE.items()}
+        homes.write(path, {"url": about["url"], "users": users, **about})
+    return True
+
+
+def withdraw(addresses: dict[str, str]) -> None:
+    """End what the file told: of each person in it the token with this public id, the password, all sessions."""
+    from django.db import transaction
+
+    from approvals import people, tokens
+    from approvals.errors import UnknownPerson, UnknownToken
+
+    with transaction.atomic():
+        for name, public_id in addresses.items():
+            with suppress(UnknownToken):
+                tokens.revoke(public_id, actor=None)
+            with suppress(UnknownPerson):
+                people.remove_password(name, actor=None)
+
+
+def keep_current(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | None:
+    """Write the addresses of this start into the file, which otherwise stays as it is; None without a file."""
+    if not path.exists():
+        return None
+    known = homes.read(path)
+    missing = {"url", "users", "scim", "mail"} - set(known)
+    if missing:
+        raise homes.damaged(path, f"it lacks {', '.join(sorted(missing))}")
+    if (known["url"], known["scim"]["url"]) != (url, scim_url):
+        known["url"] = url
+        known["scim"]["url"] = scim_url
+        homes.write(path, known)
+    return known
+
+
+def _make(name: str, groups: tuple[str, ...]) -> dict[str, str]:
+    from approvals import tokens
+    from approvals.people import create_person
+    from approvals.permissions import ALL_SCOPES
+    from approvals.policy import Group
+
+    password = secrets.token_urlsafe(12)
+    person = create_person(
+        username=name, password=password, groups=[Group(group) for group in groups]
+    )
+    _, token = tokens.create(person, ALL_SCOPES)
+    return {"password": password, "token": token}
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    told = json.load(sys.stdin)
+    django.setup()
+    if sys.argv[1] == "--withdraw":
+        withdraw(told)
+    else:
+        require_loopback(told.pop("host"))
+        assemble(Path(sys.argv[1]), told)
