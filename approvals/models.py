@@ -25,7 +25,9 @@ class Request(models.Model):
         CANCELLED = "cancelled"  # the gate needs nobody any more
 
     id = models.UUIDField(primary_key=True)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="requests")
+    run = models.ForeignKey(
+        Run, on_delete=models.PROTECT, related_name="requests", db_constraint=False
+    )
     gate = models.UUIDField(unique=True)
     kind = models.TextField(choices=[(kind, kind) for kind in GateKind])
     frame = models.TextField()
@@ -197,9 +199,14 @@ class Adoption(models.Model):
 
 
 class AuditEntry(models.Model):
-    """Who did what, chained per run by MACs. A trigger refuses to change or delete a row."""
+    """Who did what, chained per run by MACs. A trigger refuses to change or delete a row.
 
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="audit", db_index=False)
+    Its `id` has no index: a row is found by run and `seq`.
+    """
+
+    run = models.ForeignKey(
+        Run, on_delete=models.PROTECT, related_name="audit", db_index=False, db_constraint=False
+    )
     seq = models.BigIntegerField()
     at = models.DateTimeField()
     actor = models.TextField(null=True)  # None is the system

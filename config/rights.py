@@ -16,6 +16,7 @@ ADD, READ, NOTHING = "SELECT, INSERT", "SELECT", ""
 # Of web and of workers; what is not here is for both to write.
 TABLES = {
     "approvals_auditentry": (ADD, ADD),
+    "runtime_run": (KEEP, KEEP),  # what is stored of a run must not lose it
     "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
     "runtime_spent": (ADD, ADD),
     "runtime_lateoutcome": (READ, "SELECT, INSERT, DELETE"),  # as above

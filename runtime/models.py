@@ -1,4 +1,7 @@
-"""The engine's tables: columns and constraints, no behaviour. Only the modules of `store` write them."""
+"""The engine's tables: columns and constraints, no behaviour. Only the modules of `store` write them.
+
+Runs are never deleted, so the tables that each flow writes have no foreign key to them: each would lock the run's row.
+"""
 
 from django.db import models
 from django.db.models.functions import Now
@@ -44,7 +47,7 @@ class Run(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(
+            models.UniqueConstraint(  # in Postgres an exclusion: runs without a key are not in it
                 fields=["agent", "requester", "business_key"], name="run_business_key"
             ),
         ]
@@ -135,7 +138,9 @@ class Gate(models.Model):
         CLOSED = "closed"  # its run was ended before anybody decided, or before it took effect
 
     id = models.UUIDField(primary_key=True)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="gates")
+    run = models.ForeignKey(
+        Run, on_delete=models.PROTECT, related_name="gates", db_constraint=False
+    )
     kind = models.TextField()
     frame = models.TextField()
     call = models.TextField()
@@ -145,9 +150,6 @@ class Gate(models.Model):
     opened_at = models.DateTimeField(db_default=Now())
     decided_at = models.DateTimeField(null=True)
 
-    class Meta:
-        indexes = [models.Index(fields=["kind", "state"], name="gate_open")]
-
 
 class Spent(models.Model):
     """An attempt that used an approval. A trigger refuses changes and deletions."""
@@ -155,7 +157,7 @@ class Spent(models.Model):
     pk = models.CompositePrimaryKey("gate", "attempt")
     gate = models.UUIDField()
     attempt = models.IntegerField()
-    run_id = models.UUIDField(db_index=True)  # no foreign key: the row must outlive the run's row
+    run_id = models.UUIDField()  # no foreign key: the row must outlive the run's row
     at = models.DateTimeField(db_default=Now())
 
 
@@ -182,7 +184,7 @@ class Signal(models.Model):
     """A durable message to a run; deleted by the step that takes it up."""
 
     id = models.BigAutoField(primary_key=True)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, db_constraint=False)
     kind = models.TextField()
     body = models.TextField()
     effective_at = models.DateTimeField(db_default=Now())

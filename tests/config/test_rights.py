@@ -59,6 +59,7 @@ def as_role(role: str, statement: str) -> None:
         "CREATE TABLE here (id int)",
         "CREATE SCHEMA there",
         "DELETE FROM django_migrations",
+        "DELETE FROM runtime_run",
         "UPDATE approvals_assignment SET act = 'given'",
         "DELETE FROM approvals_assignment",
         "DELETE FROM approvals_token",
