@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help up agents manage test faults mutants bench screenshots check format lock clean
+.PHONY: help up agents manage test faults mutants bench screenshots reference check format lock clean
 
 help: ## show what can be done
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
@@ -34,6 +34,9 @@ bench: developer-environment ## measure against bare references, write docs/expl
 
 screenshots: developer-environment ## start the application for the purpose and take the pictures of the docs
 	@exec $(RUN) -m tests.docs.screenshots
+
+reference: developer-environment ## write the lists of docs/reference from the code
+	@exec $(RUN) -m tests.docs.reference
 
 check: developer-environment ## format, lint, types, imports, lock is current
 	$(RUN) -m ruff format --check .

@@ -24,7 +24,7 @@ class NotFound(ApprovalError):
 
 
 class AlreadyDecided(ApprovalError):
-    """Somebody was first; `decided_by` is their name, None if nobody decided."""
+    """Another decision was first; `decided_by` names its person, None if the request closed without one."""
 
     status, code = 409, "already_decided"
 
@@ -35,7 +35,7 @@ class AlreadyDecided(ApprovalError):
 
 
 class Cancelled(ApprovalError):
-    """The run was cancelled first; `cancelled_by` is who did that, None if the engine closed the gate."""
+    """The run was cancelled first; `cancelled_by` names the person, None if the engine closed the gate."""
 
     status, code = 409, "cancelled"
 
@@ -46,7 +46,7 @@ class Cancelled(ApprovalError):
 
 
 class Expired(ApprovalError):
-    """Time has decided: the call never starts."""
+    """The approval expired: the call never starts."""
 
     status, code = 410, "expired"
 
@@ -73,7 +73,7 @@ class TooEarly(ApprovalError):
 
 
 class NotDecided(ApprovalError):
-    """Nobody has decided: there is nothing to take back."""
+    """The request has no decision to undo."""
 
     status, code = 409, "not_decided"
 
@@ -82,7 +82,7 @@ class NotDecided(ApprovalError):
 
 
 class TooLate(ApprovalError):
-    """The decision counts, and cannot be taken back any more."""
+    """The decision counts and can no longer be undone."""
 
     status, code = 410, "too_late"
 
@@ -91,7 +91,7 @@ class TooLate(ApprovalError):
 
 
 class DigestMismatch(ApprovalError):
-    """The decider saw something else than what the request says now."""
+    """The request has changed since the reviewer saw it."""
 
     status, code = 409, "digest"
 
@@ -138,7 +138,7 @@ class UnknownToken(ApprovalError):
 
 
 class Guarded(ApprovalError):
-    """The act would leave the installation without anybody to look after it."""
+    """The change would leave the installation without an admin."""
 
     status, code = 409, "guarded"
 

@@ -34,11 +34,11 @@ class Scope(StrEnum):
     RUNS_START = "runs:start"  # start runs
     RUNS_READ = "runs:read"  # read runs and their journals
     RUNS_CANCEL = "runs:cancel"  # cancel runs
-    RUNS_CONTROL = "runs:control"  # pause and resume runs, and write to them
-    EVENTS_SEND = "events:send"  # tell of events that calls wait for
+    RUNS_CONTROL = "runs:control"  # pause and resume runs, and send them messages
+    EVENTS_SEND = "events:send"  # send external events
     APPROVALS_READ = "approvals:read"  # read approvals
     APPROVALS_DECIDE = "approvals:decide"  # approve and deny
-    ADMIN = "admin"  # read everything, continuations too
+    ADMIN = "admin"  # read everything, including continuations
 
 
 ALL_SCOPES = frozenset(str(scope) for scope in Scope)

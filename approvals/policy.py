@@ -13,8 +13,8 @@ class Group(StrEnum):
     """The groups of people; one person may be in several."""
 
     REQUESTERS = "requesters"  # start runs
-    REVIEWERS = "reviewers"  # decide on the runs of others
-    ADMINS = "admins"  # look after the installation and read everything; deciding is not theirs
+    REVIEWERS = "reviewers"  # decide about other people's runs
+    ADMINS = "admins"  # administer and read everything; do not decide
 
 
 DECIDERS: Mapping[str, frozenset[str]] = {

@@ -19,12 +19,12 @@ Amount = int | float
 class Limit(StrEnum):
     """What can be limited; each is a field of a budget."""
 
-    TURNS = "turns"  # replies of a model
-    CALLS = "calls"  # starts of tools, every attempt
-    TOKENS = "tokens"  # of what models are given and reply
+    TURNS = "turns"  # model replies
+    CALLS = "calls"  # tool starts, each attempt
+    TOKENS = "tokens"  # input and output tokens of models
     MICROS = "micros"  # money, in micro-units of US dollars
-    SECONDS = "seconds"  # time at work, without the time in which it only waits for people, a time or an event
-    DEPTH = "depth"  # agents above each other, the first one included
+    SECONDS = "seconds"  # active time, without waits for people, times or events
+    DEPTH = "depth"  # nested agents, including the first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,47 +45,48 @@ class Pace(StrEnum):
 class RunStatus(StrEnum):
     """What people are told of a run; derived from its state, and the row holds a copy."""
 
-    QUEUED = "queued"  # started, no worker has had it yet
+    QUEUED = "queued"  # started, and not yet claimed by a worker
     RUNNING = "running"  # a worker holds its lease, or held it when it died
-    WAITING = "waiting"  # waits for a time only, and holds nothing
-    SUSPENDED = "suspended"  # waits at a gate and holds nothing
-    PAUSED = "paused"  # somebody holds it up: nothing new starts until they resume it
-    CANCELLING = "cancelling"  # somebody ended it, and what is under way is waited for
-    COMPLETED = "completed"  # its root agent answered
-    FAILED = "failed"  # its root agent could not answer
-    CANCELLED = "cancelled"  # somebody ended it
-    EXPORTED = "exported"  # it was handed over to another installation
-    # Set on the row alone: its journal cannot be verified, or workers died of it.
-    QUARANTINED = "quarantined"
+    WAITING = "waiting"  # waits for a time or an external event; holds no worker
+    SUSPENDED = "suspended"  # waits at a gate; holds no worker
+    PAUSED = "paused"  # a person paused it: nothing new starts until it is resumed
+    CANCELLING = "cancelling"  # being cancelled: running calls may finish
+    COMPLETED = "completed"  # ended: its root agent answered
+    FAILED = "failed"  # ended: its root agent could not answer
+    CANCELLED = "cancelled"  # ended: a person cancelled it
+    EXPORTED = "exported"  # ended here: it moved to another installation
+    QUARANTINED = (
+        "quarantined"  # stored data does not verify, or its workers died; on the row alone
+    )
 
 
 class FrameState(StrEnum):
     """What a frame waits for."""
 
-    ASKING = "asking"  # its model
-    RETRYING = "retrying"  # the time of the next attempt at its model call
-    ACTING = "acting"  # the calls of its turn
+    ASKING = "asking"  # waits for its model
+    RETRYING = "retrying"  # waits for the next attempt at its model call
+    ACTING = "acting"  # waits for the calls of its turn
     ANSWERED = "answered"  # to be closed with its answer
     FAILED = "failed"  # to be closed with its error
-    CLOSED = "closed"  # nothing; it leaves the continuation
+    CLOSED = "closed"  # finished; it leaves the continuation
 
 
 class CallState(StrEnum):
     """Where a call stands between its proposal and its result."""
 
-    PROPOSED = "proposed"  # the model asked for it; nobody has judged it
+    PROPOSED = "proposed"  # the model proposed it; not yet checked
     ADMITTED = "admitted"  # it may start
-    GATED = "gated"  # a person must decide first
-    REFUSED = "refused"  # it cannot be made
-    DENIED = "denied"  # a person said no
+    GATED = "gated"  # a person must approve it first
+    REFUSED = "refused"  # it cannot be made: unknown tool, or invalid arguments
+    DENIED = "denied"  # a person denied it, or its approval expired
     STARTED = "started"  # an attempt is under way, or was when its worker died
-    RETRYING = "retrying"  # an attempt is over without an outcome; another will follow
-    WAITING = "waiting"  # it waits for a time or an event, which is all it does
+    RETRYING = "retrying"  # an attempt ended without a result; another one follows
+    WAITING = "waiting"  # it only waits for a time or an external event
     DELEGATED = "delegated"  # a child frame works on it
     RETURNED = "returned"  # it has a result
     FAILED = "failed"  # it has an error
-    UNKNOWN = "unknown"  # nobody knows whether it happened
-    CLOSED = "closed"  # its gate was closed and it is over without a result
+    UNKNOWN = "unknown"  # in doubt: its outcome was lost
+    CLOSED = "closed"  # the run ended, or its gate was closed, before it had a result
 
 
 SETTLED = frozenset({CallState.REFUSED, CallState.DENIED, CallState.RETURNED, CallState.FAILED})

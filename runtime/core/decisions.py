@@ -8,10 +8,12 @@ from typing import Any
 class EffectClass(StrEnum):
     """What uncertainty about a call means; declared on the tool, frozen when the call is judged."""
 
-    READ = "read"  # run again
-    IDEMPOTENT = "idempotent"  # run again with the same idempotency key
-    TRANSACTIONAL = "transactional"  # its writes commit with the journal entry, or not at all
-    WRITE = "write"  # never again on its own: a loss opens an in-doubt gate
+    READ = "read"  # it changes nothing: a lost call is repeated
+    IDEMPOTENT = "idempotent"  # a lost call is repeated with the same idempotency key
+    TRANSACTIONAL = (
+        "transactional"  # its writes to our database commit with the journal entry, or not at all
+    )
+    WRITE = "write"  # a lost call is never repeated: an in-doubt gate opens
 
 
 class Risk(StrEnum):
@@ -23,38 +25,40 @@ class Risk(StrEnum):
 
 
 class Blame(StrEnum):
-    """Whose fault it is that an attempt brought nothing; a retry policy may choose among them."""
+    """Why an attempt brought no result; a retry policy may choose among the causes."""
 
-    LIMIT = "limit"  # ours: the other side wants fewer requests
-    PROVIDER = "provider"  # the other side's: it broke, or what it sent cannot be read
-    NETWORK = "network"  # the way's: no connection, or a cut one
-    TIME = "time"  # nobody's yet: no answer within the deadline
-    TOOL = "tool"  # the tool's: it raised what says nothing
-    WORKER = "worker"  # this worker's: it lacks a key
-    SETUP = "setup"  # an administrator's: a wrong key, address or name of a model
-    REQUEST = "request"  # the request's: asking again brings the same answer
+    LIMIT = "limit"  # the other side wants fewer requests (429, 529)
+    PROVIDER = "provider"  # the other side failed, or its answer cannot be read
+    NETWORK = "network"  # no connection, or the connection was lost
+    TIME = "time"  # no answer before the deadline
+    TOOL = "tool"  # the tool raised another exception
+    WORKER = "worker"  # a key is missing in the ring of this worker
+    SETUP = "setup"  # a wrong key, address or model name, or an exhausted quota
+    REQUEST = "request"  # the request is wrong: it is never sent again
 
 
 class GateKind(StrEnum):
-    """Why a run waits for somebody."""
+    """Why a run waits for a person."""
 
     APPROVAL = "approval"  # a person must allow a call before it starts
     IN_DOUBT = "in_doubt"  # a call was started and its outcome was lost
-    HOLD = "hold"  # the agent is to stop here and be looked at before it goes on
-    LIMIT = "limit"  # the run has used up what it was given
-    VERSION = "version"  # the agent is no longer the one that the frame was opened for
+    HOLD = "hold"  # a rule of the agent, or a failed check, stopped it
+    LIMIT = "limit"  # a budget is exhausted
+    VERSION = "version"  # the agent has changed since the frame opened
 
 
 class Verdict(StrEnum):
     """The decision that settles a gate; which ones are possible depends on its kind."""
 
     APPROVE = "approve"  # approval: the call may start, once
-    DENY = "deny"  # approval: the call never starts; the model hears the reason
-    EXPIRE = "expire"  # approval: nobody decided in time, so the call never starts
-    HAPPENED = "happened"  # in doubt: the call took effect; its result is reported by a person
-    RUN_AGAIN = "run_again"  # in doubt: the call may start once more; a fresh approval
+    DENY = "deny"  # approval: the call never starts, and its model is told the reason
+    EXPIRE = (
+        "expire"  # approval: the deadline passed, so the call never starts; not a person's verdict
+    )
+    HAPPENED = "happened"  # in doubt: the call took effect, with the result that the person reports
+    RUN_AGAIN = "run_again"  # in doubt: the call may start once more; counts as a new approval
     GIVE_UP = "give_up"  # in doubt: the call counts as failed
-    CONTINUE = "continue"  # hold, limit, version: the frame goes on
+    CONTINUE = "continue"  # hold, limit, version: the frame continues
     STOP = "stop"  # hold, limit, version: the run ends
 
 

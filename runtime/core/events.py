@@ -34,7 +34,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """The run was started. `budget` is None only in runs older than budgets, which keep no accounts.
+    """A person or program started the run. `budget` is None only in runs older than budgets, which keep no accounts.
 
     `business_key` is None in a run without one, and in older entries.
     """
@@ -49,7 +49,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameOpened:
-    """`plan` is the agent's declared steps, None if it declares none; `call` is None for the root.
+    """An agent was activated. `plan` is its declared steps, None if it declares none; `call` is None for the root.
 
     `budget` is the agent's own, `rates` what its model charges, None if unknown. `instructions` is the text that a
     function of the agent made of the input, empty if its instructions are a text; `prompt` is the digest of the
@@ -75,7 +75,7 @@ class FrameOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReplied:
-    """`reply` is the provider's message, opaque to the core; text, calls and usage are its facts.
+    """A model replied. `reply` is the provider's message, opaque to the core; text, calls and usage are its facts.
 
     `model` is the one of the agent's models that answered, as it is configured. `cost` is in micro-units of
     US dollars at the price of that day, None if nobody knows it. `heard` is how many messages of people it
@@ -98,7 +98,7 @@ class ModelReplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """The messages from the second up to place `until`, that of the frame's last reply, gave way to `summary`.
+    """A summary replaced the earlier messages of the frame: those from the second up to place `until`.
 
     `by` says whether the model or a function of the author's wrote it; `usage`, `model` and `cost` are of that
     reply, as of any other.
@@ -116,7 +116,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFailed:
-    """No model of the agent answers. `partial` is the text that came before it broke off, as evidence only.
+    """No model of the agent gave a usable reply. `partial` is the text that came before it broke off, as evidence only.
 
     `said` is the provider's error text. It may quote the request, so only admins see it.
     """
@@ -141,7 +141,7 @@ class CallAdmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRefused:
-    """The call cannot be made (unknown tool, malformed arguments); the model hears why."""
+    """The call cannot be made (unknown tool, malformed arguments); its model is told why."""
 
     frame: str
     call: str
@@ -151,7 +151,7 @@ class CallRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOpened:
-    """`expires_at` is when time itself decides, None for never.
+    """The run waits for a decision. `expires_at` is when it counts as denied, None for never.
 
     A halt is a gate of the frame itself: `call` is empty, there are no terms, `reason` says why it opened
     and `at` when. `version` is the fingerprint under which the frame is to go on from a version gate.
@@ -171,8 +171,9 @@ class GateOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDecided:
-    """`call` is empty at a halt. `result` is what a person reported or granted with the verdict.
+    """A decision took effect. `call` is empty at the gate of a frame.
 
+    `result` is what a person reported or granted with the verdict.
     `stored` is in its place when it is too big for an event.
     """
 
@@ -189,7 +190,7 @@ class GateDecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateClosed:
-    """The gate needs nobody any more, and its call, if it has one, is over without a result."""
+    """The gate closed without a decision; its call, if it has one, ends without a result."""
 
     gate: UUID
     frame: str
@@ -200,7 +201,7 @@ class GateClosed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStarted:
-    """The intent: committed before the call leaves for the outside."""
+    """The intent to make the call, committed before the call starts."""
 
     frame: str
     call: str
@@ -211,7 +212,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReturned:
-    """`stored` is in the place of a result that is too big for an event."""
+    """The tool returned. `stored` replaces a result that is too large for an event."""
 
     frame: str
     call: str
@@ -223,7 +224,7 @@ class ToolReturned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFailed:
-    """The call was certainly not done, or is done with; the model hears the error."""
+    """The call failed or was certainly not performed; its model is told the error."""
 
     frame: str
     call: str
@@ -234,7 +235,7 @@ class ToolFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeUnknown:
-    """The call was started and nobody knows what became of it."""
+    """The call was started and its outcome was lost: it is in doubt."""
 
     frame: str
     call: str
@@ -265,7 +266,7 @@ class OutcomeArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryScheduled:
-    """The attempt is over without a result and another will follow: not before `until`, or at once.
+    """The attempt ended without a result; another one follows at `until`, or at once.
 
     `call` is None for an attempt at the frame's model call: `model` is the one that brought no reply,
     `instead` the one to ask next if its attempts are used up, `partial` the text that came before it broke
@@ -294,7 +295,7 @@ class RetryScheduled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitStarted:
-    """The call waits until a moment, and for no longer than until `event` comes if it names one.
+    """The call waits for an external event, or until a time.
 
     `match` is what the event's data must contain.
     """
@@ -309,7 +310,7 @@ class WaitStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEnded:
-    """What was waited for has come: the retry of a call, or of the frame's model call, may go on (`again`).
+    """A wait ended, or the time of a retry of a call or of a model (`again`) has come.
 
     Or a call that waited is over, with `result` or, where there was nothing to wait for (`refused`), an error:
     its event has come (`arrived`), its time has (`timed_out`), or its run was ended first (`closed`).
@@ -326,7 +327,7 @@ class WaitEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetExceeded:
-    """A limit is used up: of a frame, or of the run where `frame` is None. `gate` opens for all of them at once.
+    """A limit is exhausted: of a frame, or of the run where `frame` is None. `gate` opens for all of them at once.
 
     `used` is None for money where a price is not known.
     """
@@ -342,7 +343,7 @@ class BudgetExceeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetGranted:
-    """A person raised what was reached at this gate by so much; None takes the limit away."""
+    """A person raised the exhausted limits by these amounts; None removes a limit."""
 
     gate: UUID
     by: str
@@ -352,7 +353,7 @@ class BudgetGranted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameClosed:
-    """The frame's agent is done; what it leaves becomes the outcome of its parent's call.
+    """The agent of the frame finished; its answer or error is the outcome of its parent's call.
 
     `content` is a text, or an object where the agent's result is typed.
     """
@@ -365,7 +366,7 @@ class FrameClosed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """`output` is a text, or an object where the root agent's result is typed."""
+    """The root agent answered. `output` is a text, or an object if its result is typed."""
 
     output: Any
     type: Literal["Completed"] = "Completed"
@@ -373,13 +374,15 @@ class Completed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
+    """The root agent could not answer."""
+
     error: str
     type: Literal["Failed"] = "Failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:
-    """A person tried the failed run again, from where it failed."""
+    """A person continued the failed run from where it failed."""
 
     by: str
     reason: str
@@ -388,7 +391,7 @@ class Retried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelling:
-    """Somebody asked for the end of the run, or it must end: nothing new starts from here on."""
+    """The run is being cancelled, by a person or because it must end: nothing new starts."""
 
     by: str
     reason: str
@@ -397,6 +400,8 @@ class Cancelling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
+    """The run was cancelled and has ended."""
+
     reason: str
     type: Literal["Cancelled"] = "Cancelled"
 
@@ -417,7 +422,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChanged:
-    """From here on the frame is played by another version of its agent.
+    """The frame continues with another version of its agent.
 
     `before` and `fingerprint` are the digests of the two. `writes` are tools that have become writes:
     calls of theirs that are under way count as such. `instructions` are as those of FrameOpened.
@@ -435,7 +440,7 @@ class AgentChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
-    """The run goes on from a copy of run `of` as it was after its entry `position`, without its permissions.
+    """The run starts as a copy of run `of` after entry `position`, without its permissions.
 
     `state` is that copy as JSON (see runtime.core.forks).
     """
@@ -449,7 +454,7 @@ class Forked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """The run was handed over to other installations, and ends here."""
+    """The run was exported to another installation, and ends here."""
 
     by: str
     type: Literal["Exported"] = "Exported"
@@ -457,7 +462,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The run came from another installation and goes on here, without the permissions it had there.
+    """The run came from another installation and continues here, without the permissions it had there.
 
     What its entries before this one are is signed there: `manifest` with the key `key` (hex of Ed25519).
     """
@@ -471,7 +476,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """Somebody asked for a pause: nothing new starts until it ends. `reason` may be empty."""
+    """A person paused the run: nothing new starts until it is resumed. `reason` may be empty."""
 
     by: str
     reason: str
@@ -480,13 +485,15 @@ class Paused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
+    """A person resumed the paused run."""
+
     by: str
     type: Literal["Resumed"] = "Resumed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReceived:
-    """Somebody wrote to the run; its root hears it when its model is asked next."""
+    """A person wrote to the run; its first agent gets the message at its next model call."""
 
     by: str
     text: str

@@ -1,0 +1,312 @@
+"""`make reference`: writes the pages of docs/reference that list what the code has, from the code itself.
+
+Meanings are the comments beside the members of an enum, the first sentence of a docstring, or the help of a command.
+"""
+
+import ast
+import inspect
+import os
+import re
+import sys
+from argparse import SUPPRESS, Action, ArgumentParser, _SubParsersAction
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import django
+from django.core.management import load_command_class
+
+from config.env.environment import ROOT
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+django.setup()
+
+from approvals.permissions import Scope  # noqa: E402 - settings come first
+from approvals.policy import Group  # noqa: E402
+from config.api import api  # noqa: E402
+from runtime.core import transitions  # noqa: E402
+from runtime.core.budgets import Limit  # noqa: E402
+from runtime.core.continuation import CallState, FrameState, RunStatus  # noqa: E402
+from runtime.core.decisions import (  # noqa: E402
+    VERDICTS,
+    Blame,
+    EffectClass,
+    GateKind,
+    Risk,
+    Verdict,
+)
+from runtime.core.events import EVENT_TYPES  # noqa: E402
+from runtime.errors import RequestError  # noqa: E402
+
+REFERENCE = ROOT / "docs" / "reference"
+NOTE = "<!-- written by `make reference` from the code; do not edit -->\n"
+UNKNOWN = "…"  # a text that is known only when it is said
+ROOMS = ("runtime", "approvals", "agents", "config")
+
+# Reasons of a 403 whose text depends on the person and the run.
+DENIED = {
+    "not_eligible": "The person does not have this right.",
+    "scope": "The token does not have the scope, or the person not the right of that name.",
+    "requester": "The person started this run, so another person must decide.",
+    "origin": "The person is in this run's origin, so another person must decide.",
+    "given_by_origin": "A person in the run's origin gave this person the right to decide.",
+    "cooling_off": "The right to decide is too new.",
+    "tampered": "The stored request does not verify, so it cannot be decided.",
+}
+
+Row = tuple[str, ...]
+
+
+def lists() -> str:
+    """Return the page of closed lists."""
+    return _page(
+        "Closed lists",
+        "Tables and API answers hold no other values. The [glossary](glossary.md) explains the terms.",
+        _section("Run states", _members(RunStatus), "state"),
+        _section("Frame states", _after(FrameState, transitions.FRAMES), "state", "next"),
+        _section("Call states", _after(CallState, transitions.CALLS), "state", "next"),
+        _diagram(),
+        _section("Gate kinds", _gates(), "kind", "verdicts"),
+        _section("Verdicts", _members(Verdict), "verdict"),
+        _section("Effect classes", _members(EffectClass), "class"),
+        _section("Risks", _members(Risk), "risk"),
+        _section("Failure causes", _members(Blame), "cause"),
+        _section("Budget limits", _members(Limit), "limit"),
+        _section("Groups", _members(Group), "group"),
+        _section("Event types", _events(), "event"),
+    )
+
+
+def http_api() -> str:
+    """Return the page of the API: its addresses, the scopes of tokens, its error codes."""
+    return _page(
+        "HTTP API",
+        "Every address begins with `/api/v1`. Send `Authorization: Bearer TOKEN`, and JSON. `GET /api/v1/openapi.json`"
+        " has the schemas; an installation shows them at `/api/v1/docs`.\n\n"
+        'An error is `{"code", "detail"}`, with `field` if one field is wrong, and with facts of its own such as'
+        " `decided_by`. A request may be sent again after 503 and `Retry-After`.",
+        _section("Operations", _operations(), "operation"),
+        _section("Scopes of a token", _members(Scope), "scope"),
+        _section("Error codes", _errors(), "code", "status", text="detail"),
+    )
+
+
+def commands() -> str:
+    """Return the page of commands."""
+    return _page(
+        "Commands",
+        "`manage.py` commands read the environment of the process they belong to. Beside `make up` write"
+        ' `make manage CMD="…"`, in Compose `docker compose exec web python manage.py …`. `--help` shows examples.',
+        _section("make", _targets(), "target"),
+        _section("manage.py", list(_commands()), "command", "arguments"),
+    )
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "lists.md": lists,
+    "http-api.md": http_api,
+    "commands.md": commands,
+}
+
+
+def write_all() -> None:
+    """Write every page."""
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")
+
+
+# Parts of a page
+
+
+def _page(title: str, intro: str, *parts: str) -> str:
+    return "\n".join([f"# {title}\n\n{NOTE}\n{intro}\n", *parts])
+
+
+def _section(title: str, rows: Iterable[Row], *columns: str, text: str = "meaning") -> str:
+    head = [*columns, text]
+    lines = [_line(head), "|" + "---|" * len(head), *(_line(row) for row in rows)]
+    return f"## {title}\n\n" + "\n".join(lines) + "\n"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _diagram() -> str:
+    arrows = dict.fromkeys(f"    {old} --> {new}" for (old, _), new in transitions.CALLS.items())
+    return "```mermaid\nstateDiagram-v2\n" + "\n".join(arrows) + "\n```\n"
+
+
+# Rows
+
+
+def _members(members: type[StrEnum]) -> list[Row]:
+    said = _comments(members)
+    return [(f"`{member}`", said[member.name]) for member in members]
+
+
+def _after(members: type[StrEnum], table: dict[tuple[Any, str], Any]) -> list[Row]:
+    """Return each state with the states that may follow it."""
+    said = _comments(members)
+    after = {
+        state: sorted(
+            {str(new) for (old, _), new in table.items() if old is state and new is not state}
+        )
+        for state in members
+    }
+    return [
+        (f"`{state}`", ", ".join(after[state]) or "none", said[state.name]) for state in members
+    ]
+
+
+def _gates() -> list[Row]:
+    said = _comments(GateKind)
+    return [(f"`{kind}`", ", ".join(VERDICTS[kind]), said[kind.name]) for kind in GateKind]
+
+
+def _comments(members: type[StrEnum]) -> dict[str, str]:
+    """Return the comment beside, or above, each member."""
+    found, above = {}, ""
+    for line in inspect.getsource(members).splitlines():
+        if alone := re.fullmatch(r"\s+# (.+)", line):
+            above = f"{above} {alone[1]}".strip()
+        elif member := re.fullmatch(r"\s+([A-Z_]+) = [^#]+?(?:  # (.+))?", line):
+            found[member[1]], above = member[2] or above, ""
+    return found
+
+
+def _events() -> list[Row]:
+    return [(f"`{event.__name__}`", _first_sentence(event)) for event in EVENT_TYPES]
+
+
+def _first_sentence(documented: object) -> str:
+    text = " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
+    sentence = re.match(r".*?[.:](?= [A-Z`]|$)", text)
+    return sentence[0] if sentence else text
+
+
+def _operations() -> list[Row]:
+    return [
+        (f"`{method.upper()} {path.removeprefix('/api/v1')}`", _sentence(operation["description"]))
+        for path, methods in api.get_openapi_schema()["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def _sentence(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def _errors() -> list[Row]:
+    found: dict[tuple[str, str], str] = {}
+    for code, status, detail in [*_answered(), *_forbidden(), *_raised()]:
+        if found.get((code, status), UNKNOWN) == UNKNOWN:
+            found[code, status] = detail
+    return [(f"`{code}`", status, detail) for (code, status), detail in sorted(found.items())]
+
+
+def _raised() -> Iterator[Row]:
+    for error in sorted(_subclasses(RequestError), key=lambda error: error.__name__):
+        if "code" in vars(error):
+            yield error.code, str(error.status), _first_sentence(error)
+
+
+def _subclasses(error: type[RequestError]) -> Iterator[type[RequestError]]:
+    for below in error.__subclasses__():
+        yield below
+        yield from _subclasses(below)
+
+
+def _answered() -> Iterator[Row]:
+    """Yield the errors that the API itself answers with: calls of `error(status, code, detail)`."""
+    for call in _calls(ROOT / "config" / "api.py", "error"):
+        match call.args:
+            case [ast.Constant(value=int(status)), ast.Constant(value=str(code)), detail, *_]:
+                yield code, str(status), _text(detail)
+
+
+def _forbidden() -> Iterator[Row]:
+    """Yield the reasons of a 403: calls of `Forbidden(code, detail)`."""
+    yield from ((code, "403", detail) for code, detail in DENIED.items())
+    for room in ROOMS:
+        for file in sorted((ROOT / room).rglob("*.py")):
+            for call in _calls(file, "Forbidden"):
+                match call.args:
+                    case [ast.Constant(value=str(code)), detail]:
+                        yield code, "403", _text(detail)
+
+
+def _calls(file: Path, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            yield node
+
+
+def _text(detail: ast.expr) -> str:
+    """Return a literal text, with `…` where a value is filled in."""
+    match detail:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(_text(part) for part in parts)
+        case ast.BoolOp(values=[*_, last]):
+            return _text(last)
+    return UNKNOWN
+
+
+def _targets() -> list[Row]:
+    rules = (ROOT / "Makefile").read_text("utf-8")
+    return [
+        (f"`make {name}`", said)
+        for name, said in re.findall(r"^([a-z-]+):.*?## (.+)$", rules, re.MULTILINE)
+    ]
+
+
+def _commands() -> Iterator[Row]:
+    for file in sorted(ROOT.glob("*/management/commands/*.py"), key=lambda file: file.stem):
+        if file.stem.startswith("_"):
+            continue
+        command = load_command_class(file.parents[2].name, file.stem)
+        parser = command.create_parser("manage.py", file.stem)
+        arguments = ", ".join(f"`{argument}`" for argument in _arguments(parser))
+        yield f"`{file.stem}`", arguments or "none", " ".join(str(command.help).split())
+
+
+DJANGO = {
+    "help",
+    "version",
+    "verbosity",
+    "settings",
+    "pythonpath",
+    "traceback",
+    "no_color",
+    "force_color",
+    "skip_checks",
+}
+
+
+def _arguments(parser: ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        if isinstance(action, _SubParsersAction):
+            for name, below in action.choices.items():
+                yield " ".join([name, *_arguments(below)])
+        elif action.dest not in DJANGO and action.help != SUPPRESS:
+            yield _argument(action)
+
+
+def _argument(action: Action) -> str:
+    value = str(action.metavar or action.dest.upper())
+    if action.choices and not action.metavar:
+        value = "|".join(map(str, action.choices))
+    if not action.option_strings:
+        return value
+    written = (
+        action.option_strings[0] if action.nargs == 0 else f"{action.option_strings[0]} {value}"
+    )
+    return written if action.required else f"[{written}]"
+
+
+if __name__ == "__main__":
+    write_all()
+    sys.stdout.write(f"{', '.join(PAGES)} are in {REFERENCE.relative_to(ROOT)}/\n")
