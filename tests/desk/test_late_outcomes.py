@@ -13,7 +13,7 @@ from runtime.errors import RunEnded
 from runtime.models import Gate
 from runtime.ports import Unknown
 from runtime.store import late_outcomes, pool, runs
-from tests.runtime.test_advance import events
+from tests.execution.test_runner import events
 from tests.support.api_client import Caller
 from tests.support.fake_ports import FakeTool
 from tests.support.office import MAIL_RESULT, Office

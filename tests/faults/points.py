@@ -34,8 +34,11 @@ IMPOSSIBLE: dict[tuple[str, int | None], str] = {
     (
         "OutcomeArrived",
         None,
-    ): "no worker here outlives its lease; tests/runtime/test_late.py has one",
-    ("AgentChanged", None): "all workers here have one release; tests/runtime/test_skew.py has two",
+    ): "no worker here outlives its lease; tests/execution/test_late_outcomes.py has one",
+    (
+        "AgentChanged",
+        None,
+    ): "all workers here have one release; tests/execution/test_versions.py has two",
     ("BudgetExceeded", None): "the gate that it opens is in the same entry",
     ("FrameClosed", 0): "the root's frame ends with the run",
     **{

@@ -21,10 +21,10 @@ from runtime.broker import dispatch
 from runtime.store import leases, pool
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
-from tests.runtime.test_sweeping import room, sweeping, sweeps
 from tests.support.engine import MakeBench, rig, short_lease
 from tests.support.fake_ports import say, turns
 from tests.support.people import until
+from tests.upkeep.test_sweeper import room, sweeping, sweeps
 
 pytestmark = pytest.mark.faults
 __all__ = ["rig", "room", "short_lease", "sweeps"]

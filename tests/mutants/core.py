@@ -32,11 +32,11 @@ FEW, ALL = "20", "2000"  # walks
 DEEPER = {
     "codec": ("tests/corpus",),
     "upgrades": ("tests/corpus",),
-    "compaction": ("tests/runtime/test_compaction.py",),
-    "forks": ("tests/runtime/test_forks.py",),
-    "portable": ("tests/runtime/test_porting.py", "tests/attacks/test_imports.py"),
-    "retention_rules": ("tests/approvals/test_retention.py",),
-    "worktime": ("tests/runtime/test_budgets.py",),
+    "compaction": ("tests/execution/test_compaction.py",),
+    "forks": ("tests/control/test_fork.py",),
+    "portable": ("tests/control/test_transfer.py", "tests/attacks/test_imports.py"),
+    "retention_rules": ("tests/upkeep/test_retention.py",),
+    "worktime": ("tests/execution/test_budget_gate.py",),
 }
 
 

@@ -6,7 +6,7 @@ a test says so.
 
 from dataclasses import dataclass
 
-KEEPERS = "tests/runtime/test_keepers.py::"
+KEEPERS = "tests/store/test_statements.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ LEFT = KEEPERS + "test_a_step_that_lets_go_leaves_the_row_to_the_next"
 LEASE = KEEPERS + "test_only_a_sweeper_takes_a_run_from_its_worker_and_only_when_the_lease_is_over"
 CLAIMED = KEEPERS + "test_a_run_that_is_not_free_is_not_claimed"
 DUE_SHORTLY = KEEPERS + "test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring"
-REPLACED = "tests/runtime/test_leases.py::test_a_replaced_owner_can_neither_release_nor_quarantine"
+REPLACED = "tests/store/test_leases.py::test_a_replaced_owner_can_neither_release_nor_quarantine"
 SWEPT = KEEPERS + "test_the_sweeper_takes_the_oldest_first_and_none_that_somebody_has_locked"
 SPARED = KEEPERS + "test_a_sweeper_may_send_hints_for_free_runs_alone"
 WITHDRAWN = KEEPERS + "test_only_what_does_not_count_yet_can_be_withdrawn_and_only_of_its_run"
@@ -40,18 +40,18 @@ GATE = KEEPERS + "test_a_gate_is_decided_while_open_and_reopened_while_decided"
 CLOSING = KEEPERS + "test_closing_is_for_gates_that_wait"
 TAKING = KEEPERS + "test_only_decided_gates_take_effect_and_only_open_or_decided_ones_close"
 
-WAITS = "tests/runtime/test_wait_rows.py::"
-EVENTS = "tests/runtime/test_events.py::"
+WAITS = "tests/store/test_external_events.py::"
+EVENTS = "tests/control/test_external_events.py::"
 BEGIN = WAITS + "test_a_step_that_is_not_written_begins_no_wait"
 END = WAITS + "test_a_step_ends_the_waits_of_its_own_run_at_its_places_alone"
 TAKE = WAITS + "test_an_event_ends_a_wait_once_and_no_other"
 ITS_OWN = WAITS + "test_a_run_has_its_own_waits"
-STOPS = "tests/runtime/test_stops.py::"
+STOPS = "tests/control/test_kill_switches.py::"
 ON_AND_OFF = STOPS + "test_nothing_new_starts_and_the_run_stays_where_it_is"
-STORED = "tests/runtime/test_contents.py::"
-RETENTION = "tests/approvals/test_retention.py::"
-WORKERS = "tests/runtime/test_workers.py::"
-LIVE_KEYS = "tests/runtime/test_live_keys.py::"
+STORED = "tests/store/test_blobs.py::"
+RETENTION = "tests/upkeep/test_retention.py::"
+WORKERS = "tests/store/test_workers.py::"
+LIVE_KEYS = "tests/upkeep/test_startup.py::"
 
 LEASES = (
     _row(
@@ -136,7 +136,7 @@ LEASES = (
         "store/leases",
         "ended_at = CASE WHEN %(ended)s THEN clock_timestamp() END",
         "ended_at = NULL",
-        "tests/runtime/test_waits.py::test_a_cancelled_run_closes_its_gates_and_never_starts_what_waited",
+        "tests/execution/test_waits.py::test_a_cancelled_run_closes_its_gates_and_never_starts_what_waited",
     ),
     _row(
         "a run that a worker has is hinted at",
@@ -157,7 +157,7 @@ LEASES = (
         "store/leases",
         "            AND due_at <= clock_timestamp() + {RESEND_SECONDS + HINT_SECONDS} * interval '1 second'\n",
         "",
-        "tests/runtime/test_leases.py::test_a_run_that_is_not_due_cannot_be_claimed",
+        "tests/store/test_leases.py::test_a_run_that_is_not_due_cannot_be_claimed",
     ),
     _row(
         "a claim waits for whoever has the row",
@@ -235,7 +235,7 @@ LEASES = (
         "execution/heartbeat",
         "            leases.abandon(connection, run, owner)\n",
         "",
-        "tests/runtime/test_heartbeat.py::"
+        "tests/execution/test_heartbeat.py::"
         "test_a_run_that_a_live_process_does_not_work_on_is_released",
     ),
     _row(
@@ -250,14 +250,14 @@ LEASES = (
         "store/leases",
         "WHEN free.status IN ('cancelling', 'paused') THEN free.status ELSE 'running' END",
         "WHEN free.status IN ('cancelling') THEN free.status ELSE 'running' END",
-        "tests/runtime/test_pause.py::test_a_worker_that_dies_in_a_pause_starts_nothing",
+        "tests/control/test_pause.py::test_a_worker_that_dies_in_a_pause_starts_nothing",
     ),
     _row(
         "losses are not counted",
         "store/leases",
         "THEN losses + 1 ELSE 1 END",
         "THEN 1 ELSE 1 END",
-        "tests/runtime/test_poison.py::"
+        "tests/execution/test_crash_loops.py::"
         "test_what_costs_its_worker_again_and_again_is_quarantined_with_the_evidence",
     ),
     _row(
@@ -321,7 +321,7 @@ LEASES = (
         "store/runs",
         "WHEN ended_at IS NULL AND status <> 'quarantined'\n",
         "WHEN ended_at IS NULL\n",
-        "tests/runtime/test_advance.py::test_a_decision_about_a_parked_run_does_not_make_it_due",
+        "tests/execution/test_runner.py::test_a_decision_about_a_parked_run_does_not_make_it_due",
     ),
     _row(
         "a decision takes a run's row while another transaction has it",
@@ -336,7 +336,7 @@ LEASES = (
         "store/runs",
         "UPDATE runtime_run SET mailbox = mailbox + 1,\n        due_at = CASE",
         "UPDATE runtime_run SET\n        due_at = CASE",
-        "tests/runtime/test_engine.py::test_a_gate_is_settled_once_and_its_run_is_due_at_once",
+        "tests/control/test_start.py::test_a_gate_is_settled_once_and_its_run_is_due_at_once",
     ),
     _row(
         "a decision that closes no request is written",
@@ -350,7 +350,7 @@ LEASES = (
         "store/runs",
         "UPDATE runtime_run SET mailbox = mailbox + 1,\n            due_at = CASE",
         "UPDATE runtime_run SET\n            due_at = CASE",
-        "tests/runtime/test_pause.py::"
+        "tests/control/test_pause.py::"
         "test_a_signal_that_holds_the_run_row_while_the_worker_suspends_is_not_lost",
     ),
     _row(
@@ -365,7 +365,7 @@ LEASES = (
         "upkeep/due_runs",
         "{leases.TAKE_OVER},\n            due_at = clock_timestamp() + %(pause)s * interval '1 second'\n",
         "{leases.TAKE_OVER}\n",
-        "tests/runtime/test_leases.py::test_sweeping_hints_at_what_is_due_once_per_back_off",
+        "tests/store/test_leases.py::test_sweeping_hints_at_what_is_due_once_per_back_off",
     ),
     _row(
         "the sweeper takes the youngest first",
@@ -445,21 +445,21 @@ JOURNAL = (
         "store/journal",
         "WHERE run_id = %s ORDER BY position\n",
         "WHERE run_id = %s ORDER BY mac\n",
-        "tests/runtime/test_verification.py::test_a_run_is_sound_from_its_start_to_its_end",
+        "tests/control/test_verification.py::test_a_run_is_sound_from_its_start_to_its_end",
     ),
     _row(
         "one entry too few is removed",
         "store/journal",
         "WHERE run_id = %s AND position <= %s",
         "WHERE run_id = %s AND position < %s",
-        "tests/approvals/test_retention.py::test_decision_and_digest_stay_verifiable",
+        "tests/upkeep/test_retention.py::test_decision_and_digest_stay_verifiable",
     ),
     _row(
         "a month in use is dropped",
         "upkeep/partitions",
         "SELECT NOT EXISTS (SELECT FROM {})",
         "SELECT true OR NOT EXISTS (SELECT FROM {})",
-        "tests/runtime/test_partitions.py::test_a_month_with_an_entry_stays",
+        "tests/upkeep/test_partitions.py::test_a_month_with_an_entry_stays",
     ),
     _row(
         "this month is dropped when it is empty",
@@ -467,14 +467,14 @@ JOURNAL = (
         "            AND c.relname < 'runtime_journalentry_' || to_char(\n"
         "                (clock_timestamp() - interval '1 day') AT TIME ZONE 'UTC', 'YYYY_MM')\n",
         "",
-        "tests/runtime/test_partitions.py::test_a_month_that_is_over_and_empty_is_dropped_and_no_other",
+        "tests/upkeep/test_partitions.py::test_a_month_that_is_over_and_empty_is_dropped_and_no_other",
     ),
     _row(
         "dropping a month waits for whoever writes",
         "upkeep/partitions",
         "SET LOCAL lock_timeout = '500ms'\")\n            found",
         "SET LOCAL lock_timeout = '20s'\")\n            found",
-        "tests/runtime/test_partitions.py::test_dropping_waits_for_nobody",
+        "tests/upkeep/test_partitions.py::test_dropping_waits_for_nobody",
     ),
 )
 
@@ -512,7 +512,7 @@ SIGNALS = (
         "store/loading",
         "effective_at <= clock_timestamp() ORDER BY id",
         "effective_at IS NOT NULL ORDER BY id",
-        "tests/runtime/test_late.py::test_a_decision_that_can_be_undone_stays",
+        "tests/execution/test_late_outcomes.py::test_a_decision_that_can_be_undone_stays",
     ),
     _row(
         "nobody knows when the next signal counts",
@@ -868,7 +868,7 @@ CONTINUATIONS = (
         "execution/commit",
         "            self._decoded.clear()\n",
         "            pass\n",
-        "tests/runtime/test_compaction.py::"
+        "tests/execution/test_compaction.py::"
         "test_a_later_continuation_refers_to_no_entry_that_may_be_removed",
     ),
     _row(
@@ -876,7 +876,7 @@ CONTINUATIONS = (
         "execution/commit",
         "if overdue and not pins else {}",
         "if overdue or pins else {}",
-        "tests/runtime/test_compaction.py::"
+        "tests/execution/test_compaction.py::"
         "test_a_later_continuation_refers_to_no_entry_that_may_be_removed",
     ),
     _row(
@@ -891,7 +891,7 @@ CONTINUATIONS = (
         "store/continuations",
         "WHERE run_id = (SELECT id FROM run WHERE %(ended)s)",
         "WHERE run_id = (SELECT id FROM run WHERE false)",
-        "tests/runtime/test_verification.py::test_a_run_is_sound_from_its_start_to_its_end",
+        "tests/control/test_verification.py::test_a_run_is_sound_from_its_start_to_its_end",
     ),
     _row(
         "a content that somebody refers to is collected",
@@ -934,7 +934,7 @@ CONTINUATIONS = (
         "store/continuations",
         "    if (continuation.run, continuation.position) != (run, position):\n",
         "    if False:\n",
-        "tests/runtime/test_verification.py::test_whatever_else_is_changed_is_found",
+        "tests/control/test_verification.py::test_whatever_else_is_changed_is_found",
     ),
     _row(
         "the second continuation of a run is not written",
@@ -943,14 +943,14 @@ CONTINUATIONS = (
         "    ON CONFLICT (run_id) DO UPDATE SET position = excluded.position, body = excluded.body,\n"
         "        mac = excluded.mac, key_id = excluded.key_id\n",
         "    WHERE %(c_body)s::text IS NOT NULL\n    ON CONFLICT (run_id) DO NOTHING\n",
-        "tests/runtime/test_verification.py::test_a_run_is_sound_from_its_start_to_its_end",
+        "tests/control/test_verification.py::test_a_run_is_sound_from_its_start_to_its_end",
     ),
     _row(
         "a base is written over and keeps the seal of the one before",
         "store/continuations",
         "mac = excluded.mac, key_id = excluded.key_id, at = clock_timestamp()",
         "mac = runtime_base.mac, key_id = excluded.key_id, at = clock_timestamp()",
-        "tests/runtime/test_compaction.py::"
+        "tests/execution/test_compaction.py::"
         "test_it_writes_the_continuation_that_its_journal_may_begin_at",
     ),
 )
@@ -1064,7 +1064,7 @@ GUARDS = (
         "core/retries",
         "if is_write or _terms(call).effect is EffectClass.WRITE:",
         "if is_write:",
-        "tests/runtime/test_skew.py::"
+        "tests/execution/test_versions.py::"
         "test_a_class_changed_from_write_to_read_while_down_is_not_re_run",
     ),
     _row(
@@ -1072,7 +1072,7 @@ GUARDS = (
         "execution/effects/transactional",
         "            raise LeaseLost\n",
         "            pass\n",
-        "tests/runtime/test_waits.py::"
+        "tests/execution/test_waits.py::"
         "test_a_transactional_tool_that_overruns_and_commits_late_leaves_one_row",
     ),
 )

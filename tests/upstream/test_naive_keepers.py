@@ -3,7 +3,8 @@
 import pytest
 
 from runtime.store import pool
-from tests.runtime import test_engine, test_leases
+from tests.control import test_start
+from tests.store import test_leases
 from tests.support.engine import MakeBench, rig
 from tests.support.fake_ports import say, turns
 from tests.upstream import naive
@@ -43,7 +44,7 @@ def test_a_gate_that_is_overwritten_is_seen(
 ) -> None:
     naive.gate_is_overwritten(monkeypatch)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        test_engine.test_a_gate_is_settled_once_and_its_run_is_due_at_once(rig)
+        test_start.test_a_gate_is_settled_once_and_its_run_is_due_at_once(rig)
 
 
 def test_a_decision_that_wakes_nobody_is_seen(
@@ -51,7 +52,7 @@ def test_a_decision_that_wakes_nobody_is_seen(
 ) -> None:
     naive.decision_wakes_nobody(monkeypatch)
     with pytest.raises(AssertionError):
-        test_engine.test_a_gate_is_settled_once_and_its_run_is_due_at_once(rig)
+        test_start.test_a_gate_is_settled_once_and_its_run_is_due_at_once(rig)
 
 
 def _no_pool_is_shared_over_a_fork(patch: pytest.MonkeyPatch) -> None:

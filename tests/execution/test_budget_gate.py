@@ -19,8 +19,8 @@ from runtime.models import Run
 from runtime.ports import ModelAnswer, ModelFault, ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.store import journal, pool
 from runtime.store.continuations import load
-from tests.runtime.test_advance import events, types
-from tests.runtime.test_waits import later
+from tests.execution.test_runner import events, types
+from tests.execution.test_waits import later
 from tests.support.engine import ADA, MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,

@@ -19,7 +19,7 @@ from runtime.execution.claim import advance
 from runtime.models import Loss, Run
 from runtime.store import steps
 from runtime.store.pool import Connection
-from tests.runtime.test_advance import types
+from tests.execution.test_runner import types
 from tests.support.engine import (
     ADA,
     MakeBench,

@@ -10,8 +10,8 @@ from runtime.core.events import Proposal
 from runtime.core.limits import JSON_DEPTH
 from runtime.models import Run
 from runtime.ports import ModelAnswer, ToolResult
-from tests.runtime.test_advance import types
-from tests.runtime.test_intake import deep
+from tests.execution.test_runner import types
+from tests.execution.test_validation import deep
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,

@@ -23,7 +23,7 @@ from runtime.models import Gate, LateOutcome, Run
 from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import late_outcomes, pool, runs
 from runtime.upkeep import retention
-from tests.runtime.test_advance import events, types
+from tests.execution.test_runner import events, types
 from tests.support.engine import (
     ADA,
     LONG,

@@ -20,9 +20,9 @@ from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.ports import Actor, Outcome, ToolRequest, ToolResult
 from runtime.store import external_events, pool
 from runtime.upkeep import retention
-from tests.runtime.test_advance import events, types
-from tests.runtime.test_pause import _worker, pause, resume
-from tests.runtime.test_waits import cancel, later
+from tests.control.test_pause import _worker, pause, resume
+from tests.execution.test_runner import events, types
+from tests.execution.test_waits import cancel, later
 from tests.support.engine import ADA, MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,

@@ -16,9 +16,14 @@ from runtime.errors import RunEnded, TooManyUnheard
 from runtime.models import Run, Signal
 from runtime.ports import Actor, ModelFault, ModelRequest, Outcome
 from runtime.store import pool
-from tests.runtime.test_advance import events, types
-from tests.runtime.test_pause import _wait_until_somebody_waits_for_us, _worker, pause, resume
-from tests.runtime.test_waits import cancel
+from tests.control.test_pause import (
+    _wait_until_somebody_waits_for_us,
+    _worker,
+    pause,
+    resume,
+)
+from tests.execution.test_runner import events, types
+from tests.execution.test_waits import cancel
 from tests.support.engine import (
     ADA,
     MakeBench,

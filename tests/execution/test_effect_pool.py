@@ -19,9 +19,9 @@ from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.models import Run
 from runtime.ports import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
-from tests.runtime.test_advance import events, types
-from tests.runtime.test_pause import pause
-from tests.runtime.test_waits import _in_a_thread, cancel
+from tests.control.test_pause import pause
+from tests.execution.test_runner import events, types
+from tests.execution.test_waits import _in_a_thread, cancel
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeEffects,

@@ -19,7 +19,7 @@ from runtime.execution.effects.running import RunningEffect
 from runtime.management.commands.alive import _WITHIN
 from runtime.models import Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
-from tests.runtime.test_advance import types
+from tests.execution.test_runner import types
 from tests.support.engine import ADA, MakeBench, Rig
 from tests.support.fake_ports import (
     FakeEffects,

@@ -17,8 +17,13 @@ from runtime.errors import RunEnded
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, ModelRequest, Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import pool
-from tests.runtime.test_advance import events, types
-from tests.runtime.test_waits import LONG, cancel, failing, later
+from tests.execution.test_runner import events, types
+from tests.execution.test_waits import (
+    LONG,
+    cancel,
+    failing,
+    later,
+)
 from tests.support.engine import (
     ADA,
     MakeBench,

@@ -24,7 +24,7 @@ from runtime.ports import (
     ToolResult,
 )
 from runtime.store import continuations, pool
-from tests.runtime.test_advance import types
+from tests.execution.test_runner import types
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeEffects,

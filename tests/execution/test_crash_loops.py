@@ -13,7 +13,7 @@ from runtime.models import Loss, Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.upkeep import due_runs
-from tests.runtime.test_advance import types
+from tests.execution.test_runner import types
 from tests.support.engine import (
     MakeBench,
     Rig,

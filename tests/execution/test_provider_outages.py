@@ -11,7 +11,7 @@ from runtime.core import retries
 from runtime.core.decisions import Blame, Verdict
 from runtime.models import Gate, Run
 from runtime.ports import ModelFault
-from tests.runtime.test_advance import events, types
+from tests.execution.test_runner import events, types
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,

@@ -19,7 +19,7 @@ from runtime.models import Gate, Run
 from runtime.ports import VersionChange
 from runtime.store import pool, steps
 from runtime.store.pool import Connection
-from tests.runtime.test_advance import types
+from tests.execution.test_runner import types
 from tests.support.engine import ADA, MakeBench
 from tests.support.fake_ports import (
     FakeTool,

@@ -16,7 +16,7 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import NotFailed
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, ModelFault, Unknown
-from tests.runtime.test_advance import events
+from tests.execution.test_runner import events
 from tests.support.engine import ADA, MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,

@@ -25,7 +25,7 @@ from runtime.ports import (
     Unknown,
 )
 from runtime.store import pool
-from tests.runtime.test_advance import events, types
+from tests.execution.test_runner import events, types
 from tests.support.engine import (
     ADA,
     MakeBench,

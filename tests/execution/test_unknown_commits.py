@@ -14,7 +14,7 @@ from runtime.core.decisions import EffectClass
 from runtime.models import Gate
 from runtime.ports import Outcome, Part, ToolRequest, ToolResult
 from runtime.store import pool, steps
-from tests.runtime.test_advance import types
+from tests.execution.test_runner import types
 from tests.support.engine import MakeBench
 from tests.support.fake_ports import (
     FakeTool,

@@ -18,7 +18,7 @@ from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import Outcome, ToolRequest, Unknown, VersionChange
 from runtime.store import failpoints, loading, pool
 from runtime.store.pool import Connection
-from tests.runtime.test_advance import crashed, events, types
+from tests.execution.test_runner import crashed, events, types
 from tests.support.engine import ADA, MakeBench, Rig
 from tests.support.fake_ports import (
     FakeEffects,

@@ -8,7 +8,7 @@ import pytest
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.models import Gate, Run
 from runtime.ports import CallFacts
-from tests.runtime.test_advance import events, types
+from tests.execution.test_runner import events, types
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,

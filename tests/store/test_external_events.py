@@ -15,7 +15,7 @@ from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.store import external_events, pool, waits
 from runtime.store.pool import Connection
 from runtime.store.waits import Waiting
-from tests.runtime.test_events import HOOK, wait_until_blocked
+from tests.control.test_external_events import HOOK, wait_until_blocked
 from tests.support.engine import MakeBench
 from tests.support.fake_ports import say, turns
 
