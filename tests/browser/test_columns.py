@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 
 WIDTHS = (390, 1440, 1920)
 CHARACTERS = 12
-MATRIX = Path(__file__).parents[1] / "desk" / "matrix.txt"
+MATRIX = Path(__file__).parents[1] / "web" / "matrix.txt"
 NO_PAGES = ("/healthz", "/readyz", "/api/", "/contents/")  # the last is a result as plain text
 BIG = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value="x" * 70_000))
 

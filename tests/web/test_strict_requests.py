@@ -13,10 +13,10 @@ from django.test import Client
 
 from approvals.models import Request
 from config.api import api
-from tests.desk import test_authorisation as matrix
-from tests.desk.test_authorisation import ROWS, Row, places
 from tests.support.api_client import Caller
 from tests.support.office import Office
+from tests.web import test_authorisation as matrix
+from tests.web.test_authorisation import ROWS, Row, places
 
 pytestmark = pytest.mark.django_db
 

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.core.limits import MAX_BODY, MAX_INPUT, MAX_REASON, MAX_REPORTED
-from tests.desk.test_authorisation import ROWS, Row
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
 from tests.support.office import NEWCOMER, Office, reseal
+from tests.web.test_authorisation import ROWS, Row
 
 NESTED = 100_000
 # JSON texts that parsers, databases or programs stumble over.

@@ -1,1 +1,0 @@
-"""Pages and API, as browsers and programs see them."""
