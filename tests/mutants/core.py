@@ -34,7 +34,7 @@ DEEPER = {
     "upgrades": ("tests/corpus",),
     "compaction": ("tests/execution/test_compaction.py",),
     "forks": ("tests/control/test_fork.py",),
-    "portable": ("tests/control/test_transfer.py", "tests/attacks/test_imports.py"),
+    "portable": ("tests/control/test_transfer.py", "tests/security/test_forged_exports.py"),
     "retention_rules": ("tests/upkeep/test_retention.py",),
     "worktime": ("tests/execution/test_budget_gate.py",),
 }

@@ -424,21 +424,21 @@ JOURNAL = (
         "store/journal",
         "if not keyring.verify(keyring.JOURNAL, sealed.seal, *parts):",
         "if False:",
-        "tests/attacks/test_tampering.py::test_an_edited_entry_parks_the_run",
+        "tests/security/test_tampering.py::test_an_edited_entry_parks_the_run",
     ),
     _row(
         "the end of the journal is not held against the row",
         "store/journal",
         "if (last, now.position, now.head) != (position, position, head):",
         "if False:",
-        "tests/attacks/test_tampering.py::test_a_changed_end_parks_the_run",
+        "tests/security/test_tampering.py::test_a_changed_end_parks_the_run",
     ),
     _row(
         "entries are loaded in any order",
         "store/loading",
         "array_agg(body ORDER BY position) AS bodies",
         "array_agg(body ORDER BY mac) AS bodies",
-        "tests/attacks/test_tampering.py::test_an_untouched_run_goes_on",
+        "tests/security/test_tampering.py::test_an_untouched_run_goes_on",
     ),
     _row(
         "entries are read in any order",
@@ -853,14 +853,14 @@ CONTINUATIONS = (
         "store/continuations",
         "if not keyring.verify(keyring.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)):",
         "if False:",
-        "tests/attacks/test_tampering.py::test_every_digit_of_its_mac_counts",
+        "tests/security/test_tampering.py::test_every_digit_of_its_mac_counts",
     ),
     _row(
         "an older continuation is gone on from",
         "store/continuations",
         "if continuation.position != base:",
         "if False:",
-        "tests/attacks/test_tampering.py::"
+        "tests/security/test_tampering.py::"
         "test_an_older_continuation_does_not_take_the_place_of_the_last",
     ),
     _row(

@@ -1,1 +1,0 @@
-"""Whoever can write to the database tries to have something done that nobody approved."""
