@@ -24,7 +24,7 @@ test: developer-environment ## run the tests (TESTS=tests/core to run some)
 	@exec $(RUN) -m $(if $(TESTS),pytest $(TESTS),tests.run)
 
 faults: developer-environment ## kill processes at every point and at random, hours of it; print the figures (FAULTS_LONG= for minutes, FAULTS_SEED=1)
-	@FAULTS_LONG="$(FAULTS_LONG)" FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/faults tests/approvals/test_pairs.py tests/provider/test_storm_runs.py -s -q
+	@FAULTS_LONG="$(FAULTS_LONG)" FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/system/fault_injection tests/approvals/test_pairs.py tests/provider/test_storm_runs.py -s -q
 
 mutants: developer-environment ## break the code on purpose and see whether a test notices (MUTANTS=400 MUTANTS_SEED=1)
 	@exec $(RUN) -m tests.mutants

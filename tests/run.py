@@ -11,11 +11,15 @@ import tempfile
 from contextlib import ExitStack
 
 PYTEST = (sys.executable, "-m", "pytest")
+FAULTS = "tests/system/fault_injection"
 LANES = (
-    ("tests/e2e", "tests/attacks", "tests/core", "tests/provider"),
-    ("tests/faults", "tests/config"),
+    ("tests/system", f"--ignore={FAULTS}", "tests/security", "tests/core", "tests/provider"),
+    (FAULTS, "tests/config"),
 )
-REST = ("tests", *(f"--ignore={folder}" for lane in LANES for folder in lane))
+REST = (
+    "tests",
+    *(f"--ignore={path}" for lane in LANES for path in lane if not path.startswith("-")),
+)
 
 
 def main() -> int:

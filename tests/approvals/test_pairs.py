@@ -31,9 +31,9 @@ from runtime.models import Gate, Signal
 from runtime.ports import Actor
 from runtime.store.signals import GATE_DECIDED
 from tests.approvals.test_races import _together
-from tests.faults.counts import count
-from tests.faults.figures import say
 from tests.support import seeds
+from tests.system.fault_injection.counts import count
+from tests.system.fault_injection.figures import say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

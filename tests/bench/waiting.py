@@ -22,10 +22,10 @@ import psutil
 
 from config.env.environment import ROOT
 from tests.bench.figures import Finding, Line, number, one, spread
-from tests.e2e.crowd import Crowd, stack_of
 from tests.provider.server import KEY
 from tests.provider.slow import STEPS, SlowProvider
 from tests.support.people import until
+from tests.support.scripted_agents.crowd import Crowd, stack_of
 from tests.support.site import Site
 
 RUNS, FEW = 200, 50

@@ -1048,7 +1048,7 @@ GUARDS = (
         "execution/effects/pool",
         "            if self._free:\n",
         "            if True:\n",
-        "tests/faults/test_slots.py::"
+        "tests/system/fault_injection/test_slots.py::"
         "test_ten_parallel_writes_on_four_slots_killed_leave_at_most_four_in_doubt",
     ),
     _row(

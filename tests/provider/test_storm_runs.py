@@ -29,8 +29,6 @@ from runtime.core.budgets import Budget
 from runtime.execution.claim import advance
 from runtime.models import Gate, Run
 from runtime.ports import Actor
-from tests.faults.counts import count
-from tests.faults.figures import say as tell
 from tests.provider.server import KEY, Provider
 from tests.provider.storms import Storm
 from tests.support.agent_engine import (
@@ -40,6 +38,8 @@ from tests.support.agent_engine import (
     events_of,
 )
 from tests.support.people import until
+from tests.system.fault_injection.counts import count
+from tests.system.fault_injection.figures import say as tell
 
 RUNS = count("R9", short=20, long=500)
 WORKERS = 3

@@ -17,11 +17,11 @@ from config.broker import transport
 from runtime.broker import dispatch
 from runtime.broker.dispatch import ADVANCE
 from runtime.control import verification
-from tests.faults import ledger
-from tests.faults.counts import LONG
-from tests.faults.office import Office
-from tests.faults.processes import Zygote
+from tests.support import ledger
 from tests.support.cast import Cast
+from tests.system.fault_injection.counts import LONG
+from tests.system.fault_injection.office import Office
+from tests.system.fault_injection.processes import Zygote
 
 LEASE = "3"
 
@@ -104,7 +104,7 @@ def zygote(
             "DATABASE_URL": _database_url(),
             "REDIS_URL": broker_url,
             "KEYS_DIR": str(settings.KEYS_DIR),
-            "ABEYANCE_AGENTS": "tests.faults.flows",
+            "ABEYANCE_AGENTS": "tests.support.scripted_agents.flows",
             "ABEYANCE_LEASE_SECONDS": LEASE,
             ledger.PATH: str(office.ledger),
         },

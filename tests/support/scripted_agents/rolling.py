@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.sdk import agent, tool
-from tests.e2e.patience import write
+from tests.support.scripted_agents.patience import write
 
 
 class Errand(BaseModel):

@@ -28,8 +28,8 @@ from runtime.errors import RunEnded
 from runtime.models import Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import Actor
 from runtime.store import journal, pool
-from tests.faults import ledger
-from tests.faults.scores import Score, planned
+from tests.support import ledger
+from tests.support.scripted_agents.scores import Score, planned
 
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")
 ENDS = ("completed", "failed", "cancelled", "quarantined")

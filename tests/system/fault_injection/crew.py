@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from config.local.http_client import Unreachable
-from tests.faults import figures, ledger
-from tests.faults.judgement import Judgement
-from tests.faults.records import Records
-from tests.faults.scores import Score
+from tests.support import ledger
 from tests.support.people import until
+from tests.support.records import Records
+from tests.support.scripted_agents.scores import Score
 from tests.support.stack import Stack
+from tests.system.fault_injection import figures
+from tests.system.fault_injection.judgement import Judgement
 
 SLOW = 15.0  # seconds until a decision is taken up: the goal for 99 in 100, and more is looked into
 

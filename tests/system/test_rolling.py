@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import rolling
 from tests.support import processes
 from tests.support.people import Office, until
+from tests.support.scripted_agents import rolling
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e

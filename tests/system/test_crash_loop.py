@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import poison
 from tests.support.people import Office, until
+from tests.support.scripted_agents import poison
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e

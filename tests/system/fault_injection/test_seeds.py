@@ -13,8 +13,8 @@ import pytest
 from runtime.core.events import EVENT_TYPES
 from tests.core import invariants
 from tests.core.walks import Walk
-from tests.faults.counts import count
-from tests.faults.figures import say
+from tests.system.fault_injection.counts import count
+from tests.system.fault_injection.figures import say
 
 pytestmark = pytest.mark.faults
 

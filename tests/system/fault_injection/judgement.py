@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 
 from config.env.environment import ROOT
-from tests.faults import ledger
-from tests.faults.records import Entry, Records
-from tests.faults.scores import Score, planned
+from tests.support import ledger
+from tests.support.records import Entry, Records
+from tests.support.scripted_agents.scores import Score, planned
 from tests.support.stack import Stack
 
 ONCE = ("send", "labour", "pay")

@@ -16,11 +16,12 @@ import psutil
 import pytest
 
 from config.local.http_client import Unreachable
-from tests.faults import figures, ledger
-from tests.faults.counts import count
-from tests.faults.crew import Crew
-from tests.faults.scores import crowd, effects, transactions
+from tests.support import ledger
+from tests.support.scripted_agents.scores import crowd, effects, transactions
 from tests.support.stack import Stack
+from tests.system.fault_injection import figures
+from tests.system.fault_injection.counts import count
+from tests.system.fault_injection.crew import Crew
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 
@@ -52,7 +53,7 @@ def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothin
     extra = {
         "ABEYANCE_LEASE_SECONDS": "2",
         "ABEYANCE_POISON_LOSSES": "100",  # these deaths are ours, and no run's
-        "ABEYANCE_AGENTS": "agents.flows.hr,tests.faults.flows",
+        "ABEYANCE_AGENTS": "agents.flows.hr,tests.support.scripted_agents.flows",
         ledger.PATH: str(book),
     }
     killed: Counter[str] = Counter()

@@ -21,12 +21,12 @@ import psycopg
 import pytest
 import redis
 
-from tests.faults import clock, figures, ledger
-from tests.faults.counts import count
-from tests.faults.crew import Crew
-from tests.faults.scores import errands
-from tests.support import processes
+from tests.support import clock, ledger, processes
+from tests.support.scripted_agents.scores import errands
 from tests.support.stack import Stack
+from tests.system.fault_injection import figures
+from tests.system.fault_injection.counts import count
+from tests.system.fault_injection.crew import Crew
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 
@@ -47,7 +47,7 @@ def test_runs_under_seven_faults_at_once_are_neither_lost_nor_repeated(sandbox: 
     extra = {
         "ABEYANCE_LEASE_SECONDS": f"{LEASE:g}",
         "ABEYANCE_POISON_LOSSES": "100",  # these deaths are ours, and no run's
-        "ABEYANCE_AGENTS": "agents.flows.hr,tests.faults.flows",
+        "ABEYANCE_AGENTS": "agents.flows.hr,tests.support.scripted_agents.flows",
         ledger.PATH: str(book),
     }
     with Stack(sandbox / "soak", port=None, **extra) as stack, ExitStack() as more:

@@ -5,11 +5,11 @@ import time
 import pytest
 
 from runtime.models import Run
-from tests.faults import ledger
-from tests.faults.conftest import Switchboard
-from tests.faults.office import ENDS, Office, doubts
-from tests.faults.processes import Zygote
-from tests.faults.scores import writes
+from tests.support import ledger
+from tests.support.scripted_agents.scores import writes
+from tests.system.fault_injection.conftest import Switchboard
+from tests.system.fault_injection.office import ENDS, Office, doubts
+from tests.system.fault_injection.processes import Zygote
 
 pytestmark = pytest.mark.faults
 

@@ -52,7 +52,7 @@ def _import_everything() -> None:
     import agents.handlers  # noqa: F401
     import config.celery
     import runtime.tasks  # noqa: F401
-    import tests.faults.flows  # noqa: F401
+    import tests.support.scripted_agents.flows  # noqa: F401
 
     config.celery.app.finalize()
     _warm_up()
@@ -64,7 +64,7 @@ def _warm_up() -> None:
 
     from agents.gateway.messages import from_provider
     from agents.gateway.playing import play
-    from tests.faults.flows import outer
+    from tests.support.scripted_agents.flows import outer
 
     asked = ModelRequest.user_text_prompt('{"turns": []}')
     from_provider(outer, play(outer, [asked]))

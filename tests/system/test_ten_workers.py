@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from config.processes import CONNECTIONS_OF_A_WORKER
-from tests.e2e import borrowers
-from tests.e2e.crowd import START
 from tests.support.people import Office, until
+from tests.support.scripted_agents import borrowers
+from tests.support.scripted_agents.crowd import START
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from runtime.execution.effects.pool import TOOL_SLOTS
-from tests.e2e import hanging
 from tests.support.people import Office
+from tests.support.scripted_agents import hanging
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e

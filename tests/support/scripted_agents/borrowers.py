@@ -4,7 +4,7 @@ from django.db import connection
 
 from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.sdk import ToolContext, agent, tool
-from tests.e2e.patience import Errand, write
+from tests.support.scripted_agents.patience import Errand, write
 
 SECONDS = 0.3
 

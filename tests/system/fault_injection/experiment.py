@@ -14,11 +14,19 @@ from django.db import connections
 from runtime.models import Run
 from runtime.store import pool
 from runtime.upkeep import due_runs
-from tests.faults.conftest import Switchboard
-from tests.faults.ledger import Effect
-from tests.faults.office import ENDS, Office, doubts, problems, stuck, verified, writes_under_way
-from tests.faults.processes import Worker, Zygote
-from tests.faults.scores import SCORES, Score
+from tests.support.ledger import Effect
+from tests.support.scripted_agents.scores import SCORES, Score
+from tests.system.fault_injection.conftest import Switchboard
+from tests.system.fault_injection.office import (
+    ENDS,
+    Office,
+    doubts,
+    problems,
+    stuck,
+    verified,
+    writes_under_way,
+)
+from tests.system.fault_injection.processes import Worker, Zygote
 
 LANES = int(os.environ.get("FAULTS_LANES", "3"))
 TRIES = 5  # on a busy machine a victim may lose its lease before it gets to its point

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from agents.gateway.scripted import Reply, Turn, call, say, script, together
 from agents.sdk import Compaction, NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
 from agents.tools.waits import wait_for
-from tests.faults import clock, ledger
+from tests.support import clock, ledger
 
 clock.set_wrong()
 

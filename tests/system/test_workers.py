@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import patience
 from tests.support import processes
 from tests.support.people import Office, until
+from tests.support.scripted_agents import patience
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e

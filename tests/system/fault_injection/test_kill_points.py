@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import figures, ledger, points
-from tests.faults.conftest import Switchboard
-from tests.faults.experiment import Case, Experiment
-from tests.faults.office import ENDS, Office, doubts
-from tests.faults.processes import Zygote
-from tests.faults.scores import SCORES
+from tests.support import ledger
+from tests.support.scripted_agents.scores import SCORES
+from tests.system.fault_injection import figures, points
+from tests.system.fault_injection.conftest import Switchboard
+from tests.system.fault_injection.experiment import Case, Experiment
+from tests.system.fault_injection.office import ENDS, Office, doubts
+from tests.system.fault_injection.processes import Zygote
 
 pytestmark = pytest.mark.faults
 

@@ -1,1 +1,0 @@
-"""Processes die at every point and at random moments; nothing may be repeated and nothing lost."""
