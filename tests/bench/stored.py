@@ -29,7 +29,7 @@ def flow() -> None:
     from runtime.core.codec import decode_entry, encode_entry
     from runtime.core.decisions import Decision, Verdict
     from runtime.core.events import ModelReplied, RunStarted
-    from tests.corpus.scenes import INPUT, Recorder, boss
+    from tests.stored.scenarios import INPUT, Recorder, boss
 
     worker = Recorder(boss(), crash_before=(), cancels=False, busy=False)
     worker.advance(RunStarted(agent="boss", input=INPUT, requester="ada"))
@@ -58,7 +58,7 @@ def adapter() -> None:
 
     from agents.gateway.messages import from_provider
     from runtime.execution.effects.validation import validate_outcome
-    from tests.corpus.scenes import desk
+    from tests.stored.scenarios import desk
 
     parts: list[Any] = [
         TextPart(content="I refund it."),
@@ -90,7 +90,7 @@ def long_run() -> None:
     from runtime.core.events import RunStarted
     from runtime.core.replay import initial, step
     from tests.bench.agents import walker
-    from tests.corpus.scenes import Recorder
+    from tests.stored.scenarios import Recorder
 
     class Walk(Recorder):
         def advance(self, *news: Any) -> None:

@@ -16,7 +16,15 @@ from runtime.core.digest import action_digest
 from runtime.core.errors import NotJson
 from runtime.core.events import RunStarted
 from runtime.core.replay import Entry
-from tests.corpus.scenes import BOTH, INPUT, PAY, POST, Order, boss, desk
+from tests.stored.scenarios import (
+    BOTH,
+    INPUT,
+    PAY,
+    POST,
+    Order,
+    boss,
+    desk,
+)
 
 ACTION: dict[str, Any] = {
     "tool": "refund",

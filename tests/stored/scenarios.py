@@ -1,7 +1,7 @@
 """Runs at rest and under way, as documents: what every version of the code has been able to write.
 
 It asks nothing of the other tests and little of the code, so that a checkout of an earlier version can
-run it too: `PYTHONPATH=<checkout> python tests/corpus/scenes.py <folder>`.
+run it too: `PYTHONPATH=<checkout> python tests/stored/scenarios.py <folder>`.
 """
 
 import json

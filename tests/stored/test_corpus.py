@@ -1,6 +1,6 @@
 """What any version has stored is read by this one, goes on from there, and ends as it would have.
 
-`CORPUS=write python -m pytest tests/corpus` writes the documents of the present schema again; those of
+`CORPUS=write python -m pytest tests/stored` writes the documents of the present schema again; those of
 earlier schemas stay as the code of their time wrote them.
 """
 
@@ -23,15 +23,15 @@ from runtime.core.codec import (
 )
 from runtime.core.decisions import GateKind, Verdict
 from runtime.core.errors import NewerSchema
-from tests.corpus import present
-from tests.corpus.heir import Heir, folded, state_of
-from tests.corpus.present import FOLDER, PRESENT
-from tests.corpus.scenes import SCENES
+from tests.stored import record
+from tests.stored.record import FOLDER, PRESENT
+from tests.stored.scenarios import SCENES
+from tests.stored.successor import Heir, folded, state_of
 
 if os.environ.get("CORPUS") == "write":
-    present.write()
+    record.write()
 
-DOCUMENTS = sorted(FOLDER.glob("*/*.json"))
+DOCUMENTS = sorted(FOLDER.glob("[0-9]*/*.json"))
 VERDICTS = (Verdict.APPROVE, Verdict.DENY, Verdict.EXPIRE)
 PAID = "price success, refund success"
 UNPAID = "price success, refund denied"

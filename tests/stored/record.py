@@ -16,8 +16,14 @@ from runtime.core.codec import (
 )
 from runtime.core.replay import initial, step
 from runtime.store.signals import PauseSignal
-from tests.corpus import scenes
-from tests.corpus.scenes import INPUT, PAY, SCENES, Scene, desk
+from tests.stored import scenarios
+from tests.stored.scenarios import (
+    INPUT,
+    PAY,
+    SCENES,
+    Scene,
+    desk,
+)
 
 FOLDER = Path(__file__).parent
 
@@ -57,7 +63,7 @@ PRESENT = SCENES | {
 
 def write() -> None:
     """Write the documents of the present schema, and the same with a continuation that refers to the entries."""
-    scenes.write(PRESENT, FOLDER)
+    scenarios.write(PRESENT, FOLDER)
     for path in (FOLDER / str(SCHEMA)).glob("*.json"):
         document = json.loads(path.read_text())
         entries = dict(enumerate(map(decode_entry, document["journal"]), start=1))

@@ -1,6 +1,6 @@
 """Histories that were written down once, and what they come to.
 
-`python -m tests.core.golden` writes those of the present schema anew, with every kind of event among them; those of
+`python -m tests.stored.golden` writes those of the present schema anew, with every kind of event among them; those of
 earlier schemas stay as the code of their time wrote them.
 Every release must read them the same way. A release may say more of a state, so what was written down must be
 in what it says now, and nothing of it may differ.

@@ -10,7 +10,7 @@ from runtime.core.continuation import Continuation, Pending
 from runtime.core.decisions import HALTS, Decision, GateKind, Verdict
 from runtime.core.replay import initial, recover, step
 from runtime.store.signals import ResumeSignal
-from tests.corpus.scenes import PICTURE
+from tests.stored.scenarios import PICTURE
 
 MOST_GATES = 10
 IN_DOUBT = {Verdict.APPROVE: Verdict.RUN_AGAIN, Verdict.DENY: Verdict.GIVE_UP}

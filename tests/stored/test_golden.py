@@ -12,7 +12,7 @@ from runtime.core.budgets import Limit
 from runtime.core.continuation import CallState, FrameState, Pace, Phase, RunStatus
 from runtime.core.decisions import Blame, EffectClass, GateKind, Risk, Verdict
 from runtime.core.events import EVENT_TYPES
-from tests.core.golden import FOLDER, contains, looked_at
+from tests.stored.golden import FOLDER, contains, looked_at
 
 WRITTEN = {
     f"{path.stem}-{number}": history
