@@ -13,6 +13,7 @@ import hmac
 import os
 import secrets
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -69,6 +70,18 @@ def verify(purpose: str, stored: Seal, *parts: str) -> bool:
     """Whether `stored` was made of exactly these parts. Raises KeyMissing for an unknown key id."""
     key = key_of(purpose, stored.key_id)
     return hmac.compare_digest(_mac(purpose, key, parts), stored.mac)
+
+
+def verifier(purpose: str, *first: str) -> Callable[..., bool]:
+    """As `verify`, of many MACs whose first parts are these: `(mac, key id, *other parts)`."""
+    begun: dict[str, hmac.HMAC] = {}
+
+    def verifies(mac: str, key_id: str, *parts: str) -> bool:
+        if key_id not in begun:
+            begun[key_id] = _fed(_begun(purpose, key_of(purpose, key_id)), first)
+        return hmac.compare_digest(_fed(begun[key_id], parts).hexdigest(), mac)
+
+    return verifies
 
 
 def current_key(purpose: str) -> tuple[str, bytes]:
@@ -293,10 +306,14 @@ def _parse(line: str, path: Path) -> tuple[str, bytes]:
 
 
 def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
+    return _fed(_begun(purpose, key), parts).hexdigest()
+
+
+def _fed(begun: hmac.HMAC, parts: tuple[str, ...]) -> hmac.HMAC:
     """Each part is preceded by its length, so that no two lists of parts have the same bytes."""
-    mac = _begun(purpose, key).copy()
+    mac = begun.copy()
     mac.update(b"".join(map(_measured, parts)))
-    return mac.hexdigest()
+    return mac
 
 
 # One of OpenSSL's is looked up by name and keyed each time, which takes longer than the MAC of a short text.

@@ -66,8 +66,8 @@ class Sizes:
     @staticmethod
     def of(entries: journal.Entries, *, base: int) -> "Sizes":
         """Of a run whose continuation is at position `base`."""
-        covered = sum(len(one.body) for one in entries.sealed if one.position <= base)
-        return Sizes(covered=covered, tail=sum(len(one.body) for one in entries.sealed) - covered)
+        covered = sum(len(body) for position, body, *_ in entries.rows if position <= base)
+        return Sizes(covered=covered, tail=sum(len(body) for _, body, *_ in entries.rows) - covered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

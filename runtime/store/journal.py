@@ -29,6 +29,8 @@ from runtime.store.pruning import WHOLE, Mark
 _ids = random.Random()  # noqa: S311
 os.register_at_fork(after_in_child=_ids.seed)
 
+Row = Sequence[Any]
+
 INSERT = """
     INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id)
 """
@@ -84,26 +86,26 @@ def append_first(connection: Connection, sealed: Sealed) -> None:
 
 
 class Entries:
-    """The verified entries of a run, each decoded when it is first asked for."""
+    """The verified entries of a run, each decoded when it is first asked for. `rows` have position, body and MAC."""
 
-    def __init__(self, sealed: Iterable[Sealed]) -> None:
-        self.sealed = tuple(sealed)
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.rows = tuple(rows)
         self.decoded: dict[int, Entry] = {}
 
     def at(self, position: int) -> Entry:
         """Raises LookupError if it is not there, Tampered, or NewerSchema."""
         if position not in self.decoded:
-            place = position - self.sealed[0].position
+            place = position - self.rows[0][0]
             if place < 0:
                 raise LookupError(position)
-            self.decoded[position] = _decoded(self.sealed[place])
+            self.decoded[position] = _decoded(position, self.rows[place][1])
         return self.decoded[position]
 
 
 def read(connection: Connection, run: UUID) -> tuple[Mark, Entries]:
     """Up to where entries were removed, and those that are left. Raises Tampered or KeyMissing."""
-    mark, entries = _verified(connection, run)
-    return mark, Entries(entries)
+    mark, rows = _verified(connection, run)
+    return mark, Entries(rows)
 
 
 def replayed(
@@ -117,12 +119,11 @@ def replayed(
     now, last = base, mark.position
     if mark.position > base.position or (mark.position == base.position and mark.head != base.head):
         raise Tampered(f"the journal begins after entry {mark.position}, not where its run goes on")
-    for sealed in entries.sealed:
-        if sealed.position == base.position and sealed.seal.mac != base.head:
-            raise Tampered(f"journal entry {sealed.position} is not that of the continuation")
-        if sealed.position > base.position:
-            now = _fold(now, sealed, entries.at(sealed.position))
-        last = sealed.position
+    for last, _, mac, *_ in entries.rows:
+        if last == base.position and mac != base.head:
+            raise Tampered(f"journal entry {last} is not that of the continuation")
+        if last > base.position:
+            now = _fold(now, last, mac, entries.at(last))
     if (last, now.position, now.head) != (position, position, head):
         raise Tampered(f"the journal ends at entry {last}, the run at {position}")
     return now
@@ -133,8 +134,8 @@ def history(connection: Connection, run: UUID) -> Iterator[tuple[Sealed, Entry]]
 
     Raises Tampered, KeyMissing, or NewerSchema at the first that cannot be told.
     """
-    for sealed in _verified(connection, run)[1]:
-        yield sealed, _decoded(sealed)
+    for row in _verified(connection, run)[1]:
+        yield _sealed(run, *row), _decoded(row[0], row[1])
 
 
 def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
@@ -142,9 +143,9 @@ def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
 
     Raises NoSuchEntry, Tampered, KeyMissing, or NewerSchema.
     """
-    now, entries = initial(run), _verified(connection, run)[1]
-    for sealed in entries:
-        now = _fold(now, sealed, _decoded(sealed))
+    now, rows = initial(run), _verified(connection, run)[1]
+    for at, body, mac, *_ in rows:
+        now = _fold(now, at, mac, _decoded(at, body))
         if now.position == position:
             return now
     raise NoSuchEntry
@@ -161,10 +162,10 @@ def holds(connection: Connection, sealed: Sealed) -> bool:
 
 def verify(connection: Connection, run: UUID, *, position: int, head: str) -> None:
     """Raises Tampered or KeyMissing unless every entry that is left verifies, and the last one is this."""
-    mark, entries = _verified(connection, run)
+    mark, rows = _verified(connection, run)
     last = (mark.position, mark.head)
-    for sealed in entries:
-        last = (sealed.position, sealed.seal.mac)
+    for at, _, mac, *_ in rows:
+        last = (at, mac)
     if last != (position, head):
         raise Tampered(f"the journal ends at entry {last[0]}, the run at {position}")
 
@@ -176,58 +177,52 @@ def remove(connection: Connection, run: UUID, *, until: int) -> None:
     )
 
 
-def _fold(now: Continuation, sealed: Sealed, entry: Entry) -> Continuation:
+def _fold(now: Continuation, position: int, mac: str, entry: Entry) -> Continuation:
     try:
-        return step(now, entry.events, head=sealed.seal.mac, at=entry.at)
+        return step(now, entry.events, head=mac, at=entry.at)
     except CoreError as exc:
-        raise Tampered(f"journal entry {sealed.position}: {exc}") from exc
+        raise Tampered(f"journal entry {position}: {exc}") from exc
 
 
-def _decoded(sealed: Sealed) -> Entry:
+def _decoded(position: int, body: str) -> Entry:
     try:
-        return codec.decode_entry(sealed.body)
+        return codec.decode_entry(body)
     except Unreadable as exc:
-        raise Tampered(f"journal entry {sealed.position}: {exc}") from exc
+        raise Tampered(f"journal entry {position}: {exc}") from exc
 
 
-def chained(run: UUID, mark: Mark, rows: Iterable[Sequence[Any]]) -> Iterator[Sealed]:
-    """The entries after the mark, of rows with position, body, MAC, key and commit id, as long as each follows the one
-    before.
-    """
-    return _chained(run, mark, (_sealed(run, *row) for row in rows))
+def chained(run: UUID, mark: Mark, rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows after the mark, which begin with position, body, MAC and key, as long as each follows the one before."""
+    verifies = keyring.verifier(keyring.JOURNAL, str(run))
+    previous = mark.head
+    for count, row in enumerate(rows, start=mark.position + 1):
+        position, body, mac, key_id, *_ = row
+        if position != count:
+            raise Tampered(f"journal entry {count} is missing")
+        if not verifies(mac, key_id, str(count), previous, body):
+            raise Tampered(f"journal entry {count} does not verify")
+        previous = mac
+        yield row
 
 
-def _verified(connection: Connection, run: UUID) -> tuple[Mark, Iterator[Sealed]]:
+def _verified(connection: Connection, run: UUID) -> tuple[Mark, Iterator[Row]]:
     """Up to where entries were removed, and those that are left, as long as each follows the one before."""
-    found = _all(connection, run)
+    found = iter(_all(connection, run))
     first = next(found, None)
     if first is None:
         return pruning.read(connection, run), found
-    mark = WHOLE if first.position == 1 else pruning.read(connection, run)
-    return mark, _chained(run, mark, chain((first,), found))
+    mark = WHOLE if first[0] == 1 else pruning.read(connection, run)
+    return mark, chained(run, mark, chain((first,), found))
 
 
-def _chained(run: UUID, mark: Mark, entries: Iterator[Sealed]) -> Iterator[Sealed]:
-    previous = mark.head
-    for count, sealed in enumerate(entries, start=mark.position + 1):
-        if sealed.position != count:
-            raise Tampered(f"journal entry {count} is missing")
-        parts = (str(run), str(count), previous, sealed.body)
-        if not keyring.verify(keyring.JOURNAL, sealed.seal, *parts):
-            raise Tampered(f"journal entry {count} does not verify")
-        previous = sealed.seal.mac
-        yield sealed
-
-
-def _all(connection: Connection, run: UUID) -> Iterator[Sealed]:
-    rows = connection.execute(
+def _all(connection: Connection, run: UUID) -> Iterator[Row]:
+    return connection.execute(
         """
         SELECT position, body, mac, key_id, commit_id FROM runtime_journalentry
         WHERE run_id = %s ORDER BY position
         """,
         (run,),
     )
-    return (_sealed(run, *row) for row in rows)
 
 
 def _sealed(run: UUID, position: int, body: str, mac: str, key_id: str, commit: UUID) -> Sealed:

@@ -15,19 +15,21 @@ from runtime.store.leases import Claim
 from runtime.store.pool import Connection
 from runtime.store.pruning import WHOLE
 
-# Each column of many rows comes as an array, so that there is one row.
+# Each column of many rows comes as an array, so that there is one row. Entries are sorted once, not for each array; in
+# another order they would not verify.
 _STORED = """
-    c.position, c.body, c.mac, c.key_id, e.positions, e.bodies, e.macs, e.keys, e.commits, run.mailbox,
+    c.position, c.body, c.mac, c.key_id, e.positions, e.bodies, e.macs, e.keys, run.mailbox,
     ARRAY(SELECT jsonb_array_elements_text(run.origin)),
     s.ids, s.kinds, s.bodies, s.ats, s.dues
 """
 _BESIDE = """
     LEFT JOIN runtime_continuation c ON c.run_id = run.id
     CROSS JOIN LATERAL (
-        SELECT array_agg(position ORDER BY position) AS positions, array_agg(body ORDER BY position) AS bodies,
-            array_agg(mac ORDER BY position) AS macs, array_agg(key_id ORDER BY position) AS keys,
-            array_agg(commit_id ORDER BY position) AS commits
-        FROM runtime_journalentry WHERE run_id = %(run)s) e
+        SELECT array_agg(position) AS positions, array_agg(body) AS bodies, array_agg(mac) AS macs,
+            array_agg(key_id) AS keys
+        FROM (
+            SELECT position, body, mac, key_id FROM runtime_journalentry WHERE run_id = %(run)s
+            ORDER BY position) ordered) e
     CROSS JOIN LATERAL (
         SELECT array_agg(id ORDER BY id) AS ids, array_agg(kind ORDER BY id) AS kinds,
             array_agg(body ORDER BY id) AS bodies, array_agg(effective_at ORDER BY id) AS ats,
@@ -54,7 +56,7 @@ class Stored:
 
     def mail(self) -> signals.Mail:
         """Raises Tampered for a signal that no process of ours wrote."""
-        count, origin, *columns = self.row[9:16]
+        count, origin, *columns = self.row[8:15]
         return signals.mail(count, _rows(columns), origin)
 
     def state(self, claim: Claim) -> tuple[Continuation, Entries]:
@@ -62,7 +64,7 @@ class Stored:
 
         Raises Tampered, KeyMissing, or NewerSchema.
         """
-        entries = Entries(journal.chained(self.run, WHOLE, _rows(self.row[4:9])))
+        entries = Entries(journal.chained(self.run, WHOLE, _rows(self.row[4:8])))
         found = None if self.row[0] is None else self.row[0:4]
         base = continuations.checked(self.run, claim.base, found, entries.at)
         now = journal.replayed(base, WHOLE, entries, position=claim.position, head=claim.head)

@@ -51,6 +51,22 @@ def test_a_mac_is_the_one_of_releases_before(folder: Path) -> None:
         assert keyring.seal("journal", *parts).mac == hmac.digest(key, data, "sha256").hex()
 
 
+def test_many_macs_that_begin_alike_verify_as_each_alone_does(folder: Path) -> None:
+    keyring.ensure(keyring.JOURNAL)
+    before = keyring.seal(keyring.JOURNAL, "run", "1", "a body")
+    keyring.rotate(keyring.JOURNAL)
+    now = keyring.seal(keyring.JOURNAL, "run", "1", "a body")
+    verifies = keyring.verifier(keyring.JOURNAL, "run")
+    assert verifies(before.mac, before.key_id, "1", "a body")
+    assert verifies(now.mac, now.key_id, "1", "a body")
+    assert not verifies(now.mac, before.key_id, "1", "a body")
+    assert not verifies(now.mac, now.key_id, "1a", " body")
+    assert not verifies(now.mac, now.key_id, "2", "a body")
+    assert not keyring.verifier(keyring.JOURNAL, "another run")(now.mac, now.key_id, "1", "a body")
+    with pytest.raises(KeyMissing):
+        verifies(now.mac, "unknown", "1", "a body")
+
+
 def test_a_new_first_key_signs_and_the_old_one_still_verifies(folder: Path) -> None:
     path = keyring.ensure("journal")
     old = keyring.seal("journal", "x")

@@ -149,9 +149,9 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     folded: list[int] = []
     real = entries._fold
 
-    def fold(now: State, sealed: entries.Sealed, entry: Entry) -> State:
-        folded.append(sealed.position)
-        return real(now, sealed, entry)
+    def fold(now: State, position: int, mac: str, entry: Entry) -> State:
+        folded.append(position)
+        return real(now, position, mac, entry)
 
     monkeypatch.setattr(entries, "_fold", fold)
     return folded
