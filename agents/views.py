@@ -13,7 +13,7 @@ from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_KEY
 from runtime.errors import BusinessKeyConflict
 from runtime.ports import Forbidden, InvalidInput, UnknownAgent
-from runtime.queries import runs_page
+from runtime.queries.runs import runs_page
 from runtime.requests import actor_of, visible_to
 
 RECENT = 10  # runs on the page of an agent

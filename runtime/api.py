@@ -10,7 +10,7 @@ from django.http import Http404, HttpResponse, JsonResponse
 from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
-from runtime import ports, queries
+from runtime import ports
 from runtime.control.access import readable, readable_whole
 from runtime.control.cancel import cancel
 from runtime.control.kill_switches import disengage, engage, list_switches
@@ -21,6 +21,9 @@ from runtime.control.start import start
 from runtime.core.amounts import NAMES
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE
 from runtime.late_api import LateOut
+from runtime.queries import contents, late, progress, runs, spending
+from runtime.queries.runs import JournalItem, Page, RunDetail
+from runtime.queries.spending import Use
 from runtime.requests import Authenticated, Body, Reason
 from runtime.store.kill_switches import Stop
 
@@ -65,7 +68,7 @@ class Until(StrEnum):
     SUSPENDED = "suspended"  # it waits for people, is paused or quarantined, or has ended
     ENDED = "ended"  # it has ended
 
-    def holds(self, run: queries.RunDetail) -> bool:
+    def holds(self, run: RunDetail) -> bool:
         over = run.ended_at is not None
         return over or (self is Until.SUSPENDED and run.status in _FOR_PEOPLE)
 
@@ -222,7 +225,7 @@ class StopOut(Schema):
 
 
 @router.post("/runs", response={201: RunOut, 200: RunOut})
-def start_run(request: Authenticated, body: RunIn) -> Status[queries.RunDetail]:
+def start_run(request: Authenticated, body: RunIn) -> Status[RunDetail]:
     """Start a run: 201, or 200 with the run that this business key already started."""
     started = start(
         agent=body.agent,
@@ -240,11 +243,11 @@ def list_runs(
     business_key: Text | None = None,
     limit: Limit = 50,
     cursor: UUID | None = None,
-) -> queries.Page[queries.RunDetail]:
+) -> Page[RunDetail]:
     """The runs you may read, newest first."""
     access = ports.access()
     access.require(request.auth, "runs:read")
-    return queries.run_details(
+    return runs.run_details(
         access.readable_runs(request.auth), business_key=business_key, limit=limit, cursor=cursor
     )
 
@@ -256,7 +259,7 @@ def read_run(
     run: UUID,
     wait: Wait | None = None,
     until: Until = Until.ENDED,
-) -> queries.RunDetail:
+) -> RunDetail:
     """Read a run. With `wait` the answer comes when the run has reached the state `until`, or when that time is over.
 
     The header `Abeyance-Wait` then says `met`, or `unmet` with the time. `suspended` means that the run waits for
@@ -270,46 +273,46 @@ def read_run(
 
 
 @router.post("/runs/{uuid:run}/cancel", response=RunOut)
-def cancel_run(request: Authenticated, run: UUID, body: CancelIn) -> queries.RunDetail:
+def cancel_run(request: Authenticated, run: UUID, body: CancelIn) -> RunDetail:
     """End a run, with a reason: what waits for people is closed, what is under way is waited for."""
     ports.access().require(request.auth, "runs:cancel")
     return cancel(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/pause", response=RunOut)
-def pause_run(request: Authenticated, run: UUID, body: PauseIn) -> queries.RunDetail:
+def pause_run(request: Authenticated, run: UUID, body: PauseIn) -> RunDetail:
     """Hold a run up: what is under way is waited for, and nothing new starts until it is resumed."""
     ports.access().require(request.auth, "runs:control")
     return pause(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/resume", response=RunOut)
-def resume_run(request: Authenticated, run: UUID) -> queries.RunDetail:
+def resume_run(request: Authenticated, run: UUID) -> RunDetail:
     """Let a run go on that is held up."""
     ports.access().require(request.auth, "runs:control")
     return resume(run=run, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/retry", response=RunOut)
-def retry_run(request: Authenticated, run: UUID, body: RetryIn) -> queries.RunDetail:
+def retry_run(request: Authenticated, run: UUID, body: RetryIn) -> RunDetail:
     """Continue a failed run from where it failed: its results and approvals stay, and no write is repeated."""
     ports.access().require(request.auth, "runs:control")
     return retry(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/messages", response={202: RunOut})
-def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[queries.RunDetail]:
+def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[RunDetail]:
     """Write to the agent of a run that is not over: it hears it when its model is asked next."""
     ports.access().require(request.auth, "runs:control")
     return Status(202, send_message(run=run, text=body.text, actor=request.auth))
 
 
 @router.get("/runs/{uuid:run}/budget", response=list[UseOut])
-def read_budget(request: Authenticated, run: UUID) -> tuple[queries.Use, ...]:
+def read_budget(request: Authenticated, run: UUID) -> tuple[Use, ...]:
     """What the run has used, of how much where it is limited: its own use first."""
     ports.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    return queries.spending(run)
+    return spending.spending(run)
 
 
 @router.get("/runs/{uuid:run}/late-outcomes", response=list[LateOut])
@@ -317,18 +320,18 @@ def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
     """What calls of the run ended with after their workers had lost it, oldest first."""
     ports.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    return [LateOut.shown(one) for one in queries.late(run, queries.progress(run))]
+    return [LateOut.shown(one) for one in late.late(run, progress.progress(run))]
 
 
 @router.get("/runs/{uuid:run}/journal", response=JournalPage)
 def read_journal(
     request: Authenticated, run: UUID, limit: Limit = 50, cursor: int | None = None
-) -> queries.Page[queries.JournalItem]:
+) -> Page[JournalItem]:
     """List the entries in order. Only admins see the error texts of providers (`said`)."""
     ports.access().require(request.auth, "runs:read")
     readable(run, request.auth)
     whole = ports.access().reads_continuations(request.auth)
-    return queries.journal_page(run, limit=limit, cursor=cursor, whole=whole)
+    return runs.journal_page(run, limit=limit, cursor=cursor, whole=whole)
 
 
 @router.get("/contents/{digest}")
@@ -336,7 +339,7 @@ def read_content(request: Authenticated, digest: str) -> Any:
     """A result that an entry refers to by its hash, if you may read a run that does."""
     access = ports.access()
     access.require(request.auth, "runs:read")
-    found = queries.content(access.readable_runs(request.auth), digest)
+    found = contents.content(access.readable_runs(request.auth), digest)
     if found is None:
         raise Http404("There is no such content.")
     return JsonResponse(found[0], safe=False)
@@ -346,7 +349,7 @@ def read_content(request: Authenticated, digest: str) -> Any:
 def read_continuation(request: Authenticated, run: UUID) -> Any:
     """Everything the run needs to go on, without secrets; for admins."""
     readable_whole(run, request.auth)
-    document = queries.continuation(run)
+    document = runs.continuation(run)
     if document is None:
         raise Http404("This run has no continuation: it has ended.")
     return document

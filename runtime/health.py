@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from runtime import queries
+from runtime.queries import workers
 from runtime.upkeep import durability, startup
 
 _BEAT = timedelta(seconds=10)
@@ -32,7 +32,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
         checks[name] = checks.get("database", True) and _holds(check)
     warnings = [name for name, warns in _WARNINGS.items() if checks["database"] and _holds(warns)]
     if checks["migrations"]:
-        warnings += [f"{name}_late" for name in queries.late_loops()]
+        warnings += [f"{name}_late" for name in workers.late_loops()]
     body = {"checks": checks, "warnings": warnings}
     return JsonResponse(body, status=200 if all(checks.values()) else 503)
 
@@ -55,11 +55,11 @@ def _migrations() -> bool:
 
 
 def _worker() -> bool:
-    return queries.worker_beats(within=_BEAT)
+    return workers.worker_beats(within=_BEAT)
 
 
 def _partitions() -> bool:
-    return queries.has_month()
+    return workers.has_month()
 
 
 def _has_no_ledger() -> bool:

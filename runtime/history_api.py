@@ -8,13 +8,15 @@ from django.http import HttpResponse
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from runtime import ports, queries
+from runtime import ports
 from runtime.api import RunOut
 from runtime.control import transfer, verification
 from runtime.control.access import readable, readable_whole
 from runtime.control.fork import fork
 from runtime.control.release import release
 from runtime.errors import NoSuchEntry
+from runtime.queries import past as past_query
+from runtime.queries.runs import RunDetail
 from runtime.requests import Authenticated, Body, Reason, raw_body
 
 router = Router(tags=["history"])
@@ -88,7 +90,7 @@ def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
 def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any]:
     """The run as it was after an entry of its journal, and what the entry changed; for admins."""
     found = readable_whole(run, request.auth)
-    past = queries.past(run, position) if position <= found.position else None
+    past = past_query.past(run, position) if position <= found.position else None
     if past is None:
         raise NoSuchEntry
     return {
@@ -102,7 +104,7 @@ def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any
 
 
 @router.post("/runs/{uuid:run}/fork", response={201: RunOut})
-def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[queries.RunDetail]:
+def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[RunDetail]:
     """Start a new run from a copy of this one as it was after an entry of its journal.
 
     What is recorded up to there is not repeated; what waits for people is asked again, and what the original
@@ -114,7 +116,7 @@ def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[queries.
 
 
 @router.post("/runs/{uuid:run}/readmit", response=RunOut)
-def readmit_run(request: Authenticated, run: UUID, body: ReadmitIn) -> queries.RunDetail:
+def readmit_run(request: Authenticated, run: UUID, body: ReadmitIn) -> RunDetail:
     """Let a run out of quarantine: it goes on where it stood, if what is stored of it verifies; for admins."""
     ports.access().require(request.auth, "runs:read")
     return release(run=run, reason=body.reason, actor=request.auth)
@@ -135,7 +137,7 @@ def export_run(request: Authenticated, run: UUID) -> HttpResponse:
 
 @router.post("/imports", response={201: RunOut}, openapi_extra=_PARCEL)
 @raw_body
-def import_run(request: Authenticated) -> Status[queries.RunDetail]:
+def import_run(request: Authenticated) -> Status[RunDetail]:
     """Take over a run: the body is the file of an export, signed with a key that is listed here; for admins."""
     new = transfer.import_run(data=request.body, actor=request.auth)
     return Status(201, readable(new, request.auth))

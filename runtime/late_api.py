@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from ninja import Schema
 
-from runtime.queries import LateView
+from runtime.queries.late import LateView
 
 
 class LateOut(Schema):

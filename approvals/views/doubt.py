@@ -12,9 +12,9 @@ from approvals import actions, clock, permissions, queries, results
 from approvals.errors import Invalid
 from approvals.views.deciding import Problem, carry_out
 from approvals.views.picture import answer, picture
-from runtime import queries as runs
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor
+from runtime.queries import late
 from runtime.requests import form_text
 
 
@@ -48,7 +48,7 @@ def page(
     seen = picture(shown, permissions.standing_of(actor), problem)
     context = {
         **seen,
-        "late": runs.late_of_call(shown.run, seen["progress"], frame=shown.frame, call=shown.call),
+        "late": late.late_of_call(shown.run, seen["progress"], frame=shown.frame, call=shown.call),
         "ready": shown.not_before is None or shown.not_before <= clock.now(),
         "returns_nothing": _returns_nothing(shown.result_schema),
         "returns_text": results.is_text(shown.result_schema),

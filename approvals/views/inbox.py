@@ -17,8 +17,8 @@ from approvals.errors import Invalid
 from approvals.inbox import Piece, View
 from approvals.permissions import Scope, Standing
 from approvals.queries import Approval
-from runtime import queries as runs
-from runtime.queries import allowance
+from runtime.queries import allowance, outcomes, runs
+from runtime.queries.outcomes import Outcome, Place
 
 MAX_KNOWN = 2 * lists.LIMIT
 _LET_START = ("approved", "answered")
@@ -81,14 +81,14 @@ def _list(
     }
 
 
-def _with_outcomes(items: tuple[Approval, ...]) -> list[tuple[Approval, runs.Outcome | None]]:
+def _with_outcomes(items: tuple[Approval, ...]) -> list[tuple[Approval, Outcome | None]]:
     """Pair each request with the outcome of its call; None if the call did not start or no outcome is stored."""
     places = {
-        item.id: runs.Place(run=item.run, frame=item.frame, call=item.call)
+        item.id: Place(run=item.run, frame=item.frame, call=item.call)
         for item in items
         if item.call and item.status in _LET_START and not item.tampered
     }
-    found = {} if allowance.is_used_up() else runs.outcomes(places.values())
+    found = {} if allowance.is_used_up() else outcomes.outcomes(places.values())
     return [(item, found.get(places[item.id]) if item.id in places else None) for item in items]
 
 

@@ -13,11 +13,13 @@ from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.permissions import Scope, Standing
 from approvals.views.aftermath import aftermath
 from approvals.views.arguments import arguments
-from runtime import queries as runs
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_REASON
 from runtime.errors import RequestError
+from runtime.queries import outlook, runs
+from runtime.queries import progress as progress_query
+from runtime.queries.tree import Progress
 from runtime.requests import form_text
 
 # Somebody or something else was faster.
@@ -51,7 +53,7 @@ def picture(
 ) -> dict[str, Any]:
     """The context of each page; `problem` is what was wrong with the decision just sent."""
     is_admin = standing is not None and standing.has(Scope.ADMIN)
-    progress = runs.progress(shown.run, whole=is_admin)
+    progress = progress_query.progress(shown.run, whole=is_admin)
     before, next_ = inbox.neighbours(standing, shown)
     status = _status(shown)
     call = progress.call(shown.frame, shown.call)
@@ -65,7 +67,7 @@ def picture(
         "agent": _agent(shown),
         "arguments": arguments(shown.args, shown.schema),
         "effect": _EFFECTS.get(shown.effect, shown.effect),
-        "outlook": runs.outlook(progress, frame=shown.frame, call=shown.call),
+        "outlook": outlook.outlook(progress, frame=shown.frame, call=shown.call),
         "call": call,
         "after": aftermath(shown, status, call, progress),
         "progress": progress,
@@ -117,7 +119,7 @@ def _agent(shown: queries.Approval) -> str:
     return agents[-1] if agents else "The agent"
 
 
-def _why(progress: runs.Progress, shown: queries.Approval) -> list[Any]:
+def _why(progress: Progress, shown: queries.Approval) -> list[Any]:
     """What the agent wrote in the reply that asked for this call."""
     if not shown.call or shown.tampered:
         return []

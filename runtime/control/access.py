@@ -2,17 +2,18 @@
 
 from uuid import UUID
 
-from runtime import ports, queries
+from runtime import ports
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.errors import NoSuchRun
 from runtime.ports import Actor, Forbidden, InvalidInput
-from runtime.queries import RunDetail
+from runtime.queries import runs
+from runtime.queries.runs import RunDetail
 
 
 def readable(run: UUID, actor: Actor) -> RunDetail:
     """Return a run as the actor may read it. Raise NoSuchRun."""
-    found = queries.run_detail(ports.access().readable_runs(actor), run)
+    found = runs.run_detail(ports.access().readable_runs(actor), run)
     if found is None:
         raise NoSuchRun
     return found

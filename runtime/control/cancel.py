@@ -10,7 +10,7 @@ from runtime.core.errors import NewerSchema
 from runtime.core.limits import MAX_REASON
 from runtime.errors import KeyMissing, RunEnded, Tampered
 from runtime.ports import Actor, Forbidden
-from runtime.queries import RunDetail
+from runtime.queries.runs import RunDetail
 from runtime.store import gates, runs, signals
 from runtime.store.pool import Connection
 

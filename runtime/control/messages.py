@@ -9,7 +9,7 @@ from runtime.core.contents import digest_of
 from runtime.core.limits import MAX_MESSAGE, MAX_UNHEARD
 from runtime.errors import TooManyUnheard
 from runtime.ports import Actor
-from runtime.queries import RunDetail
+from runtime.queries.runs import RunDetail
 from runtime.store import runs, signals
 
 

@@ -8,7 +8,7 @@ from runtime.control.transaction import atomic, lock_open, notify
 from runtime.core.continuation import RunStatus
 from runtime.core.limits import MAX_REASON
 from runtime.ports import Actor
-from runtime.queries import RunDetail
+from runtime.queries.runs import RunDetail
 from runtime.store import runs, signals
 from runtime.store.pool import Connection
 

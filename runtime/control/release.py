@@ -11,7 +11,7 @@ from runtime.core.continuation import RunStatus, status_of
 from runtime.core.limits import MAX_REASON
 from runtime.errors import NotQuarantined
 from runtime.ports import Actor
-from runtime.queries import RunDetail
+from runtime.queries.runs import RunDetail
 from runtime.store import blobs, continuations, journal, runs
 from runtime.store.pool import Connection
 

@@ -12,7 +12,7 @@ from runtime.core.limits import MAX_REASON
 from runtime.core.replay import Entry, initial, step
 from runtime.errors import NotFailed
 from runtime.ports import Actor
-from runtime.queries import RunDetail
+from runtime.queries.runs import RunDetail
 from runtime.store import blobs, continuations, journal, pool, runs, signals
 from runtime.store.pool import Connection
 

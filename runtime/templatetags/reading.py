@@ -15,8 +15,9 @@ from django.utils.safestring import SafeString
 
 from runtime.core.continuation import CallState, RunStatus
 from runtime.core.events import Stored
-from runtime.queries import Row, RowKind, Tone, allowance, noted
-from runtime.queries.lookalikes import MOST_CHARACTERS
+from runtime.queries import allowance
+from runtime.queries.lookalikes import MOST_CHARACTERS, noted
+from runtime.queries.rows import Row, RowKind, Tone
 
 register = template.Library()
 

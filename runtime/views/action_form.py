@@ -12,7 +12,7 @@ from runtime.core.errors import NewerSchema
 from runtime.core.limits import MAX_REASON
 from runtime.errors import KeyMissing, RequestError, Tampered
 from runtime.ports import Actor, Forbidden, InvalidInput
-from runtime.queries import RunDetail
+from runtime.queries.runs import RunDetail
 from runtime.requests import actor_of, form_text
 
 Refusal = RequestError | Tampered | KeyMissing | NewerSchema

@@ -10,12 +10,13 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from runtime import ports, queries
+from runtime import ports
 from runtime.control.release import release
 from runtime.control.retry import retry as retry_run
 from runtime.core.continuation import RunStatus
 from runtime.ports import Actor
-from runtime.queries import RunDetail
+from runtime.queries import lost, progress
+from runtime.queries.runs import RunDetail
 from runtime.requests import admins_only, form_text
 from runtime.views.action_form import Context, Refusal, answer
 
@@ -47,7 +48,7 @@ _RETRY = _Way(
     act=retry_run,
     may=lambda actor, run: ports.access().may_control(actor, run.requester),
     shows=lambda run: {
-        "traces": [call for call in queries.progress(run).calls() if call.leaves_traces]
+        "traces": [call for call in progress.progress(run).calls() if call.leaves_traces]
     },
     verb="Try",
     ending="again",
@@ -65,7 +66,7 @@ _READMIT = _Way(
     status=RunStatus.QUARANTINED,
     act=release,
     may=lambda actor, run: True,  # the page is for admins
-    shows=lambda run: {"losses": queries.losses(run)},
+    shows=lambda run: {"losses": lost.losses(run)},
     verb="Let",
     ending="out of quarantine",
     refused="It stays in quarantine",

@@ -7,10 +7,13 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from runtime import ports, queries
+from runtime import ports
 from runtime.control.cancel import cancel as cancel_run
 from runtime.errors import RunEnded
 from runtime.ports import Actor
+from runtime.queries import progress as progress_query
+from runtime.queries import runs
+from runtime.queries.runs import RunDetail
 from runtime.requests import form_text
 from runtime.views.action_form import Context, Refusal, answer
 
@@ -28,18 +31,18 @@ def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:
     try:
         return cancel_run(run=run, reason=reason, actor=actor).id
     except RunEnded:
-        ending = queries.progress(run).ending
+        ending = progress_query.progress(run).ending
         if ending is None or ending.by != actor.person:
             raise
         return run  # the second of two clicks arrives where the first one led
 
 
-def _context(actor: Actor, shown: queries.RunDetail, refusal: Refusal | None) -> Context:
-    progress = queries.progress(shown.id)
+def _context(actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
+    progress = progress_query.progress(shown.id)
     return {
         "progress": progress,
         "traces": [call for call in progress.calls() if call.leaves_traces],
         "may_cancel": ports.access().may_cancel(actor, shown.requester),
-        "cancel_asked": not shown.ended and queries.cancel_asked(shown.id),
+        "cancel_asked": not shown.ended and runs.cancel_asked(shown.id),
         "late": isinstance(refusal, RunEnded),
     }

@@ -7,8 +7,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from runtime import ports, queries
+from runtime import ports
 from runtime.control.access import readable
+from runtime.queries import comparison
 from runtime.requests import actor_of
 
 
@@ -19,7 +20,7 @@ def compare(request: HttpRequest, run: UUID, other: UUID) -> HttpResponse:
     actor = actor_of(request)
     context = {
         "place": "runs",
-        "shown": queries.compare(readable(run, actor), readable(other, actor)),
+        "shown": comparison.compare(readable(run, actor), readable(other, actor)),
         "is_admin": ports.access().reads_continuations(actor),
     }
     return render(request, "comparison.html", context)

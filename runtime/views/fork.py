@@ -8,10 +8,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_safe
 
-from runtime import ports, queries
+from runtime import ports
 from runtime.control.access import readable
 from runtime.control.fork import fork as fork_run
 from runtime.ports import Actor
+from runtime.queries import forks
+from runtime.queries.runs import RunDetail
 from runtime.requests import actor_of
 from runtime.views.action_form import Context, Refusal, answer
 
@@ -21,7 +23,7 @@ from runtime.views.action_form import Context, Refusal, answer
 def newest(request: HttpRequest, run: UUID) -> HttpResponse:
     """The form for the newest entry that a fork may go on from; every run may be forked from its start."""
     found = readable(run, actor_of(request))
-    return redirect("fork", run=run, position=queries.last_quiescent(run) or found.position)
+    return redirect("fork", run=run, position=forks.last_quiescent(run) or found.position)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -37,11 +39,9 @@ def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     )
 
 
-def _context(
-    position: int, actor: Actor, shown: queries.RunDetail, refusal: Refusal | None
-) -> Context:
+def _context(position: int, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
     # The column holds eight bytes; what does not fit into it is no entry either.
-    view = queries.fork_view(shown.id, position) if position <= shown.position else None
+    view = forks.fork_view(shown.id, position) if position <= shown.position else None
     if view is None:
         raise Http404
     return {

@@ -7,11 +7,12 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from runtime import ports, queries
+from runtime import ports
 from runtime.control.messages import send_message
 from runtime.core.limits import MAX_MESSAGE
 from runtime.errors import RunEnded, TooManyUnheard
 from runtime.ports import Actor, InvalidInput
+from runtime.queries.runs import RunDetail
 from runtime.requests import form_text
 from runtime.views.action_form import Context, Refusal, answer
 
@@ -30,7 +31,7 @@ def message(request: HttpRequest, run: UUID) -> HttpResponse:
     )
 
 
-def _context(text: str, actor: Actor, shown: queries.RunDetail, refusal: Refusal | None) -> Context:
+def _context(text: str, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
     late, problem = shown.status if shown.ended else "", ""
     match refusal:
         case InvalidInput():

@@ -11,11 +11,18 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from runtime import ports, queries
+from runtime import ports
 from runtime.control.access import readable
 from runtime.core.continuation import RunStatus
 from runtime.core.limits import MAX_MESSAGE
 from runtime.ports import Actor
+from runtime.queries import history as history_query
+from runtime.queries import late, lost, runs, workers
+from runtime.queries import past as past_query
+from runtime.queries.history import History
+from runtime.queries.rows import Row
+from runtime.queries.runs import Asked, RunDetail
+from runtime.queries.tree import Progress
 from runtime.requests import actor_of, admins_only
 from runtime.views import asked
 
@@ -31,8 +38,8 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = asked.one_of(request, "tab", tabs) or "timeline"
-    history = queries.history(found, whole=is_admin)
-    told = queries.asked(run)
+    history = history_query.history(found, whole=is_admin)
+    told = runs.asked(run)
     context = {
         "place": "runs",
         "run": found,
@@ -41,9 +48,9 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "history": history,
         "timeline": history.timeline,
         "progress": history.progress,
-        "unserved": queries.unserved(found, history.progress),
-        "losses": queries.losses(run),
-        "late": queries.late(run, history.progress),
+        "unserved": workers.unserved(found, history.progress),
+        "losses": lost.losses(run),
+        "late": late.late(run, history.progress),
         "spending": history.spending,
         "is_admin": is_admin,
         "source": request.get_full_path(),
@@ -67,7 +74,7 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     actor = actor_of(request)
     found = readable(run, actor)
     # The column holds eight bytes; what does not fit into it is no entry either.
-    past = queries.past(run, position) if position <= found.position else None
+    past = past_query.past(run, position) if position <= found.position else None
     if past is None:
         raise Http404
     context = {
@@ -79,9 +86,7 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     return render(request, "past.html", context)
 
 
-def _pace(
-    shown: queries.RunDetail, actor: Actor, told: queries.Asked, progress: queries.Progress
-) -> dict[str, Any]:
+def _pace(shown: RunDetail, actor: Actor, told: Asked, progress: Progress) -> dict[str, Any]:
     """Whether the run is held up, or is told to be, and whether this person may change that and write to it."""
     may_control = (
         not shown.ended
@@ -99,7 +104,7 @@ def _pace(
     }
 
 
-def _shown(request: HttpRequest, tab: str, history: queries.History) -> dict[str, Any]:
+def _shown(request: HttpRequest, tab: str, history: History) -> dict[str, Any]:
     """The part of the run that this tab shows on this page, and the step that is open in it."""
     if tab == "state":
         return {"gates": history.timeline.gates}
@@ -114,7 +119,7 @@ def _shown(request: HttpRequest, tab: str, history: queries.History) -> dict[str
     return {**piece, "opened": opened, "open_row": opened.rows[-1].id if opened else ""}
 
 
-def _place(rows: Sequence[queries.Row], step: str) -> int | None:
+def _place(rows: Sequence[Row], step: str) -> int | None:
     """The page on which a step's last row stands, where no page is asked for."""
     places = [index for index, row in enumerate(rows) if step and row.step == step]
     return places[-1] // ROWS + 1 if places else None

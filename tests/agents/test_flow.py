@@ -9,10 +9,10 @@ from pydantic import BaseModel
 from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.registry import Registry
 from agents.sdk import ToolError, agent, tool
-from runtime import queries
 from runtime.broker import dispatch
 from runtime.core.decisions import Verdict
 from runtime.models import Gate
+from runtime.queries import runs
 from tests.agents.conftest import Directory, Sink
 from tests.agents.test_onboarding import NEWCOMER
 from tests.support.agent_engine import Engine, engine_of
@@ -28,7 +28,7 @@ def test_an_approved_onboarding_gives_one_account_its_role_and_one_mail(
     engine: Engine, directory: Directory, sink: Sink, agent: str, frames: dict[str, str]
 ) -> None:
     run = engine.begin(agent, NEWCOMER)
-    stored = queries.continuation(run.id) or {}
+    stored = runs.continuation(run.id) or {}
     assert {name: frame["agent"] for name, frame in stored["frames"].items()} == frames
     (pending,) = stored["pending"]
     assert pending["path"] == [*frames.values(), "set_privileges"]

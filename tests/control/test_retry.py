@@ -6,7 +6,6 @@ import pytest
 from django.db import transaction
 from django.db.models import Q
 
-from runtime import queries
 from runtime.control.cancel import cancel
 from runtime.control.retry import retry as retry_run
 from runtime.control.transfer import export_run
@@ -17,6 +16,7 @@ from runtime.errors import NotFailed
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, ModelFault, Unknown
 from tests.execution.test_runner import events
+from runtime.queries import history, progress, runs
 from tests.support.engine import ADA, MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,
@@ -140,12 +140,12 @@ def test_pages_show_a_run_that_was_tried_again_as_at_work(rig: MakeBench) -> Non
     desk = rig({"a": failing([BAD], turns(ask(("t", {})), say("done")))}, t=GATED)
     run = failed(desk)
     retry(run.id)
-    (root,) = queries.progress(run.id).roots
+    (root,) = progress.progress(run.id).roots
     assert root.outcome is None
     assert root.messages[-1].value == "Tried the failed run again: the model is mended"
-    found = queries.run_detail(Q(), run.id)
+    found = runs.run_detail(Q(), run.id)
     assert found is not None
-    rows = queries.history(found).timeline.rows
+    rows = history.history(found).timeline.rows
     assert [row.words for row in rows if row.end is None] == ["at work", "asked, no reply yet"]
 
 

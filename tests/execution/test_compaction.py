@@ -7,7 +7,6 @@ from uuid import UUID, uuid4
 import pytest
 from django.db.models import Q
 
-from runtime import queries
 from runtime.control import verification
 from runtime.core.continuation import Continuation as State
 from runtime.core.decisions import EffectClass, Verdict
@@ -23,6 +22,7 @@ from runtime.ports import (
     ToolRequest,
     ToolResult,
 )
+from runtime.queries import history, progress, runs
 from runtime.store import continuations, pool
 from tests.execution.test_runner import types
 from tests.support.engine import MakeBench, Rig
@@ -118,11 +118,11 @@ def test_a_later_continuation_refers_to_no_entry_that_may_be_removed(
 
 def test_the_pages_tell_of_it(desk: Rig) -> None:
     run = desk.advance(desk.start("a"))
-    told = [m.value for m in queries.progress(run.id).said() if m.kind == "summary"]
+    told = [m.value for m in progress.progress(run.id).said() if m.kind == "summary"]
     assert told == ["so far"] * 4
-    detail = queries.run_detail(Q(), run.id)
+    detail = runs.run_detail(Q(), run.id)
     assert detail is not None
-    rows = queries.history(detail).timeline.rows
+    rows = history.history(detail).timeline.rows
     assert sum(row.words == "summed earlier messages up" for row in rows) == 4
 
 

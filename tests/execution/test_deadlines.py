@@ -9,7 +9,6 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from runtime import queries
 from runtime.control.cancel import cancel
 from runtime.core.decisions import EffectClass
 from runtime.execution.claim import advance
@@ -20,6 +19,7 @@ from runtime.management.commands.alive import _WITHIN
 from runtime.models import Run, Worker
 from runtime.ports import Outcome, ToolRequest, ToolResult
 from tests.execution.test_runner import types
+from runtime.queries import workers as workers_query
 from tests.support.engine import ADA, MakeBench, Rig
 from tests.support.fake_ports import (
     FakeEffects,
@@ -130,7 +130,7 @@ def test_a_worker_whose_tools_hang_is_not_ready(rig: MakeBench, hang: Hang) -> N
         until(worker.first, "the worker to beat")
     desk.heartbeat.retire(60.0)
     other.heartbeat.retire(60.0)
-    until(lambda: not queries.worker_beats(_WITHIN, here) or None, "no worker to be ready")
+    until(lambda: not workers_query.worker_beats(_WITHIN, here) or None, "no worker to be ready")
     assert Worker.objects.filter(hung=True).count() == 2
 
 

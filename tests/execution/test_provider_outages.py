@@ -6,12 +6,12 @@ import pytest
 from django.db.models import Q
 from pytest_django import Settings
 
-from runtime import queries
 from runtime.core import retries
 from runtime.core.decisions import Blame, Verdict
 from runtime.models import Gate, Run
 from runtime.ports import ModelFault
 from tests.execution.test_runner import events, types
+from runtime.queries import progress, runs
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,
@@ -66,16 +66,16 @@ def test_a_run_that_waits_says_what_for(rig: MakeBench, monkeypatch: pytest.Monk
     desk = rig({"a": faulty([OUT] * 9, turns(say("done")))})
     run = waiting(desk, monkeypatch)
     assert (run.status, run.awaits, run.owner) == ("waiting", OUT.error, None)
-    found = queries.run_detail(Q(), run.id)
+    found = runs.run_detail(Q(), run.id)
     assert found is not None
     assert found.next_try_at == run.due_at
     assert run.due_at is not None
     at = run.due_at.isoformat(timespec="seconds")
     said = f"waits for the provider, next try {at}, last answer: {OUT.error}"
     assert found.status_text == said
-    (line,) = queries.runs_page(Q()).items
+    (line,) = runs.runs_page(Q()).items
     assert line.status_text == said
-    outage = queries.progress(run.id).outage
+    outage = progress.progress(run.id).outage
     assert outage is not None
     assert (outage.error, outage.until) == (OUT.error, run.due_at)
 
@@ -84,7 +84,7 @@ def test_a_run_that_got_its_reply_waits_for_no_provider(rig: MakeBench) -> None:
     desk = rig({"a": faulty([OUT] * 9, turns(ask(("t", {})), say("done")))}, t=GATED)
     run = desk.advance(desk.start("a"))
     assert (run.status, run.awaits) == ("suspended", None)
-    assert queries.progress(run.id).outage is None
+    assert progress.progress(run.id).outage is None
 
 
 @pytest.mark.parametrize("fault", [OUT, NO_KEY])

@@ -6,7 +6,6 @@ import psycopg
 import pytest
 from django.db import connection, connections
 
-from runtime import queries
 from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import Decision, EffectClass, Verdict
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
@@ -19,6 +18,7 @@ from runtime.ports import (
     ToolResult,
     Unknown,
 )
+from runtime.queries import runs
 from tests.support.engine import MakeBench, Rig, lose
 from tests.support.fake_ports import (
     FakeTool,
@@ -62,7 +62,7 @@ def test_a_gated_call_suspends_and_starts_only_after_approval(rig: MakeBench) ->
     run = desk.advance(desk.start("a"))
     assert (run.status, run.owner, run.lease_until) == ("suspended", None, None)
     assert desk.effects.calls == []
-    stored = queries.continuation(run.id) or {}
+    stored = runs.continuation(run.id) or {}
     assert stored["position"] == run.position
     assert stored["head"] == run.head
     (gate,) = desk.open_gates(run.id)
@@ -114,7 +114,7 @@ def test_a_gate_three_agents_down_resumes_every_level(rig: MakeBench) -> None:
         t=GATED,
     )
     run = desk.advance(desk.start("top"))
-    stored = queries.continuation(run.id) or {}
+    stored = runs.continuation(run.id) or {}
     assert list(stored["frames"]) == ["0", "0.c1.0", "0.c1.0.c1.0"]
     assert stored["pending"][0]["path"] == ["top", "mid", "low", "t"]
     desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.queries import noted
+from runtime.queries.lookalikes import noted
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from uuid import UUID
 
 import pytest
 
-from runtime import queries
 from runtime.core.continuation import Continuation as State
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.replay import Entry
 from runtime.errors import LeaseLost
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports import ToolResult
+from runtime.queries import runs
 from runtime.store import continuations, failpoints
 from runtime.store import journal as entries
 from tests.support.engine import MakeBench, Rig
@@ -76,7 +76,7 @@ def test_a_short_run_has_no_continuation_and_is_folded(desk: Rig) -> None:
     run = passed(desk, 2)
     assert (run.status, run.base) == ("suspended", 0)
     assert not Continuation.objects.exists()
-    shown = queries.continuation(run.id) or {}
+    shown = runs.continuation(run.id) or {}
     assert (shown["position"], shown["head"]) == (run.position, run.head)
     assert [str(gate.id) for gate in desk.open_gates(run.id)] == [
         pending["gate"] for pending in shown["pending"]
@@ -88,7 +88,7 @@ def test_a_long_run_has_one_and_the_entries_after_it(desk: Rig, written: list[in
     kept = Continuation.objects.get(run=run)
     assert run.base == kept.position < run.position
     assert [len(kept.body)] == written
-    shown = queries.continuation(run.id) or {}
+    shown = runs.continuation(run.id) or {}
     assert (shown["position"], shown["head"]) == (run.position, run.head)
 
 

@@ -8,9 +8,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django.live_server_helper import LiveServer
 
-from runtime import queries
 from runtime.management.commands import alive
 from runtime.models import Worker
+from runtime.queries import workers
 from runtime.upkeep import sweeper
 from tests.support.people import until
 
@@ -33,7 +33,7 @@ def test_a_sweeper_is_alive_while_it_sweeps(capsys: pytest.CaptureFixture[str]) 
     thread = threading.Thread(target=sweeper.run, args=[stop])
     thread.start()
     try:
-        until(lambda: queries.sweeper_sweeps(alive._WITHIN) or None, "the sweeper to sweep")
+        until(lambda: workers.sweeper_sweeps(alive._WITHIN) or None, "the sweeper to sweep")
         call_command("alive", "sweeper")
     finally:
         stop.set()

@@ -7,7 +7,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from runtime import queries
+from runtime.queries import workers
 from runtime.store import journal, pool
 from runtime.store.pool import Connection
 from runtime.upkeep import partitions
@@ -96,9 +96,9 @@ def no_months(own: Connection) -> Iterator[Connection]:
 
 def test_a_month_is_made_although_entries_of_it_are_in_default(no_months: Connection) -> None:
     run = entry(no_months, datetime.now(UTC))
-    assert not queries.has_month()
+    assert not workers.has_month()
     partitions.make(no_months)
-    assert queries.has_month()
+    assert workers.has_month()
     found = no_months.execute(
         "SELECT tableoid::regclass::text FROM runtime_journalentry WHERE run_id = %s", (run,)
     ).fetchall()

@@ -13,9 +13,9 @@ from django.db.models.functions import Now
 from django.test import Client
 from pytest_django import Settings
 
-from runtime import queries
 from runtime.broker import dispatch
 from runtime.models import Loop, Run
+from runtime.queries import workers
 from runtime.queries.workers import LATE_SECONDS
 from runtime.store import kill_switches, pool
 from runtime.store.pool import Connection
@@ -112,7 +112,7 @@ def test_a_loop_that_fails_stops_no_other_and_raises_its_own_alarm(
         f"{name} failed, last done 0 s ago; again in 60 s: no such thing"
     ]
     assert Client().get("/readyz").json()["warnings"][-1] == f"{name}_late"
-    assert queries.late_loops() == (name,)
+    assert workers.late_loops() == (name,)
 
 
 def test_a_loop_that_failed_is_begun_again(room: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,14 +162,14 @@ def test_what_passes_by_itself_is_critical_once_the_loop_is_late(
 
 
 def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
-    assert queries.late_loops() == tuple(LATE_SECONDS)
+    assert workers.late_loops() == tuple(LATE_SECONDS)
     with pool.own() as own:
         for name in LATE_SECONDS:
             Alarm(name).done(own)
-    assert queries.late_loops() == ()
+    assert workers.late_loops() == ()
     Loop.objects.filter(name="due_runs").update(done_at=Now() - timedelta(seconds=61))
     Loop.objects.filter(name="retention").update(done_at=Now() - timedelta(seconds=61))
-    assert queries.late_loops() == ("due_runs",)
+    assert workers.late_loops() == ("due_runs",)
 
 
 def test_a_loop_that_works_every_second_notes_it_seldom(transactional_db: None) -> None:

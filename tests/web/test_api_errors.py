@@ -9,9 +9,10 @@ from django.db import OperationalError
 from django.test import Client, override_settings
 
 from approvals.errors import AlreadyDecided, Invalid
-from runtime import errors, queries
+from runtime import errors
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.ports import Forbidden, InvalidInput, UnknownAgent
+from runtime.queries import runs as run_queries
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
 from tests.support.office import Office
@@ -115,7 +116,7 @@ def test_a_fault_of_ours_says_nothing_of_itself(
 def test_pages_say_nothing_of_faults_either(
     bea: Client, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int
 ) -> None:
-    monkeypatch.setattr(queries, "runs_page", _raise(fault))
+    monkeypatch.setattr(run_queries, "runs_page", _raise(fault))
     bea.raise_request_exception = False
     answer = bea.get("/runs/")
     assert answer.status_code == status
@@ -198,7 +199,7 @@ def test_the_order_of_refusals_holds_over_the_api(
 
 
 def _break(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
-    monkeypatch.setattr(queries, "run_details", _raise(fault))
+    monkeypatch.setattr(run_queries, "run_details", _raise(fault))
 
 
 def _raise(fault: Exception) -> Any:

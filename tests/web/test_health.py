@@ -11,8 +11,8 @@ from django.db.models.functions import Now
 from django.test import Client
 from pytest_django import Settings
 
-from runtime import queries
 from runtime.models import Loop, Worker
+from runtime.queries import workers
 from runtime.queries.workers import LATE_SECONDS
 
 
@@ -70,7 +70,7 @@ def test_a_beat_from_before_postgres_started_does_not_count() -> None:
     began_at = Func(function="pg_postmaster_start_time", output_field=DateTimeField())
     for later, alive in ((-1, False), (0, True)):
         Worker.objects.filter(id=worker.id).update(beat_at=began_at + timedelta(seconds=later))
-        assert queries.worker_beats(within=timedelta(days=1)) is alive
+        assert workers.worker_beats(within=timedelta(days=1)) is alive
 
 
 @pytest.mark.django_db

@@ -5,8 +5,7 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from runtime import queries as runs
-from runtime.queries import allowance
+from runtime.queries import allowance, progress
 from runtime.templatetags.reading import visible
 from tests.support.api_client import Caller
 from tests.support.office import Office
@@ -51,7 +50,7 @@ def test_a_page_that_takes_too_long_is_given_up(
 
 def test_the_time_of_a_page_bounds_its_python_as_well(too_late: None, suspended: UUID) -> None:
     with allowance.page(bounded=True), pytest.raises(allowance.TooLong):
-        runs.progress(suspended)
+        progress.progress(suspended)
     with allowance.page(bounded=True), pytest.raises(allowance.TooLong):
         visible("x")
 

@@ -6,10 +6,12 @@ from uuid import UUID, uuid4
 from django.db.models import Q
 from django.test import Client
 
-from runtime import queries
 from runtime.core.decisions import Blame
 from runtime.models import JournalEntry, Run
 from runtime.ports import ModelFault
+from runtime.queries import comparison, runs
+from runtime.queries import past as past_query
+from runtime.queries.comparison import Comparison
 from tests.support.api_client import Caller
 from tests.support.office import Office
 
@@ -21,7 +23,7 @@ def page(client: Client, address: str) -> str:
 
 
 def moved(run: UUID, position: int) -> list[tuple[str, str, str]]:
-    past = queries.past(run, position)
+    past = past_query.past(run, position)
     assert past is not None
     return [(move.place, move.name, move.part) for move in past.moves]
 
@@ -135,8 +137,8 @@ def test_who_may_not_read_both_sees_neither(cyril: Client, ada: Client, office: 
     assert ada.get(f"/runs/{uuid4()}/compare/{run}/").status_code == 404
 
 
-def _compared(left: UUID, right: UUID) -> queries.Comparison:
-    sides = [queries.run_detail(Q(), run) for run in (left, right)]
+def _compared(left: UUID, right: UUID) -> Comparison:
+    sides = [runs.run_detail(Q(), run) for run in (left, right)]
     assert sides[0] is not None
     assert sides[1] is not None
-    return queries.compare(sides[0], sides[1])
+    return comparison.compare(sides[0], sides[1])

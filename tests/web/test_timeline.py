@@ -13,11 +13,14 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from runtime import queries, sealing
+from runtime import sealing
 from runtime.core.terms import RetryPolicy
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import Braked, ModelFault, Outcome, ToolFault
+from runtime.queries import history, runs
+from runtime.queries import past as past_query
 from runtime.queries.scale import Span, Use, scale
+from runtime.queries.timeline import Timeline
 from tests.support.fake_ports import (
     FakeTool,
     ask,
@@ -87,10 +90,10 @@ def _rows(run: UUID) -> list[tuple[str, str, int, str]]:
     return [(row.kind, row.name, row.depth, row.words) for row in _timeline(run).rows]
 
 
-def _timeline(run: UUID) -> queries.Timeline:
-    found = queries.run_detail(Q(), run)
+def _timeline(run: UUID) -> Timeline:
+    found = runs.run_detail(Q(), run)
     assert found is not None
-    return queries.history(found).timeline
+    return history.history(found).timeline
 
 
 def test_every_step_has_a_row_in_the_order_of_the_tree(office: Office, suspended: UUID) -> None:
@@ -312,13 +315,13 @@ def test_many_gates_take_no_more_queries(
 def test_admins_read_the_continuation_as_it_was_at_each_gate(
     admin: Client, office: Office, suspended: UUID
 ) -> None:
-    document = queries.continuation(suspended)
+    document = runs.continuation(suspended)
     position = Run.objects.get(id=suspended).position
     office.approve(suspended)
-    assert queries.continuation(suspended) is None
+    assert runs.continuation(suspended) is None
     page = _text(admin, f"/runs/{suspended}/?tab=state")
     assert f"/runs/{suspended}/at/{position}/" in page
-    past = queries.past(suspended, position)
+    past = past_query.past(suspended, position)
     assert past is not None
     assert past.document == document
     page = _text(admin, f"/runs/{suspended}/at/{position}/")

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime import queries
+from runtime.queries import workers
 
 _WITHIN = timedelta(seconds=10)
 
@@ -28,14 +28,14 @@ class Command(BaseCommand):
             problem = _unready(options["at"])
         elif process in ("worker", "isolated"):
             alone = process == "isolated"
-            alive = queries.worker_beats(_WITHIN, socket.gethostname(), isolated=alone)
+            alive = workers.worker_beats(_WITHIN, socket.gethostname(), isolated=alone)
             problem = (
                 ""
                 if alive
                 else f"no {process} of this host beats".replace("isolated", "isolated worker")
             )
         else:
-            problem = "" if queries.sweeper_sweeps(_WITHIN) else "no sweeper of this host sweeps"
+            problem = "" if workers.sweeper_sweeps(_WITHIN) else "no sweeper of this host sweeps"
         if problem:
             raise CommandError(problem)
         self.stdout.write(f"{process} is alive")
