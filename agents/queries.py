@@ -10,7 +10,7 @@ from agents.models import AgentVersion, PublishedAgent
 from agents.schemas import Part, parts
 from agents.versions import Version, changes
 from runtime.core.decisions import EffectClass
-from runtime.queries.versions import Difference, differences
+from runtime.queries.version_diff import Difference, differences
 from runtime.queries.workers import live_versions
 
 ALIVE = timedelta(seconds=10)

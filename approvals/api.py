@@ -13,8 +13,8 @@ from approvals.permissions import Access, Scope
 from runtime.core.amounts import NAMES
 from runtime.core.decisions import VERDICTS, GateKind
 from runtime.late_api import LateOut
-from runtime.queries import late as late_query
-from runtime.queries import progress as progress_query
+from runtime.queries import late_outcomes
+from runtime.queries.transcript import fold
 from runtime.requests import Authenticated, Body, Reason
 
 router = Router(tags=["approvals"])
@@ -168,8 +168,8 @@ def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> q
 def _late_outcomes(found: queries.Approval) -> list[LateOut]:
     if found.kind != GateKind.IN_DOUBT:
         return []
-    progress = progress_query.progress(found.run)
-    late = late_query.late_of_call(found.run, progress, frame=found.frame, call=found.call)
+    progress = fold.progress(found.run)
+    late = late_outcomes.late_of_call(found.run, progress, frame=found.frame, call=found.call)
     return [LateOut.shown(one) for one in late]
 
 

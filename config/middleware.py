@@ -17,7 +17,7 @@ from django.shortcuts import render, resolve_url
 from django.urls import Resolver404, resolve
 
 from runtime.errors import RequestError
-from runtime.queries import allowance
+from runtime.queries import time_limits
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 
@@ -76,7 +76,7 @@ def _answered(answer: Callable[[HttpRequest], HttpResponse], request: HttpReques
     if request.path.startswith("/api/"):
         return answer(request)
     with (
-        allowance.page(bounded=request.method in SAFE),
+        time_limits.page(bounded=request.method in SAFE),
         connection.execute_wrapper(_in_time),
     ):
         return answer(request)
@@ -85,7 +85,7 @@ def _answered(answer: Callable[[HttpRequest], HttpResponse], request: HttpReques
 def _in_time(
     execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
 ) -> Any:
-    allowance.check()
+    time_limits.check()
     return execute(sql, params, many, context)
 
 

@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from django.urls import include, path, re_path
 
 from config import api
-from runtime.queries.allowance import TooLong
+from runtime.queries.time_limits import TooLong
 
 urlpatterns = [
     path("api/v1/", api.api.urls),

@@ -21,9 +21,15 @@ from runtime.control.start import start
 from runtime.core.amounts import NAMES
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE
 from runtime.late_api import LateOut
-from runtime.queries import contents, late, progress, runs, spending
+from runtime.queries import (
+    blobs,
+    budget_usage,
+    late_outcomes,
+    runs,
+)
+from runtime.queries.budget_usage import Use
 from runtime.queries.runs import JournalItem, Page, RunDetail
-from runtime.queries.spending import Use
+from runtime.queries.transcript import fold
 from runtime.requests import Authenticated, Body, Reason
 from runtime.store.kill_switches import Stop
 
@@ -312,7 +318,7 @@ def read_budget(request: Authenticated, run: UUID) -> tuple[Use, ...]:
     """What the run has used, of how much where it is limited: its own use first."""
     ports.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    return spending.spending(run)
+    return budget_usage.spending(run)
 
 
 @router.get("/runs/{uuid:run}/late-outcomes", response=list[LateOut])
@@ -320,7 +326,7 @@ def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
     """What calls of the run ended with after their workers had lost it, oldest first."""
     ports.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    return [LateOut.shown(one) for one in late.late(run, progress.progress(run))]
+    return [LateOut.shown(one) for one in late_outcomes.late(run, fold.progress(run))]
 
 
 @router.get("/runs/{uuid:run}/journal", response=JournalPage)
@@ -339,7 +345,7 @@ def read_content(request: Authenticated, digest: str) -> Any:
     """A result that an entry refers to by its hash, if you may read a run that does."""
     access = ports.access()
     access.require(request.auth, "runs:read")
-    found = contents.content(access.readable_runs(request.auth), digest)
+    found = blobs.content(access.readable_runs(request.auth), digest)
     if found is None:
         raise Http404("There is no such content.")
     return JsonResponse(found[0], safe=False)

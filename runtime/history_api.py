@@ -15,7 +15,7 @@ from runtime.control.access import readable, readable_whole
 from runtime.control.fork import fork
 from runtime.control.release import release
 from runtime.errors import NoSuchEntry
-from runtime.queries import past as past_query
+from runtime.queries.history import state_at
 from runtime.queries.runs import RunDetail
 from runtime.requests import Authenticated, Body, Reason, raw_body
 
@@ -90,7 +90,7 @@ def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
 def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any]:
     """The run as it was after an entry of its journal, and what the entry changed; for admins."""
     found = readable_whole(run, request.auth)
-    past = past_query.past(run, position) if position <= found.position else None
+    past = state_at.past(run, position) if position <= found.position else None
     if past is None:
         raise NoSuchEntry
     return {

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from ninja import Schema
 
-from runtime.queries.late import LateView
+from runtime.queries.late_outcomes import LateView
 
 
 class LateOut(Schema):

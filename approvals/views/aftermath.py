@@ -9,9 +9,9 @@ from approvals import clock, queries
 from runtime.control import kill_switches
 from runtime.core.continuation import CallState
 from runtime.core.decisions import GateKind
-from runtime.queries import progress as progress_query
 from runtime.queries import runs
-from runtime.queries.tree import CallView, Progress
+from runtime.queries.transcript import fold
+from runtime.queries.transcript.views import CallView, Progress
 from runtime.templatetags.reading import ahead
 
 _NOT_STARTED = (CallState.GATED, CallState.ADMITTED, CallState.PROPOSED)
@@ -63,7 +63,7 @@ def aftermath(
 
 def said(shown: queries.Approval, decided: str, then: str) -> str:
     """Word the message after a decision: when it takes effect, or what it waits for."""
-    held = _held(shown, progress_query.progress(shown.run))
+    held = _held(shown, fold.progress(shown.run))
     if _can_be_undone(shown):
         after = f" Then it waits until {held} resumed." if held else ""
         return f"{decided}. It takes effect {_ahead(shown)}; until then you can undo it.{after}"

@@ -16,7 +16,7 @@ from approvals.views.deciding import Problem, carry_out
 from approvals.views.picture import answer, picture
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.ports import Actor
-from runtime.queries import allowance
+from runtime.queries import time_limits
 from runtime.requests import form_text
 
 _SAID = {
@@ -88,6 +88,6 @@ def _page(
 
 def _similar(shown: queries.Approval, standing: Standing | None) -> dict[str, Any]:
     """Look up the last similar approval, unless the page has already taken too long."""
-    if allowance.is_used_up():
+    if time_limits.is_used_up():
         return {"similar": None, "similar_left_out": True}
-    return {"similar": similar(shown, standing, until=allowance.soft_end())}
+    return {"similar": similar(shown, standing, until=time_limits.soft_end())}

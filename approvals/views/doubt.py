@@ -14,7 +14,7 @@ from approvals.views.deciding import Problem, carry_out
 from approvals.views.picture import answer, picture
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor
-from runtime.queries import late
+from runtime.queries import late_outcomes
 from runtime.requests import form_text
 
 
@@ -48,7 +48,9 @@ def page(
     seen = picture(shown, permissions.standing_of(actor), problem)
     context = {
         **seen,
-        "late": late.late_of_call(shown.run, seen["progress"], frame=shown.frame, call=shown.call),
+        "late": late_outcomes.late_of_call(
+            shown.run, seen["progress"], frame=shown.frame, call=shown.call
+        ),
         "ready": shown.not_before is None or shown.not_before <= clock.now(),
         "returns_nothing": _returns_nothing(shown.result_schema),
         "returns_text": results.is_text(shown.result_schema),

@@ -13,7 +13,7 @@ from approvals.views.picture import answer, picture
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.core.events import Change
 from runtime.ports import Actor
-from runtime.queries.versions import Difference, differences
+from runtime.queries.version_diff import Difference, differences
 from runtime.requests import form_text
 
 _SAID = {

@@ -17,7 +17,7 @@ from approvals.errors import Invalid
 from approvals.inbox import Piece, View
 from approvals.permissions import Scope, Standing
 from approvals.queries import Approval
-from runtime.queries import allowance, outcomes, runs
+from runtime.queries import outcomes, runs, time_limits
 from runtime.queries.outcomes import Outcome, Place
 
 MAX_KNOWN = 2 * lists.LIMIT
@@ -69,7 +69,7 @@ def _list(
     return {
         "groups": [] if view == View.DECIDED else lists.groups(piece.items),
         "items": piece.items,
-        "no_outcomes": view == View.DECIDED and allowance.is_used_up(),
+        "no_outcomes": view == View.DECIDED and time_limits.is_used_up(),
         "decided": _with_outcomes(piece.items) if view == View.DECIDED else [],
         "next": piece.next,
         "doubts": doubts,
@@ -88,7 +88,7 @@ def _with_outcomes(items: tuple[Approval, ...]) -> list[tuple[Approval, Outcome 
         for item in items
         if item.call and item.status in _LET_START and not item.tampered
     }
-    found = {} if allowance.is_used_up() else outcomes.outcomes(places.values())
+    found = {} if time_limits.is_used_up() else outcomes.outcomes(places.values())
     return [(item, found.get(places[item.id]) if item.id in places else None) for item in items]
 
 

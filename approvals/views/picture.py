@@ -17,9 +17,9 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_REASON
 from runtime.errors import RequestError
-from runtime.queries import outlook, runs
-from runtime.queries import progress as progress_query
-from runtime.queries.tree import Progress
+from runtime.queries import runs
+from runtime.queries.transcript import call_context, fold
+from runtime.queries.transcript.views import Progress
 from runtime.requests import form_text
 
 # Somebody or something else was faster.
@@ -53,7 +53,7 @@ def picture(
 ) -> dict[str, Any]:
     """The context of each page; `problem` is what was wrong with the decision just sent."""
     is_admin = standing is not None and standing.has(Scope.ADMIN)
-    progress = progress_query.progress(shown.run, whole=is_admin)
+    progress = fold.progress(shown.run, whole=is_admin)
     before, next_ = inbox.neighbours(standing, shown)
     status = _status(shown)
     call = progress.call(shown.frame, shown.call)
@@ -67,7 +67,7 @@ def picture(
         "agent": _agent(shown),
         "arguments": arguments(shown.args, shown.schema),
         "effect": _EFFECTS.get(shown.effect, shown.effect),
-        "outlook": outlook.outlook(progress, frame=shown.frame, call=shown.call),
+        "outlook": call_context.outlook(progress, frame=shown.frame, call=shown.call),
         "call": call,
         "after": aftermath(shown, status, call, progress),
         "progress": progress,

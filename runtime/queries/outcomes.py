@@ -10,8 +10,8 @@ from runtime.core import events as e
 from runtime.core.decisions import Verdict
 from runtime.core.ids import child_frame
 from runtime.models import JournalEntry
-from runtime.queries.entries import decoded
-from runtime.queries.secrets import masked
+from runtime.queries.journal import decoded
+from runtime.queries.redaction import masked
 
 MOST_ENTRIES = 1_000  # of one list; calls beyond that are listed without an outcome
 MOST_NOTE = 200  # characters of a result or an error

@@ -19,8 +19,8 @@ from runtime.core.errors import CoreError, Unreadable
 from runtime.core.origin import merged
 from runtime.core.replay import initial, step
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
-from runtime.queries.entries import decoded, read
-from runtime.queries.secrets import masked
+from runtime.queries.journal import decoded, read
+from runtime.queries.redaction import masked
 from runtime.store.signals import CANCEL, MESSAGE, PAUSE, RESUME
 
 LONGEST_WHY = 200  # characters of a reason that a list shows

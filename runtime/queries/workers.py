@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from runtime import ports
 from runtime.models import Loop, Worker
 from runtime.queries.runs import RunDetail
-from runtime.queries.tree import Progress
+from runtime.queries.transcript.views import Progress
 from runtime.store.workers import sweeper_name
 
 ALIVE = timedelta(seconds=10)

@@ -15,9 +15,9 @@ from django.utils.safestring import SafeString
 
 from runtime.core.continuation import CallState, RunStatus
 from runtime.core.events import Stored
-from runtime.queries import allowance
+from runtime.queries import time_limits
 from runtime.queries.lookalikes import MOST_CHARACTERS, noted
-from runtime.queries.rows import Row, RowKind, Tone
+from runtime.queries.timeline.rows import Row, RowKind, Tone
 
 register = template.Library()
 
@@ -89,7 +89,7 @@ def visible(value: Any) -> SafeString:
 
     Plain spaces stay, and line breaks inside the text, for CSS to keep; line breaks at either end are written out too.
     """
-    allowance.check()
+    time_limits.check()
     text = value if isinstance(value, str) else as_json(value)
     return _marked(text, *_ends(text))
 
@@ -242,7 +242,7 @@ def status_badge(status: str) -> str:
 
 
 def _noted(*values: Any, most: int = MOST_CHARACTERS) -> list[str]:
-    return [NOT_SEARCHED] if allowance.is_used_up() else noted(*values, most=most)
+    return [NOT_SEARCHED] if time_limits.is_used_up() else noted(*values, most=most)
 
 
 def _ends(text: str) -> tuple[int, int]:

@@ -15,8 +15,9 @@ from runtime.control.release import release
 from runtime.control.retry import retry as retry_run
 from runtime.core.continuation import RunStatus
 from runtime.ports import Actor
-from runtime.queries import lost, progress
+from runtime.queries import crash_evidence
 from runtime.queries.runs import RunDetail
+from runtime.queries.transcript import fold
 from runtime.requests import admins_only, form_text
 from runtime.views.action_form import Context, Refusal, answer
 
@@ -48,7 +49,7 @@ _RETRY = _Way(
     act=retry_run,
     may=lambda actor, run: ports.access().may_control(actor, run.requester),
     shows=lambda run: {
-        "traces": [call for call in progress.progress(run).calls() if call.leaves_traces]
+        "traces": [call for call in fold.progress(run).calls() if call.leaves_traces]
     },
     verb="Try",
     ending="again",
@@ -66,7 +67,7 @@ _READMIT = _Way(
     status=RunStatus.QUARANTINED,
     act=release,
     may=lambda actor, run: True,  # the page is for admins
-    shows=lambda run: {"losses": lost.losses(run)},
+    shows=lambda run: {"losses": crash_evidence.losses(run)},
     verb="Let",
     ending="out of quarantine",
     refused="It stays in quarantine",

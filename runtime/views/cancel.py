@@ -11,9 +11,9 @@ from runtime import ports
 from runtime.control.cancel import cancel as cancel_run
 from runtime.errors import RunEnded
 from runtime.ports import Actor
-from runtime.queries import progress as progress_query
 from runtime.queries import runs
 from runtime.queries.runs import RunDetail
+from runtime.queries.transcript import fold
 from runtime.requests import form_text
 from runtime.views.action_form import Context, Refusal, answer
 
@@ -31,14 +31,14 @@ def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:
     try:
         return cancel_run(run=run, reason=reason, actor=actor).id
     except RunEnded:
-        ending = progress_query.progress(run).ending
+        ending = fold.progress(run).ending
         if ending is None or ending.by != actor.person:
             raise
         return run  # the second of two clicks arrives where the first one led
 
 
 def _context(actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
-    progress = progress_query.progress(shown.id)
+    progress = fold.progress(shown.id)
     return {
         "progress": progress,
         "traces": [call for call in progress.calls() if call.leaves_traces],

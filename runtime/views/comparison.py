@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from runtime import ports
 from runtime.control.access import readable
-from runtime.queries import comparison
+from runtime.queries.history import comparison
 from runtime.requests import actor_of
 
 

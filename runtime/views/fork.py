@@ -12,7 +12,7 @@ from runtime import ports
 from runtime.control.access import readable
 from runtime.control.fork import fork as fork_run
 from runtime.ports import Actor
-from runtime.queries import forks
+from runtime.queries.history import fork_preview
 from runtime.queries.runs import RunDetail
 from runtime.requests import actor_of
 from runtime.views.action_form import Context, Refusal, answer
@@ -23,7 +23,7 @@ from runtime.views.action_form import Context, Refusal, answer
 def newest(request: HttpRequest, run: UUID) -> HttpResponse:
     """The form for the newest entry that a fork may go on from; every run may be forked from its start."""
     found = readable(run, actor_of(request))
-    return redirect("fork", run=run, position=forks.last_quiescent(run) or found.position)
+    return redirect("fork", run=run, position=fork_preview.last_quiescent(run) or found.position)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -41,7 +41,7 @@ def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
 
 def _context(position: int, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
     # The column holds eight bytes; what does not fit into it is no entry either.
-    view = forks.fork_view(shown.id, position) if position <= shown.position else None
+    view = fork_preview.fork_view(shown.id, position) if position <= shown.position else None
     if view is None:
         raise Http404
     return {

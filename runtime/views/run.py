@@ -16,13 +16,18 @@ from runtime.control.access import readable
 from runtime.core.continuation import RunStatus
 from runtime.core.limits import MAX_MESSAGE
 from runtime.ports import Actor
-from runtime.queries import history as history_query
-from runtime.queries import late, lost, runs, workers
-from runtime.queries import past as past_query
-from runtime.queries.history import History
-from runtime.queries.rows import Row
+from runtime.queries import (
+    crash_evidence,
+    late_outcomes,
+    run_page,
+    runs,
+    workers,
+)
+from runtime.queries.history import state_at
+from runtime.queries.run_page import History
 from runtime.queries.runs import Asked, RunDetail
-from runtime.queries.tree import Progress
+from runtime.queries.timeline.rows import Row
+from runtime.queries.transcript.views import Progress
 from runtime.requests import actor_of, admins_only
 from runtime.views import asked
 
@@ -38,7 +43,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = asked.one_of(request, "tab", tabs) or "timeline"
-    history = history_query.history(found, whole=is_admin)
+    history = run_page.history(found, whole=is_admin)
     told = runs.asked(run)
     context = {
         "place": "runs",
@@ -49,8 +54,8 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "timeline": history.timeline,
         "progress": history.progress,
         "unserved": workers.unserved(found, history.progress),
-        "losses": lost.losses(run),
-        "late": late.late(run, history.progress),
+        "losses": crash_evidence.losses(run),
+        "late": late_outcomes.late(run, history.progress),
         "spending": history.spending,
         "is_admin": is_admin,
         "source": request.get_full_path(),
@@ -74,7 +79,7 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     actor = actor_of(request)
     found = readable(run, actor)
     # The column holds eight bytes; what does not fit into it is no entry either.
-    past = past_query.past(run, position) if position <= found.position else None
+    past = state_at.past(run, position) if position <= found.position else None
     if past is None:
         raise Http404
     context = {

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_safe
 from runtime import ports
 from runtime.core.continuation import RunStatus
 from runtime.ports import InvalidInput
-from runtime.queries import filters as filters_query
-from runtime.queries import runs as runs_query
+from runtime.queries import filters
+from runtime.queries import runs as run_queries
 from runtime.queries.filters import LONGEST_SEARCH
 from runtime.requests import actor_of
 from runtime.views import asked
@@ -35,30 +35,30 @@ def runs(request: HttpRequest) -> HttpResponse:
     actor, access = actor_of(request), ports.access()
     readable, problem = access.readable_runs(actor), None
     is_admin = access.reads_continuations(actor)
-    tab = asked.one_of(request, "tab", tuple(filters_query.TABS))
+    tab = asked.one_of(request, "tab", tuple(filters.TABS))
     status = asked.one_of(request, "status", tuple(RunStatus))
     try:
         search = asked.search(request)
-        where = filters_query.narrowed(readable, tab=tab, status=status, search=search)
+        where = filters.narrowed(readable, tab=tab, status=status, search=search)
     except InvalidInput as exc:
         problem, search, where = exc, request.GET["q"], Q(pk__in=[])
-    filters = {name: text for name, text in (("tab", tab), ("status", status)) if text}
-    kept = {**filters, "q": search} if search and not problem else filters
+    chosen = {name: text for name, text in (("tab", tab), ("status", status)) if text}
+    kept = {**chosen, "q": search} if search and not problem else chosen
     context = {
         "place": "runs",
-        "page": runs_query.runs_page(where, cursor=asked.cursor(request)),
+        "page": run_queries.runs_page(where, cursor=asked.cursor(request)),
         "first_page": "cursor" not in request.GET,
         "tabs": [_tab(name, words, tab, status, search) for name, words in TABS],
         "tab": tab,
         "status": status,
         "search": search,
-        "filters": filters,
+        "filters": chosen,
         "problem": problem,
         "longest": LONGEST_SEARCH,
         "keep": f"{urlencode(kept)}&" if kept else "",
         "source": request.get_full_path(),
         "is_admin": is_admin,
-        "alarms": runs_query.quarantined(readable) if is_admin else 0,
+        "alarms": run_queries.quarantined(readable) if is_admin else 0,
     }
     template = "runs.html#list" if asked.part_only(request) else "runs.html"
     response = render(request, template, context, status=422 if problem else 200)

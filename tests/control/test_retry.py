@@ -15,8 +15,9 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import NotFailed
 from runtime.models import Gate, Run, Signal
 from runtime.ports import Actor, ModelFault, Unknown
+from runtime.queries import run_page, runs
+from runtime.queries.transcript import fold
 from tests.execution.test_runner import events
-from runtime.queries import history, progress, runs
 from tests.support.engine import ADA, MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,
@@ -140,12 +141,12 @@ def test_pages_show_a_run_that_was_tried_again_as_at_work(rig: MakeBench) -> Non
     desk = rig({"a": failing([BAD], turns(ask(("t", {})), say("done")))}, t=GATED)
     run = failed(desk)
     retry(run.id)
-    (root,) = progress.progress(run.id).roots
+    (root,) = fold.progress(run.id).roots
     assert root.outcome is None
     assert root.messages[-1].value == "Tried the failed run again: the model is mended"
     found = runs.run_detail(Q(), run.id)
     assert found is not None
-    rows = history.history(found).timeline.rows
+    rows = run_page.history(found).timeline.rows
     assert [row.words for row in rows if row.end is None] == ["at work", "asked, no reply yet"]
 
 

@@ -22,7 +22,8 @@ from runtime.ports import (
     ToolRequest,
     ToolResult,
 )
-from runtime.queries import history, progress, runs
+from runtime.queries import run_page, runs
+from runtime.queries.transcript import fold
 from runtime.store import continuations, pool
 from tests.execution.test_runner import types
 from tests.support.engine import MakeBench, Rig
@@ -118,11 +119,11 @@ def test_a_later_continuation_refers_to_no_entry_that_may_be_removed(
 
 def test_the_pages_tell_of_it(desk: Rig) -> None:
     run = desk.advance(desk.start("a"))
-    told = [m.value for m in progress.progress(run.id).said() if m.kind == "summary"]
+    told = [m.value for m in fold.progress(run.id).said() if m.kind == "summary"]
     assert told == ["so far"] * 4
     detail = runs.run_detail(Q(), run.id)
     assert detail is not None
-    rows = history.history(detail).timeline.rows
+    rows = run_page.history(detail).timeline.rows
     assert sum(row.words == "summed earlier messages up" for row in rows) == 4
 
 

@@ -10,8 +10,9 @@ from runtime.core import retries
 from runtime.core.decisions import Blame, Verdict
 from runtime.models import Gate, Run
 from runtime.ports import ModelFault
+from runtime.queries import runs
+from runtime.queries.transcript import fold
 from tests.execution.test_runner import events, types
-from runtime.queries import progress, runs
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,
@@ -75,7 +76,7 @@ def test_a_run_that_waits_says_what_for(rig: MakeBench, monkeypatch: pytest.Monk
     assert found.status_text == said
     (line,) = runs.runs_page(Q()).items
     assert line.status_text == said
-    outage = progress.progress(run.id).outage
+    outage = fold.progress(run.id).outage
     assert outage is not None
     assert (outage.error, outage.until) == (OUT.error, run.due_at)
 
@@ -84,7 +85,7 @@ def test_a_run_that_got_its_reply_waits_for_no_provider(rig: MakeBench) -> None:
     desk = rig({"a": faulty([OUT] * 9, turns(ask(("t", {})), say("done")))}, t=GATED)
     run = desk.advance(desk.start("a"))
     assert (run.status, run.awaits) == ("suspended", None)
-    assert progress.progress(run.id).outage is None
+    assert fold.progress(run.id).outage is None
 
 
 @pytest.mark.parametrize("fault", [OUT, NO_KEY])

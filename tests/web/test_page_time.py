@@ -5,7 +5,8 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from runtime.queries import allowance, progress
+from runtime.queries import time_limits
+from runtime.queries.transcript import fold
 from runtime.templatetags.reading import visible
 from tests.support.api_client import Caller
 from tests.support.office import Office
@@ -13,12 +14,12 @@ from tests.support.office import Office
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowance, "SOFT_SECONDS", 0.0)
+    monkeypatch.setattr(time_limits, "SOFT_SECONDS", 0.0)
 
 
 @pytest.fixture
 def too_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowance, "HARD_SECONDS", 0.0)
+    monkeypatch.setattr(time_limits, "HARD_SECONDS", 0.0)
 
 
 def test_a_late_page_says_what_it_left_out(
@@ -49,9 +50,9 @@ def test_a_page_that_takes_too_long_is_given_up(
 
 
 def test_the_time_of_a_page_bounds_its_python_as_well(too_late: None, suspended: UUID) -> None:
-    with allowance.page(bounded=True), pytest.raises(allowance.TooLong):
-        progress.progress(suspended)
-    with allowance.page(bounded=True), pytest.raises(allowance.TooLong):
+    with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
+        fold.progress(suspended)
+    with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
         visible("x")
 
 

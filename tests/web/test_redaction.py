@@ -13,7 +13,7 @@ from django.test import Client
 
 from runtime import sealing
 from runtime.ports import ToolFault, ToolResult
-from runtime.queries.secrets import masked
+from runtime.queries.redaction import masked
 from runtime.sealing import PLACEHOLDER
 from tests.support.api_client import Caller
 from tests.support.fake_ports import (

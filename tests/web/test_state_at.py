@@ -9,9 +9,9 @@ from django.test import Client
 from runtime.core.decisions import Blame
 from runtime.models import JournalEntry, Run
 from runtime.ports import ModelFault
-from runtime.queries import comparison, runs
-from runtime.queries import past as past_query
-from runtime.queries.comparison import Comparison
+from runtime.queries import runs
+from runtime.queries.history import comparison, state_at
+from runtime.queries.history.comparison import Comparison
 from tests.support.api_client import Caller
 from tests.support.office import Office
 
@@ -23,7 +23,7 @@ def page(client: Client, address: str) -> str:
 
 
 def moved(run: UUID, position: int) -> list[tuple[str, str, str]]:
-    past = past_query.past(run, position)
+    past = state_at.past(run, position)
     assert past is not None
     return [(move.place, move.name, move.part) for move in past.moves]
 

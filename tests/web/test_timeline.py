@@ -17,10 +17,10 @@ from runtime import sealing
 from runtime.core.terms import RetryPolicy
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import Braked, ModelFault, Outcome, ToolFault
-from runtime.queries import history, runs
-from runtime.queries import past as past_query
-from runtime.queries.scale import Span, Use, scale
-from runtime.queries.timeline import Timeline
+from runtime.queries import run_page, runs
+from runtime.queries.history import state_at
+from runtime.queries.timeline.axis import Span, Use, scale
+from runtime.queries.timeline.timeline import Timeline
 from tests.support.fake_ports import (
     FakeTool,
     ask,
@@ -93,7 +93,7 @@ def _rows(run: UUID) -> list[tuple[str, str, int, str]]:
 def _timeline(run: UUID) -> Timeline:
     found = runs.run_detail(Q(), run)
     assert found is not None
-    return history.history(found).timeline
+    return run_page.history(found).timeline
 
 
 def test_every_step_has_a_row_in_the_order_of_the_tree(office: Office, suspended: UUID) -> None:
@@ -321,7 +321,7 @@ def test_admins_read_the_continuation_as_it_was_at_each_gate(
     assert runs.continuation(suspended) is None
     page = _text(admin, f"/runs/{suspended}/?tab=state")
     assert f"/runs/{suspended}/at/{position}/" in page
-    past = past_query.past(suspended, position)
+    past = state_at.past(suspended, position)
     assert past is not None
     assert past.document == document
     page = _text(admin, f"/runs/{suspended}/at/{position}/")

@@ -17,14 +17,27 @@ from runtime.core.decisions import GateKind, Verdict
 from runtime.core.errors import CoreError
 from runtime.core.forks import state_of
 from runtime.core.ids import ROOT, call_id, child_frame, depth_of
-from runtime.queries import allowance
-from runtime.queries.adopted import sketches
-from runtime.queries.calls import awaited
-from runtime.queries.entries import Line, read
-from runtime.queries.secrets import masked
-from runtime.queries.sketch import CallSketch, FrameSketch, after, frame_view
-from runtime.queries.tree import Ending, Kind, Message, Origin, Pause, Progress, Retry
-from runtime.queries.versions import differences
+from runtime.queries import time_limits
+from runtime.queries.journal import Line, read
+from runtime.queries.redaction import masked
+from runtime.queries.timeline.calls import awaited
+from runtime.queries.transcript.forked import sketches
+from runtime.queries.transcript.state import (
+    CallSketch,
+    FrameSketch,
+    after,
+    frame_view,
+)
+from runtime.queries.transcript.views import (
+    Ending,
+    Kind,
+    Message,
+    Origin,
+    Pause,
+    Progress,
+    Retry,
+)
+from runtime.queries.version_diff import differences
 
 _TO_COME = frozenset(
     {
@@ -70,7 +83,7 @@ class _Fold:
         self.said = 0
 
     def take(self, line: Line) -> None:
-        allowance.check()
+        time_limits.check()
         if line.entry is None:
             self.unreadable.append(line.position)
             return

@@ -9,13 +9,18 @@ from django.utils import timezone
 from runtime import ports
 from runtime.core.continuation import RunStatus
 from runtime.models import Gate
-from runtime.queries.entries import Line, read
-from runtime.queries.progress import progress_of
-from runtime.queries.rows import Row
+from runtime.queries.budget_usage import Use, spending_of
+from runtime.queries.journal import Line, read
 from runtime.queries.runs import RunDetail
-from runtime.queries.spending import Use, spending_of
-from runtime.queries.timeline import GateFacts, Timeline, timeline_of
-from runtime.queries.tree import CallView, FrameView, Message, Progress
+from runtime.queries.timeline.rows import Row
+from runtime.queries.timeline.timeline import GateFacts, Timeline, timeline_of
+from runtime.queries.transcript.fold import progress_of
+from runtime.queries.transcript.views import (
+    CallView,
+    FrameView,
+    Message,
+    Progress,
+)
 
 _GIVEN = frozenset({"input", "result", "fault", "late", "decision", "message"})
 _SAID = frozenset({"text", "call"})

@@ -5,10 +5,10 @@ from typing import Any
 
 from runtime.core import codec
 from runtime.core.replay import Entry
-from runtime.queries.entries import Line, read
-from runtime.queries.progress import progress_of
+from runtime.queries.journal import Line, read
 from runtime.queries.runs import RunDetail
-from runtime.queries.tree import CallView, FrameView, Progress
+from runtime.queries.transcript.fold import progress_of
+from runtime.queries.transcript.views import CallView, FrameView, Progress
 
 # What differs between two runs that do the same.
 _OWN = frozenset({"gate", "at", "until", "expires_at"})

@@ -9,10 +9,10 @@ from runtime.core.errors import CoreError
 from runtime.core.events import ToolStarted
 from runtime.core.forks import quiescent, released
 from runtime.core.replay import initial, step
-from runtime.queries.entries import Line, read
-from runtime.queries.progress import progress_of
-from runtime.queries.secrets import masked
-from runtime.queries.tree import CallView
+from runtime.queries.journal import Line, read
+from runtime.queries.redaction import masked
+from runtime.queries.transcript.fold import progress_of
+from runtime.queries.transcript.views import CallView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from runtime.core import codec
 from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.errors import CoreError
 from runtime.core.replay import initial, step
-from runtime.queries.entries import read
-from runtime.queries.moves import Move, moves
-from runtime.queries.secrets import masked
+from runtime.queries.history.state_diff import Move, moves
+from runtime.queries.journal import read
+from runtime.queries.redaction import masked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,13 +14,24 @@ from runtime.core import events as e
 from runtime.core.errors import CoreError
 from runtime.core.forks import state_of
 from runtime.core.ids import ROOT, call_id, depth_of
-from runtime.queries.adopted import track
-from runtime.queries.entries import Line
-from runtime.queries.frames import FrameTrack
-from runtime.queries.marks import GateFacts, Mark
-from runtime.queries.rows import USES, Row, RowKind, Tone, bar
-from runtime.queries.scale import Scale, Span, Use, scale
-from runtime.queries.secrets import masked
+from runtime.queries.journal import Line
+from runtime.queries.redaction import masked
+from runtime.queries.timeline.axis import (
+    Scale,
+    Span,
+    Use,
+    scale,
+)
+from runtime.queries.timeline.forked import track
+from runtime.queries.timeline.frames import FrameTrack
+from runtime.queries.timeline.rows import (
+    USES,
+    Row,
+    RowKind,
+    Tone,
+    bar,
+)
+from runtime.queries.timeline.spans import GateFacts, Mark
 
 __all__ = ["GateFacts", "Timeline", "timeline_of"]
 

@@ -8,8 +8,13 @@ from typing import Any, assert_never
 from runtime.core.continuation import CallState
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.ids import depth_of
-from runtime.queries.secrets import masked
-from runtime.queries.tree import CallView, FrameView, Message, Retry
+from runtime.queries.redaction import masked
+from runtime.queries.transcript.views import (
+    CallView,
+    FrameView,
+    Message,
+    Retry,
+)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from runtime.core import codec
 from runtime.core.continuation import Continuation
-from runtime.queries.secrets import masked
+from runtime.queries.redaction import masked
 
 # What every entry changes, or what stands below with a line of its own.
 _LEFT_OUT = frozenset({"schema", "run", "position", "head", "frames", "calls", "agents"})

@@ -10,7 +10,7 @@ from runtime.core.codec import decode_entry
 from runtime.core.errors import CoreError
 from runtime.core.replay import Entry
 from runtime.models import JournalEntry
-from runtime.queries import allowance
+from runtime.queries import time_limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Line, 
 
 
 def _line(position: int, body: str, mac: str) -> Line:
-    allowance.check()
+    time_limits.check()
     return Line(position=position, entry=decoded(body), mac=mac)
 
 

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.decisions import Verdict
-from runtime.queries.calls import CallTrack
-from runtime.queries.marks import GateFacts, Mark
-from runtime.queries.rows import RowKind, Tone
+from runtime.queries.timeline.calls import CallTrack
+from runtime.queries.timeline.rows import RowKind, Tone
+from runtime.queries.timeline.spans import GateFacts, Mark
 
 _WITH_RUN = "ended with the run"
 _BRAKED = "held back, its provider wants fewer requests; its turn comes at"

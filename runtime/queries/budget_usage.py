@@ -14,7 +14,7 @@ from runtime.core.errors import CoreError
 from runtime.core.ids import depth_of
 from runtime.core.replay import initial, step
 from runtime.core.worktime import worked_at
-from runtime.queries.entries import Line, read
+from runtime.queries.journal import Line, read
 
 _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
 

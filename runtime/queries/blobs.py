@@ -8,7 +8,7 @@ from django.db.models import Q
 from runtime.core import contents
 from runtime.core.errors import Unreadable
 from runtime.models import Content, ContentUse, Run
-from runtime.queries.secrets import masked
+from runtime.queries.redaction import masked
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 

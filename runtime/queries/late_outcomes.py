@@ -11,9 +11,9 @@ from runtime.core import events as e
 from runtime.core.contents import digest_of
 from runtime.core.decisions import VERDICTS, GateKind, Verdict
 from runtime.errors import KeyMissing
-from runtime.queries.entries import Line, read
-from runtime.queries.secrets import masked
-from runtime.queries.tree import Progress
+from runtime.queries.journal import Line, read
+from runtime.queries.redaction import masked
+from runtime.queries.transcript.views import Progress
 from runtime.store import late_outcomes, pool
 from runtime.store.late_outcomes import LateOutcome
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from runtime.queries.tree import CallView, FrameView, Progress
+from runtime.queries.transcript.views import CallView, FrameView, Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

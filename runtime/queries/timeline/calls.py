@@ -9,9 +9,9 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.decisions import Verdict
-from runtime.queries.marks import GateFacts, Mark
-from runtime.queries.rows import RowKind, Tone
-from runtime.queries.secrets import masked
+from runtime.queries.redaction import masked
+from runtime.queries.timeline.rows import RowKind, Tone
+from runtime.queries.timeline.spans import GateFacts, Mark
 
 _STARTS_NOTHING = frozenset({Verdict.DENY, Verdict.EXPIRE, Verdict.HAPPENED, Verdict.GIVE_UP})
 

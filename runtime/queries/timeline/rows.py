@@ -6,7 +6,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from runtime.core.decisions import GateKind, Verdict
-from runtime.queries.scale import Scale, Use
+from runtime.queries.timeline.axis import Scale, Use
 
 
 class RowKind(StrEnum):

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.decisions import HALTS, GateKind, Verdict
-from runtime.queries.rows import RowKind, Tone
-from runtime.queries.secrets import masked
+from runtime.queries.redaction import masked
+from runtime.queries.timeline.rows import RowKind, Tone
 
 _GATES = {
     GateKind.APPROVAL: "waits for a person to decide",

@@ -2,18 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame, FrameState
-from runtime.core.ids import depth_of
+from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame
 from runtime.core.messages import MESSAGE
-from runtime.queries.calls import CallTrack
-from runtime.queries.frames import FrameTrack
-from runtime.queries.sketch import CallSketch, FrameSketch
-from runtime.queries.tree import Kind
-
-_ASKING = frozenset({FrameState.ASKING, FrameState.RETRYING})
+from runtime.queries.transcript.state import CallSketch, FrameSketch
+from runtime.queries.transcript.views import Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,32 +37,6 @@ def sketches(state: Continuation) -> Iterator[tuple[FrameSketch, tuple[Said, ...
         )
         parent = state.frames.get(frame.parent or "")
         yield sketch, tuple(_said(frame, parent.agent if parent else state.requester))
-
-
-def track(frame: Frame, at: datetime) -> FrameTrack:
-    """The frame as it is at work from `at` on; only the calls of its turn can still take time."""
-    made = FrameTrack(
-        id=frame.id,
-        parent=frame.parent,
-        agent=frame.agent,
-        depth=depth_of(frame.id),
-        turn=frame.turn,
-    )
-    made.open(at, asks=frame.state in _ASKING)
-    for call in frame.of_turn():
-        words = "recorded in the original" if call.state in SETTLED else "proposed, not judged yet"
-        of_call = CallTrack(
-            step=f"{frame.id}/{call.id}",
-            tool=call.tool,
-            depth=made.depth + 1,
-            child=call.frame,
-            settled=call.state in SETTLED,
-            words=words,
-        )
-        made.calls[call.id] = of_call
-        made.items.append(of_call)
-        made.of_turn.append(of_call)
-    return made
 
 
 def _sketch(frame: Frame, call: Call) -> CallSketch:

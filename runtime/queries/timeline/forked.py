@@ -1,0 +1,36 @@
+"""The frames that a fork begins with, as they are at work from its first entry on."""
+
+from datetime import datetime
+
+from runtime.core.continuation import SETTLED, Frame, FrameState
+from runtime.core.ids import depth_of
+from runtime.queries.timeline.calls import CallTrack
+from runtime.queries.timeline.frames import FrameTrack
+
+_ASKING = frozenset({FrameState.ASKING, FrameState.RETRYING})
+
+
+def track(frame: Frame, at: datetime) -> FrameTrack:
+    """The frame as it is at work from `at` on; only the calls of its turn can still take time."""
+    made = FrameTrack(
+        id=frame.id,
+        parent=frame.parent,
+        agent=frame.agent,
+        depth=depth_of(frame.id),
+        turn=frame.turn,
+    )
+    made.open(at, asks=frame.state in _ASKING)
+    for call in frame.of_turn():
+        words = "recorded in the original" if call.state in SETTLED else "proposed, not judged yet"
+        of_call = CallTrack(
+            step=f"{frame.id}/{call.id}",
+            tool=call.tool,
+            depth=made.depth + 1,
+            child=call.frame,
+            settled=call.state in SETTLED,
+            words=words,
+        )
+        made.calls[call.id] = of_call
+        made.items.append(of_call)
+        made.of_turn.append(of_call)
+    return made
