@@ -1,7 +1,7 @@
 """Which transitions are legal: one table per machine, and an absent key is an illegal transition.
 
 A trigger is the event's type, with its verdict or outcome behind a colon where that decides the
-next state. The state diagram in docs/explanation/architecture.md is drawn from CALLS.
+next state. `make reference` draws the diagram in docs/reference/lists.md from CALLS.
 """
 
 from enum import StrEnum

@@ -1,7 +1,6 @@
 """The tables: absent keys are errors that name everything, attempts count, schemas are refused."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -28,7 +27,6 @@ from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.replay import fold, initial
 from runtime.core.terms import Terms
-from runtime.core.transitions import CALLS
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 TERMS = Terms(effect=EffectClass.WRITE, digest="sha256:d", deadline=30.0)
@@ -108,12 +106,3 @@ def test_the_continuation_has_the_documented_keys() -> None:
     document = document_of(fold(initial(uuid4()), STARTED))
     assert {"schema", "run", "position", "head", "agents", "frames", "pending"} <= set(document)
     assert document["frames"]["0"]["calls"][0]["id"] == "c1.0"
-
-
-def test_the_diagram_in_the_docs_is_the_table() -> None:
-    text = (Path(__file__).parents[2] / "docs/explanation/architecture.md").read_text()
-    block = text.split("<!-- calls: begin -->")[1].split("<!-- calls: end -->")[0]
-    drawn = {
-        tuple(line.split(" --> ")) for line in map(str.strip, block.splitlines()) if "-->" in line
-    }
-    assert drawn == {(str(state), str(after)) for (state, _), after in CALLS.items()}

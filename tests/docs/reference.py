@@ -38,6 +38,7 @@ from runtime.core.decisions import (  # noqa: E402
 )
 from runtime.core.events import EVENT_TYPES  # noqa: E402
 from runtime.errors import RequestError  # noqa: E402
+from tests.docs import layers_picture  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "reference"
 NOTE = "<!-- written by `make reference` from the code; do not edit -->\n"
@@ -111,9 +112,10 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def write_all() -> None:
-    """Write every page."""
+    """Write every page, and the picture of the layers."""
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page(), encoding="utf-8")
+    layers_picture.TARGET.write_text(layers_picture.draw(), encoding="utf-8")
 
 
 # Parts of a page

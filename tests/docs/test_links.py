@@ -89,6 +89,6 @@ def _is_file(path: str) -> bool:
 
 
 def test_the_pictures_are_those_of_the_script_and_small() -> None:
-    pictures = {path.name: path for path in (ROOT / "docs" / "img").iterdir()}
+    pictures = {path.name: path for path in (ROOT / "docs" / "img").glob("*.png")}
     assert set(pictures) == {f"{picture.name}.png" for picture in PICTURES}
     assert {name for name, path in pictures.items() if path.stat().st_size > MOST_BYTES} == set()

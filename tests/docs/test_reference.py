@@ -1,7 +1,8 @@
-"""The pages of docs/reference that `make reference` writes are what the code has now."""
+"""The pages and the picture that `make reference` writes are what the code has now."""
 
 import pytest
 
+from tests.docs import layers_picture
 from tests.docs.reference import PAGES, REFERENCE
 
 
@@ -9,3 +10,9 @@ from tests.docs.reference import PAGES, REFERENCE
 def test_page_equals_generated_text(name: str) -> None:
     committed = (REFERENCE / name).read_text("utf-8")
     assert committed == PAGES[name](), f"docs/reference/{name} is out of date: run `make reference`"
+
+
+def test_picture_equals_drawn_layers() -> None:
+    drawn = layers_picture.draw()
+    assert layers_picture.TARGET.read_text("utf-8") == drawn, "run `make reference`"
+    assert drawn.count('class="way"') == len(layers_picture.WAY)
