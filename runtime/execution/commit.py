@@ -256,7 +256,7 @@ class StepWriter:
             opened=records.opened(now),
             taken=records.taken,
             closed=tuple(gate for gates in records.closed.values() for gate in gates),
-            signals=records.signals,
+            signals=tuple(records.signals),
             contents=records.contents,
             waits=records.awaited(now),
             over=records.over,

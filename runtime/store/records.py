@@ -77,39 +77,34 @@ class Records:
     """The records of one step in their order, and what they come to."""
 
     def __init__(self) -> None:
-        self._records: list[Record] = []
+        self.events: list[Event] = []
+        self.signals: list[int] = []
+        self.work: list[Work] = []  # what starts once the step is written; its slots are reserved
+        self._changes: list[Changed] = []
         self._events: dict[type, list[Any]] = {}  # by kind: most steps have none of most kinds
 
     def add(self, record: Record) -> None:
-        self._records.append(record)
+        if isinstance(record, SignalTaken):
+            self.signals.append(record.signal)
+            return
+        if record.work is not None:
+            self.work.append(record.work)
         if isinstance(record, Changed):
+            self._changes.append(record)
+            self.events.append(record.event)
             self._events.setdefault(type(record.event), []).append(record.event)
 
     @property
     def changes(self) -> tuple[Changed, ...]:
-        return tuple(one for one in self._records if isinstance(one, Changed))
-
-    @property
-    def events(self) -> list[Event]:
-        return [one.event for one in self._records if isinstance(one, Changed)]
+        return tuple(self._changes)
 
     @property
     def contents(self) -> tuple[Content, ...]:
-        return tuple(one.content for one in self.changes if one.content is not None)
+        return tuple(one.content for one in self._changes if one.content is not None)
 
     @property
     def pictures(self) -> list[ActionPicture]:
-        return [one.picture for one in self.changes if one.picture is not None]
-
-    @property
-    def signals(self) -> tuple[int, ...]:
-        return tuple(one.signal for one in self._records if isinstance(one, SignalTaken))
-
-    @property
-    def work(self) -> list[Work]:
-        """What starts once the step is written. Its slots are reserved."""
-        found = (one.work for one in self._records if not isinstance(one, SignalTaken))
-        return [work for work in found if work is not None]
+        return [one.picture for one in self._changes if one.picture is not None]
 
     @property
     def taken(self) -> tuple[UUID, ...]:
@@ -122,7 +117,7 @@ class Records:
         found: dict[str, list[UUID]] = {}
         if self._events.keys().isdisjoint((GateClosed, OutcomeArrived)):
             return found
-        for one in self.changes:
+        for one in self._changes:
             if isinstance(one.event, GateClosed):
                 found.setdefault(one.event.reason, []).append(one.event.gate)
             elif isinstance(one.event, OutcomeArrived) and one.event.gate is not None:
