@@ -13,11 +13,12 @@ from approvals import audit, clock, frozen
 from approvals.models import AuditEntry, Request
 from runtime.core.origin import merged
 from runtime.ports import ActionPicture, Part
+from runtime.store import pool
 from runtime.store.pool import Connection
 
 _LAST = """
     SELECT clock_timestamp(), coalesce(max(a.seq), 0), coalesce(max(a.hash), '')
-    FROM (SELECT seq, hash FROM approvals_auditentry WHERE run_id = %s ORDER BY seq DESC LIMIT 1) a
+    FROM (SELECT seq, hash FROM approvals_auditentry WHERE run_id = %(run)s ORDER BY seq DESC LIMIT 1) a
 """
 _COLUMNS = tuple(field.attname for field in Request._meta.concrete_fields)  # noqa: SLF001 - its documented API
 # The rows as a JSON list, each with our columns by their names; a later release may have added others.
@@ -67,7 +68,7 @@ def ask(
 
 
 def _look(connection: Connection, run: UUID) -> tuple[datetime, audit.Last]:
-    row = connection.execute(_LAST, (run,), prepare=True).fetchone()
+    row = pool.row(connection, _LAST, {"run": run}, prepare=True)
     assert row is not None  # an aggregate has one row
     return clock.told(row[0]), audit.Last(seq=row[1], hash=row[2])
 

@@ -84,7 +84,7 @@ def close(looked: Looked, decision: Decision, actor: Actor) -> None:
 def _look(statement: str, of: dict[str, object], actor: Actor) -> Looked | None:
     parameters = {**of, "undone": audit.UNDONE, **permissions.parameters_of(actor)}
     with pool.asking() as connection:
-        found = connection.execute(statement, parameters).fetchone()
+        found = pool.row(connection, statement, parameters)
     if found is None:
         return None
     at, is_open, undone, seq, mac, held = found[:6]

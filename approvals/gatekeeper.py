@@ -151,9 +151,9 @@ class Gatekeeper:
 
 _ASK = f"""
     SELECT (SELECT count(*) FROM approvals_auditentry a
-            WHERE a.run_id = r.run_id AND a.act = %s AND a.subject = 'request ' || r.id),
+            WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
         clock_timestamp(), {{held}}, {stored.COLUMNS}
-    FROM approvals_request r WHERE r.gate = %s
+    FROM approvals_request r WHERE r.gate = %(gate)s
 """
 _WHAT_WAS_SAID = _ASK.format(held="NULL")
 _WITH_RIGHTS = _ASK.format(held=permissions.held("r.decided_by"))
@@ -178,7 +178,7 @@ class _Asked:
 def _asked(statement: str, gate: UUID) -> _Asked:
     """Everything that may have changed, in one look. Raises NotConfirmed if there is no such request."""
     with pool.asking() as connection:
-        row = connection.execute(statement, (audit.UNDONE, gate)).fetchone()
+        row = pool.row(connection, statement, {"undone": audit.UNDONE, "gate": gate})
     if row is None:
         raise NotConfirmed("nobody was asked")
     undone, at, held = row[:3]

@@ -14,7 +14,7 @@ import psycopg
 from runtime.core.decisions import Decision
 from runtime.errors import GateNotOpen
 from runtime.ports import Part
-from runtime.store import gates, runs, signals
+from runtime.store import gates, pool, runs, signals
 from runtime.store.pool import Connection
 
 
@@ -44,7 +44,7 @@ def settle(
     for part in lent:
         parameters |= part.parameters
     try:
-        row = connection.execute(statement, parameters).fetchone()
+        row = pool.row(connection, statement, parameters)
     except psycopg.errors.DivisionByZero as exc:
         raise GateNotOpen from exc
     except psycopg.errors.UniqueViolation as exc:

@@ -6,9 +6,10 @@ a step cheap. What must share a transaction with the ORM runs on Django's connec
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import psycopg
@@ -34,7 +35,7 @@ _DJANGOS = OperationalError | InterfaceError
 _PASSING = frozenset({"08", "25", "26", "28", "3D", "40", "53", "55", "57", "58"})
 
 _lock = threading.Lock()
-_pool: ConnectionPool[Connection] | None = None
+_pool: ConnectionPool["_Pooled"] | None = None
 _pid: int | None = None
 
 
@@ -73,6 +74,21 @@ def now(connection: Connection) -> datetime:
     assert row is not None  # a SELECT without FROM has one row
     at: datetime = row[0]
     return at
+
+
+def row(
+    connection: Connection,
+    statement: str,
+    parameters: Mapping[str, object],
+    *,
+    prepare: bool | None = None,
+) -> TupleRow | None:
+    """Execute a statement and return its first row: one of the few that are executed all the time.
+
+    A pooled connection keeps a cursor for them, which keeps the row until the next one: large rows are not for it.
+    """
+    cursor = connection.kept if isinstance(connection, _Pooled) else connection.cursor()
+    return cursor.execute(statement, parameters, prepare=prepare).fetchone()
 
 
 @contextmanager
@@ -138,12 +154,20 @@ def close() -> None:
         _pool = None
 
 
-def _the_pool() -> ConnectionPool[Connection]:
+class _Pooled(psycopg.Connection[TupleRow]):
+    @cached_property
+    def kept(self) -> psycopg.Cursor[TupleRow]:
+        """A cursor that has learnt how to write each type of parameter; a new one would have to learn it again."""
+        return self.cursor()
+
+
+def _the_pool() -> ConnectionPool[_Pooled]:
     global _pool, _pid
     with _lock:
         if _pool is None or _pid != os.getpid():
             _pid = os.getpid()
             _pool = ConnectionPool(
+                connection_class=_Pooled,
                 kwargs={"autocommit": True, **_parameters()},
                 min_size=1,
                 max_size=POOL_SIZE,

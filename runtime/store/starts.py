@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from runtime.ports import Expression
-from runtime.store import journal, runs
+from runtime.store import journal, pool, runs
 from runtime.store.journal import Sealed
 from runtime.store.pool import Connection
 
@@ -29,14 +29,14 @@ def look(connection: Connection, *more: Expression) -> tuple[Born, tuple[Any, ..
     parameters: dict[str, object] = {}
     for expression in more:
         parameters |= expression.parameters
-    row = connection.execute(_look(tuple(one.sql for one in more)), parameters).fetchone()
+    row = pool.row(connection, _look(tuple(one.sql for one in more)), parameters)
     assert row is not None  # a SELECT without FROM has one row
     return Born(run=row[0], at=row[1]), row[2:]
 
 
 def write(connection: Connection, row: dict[str, Any], first: Sealed) -> bool:
     """Write a run that is due, with a hint of the caller's. Return False if its business key is taken."""
-    done = connection.execute(_WRITE, {**runs.inserted(row), **first.parameters()}).fetchone()
+    done = pool.row(connection, _WRITE, {**runs.inserted(row), **first.parameters()})
     return done is not None
 
 

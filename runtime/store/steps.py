@@ -19,7 +19,17 @@ from runtime.core.events import WaitStarted
 from runtime.core.replay import Entry
 from runtime.errors import Tampered
 from runtime.ports import Part
-from runtime.store import blobs, continuations, failpoints, gates, leases, signals, spent, waits
+from runtime.store import (
+    blobs,
+    continuations,
+    failpoints,
+    gates,
+    leases,
+    pool,
+    signals,
+    spent,
+    waits,
+)
 from runtime.store.journal import APPEND, Sealed, holds
 from runtime.store.leases import Claim
 from runtime.store.ledger import Spend
@@ -108,7 +118,7 @@ def commit(
     for part in lent:
         parameters |= part.parameters
     try:
-        row = connection.execute(statement, parameters, prepare=prepare).fetchone()
+        row = pool.row(connection, statement, parameters, prepare=prepare)
     except psycopg.errors.UniqueViolation as exc:
         if exc.diag.constraint_name in {part.overtaken for part in lent}:
             return Result.NEW_SIGNALS  # another transaction was faster: what it wrote is read again
