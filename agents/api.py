@@ -9,7 +9,7 @@ from pydantic import WithJsonSchema
 from agents import queries
 from runtime import ports
 from runtime.core.decisions import EffectClass, Risk
-from runtime.requests import Authenticated
+from runtime.web.requests import Authenticated
 
 router = Router(tags=["agents"])
 

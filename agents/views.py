@@ -14,7 +14,7 @@ from runtime.core.limits import MAX_KEY
 from runtime.errors import BusinessKeyConflict
 from runtime.ports import Forbidden, InvalidInput, UnknownAgent
 from runtime.queries.runs import runs_page
-from runtime.requests import actor_of, visible_to
+from runtime.web.requests import actor_of, visible_to
 
 RECENT = 10  # runs on the page of an agent
 VERSIONS = 10  # of it, there

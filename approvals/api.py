@@ -12,10 +12,10 @@ from approvals.errors import NotFound
 from approvals.permissions import Access, Scope
 from runtime.core.amounts import NAMES
 from runtime.core.decisions import VERDICTS, GateKind
-from runtime.late_api import LateOut
 from runtime.queries import late_outcomes
 from runtime.queries.transcript import fold
-from runtime.requests import Authenticated, Body, Reason
+from runtime.web.api.late_outcomes import LateOut
+from runtime.web.requests import Authenticated, Body, Reason
 
 router = Router(tags=["approvals"])
 

@@ -20,13 +20,13 @@ from ninja.utils import check_csrf
 from agents.api import router as agents_router
 from approvals import permissions, tokens
 from approvals.api import router as approvals_router
-from runtime.api import router as runtime_router
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.errors import KeyMissing, RequestError, Tampered
-from runtime.events_api import router as events_router
-from runtime.history_api import router as history_router
 from runtime.ports import Actor, Forbidden, InvalidInput
-from runtime.requests import StrictParser, strict
+from runtime.web.api.events import router as events_router
+from runtime.web.api.history import router as history_router
+from runtime.web.api.runs import router as runtime_router
+from runtime.web.requests import StrictParser, strict
 
 View = Callable[..., HttpResponse]
 

@@ -12,7 +12,12 @@ from django.conf import settings
 
 from config import longpoll
 from config.wsgi import application as django
-from runtime.doorbell import Doorbell, Message, Receive, Send
+from runtime.web.live import (
+    Doorbell,
+    Message,
+    Receive,
+    Send,
+)
 
 THREADS = 8
 BODY_SECONDS = 30.0

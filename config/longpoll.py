@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 if TYPE_CHECKING:  # it imports models, and Django is not set up yet when this is imported
-    from runtime.doorbell import Doorbell, Message, Send
+    from runtime.web.live import Doorbell, Message, Send
 
 PLACE = re.compile(r"/api/v1/runs/([0-9a-f-]{36})")
-HEADER = b"abeyance-wait"  # runtime.api's, which cannot be imported before Django is set up
+HEADER = (
+    b"abeyance-wait"  # runtime.web.api.runs's, which cannot be imported before Django is set up
+)
 ROUND_SECONDS = 5.0  # a live update may be lost
 MOST_WAITING = 200  # requests in one process, each repeated once a round
 DEAF_ROUND_SECONDS = 1.0  # while the broker is out of reach

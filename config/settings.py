@@ -57,8 +57,9 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "approvals.context.desk",
-                "runtime.context.stops",
+                "runtime.web.context.stops",
             ],
+            "libraries": {"display": "runtime.web.display"},
         },
     }
 ]

@@ -17,7 +17,7 @@ urlpatterns = [
     re_path("^api/", api.missing),
     path("", include("approvals.urls")),
     path("", include("agents.urls")),
-    path("", include("runtime.urls")),
+    path("", include("runtime.web.urls")),
 ]
 handler404 = "config.urls.not_found"
 handler500 = "config.urls.broken"

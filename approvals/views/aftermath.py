@@ -12,7 +12,7 @@ from runtime.core.decisions import GateKind
 from runtime.queries import runs
 from runtime.queries.transcript import fold
 from runtime.queries.transcript.views import CallView, Progress
-from runtime.templatetags.reading import ahead
+from runtime.web.display import ahead
 
 _NOT_STARTED = (CallState.GATED, CallState.ADMITTED, CallState.PROPOSED)
 _TONES = {

@@ -17,7 +17,7 @@ from approvals.views.picture import answer, picture
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.ports import Actor
 from runtime.queries import time_limits
-from runtime.requests import form_text
+from runtime.web.requests import form_text
 
 _SAID = {
     Verdict.APPROVE: ("Approved", "A worker starts it next."),

@@ -15,7 +15,7 @@ from approvals.views.picture import answer, picture
 from runtime.core.decisions import Verdict
 from runtime.ports import Actor
 from runtime.queries import late_outcomes
-from runtime.requests import form_text
+from runtime.web.requests import form_text
 
 
 @require_POST

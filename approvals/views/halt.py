@@ -14,7 +14,7 @@ from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.core.events import Change
 from runtime.ports import Actor
 from runtime.queries.version_diff import Difference, differences
-from runtime.requests import form_text
+from runtime.web.requests import form_text
 
 _SAID = {
     Verdict.CONTINUE: ("Recorded", "A worker continues the run next."),

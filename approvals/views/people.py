@@ -15,7 +15,7 @@ from approvals import people as actions
 from approvals import roster, tokens
 from approvals.errors import ApprovalError, Guarded, Invalid
 from approvals.policy import Group
-from runtime.requests import admins_only
+from runtime.web.requests import admins_only
 
 SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment, as a form carries it
 

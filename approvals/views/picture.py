@@ -20,7 +20,7 @@ from runtime.errors import RequestError
 from runtime.queries import runs
 from runtime.queries.transcript import call_context, fold
 from runtime.queries.transcript.views import Progress
-from runtime.requests import form_text
+from runtime.web.requests import form_text
 
 # Somebody or something else was faster.
 TooLate = AlreadyDecided | Cancelled | Expired

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.doorbell import Message
+from runtime.web.live import Message
 
 LIMIT = 2 * 1024 * 1024
 

@@ -24,7 +24,7 @@ def test_a_worker_imports_no_pages_no_command_line_and_no_client_that_is_not_set
     ).stdout.split()
     assert "agents.handlers" in said
     assert {
-        *("config.urls", "runtime.api", "celery.bin.celery", "prompt_toolkit"),
+        *("config.urls", "runtime.web.api.runs", "celery.bin.celery", "prompt_toolkit"),
         *("openai", "anthropic"),
     }.isdisjoint(said)
 

@@ -6,7 +6,10 @@ import re
 from config.env.environment import ROOT
 
 PAGE = (ROOT / "docs/explanation/architecture.md").read_text("utf-8")
-CONTRACTS = ("engine", "control", "upkeep", "execution", "admission", "effects", "store", "broker")
+CONTRACTS = (
+    *("engine", "web", "control", "upkeep", "execution", "admission", "effects"),
+    *("queries", "store", "broker"),
+)
 
 
 def test_every_module_of_the_engine_is_in_the_table() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.test import Client
 
-from runtime.doorbell import Doorbell, Message
+from runtime.web.live import Doorbell, Message
 
 WITHIN = 60.0
 

@@ -3,7 +3,7 @@
 import pytest
 
 from approvals.similar import compared
-from runtime.templatetags.reading import marked, parts, visible
+from runtime.web.display import marked, parts, visible
 
 RIGHT_TO_LEFT_OVERRIDE = "\u202e"
 HIDDEN = [

@@ -9,8 +9,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from approvals.policy import Group
-from runtime import doorbell
 from runtime.broker import dispatch
+from runtime.web import live
 from tests.support.live_tabs import House
 from tests.support.office import Office
 
@@ -18,7 +18,7 @@ from tests.support.office import Office
 @pytest.fixture
 def house(live_broker: str, office: Office, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     monkeypatch.setattr(dispatch, "_ringer", None)
-    monkeypatch.setattr(doorbell, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(live, "PAUSE_SECONDS", 0.0)
     with House() as house:
         yield house
 
@@ -91,8 +91,8 @@ def test_logging_out_ends_the_streams_of_that_session_at_once_and_of_no_other(
 def test_a_stream_that_nobody_rings_is_looked_at_by_the_clock(
     house: House, bea: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doorbell, "BEAT_SECONDS", 0.05)
-    monkeypatch.setattr(doorbell, "RIGHTS_SECONDS", 0.2)
+    monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(live, "RIGHTS_SECONDS", 0.2)
     tab = house.open(bea)
     tab.wait(lambda: ": still here" in tab.text)
     User.objects.filter(username="bea").update(is_active=False)
@@ -126,7 +126,7 @@ def test_other_sites_and_other_methods_are_refused(house: House, bea: Client) ->
 def test_more_tabs_than_it_holds_are_sent_away(
     house: House, bea: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doorbell, "MAX_STREAMS", 1)
+    monkeypatch.setattr(live, "MAX_STREAMS", 1)
     first = house.open(bea)
     assert house.open(bea).status == 503
     assert not first.ended

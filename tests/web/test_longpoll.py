@@ -16,9 +16,9 @@ from django.db import connections
 
 from approvals import tokens
 from config import longpoll
-from runtime.api import WAIT_HEADER
 from runtime.broker import dispatch
-from runtime.doorbell import Doorbell, Message, Send
+from runtime.web.api.runs import WAIT_HEADER
+from runtime.web.live import Doorbell, Message, Send
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
 from tests.support.live_tabs import WITHIN, House

@@ -7,7 +7,7 @@ from django.test import Client
 
 from runtime.queries import time_limits
 from runtime.queries.transcript import fold
-from runtime.templatetags.reading import visible
+from runtime.web.display import visible
 from tests.support.api_client import Caller
 from tests.support.office import Office
 

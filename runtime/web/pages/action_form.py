@@ -13,7 +13,7 @@ from runtime.core.limits import MAX_REASON
 from runtime.errors import KeyMissing, RequestError, Tampered
 from runtime.ports import Actor, Forbidden, InvalidInput
 from runtime.queries.runs import RunDetail
-from runtime.requests import actor_of, form_text
+from runtime.web.requests import actor_of, form_text
 
 Refusal = RequestError | Tampered | KeyMissing | NewerSchema
 Context = dict[str, Any]

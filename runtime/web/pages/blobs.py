@@ -8,7 +8,7 @@ from django.views.decorators.http import require_safe
 
 from runtime import ports
 from runtime.queries import blobs
-from runtime.requests import actor_of
+from runtime.web.requests import actor_of
 
 
 @require_safe

@@ -14,8 +14,8 @@ from runtime.ports import Actor
 from runtime.queries import runs
 from runtime.queries.runs import RunDetail
 from runtime.queries.transcript import fold
-from runtime.requests import form_text
-from runtime.views.action_form import Context, Refusal, answer
+from runtime.web.pages.action_form import Context, Refusal, answer
+from runtime.web.requests import form_text
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -2,17 +2,17 @@
 
 from django.urls import path
 
-from runtime.health import healthz, readyz
-from runtime.views.again import readmit, retry
-from runtime.views.cancel import cancel
-from runtime.views.comparison import compare
-from runtime.views.contents import content
-from runtime.views.fork import fork, newest
-from runtime.views.message import message
-from runtime.views.pace import pause, resume
-from runtime.views.run import at, run
-from runtime.views.runs import runs
-from runtime.views.stops import lift, stop, stops
+from runtime.web.health import healthz, readyz
+from runtime.web.pages.blobs import content
+from runtime.web.pages.cancel import cancel
+from runtime.web.pages.comparison import compare
+from runtime.web.pages.fork import fork, newest
+from runtime.web.pages.kill_switches import lift, stop, stops
+from runtime.web.pages.message import message
+from runtime.web.pages.pause import pause, resume
+from runtime.web.pages.retry import readmit, retry
+from runtime.web.pages.run import at, run
+from runtime.web.pages.runs import runs
 
 urlpatterns = [
     path("runs/", runs, name="runs"),

@@ -10,7 +10,7 @@ from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.core.limits import MAX_REASON
 from runtime.errors import StopNotOn, StoppedAlready
 from runtime.ports import InvalidInput, UnknownAgent
-from runtime.requests import actor_of, admins_only, form_text
+from runtime.web.requests import actor_of, admins_only, form_text
 
 EVERY = "*"  # the choice of every agent; an empty choice stops nothing
 

@@ -20,7 +20,6 @@ from runtime.control.retry import retry
 from runtime.control.start import start
 from runtime.core.amounts import NAMES
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE
-from runtime.late_api import LateOut
 from runtime.queries import (
     blobs,
     budget_usage,
@@ -30,8 +29,9 @@ from runtime.queries import (
 from runtime.queries.budget_usage import Use
 from runtime.queries.runs import JournalItem, Page, RunDetail
 from runtime.queries.transcript import fold
-from runtime.requests import Authenticated, Body, Reason
 from runtime.store.kill_switches import Stop
+from runtime.web.api.late_outcomes import LateOut
+from runtime.web.requests import Authenticated, Body, Reason
 
 router = Router(tags=["runs"])
 

@@ -9,7 +9,6 @@ from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
 from runtime import ports
-from runtime.api import RunOut
 from runtime.control import transfer, verification
 from runtime.control.access import readable, readable_whole
 from runtime.control.fork import fork
@@ -17,7 +16,13 @@ from runtime.control.release import release
 from runtime.errors import NoSuchEntry
 from runtime.queries.history import state_at
 from runtime.queries.runs import RunDetail
-from runtime.requests import Authenticated, Body, Reason, raw_body
+from runtime.web.api.runs import RunOut
+from runtime.web.requests import (
+    Authenticated,
+    Body,
+    Reason,
+    raw_body,
+)
 
 router = Router(tags=["history"])
 

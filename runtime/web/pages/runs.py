@@ -15,8 +15,8 @@ from runtime.ports import InvalidInput
 from runtime.queries import filters
 from runtime.queries import runs as run_queries
 from runtime.queries.filters import LONGEST_SEARCH
-from runtime.requests import actor_of
-from runtime.views import asked
+from runtime.web.pages import query_params
+from runtime.web.requests import actor_of
 
 TABS = (
     ("", "All"),
@@ -35,10 +35,10 @@ def runs(request: HttpRequest) -> HttpResponse:
     actor, access = actor_of(request), ports.access()
     readable, problem = access.readable_runs(actor), None
     is_admin = access.reads_continuations(actor)
-    tab = asked.one_of(request, "tab", tuple(filters.TABS))
-    status = asked.one_of(request, "status", tuple(RunStatus))
+    tab = query_params.one_of(request, "tab", tuple(filters.TABS))
+    status = query_params.one_of(request, "status", tuple(RunStatus))
     try:
-        search = asked.search(request)
+        search = query_params.search(request)
         where = filters.narrowed(readable, tab=tab, status=status, search=search)
     except InvalidInput as exc:
         problem, search, where = exc, request.GET["q"], Q(pk__in=[])
@@ -46,7 +46,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     kept = {**chosen, "q": search} if search and not problem else chosen
     context = {
         "place": "runs",
-        "page": run_queries.runs_page(where, cursor=asked.cursor(request)),
+        "page": run_queries.runs_page(where, cursor=query_params.cursor(request)),
         "first_page": "cursor" not in request.GET,
         "tabs": [_tab(name, words, tab, status, search) for name, words in TABS],
         "tab": tab,
@@ -60,7 +60,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "is_admin": is_admin,
         "alarms": run_queries.quarantined(readable) if is_admin else 0,
     }
-    template = "runs.html#list" if asked.part_only(request) else "runs.html"
+    template = "runs.html#list" if query_params.part_only(request) else "runs.html"
     response = render(request, template, context, status=422 if problem else 200)
     patch_vary_headers(response, ["HX-Request"])
     return response

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 from runtime.control.pause import pause as pause_run
 from runtime.control.pause import resume as resume_run
 from runtime.errors import RunEnded
-from runtime.requests import actor_of
+from runtime.web.requests import actor_of
 
 
 @require_POST

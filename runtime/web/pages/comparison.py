@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from runtime import ports
 from runtime.control.access import readable
 from runtime.queries.history import comparison
-from runtime.requests import actor_of
+from runtime.web.requests import actor_of
 
 
 @require_safe

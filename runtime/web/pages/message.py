@@ -13,8 +13,8 @@ from runtime.core.limits import MAX_MESSAGE
 from runtime.errors import RunEnded, TooManyUnheard
 from runtime.ports import Actor, InvalidInput
 from runtime.queries.runs import RunDetail
-from runtime.requests import form_text
-from runtime.views.action_form import Context, Refusal, answer
+from runtime.web.pages.action_form import Context, Refusal, answer
+from runtime.web.requests import form_text
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

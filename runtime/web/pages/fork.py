@@ -14,8 +14,8 @@ from runtime.control.fork import fork as fork_run
 from runtime.ports import Actor
 from runtime.queries.history import fork_preview
 from runtime.queries.runs import RunDetail
-from runtime.requests import actor_of
-from runtime.views.action_form import Context, Refusal, answer
+from runtime.web.pages.action_form import Context, Refusal, answer
+from runtime.web.requests import actor_of
 
 
 @require_safe

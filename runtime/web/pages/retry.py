@@ -18,8 +18,8 @@ from runtime.ports import Actor
 from runtime.queries import crash_evidence
 from runtime.queries.runs import RunDetail
 from runtime.queries.transcript import fold
-from runtime.requests import admins_only, form_text
-from runtime.views.action_form import Context, Refusal, answer
+from runtime.web.pages.action_form import Context, Refusal, answer
+from runtime.web.requests import admins_only, form_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,8 @@ from runtime.queries.run_page import History
 from runtime.queries.runs import Asked, RunDetail
 from runtime.queries.timeline.rows import Row
 from runtime.queries.transcript.views import Progress
-from runtime.requests import actor_of, admins_only
-from runtime.views import asked
+from runtime.web.pages import query_params
+from runtime.web.requests import actor_of, admins_only
 
 ROWS = 200  # steps, or things said, on one page
 
@@ -42,7 +42,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
     found = readable(run, actor)
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
-    tab = asked.one_of(request, "tab", tabs) or "timeline"
+    tab = query_params.one_of(request, "tab", tabs) or "timeline"
     history = run_page.history(found, whole=is_admin)
     told = runs.asked(run)
     context = {
@@ -67,7 +67,9 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         **_pace(found, actor, told, history.progress),
         **_shown(request, tab, history),
     }
-    response = render(request, "run.html#live" if asked.part_only(request) else "run.html", context)
+    response = render(
+        request, "run.html#live" if query_params.part_only(request) else "run.html", context
+    )
     patch_vary_headers(response, ["HX-Request"])
     return response
 
@@ -133,7 +135,7 @@ def _place(rows: Sequence[Row], step: str) -> int | None:
 def _piece(
     request: HttpRequest, items: Sequence[Any], keep: dict[str, str], at: int | None = None
 ) -> dict[str, Any]:
-    number = asked.page_number(request) if at is None or "page" in request.GET else at
+    number = query_params.page_number(request) if at is None or "page" in request.GET else at
     last = max(1, -(-len(items) // ROWS))
     if number > last:
         raise Http404

@@ -1,1 +1,0 @@
-"""Template tags that pages of every room use."""

@@ -1,1 +1,0 @@
-"""The pages of runs: doors that check access, read, and answer."""
