@@ -42,7 +42,7 @@ def problem_of_time_limits() -> str | None:
             if cursor.fetchone()[0] == "0":
                 return (
                     f"a connection to Postgres has {name} = 0, though the process asks for a limit: a pooler"
-                    " drops it; set it there (docs/operations.md, PgBouncer)"
+                    " drops it; set it there (docs/how-to/scale.md, PgBouncer)"
                 )
     return None
 
@@ -59,7 +59,7 @@ def warn_of_superuser() -> None:
     """Log a warning if this process logs in as a superuser."""
     if not settings.ABEYANCE_UNSAFE_POSTGRES and is_superuser():
         log.warning(
-            "this process logs in to Postgres as a superuser: give it a role of its own (docs/operations.md, Roles)"
+            "this process logs in to Postgres as a superuser: give it a role of its own (docs/how-to/install.md, Roles)"
         )
 
 

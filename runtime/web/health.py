@@ -66,7 +66,7 @@ def _has_no_ledger() -> bool:
     return settings.ABEYANCE_LEDGER is None
 
 
-# Of this web process; docs/how-to/operations.md says what each means.
+# Of this web process; docs/how-to/monitor.md says what each means.
 _WARNINGS: dict[str, Callable[[], bool]] = {
     "superuser": durability.is_superuser,
     "no_ledger": _has_no_ledger,

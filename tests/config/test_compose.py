@@ -12,7 +12,7 @@ from config import settings
 from config.env import budget, environment, providers
 from config.env.environment import ROOT
 from config.processes import Process, table
-from tests.config.test_operations import PAGE, ROWS
+from tests.config.test_operations import INSTALL, ROWS
 from tests.support import compose, pgbouncer
 
 TABLE = {process.name: process for process in table(bind="0.0.0.0:8000")}
@@ -308,7 +308,7 @@ def test_the_image_installs_the_runtime_lock_and_nothing_else() -> None:
 
 def _with_override(folder: Path, settings: dict[str, str]) -> dict[str, Any]:
     """The services with the override from the documentation."""
-    (block,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", INSTALL, re.MULTILINE | re.DOTALL)
     override = folder / "docker-compose.override.yml"
     override.write_text(block)
     return dict(compose.resolved(*settings.items(), override=override)["services"])

@@ -1,4 +1,4 @@
-"""The operations page lists every variable of config/env and the processes of config/processes.py."""
+"""The pages for operators list every variable that is read, and start the processes of config/processes.py."""
 
 import os
 import re
@@ -14,9 +14,11 @@ from config.env.environment import ROOT
 from config.env.errors import BadSetting
 from config.processes import table
 
-PAGE = (ROOT / "docs/how-to/operations.md").read_text()
+VARIABLES = (ROOT / "docs/reference/environment.md").read_text()
+INSTALL = (ROOT / "docs/how-to/install.md").read_text()
+MODELS = (ROOT / "docs/how-to/connect-models.md").read_text()
 ROW = re.compile(r"^\| `([A-Z_]+)` \| (.+?) \| ?(.*?) ?\| ?(.*?) ?\|$", re.MULTILINE)
-ROWS = {name: (default, limits) for name, _, default, limits in ROW.findall(PAGE)}
+ROWS = {name: (default, limits) for name, _, default, limits in ROW.findall(VARIABLES)}
 
 
 class Recorder(Mapping[str, str]):
@@ -76,7 +78,7 @@ def test_variables_that_provider_clients_read_are_documented() -> None:
     )
     providers = re.compile("(OPENAI|ANTHROPIC|AZURE|AWS|GOOGLE|GEMINI|OLLAMA|VLLM|SSL)_")
     read = {name for name in done.stdout.split() if providers.match(name)}
-    (table,) = re.findall(r"^\| read by clients .*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    (table,) = re.findall(r"^\| read by clients .*\n((?:\|.*\n)+)", MODELS, re.MULTILINE)
     named = {
         name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])
     }
@@ -127,13 +129,13 @@ def test_limits_are_those_that_hold() -> None:
 
 
 def test_services_without_docker_start_the_commands_of_the_table() -> None:
-    started = re.findall(r"^ExecStart=\S+/python (.+)$", PAGE, re.MULTILINE)
+    started = re.findall(r"^ExecStart=\S+/python (.+)$", INSTALL, re.MULTILINE)
     assert started == [" ".join(process.command[1:]) for process in table()]
 
 
 def test_every_file_of_the_application_that_the_page_names_is_there() -> None:
     compose = (ROOT / "docker-compose.yml").read_text()
-    for name in re.findall(r"\b(?:for name in )([a-z_ ]+);", PAGE):
+    for name in re.findall(r"\b(?:for name in )([a-z_ ]+);", INSTALL):
         for secret in name.split():
             assert f"file: ./secrets/{secret}}}" in compose
     assert Path(ROOT / "requirements" / "runtime.txt").exists()

@@ -9,10 +9,14 @@ from tests.docs.reference import PAGES, REFERENCE
 @pytest.mark.parametrize("name", PAGES)
 def test_page_equals_generated_text(name: str) -> None:
     committed = (REFERENCE / name).read_text("utf-8")
-    assert committed == PAGES[name](), f"docs/reference/{name} is out of date: run `make reference`"
+    assert committed == PAGES[name](), (
+        f"docs/reference/{name} is out of date: run `make reference` (python -m tests.docs.reference)"
+    )
 
 
 def test_picture_equals_drawn_layers() -> None:
     drawn = layers_picture.draw()
-    assert layers_picture.TARGET.read_text("utf-8") == drawn, "run `make reference`"
+    assert layers_picture.TARGET.read_text("utf-8") == drawn, (
+        "run `make reference` (python -m tests.docs.reference)"
+    )
     assert drawn.count('class="way"') == len(layers_picture.WAY)

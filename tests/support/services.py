@@ -222,9 +222,9 @@ class Services:
         return place
 
     def _make_secrets(self) -> None:
-        """By the very lines that docs/how-to/operations.md gives, and one that somebody filled in."""
-        found = SECRETS.search((ROOT / "docs/how-to/operations.md").read_text())
-        assert found, "docs/how-to/operations.md no longer says how secrets are made"
+        """By the very lines that docs/how-to/install.md gives, and one that somebody filled in."""
+        found = SECRETS.search((ROOT / "docs/how-to/install.md").read_text())
+        assert found, "docs/how-to/install.md no longer says how secrets are made"
         subprocess.run(["sh", "-e", "-c", found[1]], cwd=self.folder, check=True)
         token = self.folder / "secrets" / "scim_token"
         token.chmod(0o600)

@@ -18,7 +18,7 @@ from tests.support.services import Services
 
 pytestmark = pytest.mark.e2e
 
-OPERATIONS = (ROOT / "docs/how-to/operations.md").read_text()
+BACKUP = (ROOT / "docs/how-to/back-up-and-restore.md").read_text()
 PSQL = ("psql", "-U", "abeyance", "-At")
 COUNT = "SELECT " + ", ".join(
     f"(SELECT count(*) FROM {table})"
@@ -47,7 +47,7 @@ def services(sandbox: Path) -> Iterator[Services]:
 
 @pytest.fixture(scope="module")
 def tokens(services: Services) -> dict[str, str]:
-    """People made by the commands that docs/how-to/operations.md names."""
+    """People made by the commands that docs/how-to/manage-people.md names."""
     manage = ("python", "manage.py")
     for name, group in (("ada", "requesters"), ("bea", "reviewers")):
         services.run("web", *manage, "people", "add", name, "--group", group, "--generate")
@@ -129,7 +129,7 @@ def test_web_and_worker_change_no_row_of_the_audit(services: Services) -> None:
 def test_a_backup_is_restored_by_the_commands_that_are_written_down(services: Services) -> None:
     """Into another database of the same server, in which there is then as much as in the first."""
     backup, restore = (
-        re.findall(rf"exec -T postgres ({program} [^<>`]+?) [<>]", OPERATIONS)[0].split()
+        re.findall(rf"exec -T postgres ({program} [^<>`]+?) [<>]", BACKUP)[0].split()
         for program in ("pg_dump", "pg_restore")
     )
     dump = services.postgres(*backup)

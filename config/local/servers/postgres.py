@@ -63,7 +63,7 @@ def initialise(cluster: Cluster) -> bool:
         if there != str(major):
             raise Refused(
                 f"{cluster.data} is of Postgres {there}, but only {major} is installed:"
-                " see docs/how-to/operations.md, Upgrade"
+                " see docs/how-to/upgrade.md"
             )
         return False
     fresh = cluster.data.with_name(cluster.data.name + ".new")
