@@ -1,8 +1,6 @@
 """Does what the engine asks of agents: describes calls, calls models and tools; every outcome is a value."""
 
 import asyncio
-import inspect
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +9,7 @@ from typing import Any
 
 from django.db import close_old_connections, connection, transaction
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from agents import catalogue, inputs, outputs, secrets
 from agents.children import Children
@@ -165,7 +163,7 @@ class Handler:
             return _call(tool, arguments, opened, request)
         finally:
             # The engine commits a transactional call together with its journal entry, on this connection.
-            if not connection.in_atomic_block:
+            if tool.effect is not EffectClass.TRANSACTIONAL or not connection.in_atomic_block:
                 self.tidy()
 
 
@@ -199,20 +197,25 @@ def _over() -> None:
 def _tool_facts(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallFacts:
     opened = _opened(tool, args)
     _arguments(tool, opened)
-    return CallFacts(
-        tool=tool.name,
-        effect=tool.effect,
-        risk=tool.risk,
-        gated=caller.gates(tool.risk, asked=tool.approval),
-        sentence=sentence_of(tool, opened),
-        schema=tool.schema,
-        schema_digest=tool.schema_digest,
-        deadline=tool.deadline,
-        result_schema=tool.result_schema,
-        retry=tool.retry,
-        expires_in=tool.expires_in,
-        waits=tool.waits,
-    )
+    return CallFacts(sentence=sentence_of(tool, opened), **_constant_facts(caller, tool))
+
+
+@lru_cache(1024)
+def _constant_facts(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
+    """The facts of every call of this tool by this agent."""
+    return {
+        "tool": tool.name,
+        "effect": tool.effect,
+        "risk": tool.risk,
+        "gated": caller.gates(tool.risk, asked=tool.approval),
+        "schema": tool.schema,
+        "schema_digest": tool.schema_digest,
+        "deadline": tool.deadline,
+        "result_schema": tool.result_schema,
+        "retry": tool.retry,
+        "expires_in": tool.expires_in,
+        "waits": tool.waits,
+    }
 
 
 def _delegation_facts(caller: AgentSpec, child: AgentSpec, args: Any) -> CallFacts:
@@ -258,7 +261,7 @@ def _arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
     _require_object(args)
     try:
         require_json(args, "arguments")
-        return tool.arguments.validate_json(json.dumps(args), strict=True)
+        return tool.arguments.validate_json(to_json(args), strict=True)
     except NotJson as exc:
         raise CallRejected(plain(str(exc))) from exc
     except ValidationError as exc:
@@ -332,7 +335,7 @@ def _returned(
     tool: ToolSpec, before: list[ToolContext], arguments: dict[str, Any], deadline: float
 ) -> Any:
     """What the function returns; one that is async runs in a loop of its own, and is cancelled at the deadline."""
-    if not inspect.iscoroutinefunction(tool.function):
+    if not tool.is_async:
         return tool.function(*before, **arguments)
     return asyncio.run(asyncio.wait_for(tool.function(*before, **arguments), deadline))
 
@@ -359,7 +362,6 @@ def _result(tool: ToolSpec, value: Any) -> ToolResult:
     """Raise _NotKept for what does not fit the function's annotation, and for what no journal takes."""
     try:
         value = _as_json(tool, value)
-        require_json(value, "result")
     except ValidationError as exc:
         problems = [_problem(error["loc"], error["msg"], "result") for error in exc.errors()]
         why = "" if tool.secret_result else f": {'; '.join(problems)}"
@@ -375,12 +377,17 @@ def _result(tool: ToolSpec, value: Any) -> ToolResult:
 
 
 def _as_json(tool: ToolSpec, value: Any) -> Any:
-    """What was returned, as JSON if it is of the annotated type. JSON stays as it is, with all its keys."""
+    """Return the value as JSON if it is of the annotated type. Leave JSON as it is, with all its keys.
+
+    Raise ValidationError, NotJson or PydanticSerializationError.
+    """
     if tool.result is None:
+        require_json(value, "result")
         return value
     fitting = tool.result.validate_python(value, strict=True)
     try:
         require_json(value, "result")
     except NotJson:
-        return tool.result.dump_python(fitting, mode="json", by_alias=True, warnings="error")
+        value = tool.result.dump_python(fitting, mode="json", by_alias=True, warnings="error")
+        require_json(value, "result")
     return value

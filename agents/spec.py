@@ -1,9 +1,10 @@
 """What an agent and a tool are, as plain data; made by the sdk, read by everything else in this room."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from inspect import iscoroutinefunction
 from string import Formatter
 from typing import Any, Literal, assert_never
 
@@ -75,7 +76,8 @@ class ToolSpec:
     and the function may see; `secret_result` says the same of what the function returns. `waits` says that the
     engine waits in place of the function, for a `time` or an `event`. `isolate` says that it runs in a process of
     its own, which is killed at the deadline. `settings` are those of the agent that lists it; `waived` is true if the
-    tool requires approval and this agent does not.
+    tool requires approval and this agent does not. `is_async` says that the function is a coroutine function.
+    `sentence_args` are the arguments that its sentence names.
     """
 
     name: str
@@ -100,6 +102,13 @@ class ToolSpec:
     isolate: bool = False
     settings: ToolSettings = ToolSettings()
     waived: bool = False
+    is_async: bool = field(init=False, repr=False)
+    sentence_args: frozenset[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Every call of the tool reads these, so they are made once.
+        object.__setattr__(self, "is_async", iscoroutinefunction(self.function))
+        object.__setattr__(self, "sentence_args", frozenset(placeholders(self.sentence)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as its author wrote it."""
@@ -167,7 +176,8 @@ class AgentSpec:
     order in which they are asked; `retry` and `deadline` (seconds) are for each attempt at each of them.
     `temperature` and `max_tokens` (of one reply) go with each request, unless they are None.
     `holds` says when it stops to be looked at. `budget` is what one activation may use with all
-    below it, None for no limit.
+    below it, None for no limit. `keeps_secrets` says whether one of its tools has secrets; `model_name` is the name
+    of the script.
     """
 
     name: str
@@ -191,6 +201,16 @@ class AgentSpec:
     output_schema: dict[str, Any] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    keeps_secrets: bool = field(init=False, repr=False)
+    model_name: str = field(init=False, repr=False)
+    _tools: dict[str, ToolSpec] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Every call of the agent reads these, so they are made once.
+        secret = any(tool.secret_args or tool.secret_result for tool in self.tools)
+        object.__setattr__(self, "keeps_secrets", secret)
+        object.__setattr__(self, "model_name", _script_name(self.model))
+        object.__setattr__(self, "_tools", {tool.name: tool for tool in reversed(self.tools)})
 
     def gates(self, risk: Risk, *, asked: bool) -> bool:
         """Whether a call of that risk waits for a person; `asked` is what its tool says."""
@@ -205,20 +225,10 @@ class AgentSpec:
                 assert_never(never)
 
     def tool(self, name: str) -> ToolSpec | None:
-        return next((tool for tool in self.tools if tool.name == name), None)
+        return self._tools.get(name)
 
     def subagent(self, name: str) -> "AgentSpec | None":
         return next((agent for agent in self.subagents if agent.name == name), None)
-
-    @property
-    def keeps_secrets(self) -> bool:
-        return any(tool.secret_args or tool.secret_result for tool in self.tools)
-
-    @property
-    def model_name(self) -> str:
-        """The name of the script."""
-        name = getattr(self.model, "__qualname__", type(self.model).__qualname__)
-        return f"scripted:{self.model.__module__}.{name}"
 
     @property
     def prompt(self) -> str:
@@ -243,6 +253,13 @@ class AgentSpec:
     def fingerprint(self) -> str:
         """The digest of the facts."""
         return sha256_of(self.facts)
+
+
+def _script_name(script: Callable[..., Any] | None) -> str:
+    if script is None:
+        return ""
+    name = getattr(script, "__qualname__", type(script).__qualname__)
+    return f"scripted:{script.__module__}.{name}"
 
 
 def positive(seconds: float, name: str, where: str) -> float:

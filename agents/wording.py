@@ -6,13 +6,19 @@ from typing import Any
 from agents.spec import ToolSpec
 from runtime.core.limits import plain
 
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+
 MASK = "••••"  # what is shown of a secret
 
 
 def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
     """The tool's sentence with these arguments, none of them shortened, and none that is secret."""
-    words = {name: _visible(value) for name, value in {**tool.defaults, **args}.items()}
-    words |= dict.fromkeys(tool.secret_args, MASK)
+    words = {
+        name: MASK
+        if name in tool.secret_args
+        else _visible(args[name] if name in args else tool.defaults[name])
+        for name in tool.sentence_args
+    }
     return tool.sentence.format_map(words)
 
 
@@ -23,7 +29,7 @@ def describe_exception(exc: BaseException) -> str:
 
 def _visible(value: Any) -> str:
     """What would break the line, hide or turn text around is spelled out, so a sentence stays one."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else _as_json(value)
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)

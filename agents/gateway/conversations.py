@@ -23,13 +23,15 @@ KEPT = 64  # conversations of one process
 LONG = 4  # messages: a shorter one is translated in no time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Begun:
+    """A conversation as far as it is translated. Only the thread that took it out of `_known` adds to it."""
+
     agent: AgentSpec
     instructions: str
     messages: tuple[dict[str, Any], ...]
-    conversation: tuple[ModelMessage, ...]
     calls: tuple[Call, ...]
+    conversation: list[ModelMessage]
 
     def begins(self, messages: tuple[dict[str, Any], ...], calls: tuple[Call, ...]) -> bool:
         """Say whether a frame with these messages and calls was once translated into this conversation."""
@@ -57,25 +59,17 @@ def conversation_of(
     instructions: str = "",
     calls: tuple[Call, ...] = (),
 ) -> list[ModelMessage]:
-    """Convert the messages of a frame with `to_provider`, or go on from where it was."""
+    """Convert the messages of a frame with `to_provider`, or go on from where it was. The list is the caller's."""
+    if len(messages) < LONG or agent.keeps_secrets:
+        return to_provider(agent, messages, [], instructions, calls)
     place = (run, frame)
     with _lock:
-        known = _known.get(place)
+        known = _known.pop(place, None)
     told = known is not None and known.agent is agent and known.instructions == instructions
-    goes_on = known is not None and told and known.begins(messages, calls)
-    begun_before = known.conversation if known and goes_on else ()
-    conversation = to_provider(agent, messages, begun_before, instructions, calls)
-    if len(messages) >= LONG and not agent.keeps_secrets:
-        begun = _Begun(
-            agent=agent,
-            instructions=instructions,
-            messages=messages,
-            conversation=tuple(conversation),
-            calls=calls,
-        )
-        with _lock:
-            _known[place] = begun
-            _known.move_to_end(place)
-            while len(_known) > KEPT:
-                _known.popitem(last=False)
-    return conversation
+    begun = known.conversation if known and told and known.begins(messages, calls) else []
+    conversation = to_provider(agent, messages, begun, instructions, calls)
+    with _lock:
+        _known[place] = _Begun(agent, instructions, messages, calls, conversation)
+        while len(_known) > KEPT:
+            _known.popitem(last=False)
+    return conversation.copy()

@@ -6,7 +6,7 @@ We number its calls by position and not by the provider's ids: `c3.1` is the sec
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from operator import is_
@@ -23,6 +23,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
 
 from agents import outputs, secrets
 from agents.gateway import replies
@@ -58,27 +59,28 @@ REPEATED = "$repeated"
 # What other clients of this layer tell a model of arguments of its own that cannot be read.
 INVALID_JSON = "INVALID_JSON"
 
+_NO_REPLY = ModelResponse(parts=[])
+
 Outcome = Literal["success", "failed", "denied"]
 
 
 def to_provider(
     agent: AgentSpec,
     messages: tuple[dict[str, Any], ...],
-    begun: Sequence[ModelMessage] = (),
+    begun: list[ModelMessage] | None = None,
     instructions: str = "",
     calls: tuple[Call, ...] = (),
 ) -> list[ModelMessage]:
     """Convert the conversation of one frame; pydantic-ai expects the instructions in every request.
 
-    Each message becomes one message. `begun` holds the first ones, converted before. Empty `instructions` mean the
-    agent's own. `calls` are the frame's calls.
+    Each message becomes one message. `begun` holds the first ones, converted before; the others are added to it, and
+    it is returned. Empty `instructions` mean the agent's own. `calls` are the frame's calls.
     """
     told = instructions or agent.instructions
-    secret = {tool.name: tool for tool in agent.tools if tool.secret_args or tool.secret_result}
-    conversation = list(begun)
-    before = (one for one in reversed(conversation) if isinstance(one, ModelResponse))
-    reply = next(before, ModelResponse(parts=[]))
+    secret = _secret_tools(agent)
+    conversation = [] if begun is None else begun
     added = messages[len(conversation) :]
+    reply = _last_reply(conversation)
     made = replies.calls_of(added, calls)
     for message in added:
         match message["role"]:
@@ -100,6 +102,18 @@ def to_provider(
             case role:
                 raise ValueError(f"a frame has no messages of role {role}")
     return conversation
+
+
+def _last_reply(conversation: list[ModelMessage]) -> ModelResponse:
+    for message in reversed(conversation):
+        if isinstance(message, ModelResponse):
+            return message
+    return _NO_REPLY
+
+
+@lru_cache(256)
+def _secret_tools(agent: AgentSpec) -> dict[str, ToolSpec]:
+    return {tool.name: tool for tool in agent.tools if tool.secret_args or tool.secret_result}
 
 
 def sum_up(agent: AgentSpec, instructions: str = "") -> ModelMessage:
@@ -145,12 +159,18 @@ def tools_of(agent: AgentSpec, *, summary: bool = False) -> ModelRequestParamete
 
 
 def from_provider(
-    agent: AgentSpec, response: ModelResponse, *, model: str = "", summary: bool = False
+    agent: AgentSpec,
+    response: ModelResponse,
+    *,
+    model: str = "",
+    summary: bool = False,
+    usage: RequestUsage | None = None,
 ) -> ModelAnswer:
     """Return the reply of `model` as JSON with the facts the core needs, without checking that it can be journaled.
 
-    A `summary` is text, even if the agent's result is typed.
+    A `summary` is text, even if the agent's result is typed. `usage` counts in the place of the reply's own.
     """
+    used = usage or response.usage
     text = response.text or ""
     output, proposals = None, _proposals(agent, response)
     if not summary:
@@ -158,7 +178,9 @@ def from_provider(
     kept = response
     if agent.keeps_secrets:
         kept = replace(response, parts=[_sealed(agent, part) for part in response.parts])
-    reply, output_kept = replies.stored(agent, kept, text, proposals, output)
+    reply, output_kept = replies.stored(kept, text, proposals, output)
+    if agent.model is not None and model == agent.model_name:  # a script is no model
+        reply.pop("model_name", None)
     return ModelAnswer(
         reply=reply,
         text=text,
@@ -166,8 +188,8 @@ def from_provider(
         output=output,
         output_kept=output_kept,
         usage={
-            "input_tokens": response.usage.input_tokens,
-            "output_tokens": response.usage.output_tokens,
+            "input_tokens": used.input_tokens,
+            "output_tokens": used.output_tokens,
         },
         cost=cost_of(agent, response),
         model=model,
@@ -213,8 +235,9 @@ def _reply(
     taken: set[str] = set()
     given = message.parts if kept["calls"] else [_as_text(part) for part in message.parts]
     parts = [_given_back(secret, part, taken) for part in given]
-    same = all(map(is_, parts, message.parts))
-    return message if same else replace(message, parts=parts)
+    if all(map(is_, parts, message.parts)):
+        return message
+    return replace(message, parts=parts)
 
 
 def _as_text(part: Any) -> Any:
@@ -230,7 +253,7 @@ def _given_back(secret: Mapping[str, ToolSpec], part: Any, taken: set[str]) -> A
     if (tool := secret.get(part.tool_name)) is not None:
         opened = secrets.open_reply(tool, part.args)
         part = part if opened is part.args else replace(part, args=opened)
-    args = _args(part)
+    args = part.args if type(part.args) is dict else _args(part)
     if not isinstance(args, dict):
         part = replace(part, args={INVALID_JSON: args})
     call_id, number = part.tool_call_id, 1

@@ -61,9 +61,13 @@ _PARTS = {"text": _TEXT, "thinking": _THINKING, "tool-call": _CALL}
 
 def build(reply: dict[str, Any], kept: Sequence[dict[str, Any]]) -> ModelResponse | None:
     """Build a stored reply with these parts, which stand for its own."""
-    fields, finished = _checked(reply, _REPLY), reply.get("finish_reason")
     parts = [_part(part) for part in kept]
-    if fields is None or not all(parts) or not (finished is None or finished in _FINISHED):
+    if None in parts:
+        return None
+    if len(reply) == 1:  # its parts, as a script's reply
+        return ModelResponse(parts=parts, timestamp=NO_TIME)
+    fields, finished = _checked(reply, _REPLY), reply.get("finish_reason")
+    if fields is None or not (finished is None or finished in _FINISHED):
         return None
     return ModelResponse(
         parts=parts,

@@ -1,7 +1,6 @@
 """Has an agent's script reply in the place of a model, with nothing of a provider's client in between."""
 
 from collections.abc import Iterable
-from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 
@@ -18,8 +17,8 @@ GIVEN = 50  # tokens of what goes along with every conversation, about
 
 def play(
     agent: AgentSpec, conversation: list[ModelMessage], instructions: str = ""
-) -> ModelResponse:
-    """The script's reply, under the name of its model, with about as many tokens as a provider would count."""
+) -> tuple[ModelResponse, RequestUsage]:
+    """The script's reply, and its tokens: those that it says, or about as many as a provider would count."""
     if agent.model is None:
         raise TypeError(f"{agent.name} has no script")
     info = _told(agent)
@@ -32,9 +31,7 @@ def play(
     if not usage.has_values():
         given, said = GIVEN + _tokens(conversation), _tokens([reply])
         usage = RequestUsage(input_tokens=given, output_tokens=said)
-    told = copy(reply)  # the script may give the same one again; `replace` would read every field
-    told.model_name, told.usage = agent.model_name, usage
-    return told
+    return reply, usage
 
 
 @lru_cache(256)

@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
 from agents.gateway import plain_replies
 from agents.gateway.plain_replies import COUNTED, KINDS, NO_TIME
-from agents.spec import FINAL_ANSWER, AgentSpec
+from agents.spec import FINAL_ANSWER
 from runtime.core.continuation import Call
 from runtime.core.events import Proposal
 
@@ -35,7 +35,6 @@ _REPLIES: TypeAdapter[list[ModelResponse]] = TypeAdapter(
 
 
 def stored(
-    agent: AgentSpec,
     response: ModelResponse,
     text: str,
     calls: Sequence[Proposal],
@@ -45,8 +44,6 @@ def stored(
     reply = plain_replies.dump(response) or _dumped(response)
     if reply.get("state") == "complete":
         del reply["state"]
-    if agent.model is not None and reply.get("model_name") == agent.model_name:  # a script's
-        del reply["model_name"]
     kept_output = False
     number = 0
     for part, kept in zip(response.parts, reply["parts"], strict=True):
@@ -148,31 +145,29 @@ def _parts(message: dict[str, Any], calls: Mapping[str, Call]) -> list[dict[str,
     parts: list[dict[str, Any]] = []
     ids = iter(message["calls"])
     for part in message["reply"]["parts"]:
-        match part["part_kind"]:
-            case "text" if "content" not in part:
-                parts.append({**part, "content": message["text"]})
-            case "tool-call":
-                parts.append(_called(part, next(ids, None), message, calls))
-            case _:
-                parts.append(part)
+        kind = part["part_kind"]
+        if kind == "tool-call":
+            parts.append(_called(part, next(ids, None), message, calls))
+        elif kind == "text" and "content" not in part:
+            parts.append({**part, "content": message["text"]})
+        else:
+            parts.append(part)
     return parts
 
 
 def _called(
     part: dict[str, Any], name: str | None, message: dict[str, Any], calls: Mapping[str, Call]
 ) -> dict[str, Any]:
-    part = {"tool_call_id": name.replace(".", "-") if name else FINAL_ANSWER, **part}
+    filled = {"tool_call_id": name.replace(".", "-") if name else FINAL_ANSWER, **part}
     if "tool_name" in part:
-        return part
+        return filled
     if name is None:
         tool, args = FINAL_ANSWER, message["output"]
     elif name in calls:
         tool, args = calls[name].tool, calls[name].args
     else:
         raise ValueError(f"a reply has the call {name}, and its frame does not")
-    form = part.pop("args_as", None)
-    return {
-        **part,
-        "tool_name": tool,
-        "args": json.dumps(args, **_FORMS[form]) if form else args,
-    }
+    form = filled.pop("args_as", None)
+    filled["tool_name"] = tool
+    filled["args"] = json.dumps(args, **_FORMS[form]) if form else args
+    return filled

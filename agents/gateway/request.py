@@ -48,25 +48,15 @@ def ask(
     The returned function ends the call; its outcome is delivered in any case. `brakes` limit the rate of all the
     installation's workers together; `outages` knows which models are out of order. A script has replied on return.
     """
+    if provider.is_scripted(agent):
+        deliver(_scripted(agent, request))
+        return _over
     call = _Call(agent, request, brakes, outages or Outages())
     try:
-        if request.summary and agent.compaction and agent.compaction.summarise:
-            text = agent.compaction.summarise(whole(request.messages, request.calls))
-            deliver(ModelAnswer(reply=None, text=text))
+        if (answer := _own_summary(agent, request)) is not None:
+            deliver(answer)
             return _over
-        conversation = conversation_of(
-            agent,
-            request.run,
-            request.frame,
-            request.messages,
-            request.instructions,
-            request.calls,
-        )
-        if request.summary:
-            conversation.append(sum_up(agent, request.instructions))
-        if provider.is_scripted(agent):
-            deliver(call.play(conversation))
-            return _over
+        conversation = _conversation(agent, request)
         model = provider.model_of(call.model)
         wait = call.admit()
     except Exception as exc:
@@ -76,6 +66,35 @@ def ask(
         deliver(Braked(model=call.model, until=wait.until, ticket=wait.ticket))
         return _over
     return loop.begin(lambda stop: call.make(model, conversation, stop, deliver))
+
+
+def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFault:
+    """The reply of the agent's script."""
+    try:
+        if (answer := _own_summary(agent, request)) is not None:
+            return answer
+        reply, usage = play(agent, _conversation(agent, request), request.instructions)
+        name = agent.model_name
+        return from_provider(agent, reply, model=name, summary=request.summary, usage=usage)
+    except Exception as exc:
+        return _Call(agent, request, None, Outages()).fault(exc)
+
+
+def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
+    """The summary that the agent's own function makes, if one is asked for and the agent has such a function."""
+    if not (request.summary and agent.compaction and agent.compaction.summarise):
+        return None
+    text = agent.compaction.summarise(whole(request.messages, request.calls))
+    return ModelAnswer(reply=None, text=text)
+
+
+def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]:
+    conversation = conversation_of(
+        agent, request.run, request.frame, request.messages, request.instructions, request.calls
+    )
+    if request.summary:
+        conversation.append(sum_up(agent, request.instructions))
+    return conversation
 
 
 def chosen(agent: AgentSpec, wanted: str, outages: Outages) -> tuple[str, str]:
@@ -121,13 +140,6 @@ class _Call:
             return said
         self._go = said
         return None
-
-    def play(self, conversation: list[ModelMessage]) -> ModelAnswer | ModelFault:
-        """The reply of the agent's script."""
-        try:
-            return self._answer(play(self._agent, conversation, self._request.instructions))
-        except Exception as exc:
-            return self.fault(exc)
 
     async def make(
         self,

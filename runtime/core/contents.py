@@ -69,9 +69,13 @@ def begins(first: Messages, messages: Messages) -> bool:
     Messages are only added to a frame, or a summary takes the place of those from the second on. So the same objects
     at these places mean the same ones in between.
     """
-    end = len(first)
-    return end <= len(messages) and all(
-        messages[n] is first[n] for n in {0, min(1, end - 1), end - 1}
+    last = len(first) - 1
+    second = min(1, last)
+    return (
+        last < len(messages)
+        and messages[last] is first[last]
+        and messages[second] is first[second]
+        and messages[0] is first[0]
     )
 
 

@@ -57,7 +57,7 @@ def test_a_conversation_that_goes_on_is_the_one_translated_anew() -> None:
 def test_only_what_is_new_is_translated(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
 
-    def counted(agent: AgentSpec, given: Any, done: Any = (), *_: Any) -> list[Any]:
+    def counted(agent: AgentSpec, given: Any, done: Any, *_: Any) -> list[Any]:
         begun.append(len(done))
         return to_provider(agent, given, done)
 

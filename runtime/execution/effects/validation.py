@@ -45,6 +45,23 @@ def _check_answer(answer: ModelAnswer) -> None:
     """Check the facts beside the reply: a provider's client may have added to them."""
     if len(answer.calls) > MAX_CALLS:
         raise NotJson("calls", f"{len(answer.calls)} in one reply, at most {MAX_CALLS} are taken")
+    if not _is_within_limits(answer):
+        _find_problem(answer)
+
+
+def _is_within_limits(answer: ModelAnswer) -> bool:
+    """Say whether all parts together keep the limits of one: then each of them does."""
+    calls = [[proposal.tool, proposal.args] for proposal in answer.calls]
+    parts = [answer.reply, answer.text, answer.usage, answer.output, calls]
+    try:
+        require_json(parts)
+    except NotJson:
+        return False
+    return size_of(parts) <= MAX_REPLY and all(len(tool) <= MAX_TOOL for tool, _ in calls)
+
+
+def _find_problem(answer: ModelAnswer) -> None:
+    """Raise NotJson with the part of an answer that exceeds a limit; return if none does."""
     for index, proposal in enumerate(answer.calls):
         require_json(proposal.tool, f"calls[{index}].tool")
         if len(proposal.tool) > MAX_TOOL:

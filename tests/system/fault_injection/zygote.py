@@ -67,7 +67,8 @@ def _warm_up() -> None:
     from tests.support.scripted_agents.flows import outer
 
     asked = ModelRequest.user_text_prompt('{"turns": []}')
-    from_provider(outer, play(outer, [asked]))
+    reply, usage = play(outer, [asked])
+    from_provider(outer, reply, usage=usage)
 
 
 def _reap() -> None:
