@@ -6,9 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from agents.gateway import conversations
+from agents.gateway import conversations, replies
 from agents.gateway.conversations import KEPT, LONG, conversation_of
 from agents.gateway.messages import to_provider
+from agents.gateway.replies import read
 from agents.gateway.scripted import Reply, Turn, say, script
 from agents.sdk import agent
 from agents.spec import AgentSpec
@@ -119,8 +120,25 @@ def test_other_instructions_are_told_from_the_beginning() -> None:
 
 def test_what_is_given_out_can_be_added_to() -> None:
     run, told = uuid4(), messages(LONG)
-    conversation_of(walker, run, "0", told).clear()
+    given: list[Any] = conversation_of(walker, run, "0", told)
+    given.append(given[0])
     assert len(conversation_of(walker, run, "0", told)) == len(told)
+
+
+def test_two_threads_do_not_add_to_the_same_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, run = messages(LONG), uuid4()
+    conversation_of(walker, run, "0", whole[:-2])
+    other: list[list[Any]] = []
+
+    def interrupted(message: Any, calls: Any) -> Any:
+        if not other:
+            other.append([])
+            other[0] = conversation_of(walker, run, "0", whole)
+        return read(message, calls)
+
+    monkeypatch.setattr(replies, "read", interrupted)
+    found = conversation_of(walker, run, "0", whole)
+    assert parts(found) == parts(other[0]) == parts(to_provider(walker, whole))
 
 
 def test_no_more_conversations_are_kept_than_said() -> None:

@@ -162,6 +162,11 @@ def test_an_agent_without_a_script_keeps_the_name_of_the_model_that_replied() ->
     assert answer.reply["model_name"] == "m-2026"
 
 
+def test_a_script_is_no_model_whose_name_is_stored() -> None:
+    given = ModelResponse(parts=[TextPart("so")], model_name="m-2026")
+    assert "model_name" not in from_provider(asker, given, model=asker.model_name).reply
+
+
 def test_a_reply_is_the_same_message_whenever_it_is_read() -> None:
     answer = from_provider(asker, call("look_up", word="a"))
     assert back(answer) == back(answer)
