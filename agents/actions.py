@@ -7,7 +7,7 @@ from django.db import transaction
 
 from agents.models import SentForm
 from runtime.control.start import start
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 
 
 def start_once(

@@ -7,8 +7,8 @@ from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
 from agents import queries
-from runtime import ports
 from runtime.core.decisions import EffectClass, Risk
+from runtime.ports import wiring
 from runtime.web.requests import Authenticated
 
 router = Router(tags=["agents"])
@@ -55,5 +55,5 @@ class AgentList(Schema):
 @router.get("/agents", response=AgentList)
 def list_agents(request: Authenticated) -> dict[str, Any]:
     """List the agents that runs can be started of. Only people who start runs or decide, and admins, may read it."""
-    ports.access().require_agents(request.auth)
+    wiring.access().require_agents(request.auth)
     return {"items": queries.documents()}

@@ -12,7 +12,8 @@ from agents.registry import Registry
 from agents.spec import AgentSpec, ToolSpec
 from agents.versions import Version
 from runtime.core.digest import is_text, sha256_of
-from runtime.ports import Expression, UnknownAgent
+from runtime.errors import UnknownAgent
+from runtime.ports.access import Expression
 from runtime.store import pool
 
 PUBLISHED = (
@@ -29,7 +30,7 @@ _SCHEMA = "(SELECT input_schema::text FROM agents_publishedagent WHERE name = %(
 
 
 class Catalogue:
-    """Implements runtime.ports.AgentCatalogue on what the workers published last."""
+    """Implements runtime.ports.agents.AgentCatalogue on what the workers published last."""
 
     def check_input(self, agent: str, value: Any) -> None:
         """Raise UnknownAgent, or InvalidInput whose field starts with `input`."""

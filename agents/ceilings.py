@@ -7,7 +7,7 @@ from django.conf import settings
 
 from runtime.core.amounts import NAMES, shown, typed, unit_of
 from runtime.core.budgets import Budget
-from runtime.ports import InvalidInput
+from runtime.errors import InvalidInput
 
 PREFIX = "budget."
 

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from agents.spec import ToolSpec
 from runtime.core.decisions import Blame
-from runtime.ports import Outcome, ToolFault, ToolRequest, Unknown
+from runtime.ports.effects import Outcome, ToolFault, ToolRequest, Unknown
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from agents import inputs
 from agents.schemas import Part, brief, parts
-from runtime.ports import InvalidInput
+from runtime.errors import InvalidInput
 from runtime.web.requests import form_text
 
 WHOLE = "input"  # the one field of a schema that is not an object's

@@ -31,23 +31,17 @@ from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_RESULT, plain, size_of
 from runtime.core.terms import ModelTerms
 from runtime.core.unkept import has_happened, result_lost
-from runtime.errors import KeyMissing
-from runtime.ports import (
+from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
+from runtime.ports.agents import AgentFacts, CallFacts, CallRejected, TurnBoundary, VersionChange
+from runtime.ports.effects import (
     Abort,
-    AgentFacts,
-    CallFacts,
-    CallRejected,
-    InvalidInput,
     ModelFault,
     ModelRequest,
     Outcome,
     ToolFault,
     ToolRequest,
     ToolResult,
-    TurnBoundary,
     Unknown,
-    UnknownAgent,
-    VersionChange,
 )
 
 log = logging.getLogger(__name__)
@@ -55,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Implements runtime.ports.EffectHandler on the agents this worker has loaded.
+    """Implements runtime.ports.effects.EffectHandler on the agents this worker has loaded.
 
     `tidy` is called after each tool, in its thread, unless a transaction is still to end there.
     `versions` looks up published versions. `brakes` are the installation's rate limits, None if no other process asks

@@ -15,7 +15,7 @@ from pydantic import ValidationError as PydanticError
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_INPUT, MAX_INSTRUCTIONS, size_of
-from runtime.ports import InvalidInput
+from runtime.errors import InvalidInput
 
 
 def check(schema: dict[str, Any], value: Any, *, where: str = "input") -> None:

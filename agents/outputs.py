@@ -7,7 +7,7 @@ from typing import Any
 from agents import inputs
 from agents.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.events import Proposal
-from runtime.ports import InvalidInput
+from runtime.errors import InvalidInput
 
 DESCRIPTION = (
     "Give the final answer, once everything else is done. Call it alone: it ends the work."

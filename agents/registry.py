@@ -11,7 +11,7 @@ from types import ModuleType
 from agents.errors import RegistryError
 from agents.mistakes import Mistake, Reading, Unusable, collecting
 from agents.spec import AgentSpec, ToolSpec
-from runtime.ports import UnknownAgent
+from runtime.errors import UnknownAgent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,7 +149,7 @@ class ToolSpec:
 class Compaction:
     """When a frame's earlier messages give way to a summary: beyond this many messages, or bytes of them.
 
-    `summarise` is given the messages as the engine keeps them (runtime.ports.ModelRequest) and returns the text,
+    `summarise` is given the messages as the engine keeps them (ports.effects.ModelRequest) and returns the text,
     quickly; without it the agent's model is asked for one.
     """
 

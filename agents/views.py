@@ -8,11 +8,10 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from agents import actions, ceilings, forms, queries
-from runtime import ports
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_KEY
-from runtime.errors import BusinessKeyConflict
-from runtime.ports import Forbidden, InvalidInput, UnknownAgent
+from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, UnknownAgent
+from runtime.ports import wiring
 from runtime.queries.runs import runs_page
 from runtime.web.requests import actor_of, visible_to
 
@@ -21,7 +20,7 @@ VERSIONS = 10  # of it, there
 
 
 # People who may not read agents get 404.
-_readers = visible_to(lambda actor: ports.access().require_agents(actor))
+_readers = visible_to(lambda actor: wiring.access().require_agents(actor))
 
 
 @require_safe
@@ -38,7 +37,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
 
     Only admins and readers of its runs, whose pages show the same, see how its instructions changed.
     """
-    shown, actor, access = _agent(name), actor_of(request), ports.access()
+    shown, actor, access = _agent(name), actor_of(request), wiring.access()
     runs = runs_page(access.readable_runs(actor) & Q(agent=name), limit=RECENT)
     wordings = bool(runs.items) or access.reads_continuations(actor)
     versions = queries.versions(name, limit=VERSIONS, wordings=wordings)
@@ -52,7 +51,7 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
     """The form that starts a run of an agent, and what comes of sending it."""
     shown = _agent(name)
     try:
-        ports.access().require(actor_of(request), "runs:start")
+        wiring.access().require(actor_of(request), "runs:start")
     except Forbidden as exc:
         return _page(request, shown, forms.empty(shown.schema), refusal=exc, status=403)
     if request.method != "POST":

@@ -46,7 +46,7 @@ from runtime.core.decisions import HALTS, VERDICTS, Decision, GateKind, Verdict
 from runtime.core.digest import is_text
 from runtime.core.limits import MAX_REASON
 from runtime.errors import GateNotOpen, RunEnded
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from runtime.store import ledger
 
 # What `result` is when none was given: null is a result.

@@ -23,7 +23,8 @@ from approvals.errors import BrokenChain
 from approvals.models import AuditEntry, Request
 from runtime import keyring
 from runtime.core.digest import sha256_of
-from runtime.ports import Actor, Part
+from runtime.ports.access import Actor
+from runtime.ports.approvals import Part
 
 GENESIS = ""
 UNDONE = "undone"

@@ -14,7 +14,8 @@ from approvals import audit, clock, permissions, statements, stored
 from approvals.models import Request
 from runtime.control.settle import settle
 from runtime.core.decisions import Decision, Verdict
-from runtime.ports import Actor, Part
+from runtime.ports.access import Actor
+from runtime.ports.approvals import Part
 from runtime.store import pool
 
 _LOOK: Final = f"""

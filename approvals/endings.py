@@ -9,7 +9,7 @@ from approvals import audit
 from approvals.models import Request
 from runtime.control.settle import settle
 from runtime.core.decisions import Decision, Verdict
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 
 
 def is_due(request: Request, at: datetime) -> bool:

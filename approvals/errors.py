@@ -1,7 +1,7 @@
 """What this room refuses: a door needs only `status`, `code`, `detail` and `extra`.
 
-Two refusals are not here: `runtime.ports.Forbidden` (403) is shared with the runtime's doors, and
-`runtime.ports.NotConfirmed` is between the gatekeeper and the engine.
+Two refusals are not here: `runtime.errors.Forbidden` (403) is shared with the runtime's doors, and
+`runtime.ports.approvals.NotConfirmed` is between the gatekeeper and the engine.
 """
 
 from datetime import UTC, datetime

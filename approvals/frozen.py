@@ -15,7 +15,7 @@ from runtime.core.digest import action_digest as digest_of_action
 from runtime.core.digest import sha256_of
 from runtime.core.errors import NotJson
 from runtime.core.ids import RANDOM_BITS, by_time
-from runtime.ports import ActionPicture, NotConfirmed
+from runtime.ports.approvals import ActionPicture, NotConfirmed
 
 _AT = "@"  # in a nonce, before the time
 

@@ -23,7 +23,9 @@ from approvals.models import Request
 from approvals.statements import Statement
 from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, RunEnded
-from runtime.ports import ActionPicture, Actor, ApprovalVoid, CallFacts, NotConfirmed, Part
+from runtime.ports.access import Actor
+from runtime.ports.agents import CallFacts
+from runtime.ports.approvals import ActionPicture, ApprovalVoid, NotConfirmed, Part
 from runtime.store import ledger, pool
 from runtime.store.pool import Connection
 

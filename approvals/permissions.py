@@ -22,7 +22,8 @@ from approvals.assignments import Bond
 from approvals.models import Assignment, Request, Token
 from approvals.policy import Group
 from runtime.core.decisions import Risk
-from runtime.ports import Actor, Expression, Forbidden
+from runtime.errors import Forbidden
+from runtime.ports.access import Actor, Expression
 from runtime.store import pool
 
 R = TypeVar("R", Assignment, Token)

@@ -17,7 +17,8 @@ from runtime import sealing
 from runtime.core.decisions import GateKind
 from runtime.core.ids import turn_of
 from runtime.core.origin import merged
-from runtime.ports import Actor, Forbidden
+from runtime.errors import Forbidden
+from runtime.ports.access import Actor
 
 ANY = "any"  # of every kind
 STATUSES = tuple(Request.Status.values)

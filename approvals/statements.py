@@ -16,7 +16,7 @@ from approvals.models import Request
 from runtime import keyring
 from runtime.core.decisions import VERDICTS, Decision, GateKind, Verdict
 from runtime.core.digest import canonical, sha256_of
-from runtime.ports import NotConfirmed
+from runtime.ports.approvals import NotConfirmed
 
 STATUS: Mapping[Verdict, Request.Status] = {
     Verdict.APPROVE: Request.Status.APPROVED,

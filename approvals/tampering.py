@@ -7,7 +7,7 @@ before the click.
 from approvals import frozen, permissions, statements
 from approvals.models import Request
 from runtime.errors import KeyMissing
-from runtime.ports import NotConfirmed
+from runtime.ports.approvals import NotConfirmed
 
 _REMOVED_ARGS = "{}"
 _SIGNED = (Request.Status.APPROVED, Request.Status.DENIED, Request.Status.ANSWERED)

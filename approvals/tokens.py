@@ -21,7 +21,8 @@ from approvals.errors import Invalid, UnknownToken
 from approvals.models import Token
 from approvals.permissions import ALL_SCOPES
 from approvals.record import note
-from runtime.ports import Actor, Forbidden
+from runtime.errors import Forbidden
+from runtime.ports.access import Actor
 
 _FORMAT = re.compile(r"aby_([0-9a-f]{16})_([0-9a-f]{64})")
 _NO_HASH = "0" * 64

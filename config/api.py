@@ -21,8 +21,8 @@ from agents.api import router as agents_router
 from approvals import permissions, tokens
 from approvals.api import router as approvals_router
 from runtime.core.errors import NewerSchema, NotJson
-from runtime.errors import KeyMissing, RequestError, Tampered
-from runtime.ports import Actor, Forbidden, InvalidInput
+from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
+from runtime.ports.access import Actor
 from runtime.web.api.events import router as events_router
 from runtime.web.api.history import router as history_router
 from runtime.web.api.runs import router as runtime_router

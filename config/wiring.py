@@ -12,14 +12,14 @@ from agents.registry import load
 from approvals import people
 from approvals.gatekeeper import Gatekeeper
 from approvals.permissions import Access
-from runtime import ports
 from runtime.broker import dispatch
+from runtime.ports import wiring
 from runtime.upkeep import startup
 
 
 def connect() -> None:
     """What every process needs: rights, what agents there are, and who is asked before a call."""
-    ports.plug(access=Access(), catalogue=Catalogue(), gatekeeper=Gatekeeper())
+    wiring.plug(access=Access(), catalogue=Catalogue(), gatekeeper=Gatekeeper())
     user_logged_out.connect(_ring_whoever_left)
     people.sessions_ended.connect(_ring_whose_sessions_ended)
 
@@ -54,4 +54,4 @@ def connect_effects() -> None:
     startup.with_database(lambda: publish(registry))
     isolated = (tool.function.__module__ for tool in registry.tools() if tool.isolate)
     children = Children(isolated)
-    ports.plug(effects=Handler(registry=registry, brakes=Brakes(), children=children))
+    wiring.plug(effects=Handler(registry=registry, brakes=Brakes(), children=children))

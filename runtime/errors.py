@@ -1,5 +1,7 @@
 """What can go wrong in the engine. A docstring is the default message; attributes carry the facts."""
 
+from collections.abc import Sequence
+
 from runtime.core.limits import MAX_MATCHED, MAX_UNHEARD
 
 
@@ -184,3 +186,42 @@ class LedgerBroken(RuntimeFault):
 
 class Tampered(RuntimeFault):
     """What is stored is not what was written."""
+
+
+class Forbidden(RequestError):
+    """The actor may see the thing but not do this; `code` is the reason: `requester`, `origin`, `scope`, …"""
+
+    status = 403
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+class UnknownAgent(RequestError):
+    """This process has no agent of that name."""
+
+    status, code, field = 422, "invalid", "agent"
+
+    @property
+    def detail(self) -> str:
+        """What a person reads."""
+        return "There is no agent of this name."
+
+
+class InvalidInput(RequestError):
+    """A run's input breaks the agent's input schema; `field` is a dotted path. `others` lists further errors."""
+
+    status, code = 422, "invalid"
+    field: str
+
+    def __init__(self, field: str, detail: str, others: Sequence["InvalidInput"] = ()) -> None:
+        self.field = field
+        self.others = tuple(others)
+        more = [{"field": one.field, "detail": one.detail} for one in others]
+        super().__init__(detail, **({"others": more} if more else {}))
+
+    @property
+    def all_of_it(self) -> str:
+        """All errors, each with its place, in one line."""
+        return "; ".join(f"{one.field}: {one.detail}" for one in (self, *self.others))

@@ -9,12 +9,12 @@ from uuid import UUID
 from celery import current_app, shared_task
 from django.conf import settings
 
-from runtime import ports
 from runtime.broker.dispatch import ADVANCE, ISOLATED
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
 from runtime.execution.runner import WorkerContext
+from runtime.ports import wiring
 from runtime.store import pool
 
 log = logging.getLogger(__name__)
@@ -35,12 +35,12 @@ def advance_run(run: object = None, *_: object, **__: object) -> None:
 def bench() -> WorkerContext:
     """Made on first use, after fork: the heartbeat starts beating with it."""
     alone = set(current_app.amqp.queues.consume_from) == {ISOLATED}
-    heartbeat = Heartbeat(ports.effects().fingerprints(), isolated=alone)
+    heartbeat = Heartbeat(wiring.effects().fingerprints(), isolated=alone)
     heartbeat.start()
     return WorkerContext(
-        handler=ports.effects(),
-        gatekeeper=ports.gatekeeper(),
-        effect_pool=EffectPool(ports.effects(), replace=_retire),
+        handler=wiring.effects(),
+        gatekeeper=wiring.gatekeeper(),
+        effect_pool=EffectPool(wiring.effects(), replace=_retire),
         heartbeat=heartbeat,
     )
 

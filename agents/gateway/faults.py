@@ -25,7 +25,7 @@ from pydantic_ai.exceptions import (
 
 from runtime.core.decisions import Blame
 from runtime.core.limits import plain
-from runtime.ports import ModelFault
+from runtime.ports.effects import ModelFault
 
 # A matter of time, although the status says the request is at fault.
 PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY}

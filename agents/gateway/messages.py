@@ -34,7 +34,7 @@ from runtime.core.continuation import Call
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
-from runtime.ports import ModelAnswer
+from runtime.ports.effects import ModelAnswer
 
 DENIED = "A person denied this call, it was not made. The reason given: "
 EXPIRED = "This call was not made, because its approval expired. "

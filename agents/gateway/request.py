@@ -28,7 +28,7 @@ from agents.wording import describe_exception
 from runtime.core.decisions import Blame
 from runtime.core.limits import plain
 from runtime.errors import KeyMissing
-from runtime.ports import Abort, Braked, ModelAnswer, ModelFault, ModelRequest, Outcome
+from runtime.ports.effects import Abort, Braked, ModelAnswer, ModelFault, ModelRequest, Outcome
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from runtime.core.continuation import Phase, status_of
 from runtime.core.decisions import VERDICTS, Decision, GateKind, Verdict
 from runtime.core.events import AgentChanged, Event, FrameOpened, RunStarted, WaitStarted
 from runtime.core.ids import ROOT
-from runtime.ports import ActionPicture
+from runtime.ports.approvals import ActionPicture
 
 REQUESTER, DECIDER = "ada", "bea"
 

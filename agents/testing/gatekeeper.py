@@ -5,12 +5,14 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core.decisions import Decision, Verdict
-from runtime.ports import ActionPicture, Actor, CallFacts, NotConfirmed, Part
+from runtime.ports.access import Actor
+from runtime.ports.agents import CallFacts
+from runtime.ports.approvals import ActionPicture, NotConfirmed, Part
 from runtime.store.pool import Connection
 
 
 class Gatekeeper:
-    """Implements runtime.ports.Gatekeeper; a decision holds for exactly the action that was shown."""
+    """Implements runtime.ports.approvals.Gatekeeper; a decision holds for exactly the action that was shown."""
 
     def __init__(self) -> None:
         self.shown: dict[UUID, ActionPicture] = {}

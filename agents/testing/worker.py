@@ -43,7 +43,7 @@ from runtime.execution.effects.outcomes import (
 )
 from runtime.execution.effects.perform import perform
 from runtime.execution.step import StepBuilder
-from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
+from runtime.ports.effects import ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.store.records import Work
 from runtime.store.signals import (
     CancelSignal,

@@ -20,7 +20,8 @@ from approvals.errors import (
 from approvals.views import aftermath
 from approvals.views.picture import too_late
 from runtime.core.decisions import Verdict
-from runtime.ports import Actor, Forbidden
+from runtime.errors import Forbidden
+from runtime.ports.access import Actor
 
 # What the person who decides can mend, or has to know.
 Problem = Forbidden | TamperedWith | DigestMismatch | TooEarly | Invalid

@@ -12,7 +12,7 @@ from approvals.views.deciding import Problem, carry_out
 from approvals.views.picture import answer, picture
 from runtime.core.decisions import HALTS, GateKind, Verdict
 from runtime.core.events import Change
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from runtime.queries.version_diff import Difference, differences
 from runtime.web.requests import form_text
 

@@ -2,18 +2,18 @@
 
 from uuid import UUID
 
-from runtime import ports
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
-from runtime.errors import NoSuchRun
-from runtime.ports import Actor, Forbidden, InvalidInput
+from runtime.errors import Forbidden, InvalidInput, NoSuchRun
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries import runs
 from runtime.queries.runs import RunDetail
 
 
 def readable(run: UUID, actor: Actor) -> RunDetail:
     """Return a run as the actor may read it. Raise NoSuchRun."""
-    found = runs.run_detail(ports.access().readable_runs(actor), run)
+    found = runs.run_detail(wiring.access().readable_runs(actor), run)
     if found is None:
         raise NoSuchRun
     return found
@@ -24,14 +24,14 @@ def readable_whole(run: UUID, actor: Actor) -> RunDetail:
 
     Raise, in this order: Forbidden (`scope`); NoSuchRun; Forbidden (`not_eligible`).
     """
-    ports.access().require(actor, "runs:read")
+    wiring.access().require(actor, "runs:read")
     return for_admins(run, actor, "Continuations are for admins.")
 
 
 def for_admins(run: UUID, actor: Actor, refusal: str) -> RunDetail:
     """Return a run of which the actor may read all. Raise NoSuchRun, then Forbidden with this `refusal`."""
     found = readable(run, actor)
-    if not ports.access().reads_continuations(actor):
+    if not wiring.access().reads_continuations(actor):
         raise Forbidden("not_eligible", refusal)
     return found
 
@@ -39,7 +39,7 @@ def for_admins(run: UUID, actor: Actor, refusal: str) -> RunDetail:
 def controllable(run: UUID, actor: Actor, verb: str) -> RunDetail:
     """Return a run that the actor may control. Raise NoSuchRun, then Forbidden, which says `verb`."""
     found = readable(run, actor)
-    if not ports.access().may_control(actor, found.requester):
+    if not wiring.access().may_control(actor, found.requester):
         raise Forbidden("not_eligible", f"{actor.person} may not {verb} runs of {found.requester}.")
     return found
 

@@ -2,14 +2,14 @@
 
 from uuid import UUID
 
-from runtime import ports
 from runtime.control import access, release
 from runtime.control.transaction import atomic, notify
 from runtime.core.continuation import RunStatus
 from runtime.core.errors import NewerSchema
 from runtime.core.limits import MAX_REASON
-from runtime.errors import KeyMissing, RunEnded, Tampered
-from runtime.ports import Actor, Forbidden
+from runtime.errors import Forbidden, KeyMissing, RunEnded, Tampered
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
 from runtime.store import gates, runs, signals
 from runtime.store.pool import Connection
@@ -23,7 +23,7 @@ def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     the run's status, also for one in quarantine that does not verify.
     """
     found = access.readable(run, actor)
-    if not ports.access().may_cancel(actor, found.requester):
+    if not wiring.access().may_cancel(actor, found.requester):
         raise Forbidden("not_eligible", f"{actor.person} may not cancel runs of {found.requester}.")
     why = access.text("reason", reason, MAX_REASON, required="is required to cancel")
     with atomic() as connection:
@@ -45,7 +45,7 @@ def _cancel(connection: Connection, run: UUID, actor: Actor, reason: str) -> Non
     withdrawn = signals.withdraw(connection, run)
     gates.close_decided(connection, withdrawn)
     closed = [*withdrawn, *gates.close_open(connection, run)]
-    ports.gatekeeper().close(run=run, gates=closed, actor=actor, reason=reason)
+    wiring.gatekeeper().close(run=run, gates=closed, actor=actor, reason=reason)
     signals.send_cancel(connection, run=run, by=actor.person, reason=reason)
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime import ports
 from runtime.control.transaction import atomic, join, notify
 from runtime.core.digest import require_json, sha256_of
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_EVENT_DATA, MAX_EVENT_NAME, MAX_MATCHED, size_of
-from runtime.errors import EventConflict, RunEnded, TooManyMatched
-from runtime.ports import Actor, InvalidInput
+from runtime.errors import EventConflict, InvalidInput, RunEnded, TooManyMatched
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.store import external_events, runs, signals, waits
 from runtime.store.external_events import Sent
 from runtime.store.pool import Connection
@@ -37,14 +37,14 @@ def deliver(*, id: object, name: object, data: object, actor: Actor) -> Delivere
 
     Raise, in this order: Forbidden; InvalidInput naming `id`, `name` or `data`; EventConflict, TooManyMatched.
     """
-    ports.access().require(actor, SCOPE)
+    wiring.access().require(actor, SCOPE)
     event = {"id": _name(id, "id"), "name": _name(name, "name"), "data": _data(data)}
     noted = {"event": event["name"], "id": event["id"]}
     with atomic() as connection:
         done = _deliver(connection, **event, actor=actor)
         for run in done.runs:
             join(connection, run, actor)
-            ports.gatekeeper().note(run=run, actor=actor, act="sent", detail=noted)
+            wiring.gatekeeper().note(run=run, actor=actor, act="sent", detail=noted)
             notify(run)
     return done
 

@@ -3,7 +3,6 @@
 import json
 from uuid import UUID
 
-from runtime import ports
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
 from runtime.core.contents import referred
@@ -12,8 +11,9 @@ from runtime.core.events import Forked, RunStarted
 from runtime.core.forks import forked, quiescent, released
 from runtime.core.origin import joined, merged
 from runtime.core.replay import Entry
-from runtime.errors import NotQuiescent
-from runtime.ports import Actor, Forbidden, InvalidInput
+from runtime.errors import Forbidden, InvalidInput, NotQuiescent
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.store import blobs, journal, runs, starts
 from runtime.store.pool import Connection
 
@@ -26,7 +26,7 @@ def fork(*, run: UUID, position: object, actor: Actor) -> UUID:
     KeyMissing or NewerSchema.
     """
     found = access.readable(run, actor)
-    if not ports.access().may_fork(actor, found.requester):
+    if not wiring.access().may_fork(actor, found.requester):
         raise Forbidden("not_eligible", f"{actor.person} may not fork runs of {found.requester}.")
     if not isinstance(position, int) or isinstance(position, bool):
         raise InvalidInput("position", "must be the number of an entry")
@@ -35,7 +35,7 @@ def fork(*, run: UUID, position: object, actor: Actor) -> UUID:
     with atomic() as connection:
         new = _copy(connection, run, position, actor)
         where: dict[str, str | None] = {"position": str(position)}
-        keeper = ports.gatekeeper()
+        keeper = wiring.gatekeeper()
         keeper.note(run=run, actor=actor, act="forked", detail={"into": str(new), **where})
         keeper.note(run=new, actor=actor, act="started", detail={"fork of": str(run), **where})
         notify(new)

@@ -5,12 +5,12 @@
 
 import logging
 
-from runtime import ports
 from runtime.control import access
 from runtime.control.transaction import atomic
 from runtime.core.limits import MAX_REASON
-from runtime.errors import StopNotOn, StoppedAlready
-from runtime.ports import Actor, UnknownAgent
+from runtime.errors import StopNotOn, StoppedAlready, UnknownAgent
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.store import kill_switches, pool
 from runtime.store.kill_switches import EVERY_AGENT, Stop
 
@@ -61,13 +61,13 @@ def active() -> list[Stop]:
 
 def _require_admin(actor: Actor | None) -> None:
     if actor is not None:
-        ports.access().require(actor, SCOPE)
+        wiring.access().require(actor, SCOPE)
 
 
 def _known(agent: object) -> str:
     if not isinstance(agent, str):
         raise UnknownAgent("an agent has a name")
-    if agent != EVERY_AGENT and not ports.catalogue().knows(agent):
+    if agent != EVERY_AGENT and not wiring.catalogue().knows(agent):
         raise UnknownAgent(f"there is no agent named {agent}")
     return agent
 

@@ -2,13 +2,13 @@
 
 from uuid import UUID
 
-from runtime import ports
 from runtime.control import access
 from runtime.control.transaction import atomic, join, lock_open, notify
 from runtime.core.contents import digest_of
 from runtime.core.limits import MAX_MESSAGE, MAX_UNHEARD
 from runtime.errors import TooManyUnheard
-from runtime.ports import Actor
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
 from runtime.store import runs, signals
 
@@ -30,6 +30,6 @@ def send_message(*, run: UUID, text: object, actor: Actor) -> RunDetail:
         signals.send_message(connection, run=run, by=actor.person, text=message)
         join(connection, run, actor)
         digest = digest_of(message)
-        ports.gatekeeper().note(run=run, actor=actor, act="wrote", detail={"digest": digest})
+        wiring.gatekeeper().note(run=run, actor=actor, act="wrote", detail={"digest": digest})
         notify(run)
     return access.readable(run, actor)

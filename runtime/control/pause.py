@@ -2,12 +2,12 @@
 
 from uuid import UUID
 
-from runtime import ports
 from runtime.control import access
 from runtime.control.transaction import atomic, lock_open, notify
 from runtime.core.continuation import RunStatus
 from runtime.core.limits import MAX_REASON
-from runtime.ports import Actor
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
 from runtime.store import runs, signals
 from runtime.store.pool import Connection
@@ -25,7 +25,7 @@ def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
         if not _is_paused(connection, run):
             runs.ring(connection, run)
             signals.send_pause(connection, run=run, by=actor.person, reason=why)
-            ports.gatekeeper().note(run=run, actor=actor, act="paused", detail={"reason": why})
+            wiring.gatekeeper().note(run=run, actor=actor, act="paused", detail={"reason": why})
             notify(run)
     return access.readable(run, actor)
 
@@ -37,7 +37,7 @@ def resume(*, run: UUID, actor: Actor) -> RunDetail:
         if _is_paused(connection, run):
             runs.ring(connection, run)
             signals.send_resume(connection, run=run, by=actor.person)
-            ports.gatekeeper().note(run=run, actor=actor, act="resumed", detail={})
+            wiring.gatekeeper().note(run=run, actor=actor, act="resumed", detail={})
             notify(run)
     return access.readable(run, actor)
 

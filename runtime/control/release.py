@@ -2,7 +2,6 @@
 
 from uuid import UUID
 
-from runtime import ports
 from runtime.broker import dispatch
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
@@ -10,7 +9,8 @@ from runtime.core.contents import referred
 from runtime.core.continuation import RunStatus, status_of
 from runtime.core.limits import MAX_REASON
 from runtime.errors import NotQuarantined
-from runtime.ports import Actor
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
 from runtime.store import blobs, continuations, journal, runs
 from runtime.store.pool import Connection
@@ -43,5 +43,5 @@ def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) ->
     now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
     blobs.check(connection, referred(now))
     runs.readmit(connection, run, status=status_of(now, held=False))
-    ports.gatekeeper().note(run=run, actor=actor, act="readmitted", detail={"reason": reason})
+    wiring.gatekeeper().note(run=run, actor=actor, act="readmitted", detail={"reason": reason})
     notify(run, inbox=True, queue=dispatch.ISOLATED if row.isolated else dispatch.RESUMED)

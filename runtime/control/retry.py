@@ -2,7 +2,6 @@
 
 from uuid import UUID
 
-from runtime import ports
 from runtime.control import access
 from runtime.control.transaction import atomic, join, notify
 from runtime.core.contents import referred
@@ -11,7 +10,8 @@ from runtime.core.events import Retried
 from runtime.core.limits import MAX_REASON
 from runtime.core.replay import Entry, initial, step
 from runtime.errors import NotFailed
-from runtime.ports import Actor
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
 from runtime.store import blobs, continuations, journal, pool, runs, signals
 from runtime.store.pool import Connection
@@ -28,7 +28,7 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     with atomic() as connection:
         _reopen(connection, run, Retried(by=actor.person, reason=why))
         join(connection, run, actor)
-        ports.gatekeeper().note(run=run, actor=actor, act="retried", detail={"reason": why})
+        wiring.gatekeeper().note(run=run, actor=actor, act="retried", detail={"reason": why})
         notify(run, inbox=True)
     return access.readable(run, actor)
 

@@ -9,7 +9,7 @@ from django.db import transaction
 from runtime.control.transaction import notify
 from runtime.core.decisions import Decision
 from runtime.errors import GateNotOpen
-from runtime.ports import Part
+from runtime.ports.approvals import Part
 from runtime.store import decisions, gates, pool, runs, signals
 
 

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime import ports
 from runtime.broker import dispatch
 from runtime.control.transaction import notify
 from runtime.core import amounts
@@ -16,8 +15,9 @@ from runtime.core.digest import require_json
 from runtime.core.events import RunStarted
 from runtime.core.limits import MAX_KEY
 from runtime.core.replay import Entry
-from runtime.errors import BusinessKeyConflict
-from runtime.ports import Actor, InvalidInput
+from runtime.errors import BusinessKeyConflict, InvalidInput
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.store import journal, pool, starts
 from runtime.store.pool import Connection
 from runtime.store.starts import Born
@@ -40,7 +40,7 @@ def start(
     Raise, in this order: Forbidden; NotJson; UnknownAgent; InvalidInput naming the field of `input`,
     `business_key` or the limit of `budget`; BusinessKeyConflict.
     """
-    access, catalogue = ports.access(), ports.catalogue()
+    access, catalogue = wiring.access(), wiring.catalogue()
     with pool.asking() as connection:
         born, (rights, schema) = starts.look(
             connection, access.rights(actor), catalogue.schema(agent)

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runtime import ports
 from runtime.broker import dispatch
 from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
-from runtime.ports import Actor
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.store import pool, runs, signals
 from runtime.store.pool import Connection
 
@@ -33,7 +33,7 @@ def lock_open(connection: Connection, run: UUID) -> str:
 def join(connection: Connection, run: UUID, actor: Actor) -> None:
     """Add a person who steers a run to its origin, at once: a worker journals it only later."""
     if runs.join(connection, run, actor.person):
-        ports.gatekeeper().join(run=run, person=actor.person)
+        wiring.gatekeeper().join(run=run, person=actor.person)
 
 
 def notify(

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg.errors
 
-from runtime import keyring, ports
+from runtime import keyring
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
 from runtime.core import portable
@@ -24,6 +24,7 @@ from runtime.core.portable import Package
 from runtime.core.reducer import evolve
 from runtime.core.replay import Entry, initial, step
 from runtime.errors import (
+    InvalidInput,
     KeyMissing,
     NotAtRest,
     NotImportable,
@@ -31,8 +32,10 @@ from runtime.errors import (
     RunKnown,
     Tampered,
     TooLarge,
+    UnknownAgent,
 )
-from runtime.ports import Actor, InvalidInput, UnknownAgent
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.store import blobs, continuations, gates, journal, pool, runs, signals, waits
 from runtime.store.pool import Connection
 from runtime.store.runs import Standing
@@ -48,7 +51,7 @@ def export_run(*, run: UUID, actor: Actor) -> str:
     KeyMissing or NewerSchema.
     """
     access.for_admins(run, actor, "Exporting runs is for admins.")
-    keeper = ports.gatekeeper()
+    keeper = wiring.gatekeeper()
     with atomic() as connection:
         row = runs.standing(connection, run)
         if row.status != RunStatus.EXPORTED:
@@ -65,18 +68,18 @@ def import_run(*, data: bytes, actor: Actor) -> UUID:
 
     Raise, in this order: Forbidden; NotImportable, which says in one line why; RunKnown.
     """
-    ports.access().require(actor, "admin")
+    wiring.access().require(actor, "admin")
     try:
         text = data.decode()
     except UnicodeDecodeError as exc:
         raise NotImportable("it is not UTF-8") from exc
     with atomic() as connection:
         now = _import(connection, text, actor)
-        ports.gatekeeper().note(run=now.run, actor=actor, act="imported", detail={})
+        wiring.gatekeeper().note(run=now.run, actor=actor, act="imported", detail={})
         notify(now.run)
         try:
             with suppress(InvalidInput):  # the run has started with that input, and keeps it
-                ports.catalogue().check_input(now.agent, now.input)
+                wiring.catalogue().check_input(now.agent, now.input)
         except UnknownAgent as exc:
             raise NotImportable(f"there is no agent {now.agent!r} here") from exc
     return now.run

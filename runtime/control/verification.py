@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime import keyring, ports
+from runtime import keyring
 from runtime.core import portable
 from runtime.core.contents import digest_of, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
@@ -20,6 +20,7 @@ from runtime.core.errors import CoreError, NewerSchema
 from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Imported, OutcomeArrived
 from runtime.core.replay import Entry, initial, step
 from runtime.errors import KeyMissing, LedgerBroken, NoSuchRun, Tampered
+from runtime.ports import wiring
 from runtime.store import (
     blobs,
     continuations,
@@ -185,7 +186,7 @@ def _unspent(run: UUID) -> Iterator[Finding]:
 
 def _audit(run: UUID) -> Iterator[Finding]:
     try:
-        problem = ports.gatekeeper().problem_of(run)
+        problem = wiring.gatekeeper().problem_of(run)
     except KeyMissing as exc:
         problem = str(exc)
     if problem is not None:

@@ -15,13 +15,13 @@ from runtime.core.continuation import Continuation, Phase
 from runtime.core.decisions import Verdict
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.core.limits import plain
-from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered
+from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered, UnknownAgent
 from runtime.execution import crash_loops
 from runtime.execution.admission import versions
 from runtime.execution.commit import DATABASE_ERRORS, Loaded, Sizes
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.runner import Runner, RunnerQueue, WorkerContext
-from runtime.ports import EffectHandler, UnknownAgent
+from runtime.ports.effects import EffectHandler
 from runtime.store import blobs, leases, loading, pool, signals, workers
 from runtime.store.leases import Claim
 from runtime.store.loading import Stored

@@ -30,7 +30,7 @@ from runtime.execution.concurrency import RunSlots
 from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.yielding import YieldPolicy
-from runtime.ports import Gatekeeper, Part
+from runtime.ports.approvals import Gatekeeper, Part
 from runtime.store import (
     blobs,
     continuations,

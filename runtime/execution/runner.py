@@ -39,14 +39,8 @@ from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat
 from runtime.execution.step import StepBuilder
 from runtime.execution.yielding import YieldPolicy
-from runtime.ports import (
-    EffectHandler,
-    Gatekeeper,
-    ModelRequest,
-    Outcome,
-    ToolFault,
-    ToolRequest,
-)
+from runtime.ports.approvals import Gatekeeper
+from runtime.ports.effects import EffectHandler, ModelRequest, Outcome, ToolFault, ToolRequest
 from runtime.store import leases, ledger
 from runtime.store.records import Changed, Work, changed
 from runtime.store.steps import Result

@@ -50,13 +50,15 @@ from runtime.core.pending import of_call
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
 from runtime.core.spending import fits, reached
+from runtime.errors import InvalidInput
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.budget_gate import grant_of, limit_gate
 from runtime.execution.admission.gates import AdmissionResult
 from runtime.execution.admission.versions import VersionChanges, agent_changed, agreed, ask, asked
 from runtime.execution.admission.waits import begun, timed_out
 from runtime.execution.effects.outcomes import arrival
-from runtime.ports import EffectHandler, InvalidInput, VersionChange
+from runtime.ports.agents import VersionChange
+from runtime.ports.effects import EffectHandler
 from runtime.store.late_outcomes import LateOutcome
 from runtime.store.records import Changed, ModelAsked, Records, SignalTaken, Work, changed, waits
 from runtime.store.signals import (

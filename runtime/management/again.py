@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.core.errors import CoreError
-from runtime.errors import NoSuchRun, RequestError, RuntimeFault
+from runtime.errors import Forbidden, InvalidInput, NoSuchRun, RequestError, RuntimeFault
 from runtime.management.run_ids import run_id
-from runtime.ports import Actor, Forbidden, InvalidInput
+from runtime.ports.access import Actor
 
 
 class AgainCommand(BaseCommand):

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from runtime import ports
 from runtime.core.continuation import RunStatus
 from runtime.models import Gate
+from runtime.ports import wiring
 from runtime.queries.budget_usage import Use, spending_of
 from runtime.queries.journal import Line, read
 from runtime.queries.runs import RunDetail
@@ -94,7 +94,7 @@ def _until(run: RunDetail, lines: tuple[Line, ...]) -> datetime:
 
 def _gates(run: UUID) -> dict[UUID, GateFacts]:
     rows = list(Gate.objects.filter(run_id=run).values_list("id", "state", "decided_at"))
-    approvals = ports.gatekeeper().approvals_of([gate for gate, _, _ in rows]) if rows else {}
+    approvals = wiring.gatekeeper().approvals_of([gate for gate, _, _ in rows]) if rows else {}
     decided = {Gate.State.DECIDED, Gate.State.EFFECTIVE}
     return {
         gate: GateFacts(decided_at=at if state in decided else None, approval=approvals.get(gate))

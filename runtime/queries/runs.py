@@ -12,13 +12,13 @@ from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, JSONObject, Left
 from django.utils import timezone
 
-from runtime import ports
 from runtime.core import codec
 from runtime.core.continuation import RunStatus
 from runtime.core.errors import CoreError, Unreadable
 from runtime.core.origin import merged
 from runtime.core.replay import initial, step
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
+from runtime.ports import wiring
 from runtime.queries.journal import decoded, read
 from runtime.queries.redaction import masked
 from runtime.store.signals import CANCEL, MESSAGE, PAUSE, RESUME
@@ -277,7 +277,7 @@ def _page(rows: Iterable[Run], limit: int, make: Callable[[Run, Sequence[GateVie
 def _gates(where: Q) -> tuple[GateView, ...]:
     pending = Q(state__in=[Gate.State.OPEN, Gate.State.DECIDED])
     rows = list(Gate.objects.filter(where & pending).order_by("opened_at", "id"))
-    approvals = ports.gatekeeper().approvals_of([row.id for row in rows]) if rows else {}
+    approvals = wiring.gatekeeper().approvals_of([row.id for row in rows]) if rows else {}
     return tuple(_gate(row, approvals.get(row.id)) for row in rows)
 
 

@@ -6,8 +6,8 @@ from django.db import connection
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Func
 from django.db.models.functions import Now
 
-from runtime import ports
 from runtime.models import Loop, Worker
+from runtime.ports import wiring
 from runtime.queries.runs import RunDetail
 from runtime.queries.transcript.views import Progress
 from runtime.store.workers import sweeper_name
@@ -53,7 +53,7 @@ def unserved(run: RunDetail, progress: Progress) -> tuple[str, ...]:
     return tuple(
         name
         for name, fingerprint in (needed or {run.agent: ""}).items()
-        if name not in live or ports.catalogue().is_newer(name, fingerprint, than=live[name])
+        if name not in live or wiring.catalogue().is_newer(name, fingerprint, than=live[name])
     )
 
 

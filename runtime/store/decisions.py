@@ -13,7 +13,7 @@ import psycopg
 
 from runtime.core.decisions import Decision
 from runtime.errors import GateNotOpen
-from runtime.ports import Part
+from runtime.ports.approvals import Part
 from runtime.store import gates, pool, runs, signals
 from runtime.store.pool import Connection
 

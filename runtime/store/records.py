@@ -22,7 +22,7 @@ from runtime.core.events import (
     WaitEnded,
     WaitStarted,
 )
-from runtime.ports import ActionPicture
+from runtime.ports.approvals import ActionPicture
 from runtime.store.ledger import Spend
 
 Work = AskModel | StartTool

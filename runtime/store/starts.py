@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from runtime.ports import Expression
+from runtime.ports.access import Expression
 from runtime.store import journal, pool, runs
 from runtime.store.journal import Sealed
 from runtime.store.pool import Connection

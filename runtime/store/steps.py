@@ -18,7 +18,7 @@ from runtime.core.continuation import Continuation, Pending
 from runtime.core.events import WaitStarted
 from runtime.core.replay import Entry
 from runtime.errors import Tampered
-from runtime.ports import Part
+from runtime.ports.approvals import Part
 from runtime.store import (
     blobs,
     continuations,

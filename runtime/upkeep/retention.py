@@ -16,8 +16,8 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from runtime import ports
 from runtime.errors import KeyMissing, Tampered
+from runtime.ports import wiring
 from runtime.store import (
     blobs,
     continuations,
@@ -130,7 +130,7 @@ def remove(run: UUID, *, waits: bool = True) -> bool:
         blobs.forget(connection, run)
         signals.forget(connection, run)
         late_outcomes.forget(connection, run)
-        ports.gatekeeper().forget(run=run, at=at, head=end.head)
+        wiring.gatekeeper().forget(run=run, at=at, head=end.head)
     return True
 
 

@@ -25,10 +25,10 @@ from django.db import close_old_connections, connections
 from django.http import HttpRequest
 from redis.exceptions import RedisError
 
-from runtime import ports
 from runtime.broker.dispatch import CHANNEL
 from runtime.models import Run
-from runtime.ports import Actor
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 
 log = logging.getLogger(__name__)
 
@@ -246,7 +246,7 @@ def _names(stream: Stream, rings: dict[UUID, bool]) -> list[str] | None:
     """The events this person may hear of, None if the session has ended."""
     if _person_of(stream.session) != stream.person:
         return None
-    readable = ports.access().readable_runs(Actor(person=stream.person))
+    readable = wiring.access().readable_runs(Actor(person=stream.person))
     runs = set(Run.objects.filter(readable, pk__in=rings).values_list("pk", flat=True))
     return list(_events(rings[run] for run in runs)) + [f"event: run\ndata: {r}\n\n" for r in runs]
 

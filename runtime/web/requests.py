@@ -16,9 +16,10 @@ from ninja import Schema
 from ninja.parser import Parser
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 
-from runtime import ports
 from runtime.core.limits import MAX_REASON
-from runtime.ports import Actor, Forbidden, InvalidInput
+from runtime.errors import Forbidden, InvalidInput
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 
 View = TypeVar("View", bound=Callable[..., Any])
 Page = Callable[..., HttpResponse]
@@ -60,7 +61,7 @@ def visible_to(require: Callable[[Actor], None]) -> Callable[[Page], Page]:
     return decorate
 
 
-admins_only = visible_to(lambda actor: ports.access().require(actor, "admin"))
+admins_only = visible_to(lambda actor: wiring.access().require(actor, "admin"))
 
 
 def form_text(posted: Mapping[str, str], field: str) -> str:

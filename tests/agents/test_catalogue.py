@@ -14,7 +14,8 @@ from django.db import connection, connections
 from agents.catalogue import Catalogue, publish
 from agents.models import PublishedAgent
 from agents.registry import Registry
-from runtime.ports import AgentCatalogue, InvalidInput, UnknownAgent
+from runtime.errors import InvalidInput, UnknownAgent
+from runtime.ports.agents import AgentCatalogue
 from tests.agents.test_onboarding import NEWCOMER
 
 

@@ -16,7 +16,7 @@ from agents.registry import load
 from agents.sdk import tool
 from agents.spec import ToolSpec
 from runtime.core.decisions import Blame
-from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
+from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
 from tests.agents import isolated
 from tests.support.people import until
 

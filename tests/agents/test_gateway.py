@@ -37,7 +37,7 @@ from agents.sdk import agent, tool
 from agents.spec import AgentSpec
 from runtime.core.events import Proposal
 from runtime.execution.effects.perform import perform
-from runtime.ports import ModelAnswer, ModelFault, Outcome
+from runtime.ports.effects import ModelAnswer, ModelFault, Outcome
 from tests.support.frames import Frame
 from tests.support.people import until
 

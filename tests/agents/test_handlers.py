@@ -14,15 +14,9 @@ from agents.sdk import NotDone, ToolContext, ToolError, agent, tool
 from runtime.core.decisions import EffectClass, Risk
 from runtime.core.digest import sha256_of
 from runtime.core.terms import RetryPolicy
-from runtime.ports import (
-    CallRejected,
-    EffectHandler,
-    ToolFault,
-    ToolRequest,
-    ToolResult,
-    Unknown,
-    UnknownAgent,
-)
+from runtime.errors import UnknownAgent
+from runtime.ports.agents import CallRejected
+from runtime.ports.effects import EffectHandler, ToolFault, ToolRequest, ToolResult, Unknown
 from tests.support.frames import RUN
 
 

@@ -16,7 +16,7 @@ from agents.registry import Registry
 from agents.sdk import agent
 from agents.testing import drive
 from agents.tools.person import EmailAddress, FullName, Username
-from runtime.ports import InvalidInput
+from runtime.errors import InvalidInput
 
 
 class Trip(BaseModel):

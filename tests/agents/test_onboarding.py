@@ -8,7 +8,7 @@ from agents.handlers import Handler
 from agents.registry import Registry
 from runtime.core.decisions import EffectClass
 from runtime.core.events import Proposal
-from runtime.ports import ToolRequest, ToolResult
+from runtime.ports.effects import ToolRequest, ToolResult
 from tests.agents.conftest import Directory, Sink
 from tests.support.frames import RUN, Frame
 

@@ -8,7 +8,7 @@ import pytest
 from agents import flows
 from agents.errors import RegistryError
 from agents.registry import load, survey
-from runtime.ports import UnknownAgent
+from runtime.errors import UnknownAgent
 
 AGENT = """
 from pydantic import BaseModel

@@ -25,7 +25,7 @@ from agents.gateway.scripted import call, say
 from agents.sdk import agent, tool
 from agents.spec import AgentSpec
 from runtime.core.continuation import Call
-from runtime.ports import ModelAnswer
+from runtime.ports.effects import ModelAnswer
 
 ARGS = {"word": "xyzzy", "none": None, "more": [1, 2.5, {"ä": True}]}
 

@@ -15,7 +15,7 @@ from agents.gateway.scripted import call, say, script
 from agents.sdk import ToolContext, agent, tool
 from agents.spec import ToolSpec
 from agents.testing import drive
-from runtime.ports import ToolFault, ToolResult, Unknown
+from runtime.ports.effects import ToolFault, ToolResult, Unknown
 
 MOMENT = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
 

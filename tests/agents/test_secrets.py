@@ -33,7 +33,8 @@ from runtime.core.digest import require_json
 from runtime.errors import KeyMissing
 from runtime.execution.effects.perform import perform
 from runtime.models import Continuation, JournalEntry, Run
-from runtime.ports import CallRejected, ModelFault, ToolFault, ToolRequest, ToolResult, Unknown
+from runtime.ports.agents import CallRejected
+from runtime.ports.effects import ModelFault, ToolFault, ToolRequest, ToolResult, Unknown
 from tests.support.agent_engine import engine_of
 from tests.support.frames import RUN, Frame
 

@@ -16,7 +16,8 @@ from agents.testing.flow import Flow
 from agents.testing.worker import BEGINNING
 from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import GateKind, Risk, Verdict
-from runtime.ports import InvalidInput, ToolResult
+from runtime.errors import InvalidInput
+from runtime.ports.effects import ToolResult
 from tests.agents.conftest import Directory, Sink
 from tests.agents.test_onboarding import NEWCOMER
 from tests.support.agent_engine import Engine, events_of

@@ -16,7 +16,7 @@ from agents.sdk import agent, tool
 from agents.spec import AgentSpec
 from agents.testing.models import replies
 from agents.versions import changes, writes
-from runtime.ports import UnknownAgent
+from runtime.errors import UnknownAgent
 from tests.agents.test_sdk import Input
 
 MODEL = replies()

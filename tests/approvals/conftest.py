@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from runtime.broker import dispatch
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.support import seeds
 from tests.support.cast import GROUPS
 

@@ -10,7 +10,8 @@ from approvals import tokens
 from approvals.api import router
 from approvals.errors import Invalid, NotFound
 from approvals.permissions import ALL_SCOPES, Scope
-from runtime.ports import Actor, Forbidden
+from runtime.errors import Forbidden
+from runtime.ports.access import Actor
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db

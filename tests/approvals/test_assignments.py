@@ -17,7 +17,9 @@ from approvals.hashing import Hasher
 from approvals.models import Adoption, Assignment, Request, Token
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
-from runtime.ports import Actor, ApprovalVoid, Forbidden
+from runtime.errors import Forbidden
+from runtime.ports.access import Actor
+from runtime.ports.approvals import ApprovalVoid
 from runtime.store import pool
 from tests.support import seeds
 

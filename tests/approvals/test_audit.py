@@ -12,7 +12,7 @@ from approvals import audit
 from approvals.errors import BrokenChain
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 from approvals import people, tokens
 from approvals.models import Token
 from approvals.policy import Group
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.support.cast import Cast
 
 pytestmark = pytest.mark.django_db

@@ -12,8 +12,10 @@ from approvals.errors import AlreadyDecided, ApprovalError, DigestMismatch, Inva
 from approvals.models import AuditEntry, Request, Token
 from approvals.permissions import ALL_SCOPES, Scope
 from approvals.queries import Approval
+from runtime.errors import Forbidden
 from runtime.models import Gate, Run, Signal
-from runtime.ports import Actor, Forbidden, Part
+from runtime.ports.access import Actor
+from runtime.ports.approvals import Part
 from runtime.store import pool
 from tests.support import seeds
 

@@ -15,10 +15,12 @@ from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
 from approvals.permissions import ALL_SCOPES, Access, Scope
 from runtime.core.decisions import Decision, Verdict
+from runtime.errors import Forbidden
 from runtime.models import Gate, Run, Signal
-from runtime.ports import Access as AccessPort
-from runtime.ports import Actor, Forbidden, NotConfirmed
-from runtime.ports import Gatekeeper as GatekeeperPort
+from runtime.ports.access import Access as AccessPort
+from runtime.ports.access import Actor
+from runtime.ports.approvals import Gatekeeper as GatekeeperPort
+from runtime.ports.approvals import NotConfirmed
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db

@@ -16,8 +16,10 @@ from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
 from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
 from runtime.errors import KeyMissing
-from runtime.ports import Actor, CallFacts, NotConfirmed
-from runtime.ports import Gatekeeper as GatekeeperPort
+from runtime.ports.access import Actor
+from runtime.ports.agents import CallFacts
+from runtime.ports.approvals import Gatekeeper as GatekeeperPort
+from runtime.ports.approvals import NotConfirmed
 from tests.support import seeds
 from tests.support.office import reseal
 

@@ -13,8 +13,10 @@ from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from approvals.queries import approval
 from runtime.core.decisions import Decision, GateKind, Verdict
+from runtime.errors import Forbidden
 from runtime.models import Run
-from runtime.ports import Actor, ApprovalVoid, Forbidden, NotConfirmed
+from runtime.ports.access import Actor
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db

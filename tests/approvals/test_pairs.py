@@ -28,7 +28,7 @@ from runtime.control.cancel import cancel as cancel_run
 from runtime.core.decisions import Decision, GateKind, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Signal
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from runtime.store.signals import GATE_DECIDED
 from tests.approvals.test_races import _together
 from tests.support import seeds

@@ -8,9 +8,10 @@ from approvals import tokens
 from approvals.models import Token
 from approvals.permissions import ALL_SCOPES, Access, Scope, actor_of
 from approvals.policy import Group
+from runtime.errors import Forbidden
 from runtime.models import Run
-from runtime.ports import Access as AccessPort
-from runtime.ports import Actor, Forbidden
+from runtime.ports.access import Access as AccessPort
+from runtime.ports.access import Actor
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ from approvals.inbox import View
 from approvals.models import Request
 from runtime.core.decisions import Risk
 from runtime.models import Run
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db

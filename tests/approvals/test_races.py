@@ -23,7 +23,7 @@ from approvals.policy import Group
 from runtime.control.cancel import cancel
 from runtime.core.decisions import Decision, Verdict
 from runtime.models import Gate, Run, Signal
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from runtime.store.signals import GATE_DECIDED
 from tests.support import seeds
 

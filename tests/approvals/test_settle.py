@@ -22,8 +22,9 @@ from approvals.errors import (
 from approvals.models import AuditEntry, Request
 from approvals.permissions import ALL_SCOPES, Scope
 from approvals.queries import Approval
+from runtime.errors import Forbidden
 from runtime.models import Gate, Run, Signal
-from runtime.ports import Actor, Forbidden
+from runtime.ports.access import Actor
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db

@@ -22,8 +22,9 @@ from runtime import keyring
 from runtime.core.decisions import Decision, Verdict
 from runtime.errors import KeyMissing
 from runtime.models import Gate, Signal
-from runtime.ports import Actor, ApprovalVoid, NotConfirmed
-from runtime.ports import Gatekeeper as GatekeeperPort
+from runtime.ports.access import Actor
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed
+from runtime.ports.approvals import Gatekeeper as GatekeeperPort
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from approvals import tokens
 from approvals.errors import Invalid, UnknownToken
 from approvals.models import Token
 from approvals.permissions import ALL_SCOPES, Scope
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 
 pytestmark = pytest.mark.django_db
 

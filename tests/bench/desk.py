@@ -13,7 +13,7 @@ from approvals.models import Request
 from config import wiring
 from runtime.control.start import create
 from runtime.control.start import start as start_run
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from runtime.store import pool
 from tests.support.cast import assemble
 

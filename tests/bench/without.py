@@ -40,7 +40,7 @@ def _audit() -> list[Replaced]:
     """No row of the audit chain is made or written."""
     from approvals import audit
     from approvals.models import AuditEntry
-    from runtime.ports import Part
+    from runtime.ports.approvals import Part
 
     none = Part(name="audited", sql="SELECT", parameters={}, overtaken="audit_order")
     row = AuditEntry(seq=0, hash="")

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from runtime.core.budgets import Budget
-from runtime.ports import ToolFault
+from runtime.ports.effects import ToolFault
 from tests.browser.conftest import Desk
 from tests.support.fake_ports import FakeTool
 from tests.support.office import Office

@@ -10,7 +10,7 @@ from agents.models import PublishedAgent
 from runtime.core.budgets import Budget
 from runtime.core.decisions import EffectClass
 from runtime.models import ContentUse, Run
-from runtime.ports import ToolResult
+from runtime.ports.effects import ToolResult
 from tests.browser.conftest import Desk
 from tests.support.cast import Cast
 from tests.support.fake_ports import FakeTool

@@ -12,7 +12,8 @@ from playwright.sync_api import Page, Request
 
 from agents.models import PublishedAgent
 from runtime.models import Run
-from runtime.ports import CallFacts, ToolFault, ToolResult
+from runtime.ports.agents import CallFacts
+from runtime.ports.effects import ToolFault, ToolResult
 from tests.browser.conftest import Desk
 from tests.browser.hostile import strings
 from tests.support.fake_ports import (

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from approvals.actions import decide
 from runtime.core.budgets import Budget
 from runtime.core.decisions import Verdict
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.browser.conftest import Desk
 from tests.support.office import Office
 

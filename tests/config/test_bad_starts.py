@@ -27,7 +27,7 @@ from config.local.errors import DidNotStart, Refused
 from config.local.processes import sockets, users
 from config.local.servers import postgres
 from config.processes import table
-from runtime import ports
+from runtime.ports import wiring as port_wiring
 from runtime.upkeep import durability, startup
 from tests.config.disks import disk
 from tests.config.lines import line_of
@@ -275,7 +275,7 @@ def test_a_database_that_goes_away_during_a_step_of_the_start(
     """The process goes on with its start, whose first seconds went into loading its code."""
     settings.ABEYANCE_UNSAFE_POSTGRES = False
     monkeypatch.setattr(durability, "POSTGRES", {"max_connections": ""})  # ours is unsafe
-    monkeypatch.setattr(ports, "plug", lambda **_: None)
+    monkeypatch.setattr(port_wiring, "plug", lambda **_: None)
     cut: list[str] = []
 
     def once(execute: Callable[..., object], sql: str, *rest: Any) -> object:

@@ -14,7 +14,7 @@ from config.local.__main__ import main
 from config.local.data_dir import open_home
 from config.local.errors import Refused
 from config.local.processes import users
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.support.cast import Cast
 
 

@@ -17,7 +17,8 @@ from runtime.control.verification import verify
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import EventConflict, TooManyMatched
 from runtime.models import OutsideEvent, Run, Signal, Wait
-from runtime.ports import Actor, Outcome, ToolRequest, ToolResult
+from runtime.ports.access import Actor
+from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import external_events, pool
 from runtime.upkeep import retention
 from tests.control.test_pause import _worker, pause, resume

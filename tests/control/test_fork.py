@@ -12,10 +12,11 @@ from runtime.control import verification
 from runtime.control.fork import fork as fork_run
 from runtime.core.continuation import Continuation
 from runtime.core.decisions import EffectClass, Verdict
-from runtime.errors import NoSuchRun, NotQuiescent, Tampered
+from runtime.errors import InvalidInput, NoSuchRun, NotQuiescent, Tampered
 from runtime.models import Content, ContentUse, Gate, JournalEntry, Run
 from runtime.models import Continuation as ContinuationRow
-from runtime.ports import Actor, InvalidInput, ToolResult, Unknown
+from runtime.ports.access import Actor
+from runtime.ports.effects import ToolResult, Unknown
 from runtime.store import blobs, journal, pool
 from runtime.upkeep import retention
 from tests.support.engine import MakeBench, Rig

@@ -8,9 +8,9 @@ from django.db import connection
 
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.core.decisions import Verdict
-from runtime.errors import StopNotOn, StoppedAlready
+from runtime.errors import InvalidInput, StopNotOn, StoppedAlready
 from runtime.models import Run, Stop
-from runtime.ports import InvalidInput, ToolRequest, ToolResult
+from runtime.ports.effects import ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.upkeep import due_runs
 from tests.execution.test_runner import types

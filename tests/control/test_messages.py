@@ -14,7 +14,8 @@ from runtime.core.decisions import Verdict
 from runtime.core.limits import MAX_UNHEARD
 from runtime.errors import RunEnded, TooManyUnheard
 from runtime.models import Run, Signal
-from runtime.ports import Actor, ModelFault, ModelRequest, Outcome
+from runtime.ports.access import Actor
+from runtime.ports.effects import ModelFault, ModelRequest, Outcome
 from runtime.store import pool
 from tests.control.test_pause import (
     _wait_until_somebody_waits_for_us,

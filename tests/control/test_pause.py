@@ -15,7 +15,8 @@ from runtime.control.pause import resume as resume_run
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Run, Signal
-from runtime.ports import Actor, ModelRequest, Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.ports.access import Actor
+from runtime.ports.effects import ModelRequest, Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import pool
 from tests.execution.test_runner import events, types
 from tests.execution.test_waits import (

@@ -14,7 +14,8 @@ from runtime.core.continuation import MAX_REFUSALS
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import NotFailed
 from runtime.models import Gate, Run, Signal
-from runtime.ports import Actor, ModelFault, Unknown
+from runtime.ports.access import Actor
+from runtime.ports.effects import ModelFault, Unknown
 from runtime.queries import run_page, runs
 from runtime.queries.transcript import fold
 from tests.execution.test_runner import events

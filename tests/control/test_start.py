@@ -14,7 +14,7 @@ from runtime.core.decisions import Decision, Verdict
 from runtime.core.errors import NotJson
 from runtime.errors import BusinessKeyConflict, GateNotOpen
 from runtime.models import JournalEntry, Run, Signal
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from runtime.store import pool, starts
 from tests.support.engine import ADA, MakeBench
 from tests.support.fake_ports import (

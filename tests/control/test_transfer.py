@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
-from runtime import keyring, ports
+from runtime import keyring
 from runtime.control import verification
 from runtime.control.cancel import cancel
 from runtime.control.pause import pause
@@ -18,7 +18,9 @@ from runtime.core import portable
 from runtime.core.decisions import Verdict
 from runtime.errors import GateNotOpen, NotAtRest, NotImportable, RunEnded, TooLarge
 from runtime.models import Continuation, Gate, JournalEntry, Run
-from runtime.ports import Actor, ModelFault, ToolResult
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.ports.effects import ModelFault, ToolResult
 from runtime.store import pool
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
@@ -43,7 +45,7 @@ def desk(rig: MakeBench) -> Rig:
 
 @pytest.fixture(autouse=True)
 def every_agent_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports.catalogue(), "check_input", lambda agent, value: None)
+    monkeypatch.setattr(wiring.catalogue(), "check_input", lambda agent, value: None)
 
 
 @pytest.fixture

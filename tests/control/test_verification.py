@@ -11,7 +11,7 @@ from runtime.control import verification
 from runtime.core.decisions import Verdict
 from runtime.errors import NoSuchRun
 from runtime.models import Run
-from runtime.ports import ToolResult
+from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (

@@ -16,7 +16,14 @@ from runtime.core.budgets import Budget, Rates
 from runtime.core.continuation import Continuation
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.models import Run
-from runtime.ports import ModelAnswer, ModelFault, ModelRequest, Outcome, ToolRequest, ToolResult
+from runtime.ports.effects import (
+    ModelAnswer,
+    ModelFault,
+    ModelRequest,
+    Outcome,
+    ToolRequest,
+    ToolResult,
+)
 from runtime.store import journal, pool
 from runtime.store.continuations import load
 from tests.execution.test_runner import events, types

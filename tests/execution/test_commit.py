@@ -16,7 +16,7 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.events import Change
 from runtime.execution.commit import StepWriter
 from runtime.models import Gate, Run
-from runtime.ports import VersionChange
+from runtime.ports.agents import VersionChange
 from runtime.store import pool, steps
 from runtime.store.pool import Connection
 from tests.execution.test_runner import types

@@ -13,8 +13,8 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.limits import MAX_SUMMARY
 from runtime.core.terms import CompactionTerms
 from runtime.models import Base, Continuation, Run
-from runtime.ports import (
-    AgentFacts,
+from runtime.ports.agents import AgentFacts
+from runtime.ports.effects import (
     ModelAnswer,
     ModelFault,
     ModelRequest,

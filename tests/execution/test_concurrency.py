@@ -9,7 +9,8 @@ import pytest
 from runtime.execution.claim import advance
 from runtime.execution.concurrency import RunSlots
 from runtime.models import Run
-from runtime.ports import ModelAnswer, ModelRequest, TurnBoundary
+from runtime.ports.agents import TurnBoundary
+from runtime.ports.effects import ModelAnswer, ModelRequest
 from runtime.store import pool
 from tests.support.engine import MakeBench
 from tests.support.fake_ports import FakeTool, ask

@@ -10,7 +10,7 @@ from runtime.broker import dispatch
 from runtime.core.decisions import EffectClass
 from runtime.execution.claim import advance
 from runtime.models import Loss, Run, Worker
-from runtime.ports import Outcome, ToolRequest, ToolResult
+from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.upkeep import due_runs
 from tests.execution.test_runner import types

@@ -17,7 +17,7 @@ from runtime.execution.effects.pool import EffectPool
 from runtime.execution.effects.running import RunningEffect
 from runtime.management.commands.alive import _WITHIN
 from runtime.models import Run, Worker
-from runtime.ports import Outcome, ToolRequest, ToolResult
+from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.queries import workers as workers_query
 from tests.execution.test_runner import types
 from tests.support.engine import ADA, MakeBench, Rig

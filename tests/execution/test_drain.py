@@ -9,7 +9,7 @@ from runtime.broker import dispatch
 from runtime.core.decisions import EffectClass
 from runtime.execution.claim import advance
 from runtime.models import Run
-from runtime.ports import ModelRequest, Outcome, ToolRequest, ToolResult
+from runtime.ports.effects import ModelRequest, Outcome, ToolRequest, ToolResult
 from tests.execution.test_runner import types
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (

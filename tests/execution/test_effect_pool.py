@@ -18,7 +18,7 @@ from runtime.execution.effects.pool import EffectPool, Slots
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.models import Run
-from runtime.ports import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
+from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
 from tests.control.test_pause import pause
 from tests.execution.test_runner import events, types
 from tests.execution.test_waits import _in_a_thread, cancel

@@ -18,7 +18,7 @@ from runtime.execution import clock
 from runtime.execution.claim import advance
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease
 from runtime.models import Loss, Run, Worker
-from runtime.ports import Outcome, ToolRequest, ToolResult
+from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import leases, loading, pool
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (

@@ -7,7 +7,7 @@ import pytest
 
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.models import Gate, Run
-from runtime.ports import CallFacts
+from runtime.ports.agents import CallFacts
 from tests.execution.test_runner import events, types
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (

@@ -20,7 +20,7 @@ from runtime.core.limits import KEPT_INLINE
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool
 from runtime.models import Gate, LateOutcome, Run
-from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import late_outcomes, pool, runs
 from runtime.upkeep import retention
 from tests.execution.test_runner import events, types

@@ -9,7 +9,7 @@ from pytest_django import Settings
 from runtime.core import retries
 from runtime.core.decisions import Blame, Verdict
 from runtime.models import Gate, Run
-from runtime.ports import ModelFault
+from runtime.ports.effects import ModelFault
 from runtime.queries import runs
 from runtime.queries.transcript import fold
 from tests.execution.test_runner import events, types

@@ -9,7 +9,7 @@ from django.db import connection, connections
 from runtime.core.codec import decode_entry, documents_of
 from runtime.core.decisions import Decision, EffectClass, Verdict
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
-from runtime.ports import (
+from runtime.ports.effects import (
     ModelFault,
     ModelRequest,
     Outcome,

@@ -10,7 +10,7 @@ from django.db import connection
 from runtime.core.decisions import EffectClass
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.effects.transactional import transact
-from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import pool
 
 MOST = pool.DJANGOS_OF_A_WORKER - 1

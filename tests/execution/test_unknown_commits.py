@@ -12,7 +12,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from runtime.core.decisions import EffectClass
 from runtime.models import Gate
-from runtime.ports import Outcome, Part, ToolRequest, ToolResult
+from runtime.ports.approvals import Part
+from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import pool, steps
 from tests.execution.test_runner import types
 from tests.support.engine import MakeBench

@@ -9,7 +9,7 @@ from runtime.core.decisions import EffectClass
 from runtime.core.events import Proposal
 from runtime.core.limits import JSON_DEPTH
 from runtime.models import Run
-from runtime.ports import ModelAnswer, ToolResult
+from runtime.ports.effects import ModelAnswer, ToolResult
 from tests.execution.test_runner import types
 from tests.execution.test_validation import deep
 from tests.support.engine import MakeBench, Rig

@@ -15,7 +15,7 @@ from runtime.core.limits import MAX_ARGS, MAX_CALLS, MAX_ERROR, MAX_REPLY, MAX_R
 from runtime.core.replay import Entry
 from runtime.execution.effects.validation import validate_outcome
 from runtime.models import Run
-from runtime.ports import (
+from runtime.ports.effects import (
     ModelAnswer,
     ModelFault,
     Outcome,

@@ -15,7 +15,8 @@ from runtime.errors import LeaseLost
 from runtime.execution.admission.versions import LONGEST_PAUSE, RunBackoff
 from runtime.execution.step import StepBuilder
 from runtime.models import Gate, JournalEntry, Run
-from runtime.ports import Outcome, ToolRequest, Unknown, VersionChange
+from runtime.ports.agents import VersionChange
+from runtime.ports.effects import Outcome, ToolRequest, Unknown
 from runtime.store import failpoints, loading, pool
 from runtime.store.pool import Connection
 from tests.execution.test_runner import crashed, events, types

@@ -15,7 +15,7 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.terms import RetryPolicy
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate, Run
-from runtime.ports import (
+from runtime.ports.effects import (
     ModelFault,
     ModelRequest,
     Outcome,

@@ -7,7 +7,7 @@ import pytest
 
 from runtime.broker import dispatch
 from runtime.execution import yielding
-from runtime.ports import ToolRequest, ToolResult
+from runtime.ports.effects import ToolRequest, ToolResult
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,

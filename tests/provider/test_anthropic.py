@@ -18,7 +18,7 @@ from agents.registry import Registry
 from config.env.environment import ROOT
 from runtime.core.decisions import Blame
 from runtime.execution.effects.perform import perform
-from runtime.ports import ModelFault
+from runtime.ports.effects import ModelFault
 from tests.agents.test_onboarding import CREATE, NEWCOMER
 from tests.support.frames import Frame
 

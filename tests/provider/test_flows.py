@@ -17,7 +17,7 @@ from runtime.core import retries
 from runtime.core.decisions import Verdict
 from runtime.core.terms import RetryPolicy
 from runtime.models import Run
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.agents.conftest import Directory, Sink
 from tests.agents.test_onboarding import NEWCOMER
 from tests.provider.faults import SPOILERS, Fault

@@ -15,7 +15,7 @@ from agents.handlers import Handler
 from agents.registry import Registry
 from runtime.core.decisions import Blame
 from runtime.execution.effects.perform import perform
-from runtime.ports import ModelAnswer, ModelFault, Outcome
+from runtime.ports.effects import ModelAnswer, ModelFault, Outcome
 from tests.agents.test_onboarding import NEWCOMER
 from tests.provider.faults import Fault
 from tests.provider.server import KEY, Provider

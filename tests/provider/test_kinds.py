@@ -12,7 +12,7 @@ from agents.registry import Registry
 from agents.sdk import tool
 from runtime.core.decisions import Blame
 from runtime.execution.effects.perform import perform
-from runtime.ports import ModelFault
+from runtime.ports.effects import ModelFault
 from tests.agents.test_onboarding import CREATE, NEWCOMER
 from tests.provider.server import KEY, Provider
 from tests.support.frames import Frame

@@ -28,7 +28,7 @@ from runtime.control.start import create
 from runtime.core.budgets import Budget
 from runtime.execution.claim import advance
 from runtime.models import Gate, Run
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.provider.server import KEY, Provider
 from tests.provider.storms import Storm
 from tests.support.agent_engine import (

@@ -8,7 +8,7 @@ from django.db import connection
 
 from approvals import people, tokens
 from approvals.policy import Group
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.support.cast import PASSWORD
 from tests.support.target import Target, refused
 

@@ -15,7 +15,7 @@ from approvals.models import Request
 from runtime.control.pause import pause
 from runtime.core.decisions import Decision, Verdict
 from runtime.models import Gate, Signal
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.support.target import BEA, Target
 
 # Every column of a request that says what was approved, by whom and how; and a reason that is named.

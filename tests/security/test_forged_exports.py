@@ -15,9 +15,9 @@ from agents.models import PublishedAgent
 from approvals.models import AuditEntry, Request
 from runtime.control.transfer import export_run, import_run
 from runtime.core import portable
-from runtime.errors import NotImportable, RunKnown
+from runtime.errors import Forbidden, NotImportable, RunKnown
 from runtime.models import JournalEntry, Run
-from runtime.ports import Actor, Forbidden
+from runtime.ports.access import Actor
 from tests.support.forged_exports import Sender, uuid7
 from tests.support.target import Target
 

@@ -10,7 +10,7 @@ from approvals.policy import Group
 from runtime.control.fork import fork
 from runtime.control.messages import send_message
 from runtime.models import Run
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.support.target import Target, approve, refused
 
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")

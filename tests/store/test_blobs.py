@@ -12,7 +12,7 @@ from runtime.core.contents import digest_of
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.models import Content, ContentUse, Continuation, JournalEntry, Run
-from runtime.ports import ToolRequest, ToolResult, Unknown
+from runtime.ports.effects import ToolRequest, ToolResult, Unknown
 from runtime.store import blobs, pool
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (

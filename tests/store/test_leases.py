@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from runtime.execution.claim import advance
 from runtime.models import Run, Worker
-from runtime.ports import ModelRequest, Outcome
+from runtime.ports.effects import ModelRequest, Outcome
 from runtime.store import leases, pool
 from runtime.upkeep import due_runs, partitions
 from tests.support.engine import (

@@ -10,7 +10,7 @@ from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.replay import Entry
 from runtime.errors import LeaseLost
 from runtime.models import Continuation, JournalEntry, Run
-from runtime.ports import ToolResult
+from runtime.ports.effects import ToolResult
 from runtime.queries import runs
 from runtime.store import continuations, failpoints
 from runtime.store import journal as entries

@@ -20,7 +20,8 @@ from agents.testing.worker import Worker
 from runtime.core.codec import encode_continuation
 from runtime.core.continuation import CallState, Continuation, FrameState, Phase
 from runtime.core.events import RunStarted
-from runtime.ports import ActionPicture, ModelFault, ModelRequest
+from runtime.ports.approvals import ActionPicture
+from runtime.ports.effects import ModelFault, ModelRequest
 
 PICTURE = TypeAdapter(ActionPicture)
 INPUT = {"number": "A-1"}

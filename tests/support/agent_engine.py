@@ -19,7 +19,8 @@ from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
 from runtime.execution.runner import WorkerContext
 from runtime.models import Gate, JournalEntry, Run
-from runtime.ports import ActionPicture, Actor
+from runtime.ports.access import Actor
+from runtime.ports.approvals import ActionPicture
 from tests.support.fake_ports import FakeGatekeeper
 from tests.support.people import until
 

@@ -8,7 +8,6 @@ import pytest
 from django.db import transaction
 from pytest_django import Settings
 
-from runtime import ports
 from runtime.broker import dispatch
 from runtime.control.settle import settle
 from runtime.control.start import create
@@ -18,7 +17,8 @@ from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat
 from runtime.execution.runner import WorkerContext
 from runtime.models import Gate, Run
-from runtime.ports import Actor
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.store import loading, pool
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
@@ -60,7 +60,7 @@ class Rig:
     def __init__(self, agents: dict[str, Script], tools: dict[str, FakeTool]) -> None:
         self.effects = FakeEffects(agents, tools)
         self.gatekeeper = FakeGatekeeper()
-        ports.plug(gatekeeper=self.gatekeeper)
+        wiring.plug(gatekeeper=self.gatekeeper)
         self.heartbeat = Heartbeat()
         self.heartbeat.start()
         self.bench = WorkerContext(
@@ -113,10 +113,10 @@ def _give_each(hints: Sequence[dispatch.Hint]) -> None:
 
 @contextmanager
 def _everything_permitted() -> Iterator[None]:
-    real = ports.access()
-    ports.plug(access=FakeAccess())
+    real = wiring.access()
+    wiring.plug(access=FakeAccess())
     yield
-    ports.plug(access=real)
+    wiring.plug(access=real)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
     """Make rigs; hints go nowhere, since these tests advance by hand."""
     monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     monkeypatch.setattr(dispatch, "send_all", _give_each)
-    real = ports.gatekeeper()
+    real = wiring.gatekeeper()
     rigs: list[Rig] = []
 
     def make(agents: dict[str, Script], **tools: FakeTool) -> Rig:
@@ -140,7 +140,7 @@ def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
 
     with _everything_permitted():
         yield make
-    ports.plug(gatekeeper=real)
+    wiring.plug(gatekeeper=real)
     for one in rigs:
         one.close()
 

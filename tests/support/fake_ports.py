@@ -16,27 +16,18 @@ from runtime.core.budgets import Budget, Rates
 from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
 from runtime.core.events import Proposal
 from runtime.core.terms import RetryPolicy
-from runtime.errors import GateNotOpen
-from runtime.ports import (
+from runtime.errors import GateNotOpen, UnknownAgent
+from runtime.ports.access import Actor, Expression
+from runtime.ports.agents import AgentFacts, CallFacts, CallRejected, TurnBoundary, VersionChange
+from runtime.ports.approvals import ActionPicture, ApprovalVoid, NotConfirmed, Part
+from runtime.ports.effects import (
     Abort,
-    ActionPicture,
-    Actor,
-    AgentFacts,
-    ApprovalVoid,
-    CallFacts,
-    CallRejected,
-    Expression,
     ModelAnswer,
     ModelFault,
     ModelRequest,
-    NotConfirmed,
     Outcome,
-    Part,
     ToolRequest,
     ToolResult,
-    TurnBoundary,
-    UnknownAgent,
-    VersionChange,
 )
 from runtime.store.pool import Connection
 

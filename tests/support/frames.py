@@ -6,7 +6,7 @@ from uuid import UUID
 from agents.handlers import Handler
 from runtime.core.continuation import Call
 from runtime.execution.effects.perform import perform
-from runtime.ports import ModelAnswer, ModelRequest
+from runtime.ports.effects import ModelAnswer, ModelRequest
 
 RUN = UUID("0192f1c2-0000-7000-8000-000000000001")
 

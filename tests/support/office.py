@@ -22,7 +22,9 @@ from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
 from runtime.execution.runner import WorkerContext
 from runtime.models import Run
-from runtime.ports import Actor, AgentFacts, CallFacts, ModelFault, Unknown
+from runtime.ports.access import Actor
+from runtime.ports.agents import AgentFacts, CallFacts
+from runtime.ports.effects import ModelFault, Unknown
 from tests.support.fake_ports import (
     FakeEffects,
     FakeTool,

@@ -19,7 +19,8 @@ from runtime.core.continuation import RunStatus
 from runtime.core.decisions import EffectClass, GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
 from runtime.models import Gate, Run
-from runtime.ports import ActionPicture, Actor
+from runtime.ports.access import Actor
+from runtime.ports.approvals import ActionPicture
 from runtime.store import pool
 
 SCHEMA: dict[str, Any] = {

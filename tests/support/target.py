@@ -10,8 +10,10 @@ from approvals.actions import decide
 from approvals.models import Request
 from runtime.broker import dispatch
 from runtime.core.decisions import EffectClass, Verdict
+from runtime.errors import Forbidden
 from runtime.models import Continuation, JournalEntry, Run
-from runtime.ports import Actor, Forbidden, ToolRequest, ToolResult
+from runtime.ports.access import Actor
+from runtime.ports.effects import ToolRequest, ToolResult
 from runtime.store import continuations, pool
 from tests.support.cast import Cast
 from tests.support.fake_ports import FakeTool

@@ -19,7 +19,8 @@ from runtime.control import verification
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import Tampered
 from runtime.models import Content, JournalEntry, Pruning, Run
-from runtime.ports import NotConfirmed, ToolResult
+from runtime.ports.approvals import NotConfirmed
+from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import parse

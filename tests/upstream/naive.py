@@ -21,7 +21,7 @@ from runtime.core.effects import CloseFrame, Effect
 from runtime.core.events import GateClosed, GateDecided, RetryScheduled
 from runtime.core.planning import plan
 from runtime.core.transitions import CALLS, FRAMES
-from runtime.ports import ApprovalVoid
+from runtime.ports.approvals import ApprovalVoid
 from runtime.store import decisions, gates, pool, runs
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection

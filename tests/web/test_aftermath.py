@@ -15,7 +15,8 @@ from runtime.control.kill_switches import engage
 from runtime.control.pause import pause
 from runtime.core.budgets import Budget
 from runtime.models import Gate, Run
-from runtime.ports import Actor, ToolFault, ToolResult, Unknown
+from runtime.ports.access import Actor
+from runtime.ports.effects import ToolFault, ToolResult, Unknown
 from tests.support.fake_ports import FakeTool
 from tests.support.office import LOST, Office
 

@@ -18,7 +18,7 @@ from agents.models import AgentVersion, PublishedAgent, SentForm
 from agents.registry import Registry
 from runtime.core.digest import sha256_of
 from runtime.models import Run
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.agents.test_versions import version
 from tests.support.api_client import Caller
 from tests.support.cast import Cast

@@ -11,7 +11,7 @@ from django.test import Client, override_settings
 from approvals.errors import AlreadyDecided, Invalid
 from runtime import errors
 from runtime.core.errors import NewerSchema, NotJson
-from runtime.ports import Forbidden, InvalidInput, UnknownAgent
+from runtime.errors import Forbidden, InvalidInput, UnknownAgent
 from runtime.queries import runs as run_queries
 from tests.support.api_client import Caller
 from tests.support.cast import Cast

@@ -24,7 +24,8 @@ from config.api import api
 from runtime.control.transfer import export_run
 from runtime.core.decisions import EffectClass
 from runtime.models import ContentUse, Run, Stop
-from runtime.ports import Actor, ToolResult
+from runtime.ports.access import Actor
+from runtime.ports.effects import ToolResult
 from tests.support.cast import PASSWORD, Cast
 from tests.support.fake_ports import FakeTool
 from tests.support.forged_exports import Sender

@@ -8,7 +8,7 @@ from django.test import Client
 from approvals.models import AuditEntry, Request
 from runtime.core.continuation import RunStatus
 from runtime.models import Gate, Run, Signal
-from runtime.ports import ModelFault
+from runtime.ports.effects import ModelFault
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
 from tests.support.office import Office

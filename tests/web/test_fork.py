@@ -11,7 +11,7 @@ from approvals.models import AuditEntry, Request
 from runtime.control.fork import fork
 from runtime.core.decisions import EffectClass
 from runtime.models import Run
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.support.api_client import Caller
 from tests.support.fake_ports import (
     FakeTool,

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from approvals.models import Request
 from runtime.core.continuation import RunStatus
-from runtime.ports import ToolResult
+from runtime.ports.effects import ToolResult
 from tests.support import seeds
 from tests.support.cast import Cast
 from tests.support.fake_ports import FakeTool

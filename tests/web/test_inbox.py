@@ -15,7 +15,7 @@ from approvals import inbox as lists
 from approvals.actions import decide
 from approvals.models import Request
 from runtime.core.decisions import GateKind
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from tests.support import seeds
 from tests.support.cast import Cast
 from tests.support.office import Office

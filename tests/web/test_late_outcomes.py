@@ -11,7 +11,7 @@ from approvals.models import AuditEntry
 from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.models import Gate
-from runtime.ports import Unknown
+from runtime.ports.effects import Unknown
 from runtime.store import late_outcomes, pool, runs
 from tests.execution.test_runner import events
 from tests.support.api_client import Caller

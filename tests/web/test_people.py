@@ -14,7 +14,7 @@ from approvals.models import Token
 from approvals.people import create_person
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
-from runtime.ports import Forbidden
+from runtime.errors import Forbidden
 from tests.support.cast import PASSWORD, Cast
 
 NEW = "another horse battery"

@@ -7,7 +7,7 @@ from django.utils import timezone
 from approvals.models import Request
 from runtime.core import retries
 from runtime.core.decisions import GateKind
-from runtime.ports import ModelFault
+from runtime.ports.effects import ModelFault
 from tests.support.api_client import Caller
 from tests.support.office import Office
 

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 
 from runtime import sealing
-from runtime.ports import ToolFault, ToolResult
+from runtime.ports.effects import ToolFault, ToolResult
 from runtime.queries.redaction import masked
 from runtime.sealing import PLACEHOLDER
 from tests.support.api_client import Caller

@@ -10,7 +10,7 @@ from django.test import Client
 from approvals import audit
 from approvals.models import AuditEntry
 from runtime.models import Run
-from runtime.ports import ModelFault
+from runtime.ports.effects import ModelFault
 from tests.support.api_client import Caller
 from tests.support.fake_ports import ask, say, turns
 from tests.support.office import NEWCOMER, Office

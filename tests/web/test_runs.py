@@ -11,7 +11,8 @@ from pytest_django import DjangoAssertNumQueries
 from approvals.actions import decide
 from runtime.core.terms import RetryPolicy
 from runtime.models import Run
-from runtime.ports import Actor, ModelFault, Outcome, ToolFault
+from runtime.ports.access import Actor
+from runtime.ports.effects import ModelFault, Outcome, ToolFault
 from tests.support.fake_ports import FakeTool, say
 from tests.support.office import Office
 

@@ -8,7 +8,7 @@ from django.test import Client
 
 from runtime.core.decisions import Blame
 from runtime.models import JournalEntry, Run
-from runtime.ports import ModelFault
+from runtime.ports.effects import ModelFault
 from runtime.queries import runs
 from runtime.queries.history import comparison, state_at
 from runtime.queries.history.comparison import Comparison

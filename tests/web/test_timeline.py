@@ -16,7 +16,7 @@ from pytest_django import DjangoAssertNumQueries
 from runtime import sealing
 from runtime.core.terms import RetryPolicy
 from runtime.models import Gate, JournalEntry, Run
-from runtime.ports import Braked, ModelFault, Outcome, ToolFault
+from runtime.ports.effects import Braked, ModelFault, Outcome, ToolFault
 from runtime.queries import run_page, runs
 from runtime.queries.history import state_at
 from runtime.queries.timeline.axis import Span, Use, scale

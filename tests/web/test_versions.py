@@ -16,7 +16,7 @@ from approvals.models import Request
 from runtime.core.decisions import GateKind
 from runtime.core.events import Change
 from runtime.models import Worker
-from runtime.ports import VersionChange
+from runtime.ports.agents import VersionChange
 from runtime.queries.version_diff import MOST_LINES, Difference, differences
 from tests.agents.test_versions import version
 from tests.support.cast import Cast

@@ -22,18 +22,11 @@ from runtime.core.ids import depth_of
 from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.messages import unheard_of
 from runtime.core.terms import Terms
-from runtime.errors import RuntimeFault, Tampered
+from runtime.errors import RuntimeFault, Tampered, UnknownAgent
 from runtime.execution.admission.gates import AdmissionResult, gate_id, halt, outage_gate, picture
-from runtime.ports import (
-    ApprovalVoid,
-    CallFacts,
-    CallRejected,
-    EffectHandler,
-    Gatekeeper,
-    NotConfirmed,
-    TurnBoundary,
-    UnknownAgent,
-)
+from runtime.ports.agents import CallFacts, CallRejected, TurnBoundary
+from runtime.ports.approvals import ApprovalVoid, Gatekeeper, NotConfirmed
+from runtime.ports.effects import EffectHandler
 from runtime.store import leases
 from runtime.store.signals import GateDecidedSignal
 

@@ -12,7 +12,8 @@ from runtime.core.digest import action_digest, sha256_of
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain
-from runtime.ports import ActionPicture, CallFacts
+from runtime.ports.agents import CallFacts
+from runtime.ports.approvals import ActionPicture
 
 _RISKS = {GateKind.HOLD: Risk.MEDIUM, GateKind.LIMIT: Risk.MEDIUM, GateKind.VERSION: Risk.HIGH}
 

@@ -22,7 +22,8 @@ from runtime.core.digest import sha256_of
 from runtime.core.events import AgentChanged
 from runtime.errors import Outdated
 from runtime.execution.admission.gates import AdmissionResult, halt
-from runtime.ports import EffectHandler, VersionChange
+from runtime.ports.agents import VersionChange
+from runtime.ports.effects import EffectHandler
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0

@@ -19,7 +19,7 @@ from runtime.core.errors import NotJson
 from runtime.core.unkept import has_happened, result_lost
 from runtime.errors import RunEnded
 from runtime.execution.effects.outcomes import arrival
-from runtime.ports import Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult
 from runtime.store import late_outcomes, leases, pool, runs
 from runtime.store.late_outcomes import LateOutcome
 

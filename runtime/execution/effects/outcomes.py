@@ -26,7 +26,7 @@ from runtime.core.ids import idempotency_key
 from runtime.core.limits import MAX_SUMMARY
 from runtime.core.messages import unheard_of
 from runtime.core.retries import unanswered, uncertain, undone
-from runtime.ports import (
+from runtime.ports.effects import (
     Braked,
     ModelAnswer,
     ModelFault,

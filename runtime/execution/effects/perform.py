@@ -13,7 +13,7 @@ from runtime.core.limits import plain
 from runtime.core.unkept import has_happened, result_lost
 from runtime.execution.effects.running import no_abort
 from runtime.execution.effects.validation import validate_outcome
-from runtime.ports import (
+from runtime.ports.effects import (
     Abort,
     EffectHandler,
     ModelAnswer,

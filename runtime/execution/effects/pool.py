@@ -19,7 +19,7 @@ from runtime.execution.effects.outcomes import timed_out
 from runtime.execution.effects.perform import perform, start_model_call
 from runtime.execution.effects.running import RunningEffect
 from runtime.execution.effects.transactional import transact
-from runtime.ports import EffectHandler, ModelRequest, Outcome, ToolRequest
+from runtime.ports.effects import EffectHandler, ModelRequest, Outcome, ToolRequest
 
 log = logging.getLogger(__name__)
 

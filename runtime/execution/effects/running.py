@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.execution.effects import late
-from runtime.ports import Abort, ModelRequest, Outcome, ToolRequest
+from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolRequest
 
 
 def no_abort() -> None:

@@ -6,7 +6,7 @@ from typing import assert_never
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_CALLS, MAX_REPLY, MAX_RESULT, MAX_TOOL, plain, size_of
-from runtime.ports import (
+from runtime.ports.effects import (
     Braked,
     ModelAnswer,
     ModelFault,

@@ -10,7 +10,7 @@ from runtime.control.transfer import export_run
 from runtime.core import portable
 from runtime.errors import NoSuchRun, RequestError, RuntimeFault
 from runtime.management.run_ids import run_id
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 
 
 class Command(BaseCommand):

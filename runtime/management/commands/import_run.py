@@ -8,8 +8,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control.transfer import import_run
 from runtime.core.portable import MOST_BYTES
-from runtime.errors import RequestError, RuntimeFault
-from runtime.ports import Actor, Forbidden
+from runtime.errors import Forbidden, RequestError, RuntimeFault
+from runtime.ports.access import Actor
 
 
 class Command(BaseCommand):

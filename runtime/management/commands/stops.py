@@ -6,8 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control.kill_switches import disengage, engage, list_switches
-from runtime.errors import RequestError
-from runtime.ports import InvalidInput
+from runtime.errors import InvalidInput, RequestError
 from runtime.store.kill_switches import EVERY_AGENT, Stop
 
 EXAMPLES = """\

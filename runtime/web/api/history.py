@@ -8,12 +8,12 @@ from django.http import HttpResponse
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from runtime import ports
 from runtime.control import transfer, verification
 from runtime.control.access import readable, readable_whole
 from runtime.control.fork import fork
 from runtime.control.release import release
 from runtime.errors import NoSuchEntry
+from runtime.ports import wiring
 from runtime.queries.history import state_at
 from runtime.queries.runs import RunDetail
 from runtime.web.api.runs import RunOut
@@ -115,7 +115,7 @@ def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[RunDetai
     What is recorded up to there is not repeated; what waits for people is asked again, and what the original
     did after it is done again.
     """
-    ports.access().require(request.auth, "runs:start")
+    wiring.access().require(request.auth, "runs:start")
     new = fork(run=run, position=body.position, actor=request.auth)
     return Status(201, readable(new, request.auth))
 
@@ -123,7 +123,7 @@ def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[RunDetai
 @router.post("/runs/{uuid:run}/readmit", response=RunOut)
 def readmit_run(request: Authenticated, run: UUID, body: ReadmitIn) -> RunDetail:
     """Let a run out of quarantine: it goes on where it stood, if what is stored of it verifies; for admins."""
-    ports.access().require(request.auth, "runs:read")
+    wiring.access().require(request.auth, "runs:read")
     return release(run=run, reason=body.reason, actor=request.auth)
 
 
@@ -134,7 +134,7 @@ def export_run(request: Authenticated, run: UUID) -> HttpResponse:
     A run that was exported answers with its file again. `secrets` in its manifest names the keys without
     which the secrets in it cannot be opened.
     """
-    ports.access().require(request.auth, "runs:read")
+    wiring.access().require(request.auth, "runs:read")
     text = transfer.export_run(run=run, actor=request.auth)
     name = {"Content-Disposition": f'attachment; filename="{run}.json"'}
     return HttpResponse(text, content_type="application/json", headers=name)

@@ -10,7 +10,6 @@ from django.http import Http404, HttpResponse, JsonResponse
 from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
-from runtime import ports
 from runtime.control.access import readable, readable_whole
 from runtime.control.cancel import cancel
 from runtime.control.kill_switches import disengage, engage, list_switches
@@ -20,6 +19,7 @@ from runtime.control.retry import retry
 from runtime.control.start import start
 from runtime.core.amounts import NAMES
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE
+from runtime.ports import wiring
 from runtime.queries import (
     blobs,
     budget_usage,
@@ -251,7 +251,7 @@ def list_runs(
     cursor: UUID | None = None,
 ) -> Page[RunDetail]:
     """The runs you may read, newest first."""
-    access = ports.access()
+    access = wiring.access()
     access.require(request.auth, "runs:read")
     return runs.run_details(
         access.readable_runs(request.auth), business_key=business_key, limit=limit, cursor=cursor
@@ -271,7 +271,7 @@ def read_run(
     The header `Abeyance-Wait` then says `met`, or `unmet` with the time. `suspended` means that the run waits for
     people, is paused or quarantined, or has ended.
     """
-    ports.access().require(request.auth, "runs:read")
+    wiring.access().require(request.auth, "runs:read")
     found = readable(run, request.auth)
     if wait is not None:
         response[WAIT_HEADER] = "met" if until.holds(found) else f"unmet; {wait}"
@@ -281,42 +281,42 @@ def read_run(
 @router.post("/runs/{uuid:run}/cancel", response=RunOut)
 def cancel_run(request: Authenticated, run: UUID, body: CancelIn) -> RunDetail:
     """End a run, with a reason: what waits for people is closed, what is under way is waited for."""
-    ports.access().require(request.auth, "runs:cancel")
+    wiring.access().require(request.auth, "runs:cancel")
     return cancel(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/pause", response=RunOut)
 def pause_run(request: Authenticated, run: UUID, body: PauseIn) -> RunDetail:
     """Hold a run up: what is under way is waited for, and nothing new starts until it is resumed."""
-    ports.access().require(request.auth, "runs:control")
+    wiring.access().require(request.auth, "runs:control")
     return pause(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/resume", response=RunOut)
 def resume_run(request: Authenticated, run: UUID) -> RunDetail:
     """Let a run go on that is held up."""
-    ports.access().require(request.auth, "runs:control")
+    wiring.access().require(request.auth, "runs:control")
     return resume(run=run, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/retry", response=RunOut)
 def retry_run(request: Authenticated, run: UUID, body: RetryIn) -> RunDetail:
     """Continue a failed run from where it failed: its results and approvals stay, and no write is repeated."""
-    ports.access().require(request.auth, "runs:control")
+    wiring.access().require(request.auth, "runs:control")
     return retry(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/messages", response={202: RunOut})
 def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[RunDetail]:
     """Write to the agent of a run that is not over: it hears it when its model is asked next."""
-    ports.access().require(request.auth, "runs:control")
+    wiring.access().require(request.auth, "runs:control")
     return Status(202, send_message(run=run, text=body.text, actor=request.auth))
 
 
 @router.get("/runs/{uuid:run}/budget", response=list[UseOut])
 def read_budget(request: Authenticated, run: UUID) -> tuple[Use, ...]:
     """What the run has used, of how much where it is limited: its own use first."""
-    ports.access().require(request.auth, "runs:read")
+    wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
     return budget_usage.spending(run)
 
@@ -324,7 +324,7 @@ def read_budget(request: Authenticated, run: UUID) -> tuple[Use, ...]:
 @router.get("/runs/{uuid:run}/late-outcomes", response=list[LateOut])
 def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
     """What calls of the run ended with after their workers had lost it, oldest first."""
-    ports.access().require(request.auth, "runs:read")
+    wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
     return [LateOut.shown(one) for one in late_outcomes.late(run, fold.progress(run))]
 
@@ -334,16 +334,16 @@ def read_journal(
     request: Authenticated, run: UUID, limit: Limit = 50, cursor: int | None = None
 ) -> Page[JournalItem]:
     """List the entries in order. Only admins see the error texts of providers (`said`)."""
-    ports.access().require(request.auth, "runs:read")
+    wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    whole = ports.access().reads_continuations(request.auth)
+    whole = wiring.access().reads_continuations(request.auth)
     return runs.journal_page(run, limit=limit, cursor=cursor, whole=whole)
 
 
 @router.get("/contents/{digest}")
 def read_content(request: Authenticated, digest: str) -> Any:
     """A result that an entry refers to by its hash, if you may read a run that does."""
-    access = ports.access()
+    access = wiring.access()
     access.require(request.auth, "runs:read")
     found = blobs.content(access.readable_runs(request.auth), digest)
     if found is None:

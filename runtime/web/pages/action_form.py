@@ -10,8 +10,8 @@ from django.shortcuts import redirect, render
 from runtime.control.access import readable
 from runtime.core.errors import NewerSchema
 from runtime.core.limits import MAX_REASON
-from runtime.errors import KeyMissing, RequestError, Tampered
-from runtime.ports import Actor, Forbidden, InvalidInput
+from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
+from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
 from runtime.web.requests import actor_of, form_text
 

@@ -6,7 +6,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from runtime import ports
+from runtime.ports import wiring
 from runtime.queries import blobs
 from runtime.web.requests import actor_of
 
@@ -15,7 +15,7 @@ from runtime.web.requests import actor_of
 @login_required
 def content(request: HttpRequest, digest: str) -> HttpResponse:
     """JSON without secrets, for whoever may read a run that refers to it."""
-    found = blobs.content(ports.access().readable_runs(actor_of(request)), digest)
+    found = blobs.content(wiring.access().readable_runs(actor_of(request)), digest)
     if found is None:
         raise Http404
     text = json.dumps(found[0], indent=2, ensure_ascii=False)

@@ -7,10 +7,10 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from runtime import ports
 from runtime.control.cancel import cancel as cancel_run
 from runtime.errors import RunEnded
-from runtime.ports import Actor
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries import runs
 from runtime.queries.runs import RunDetail
 from runtime.queries.transcript import fold
@@ -42,7 +42,7 @@ def _context(actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context
     return {
         "progress": progress,
         "traces": [call for call in progress.calls() if call.leaves_traces],
-        "may_cancel": ports.access().may_cancel(actor, shown.requester),
+        "may_cancel": wiring.access().may_cancel(actor, shown.requester),
         "cancel_asked": not shown.ended and runs.cancel_asked(shown.id),
         "late": isinstance(refusal, RunEnded),
     }

@@ -7,8 +7,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from runtime import ports
 from runtime.control.access import readable
+from runtime.ports import wiring
 from runtime.queries.history import comparison
 from runtime.web.requests import actor_of
 
@@ -21,6 +21,6 @@ def compare(request: HttpRequest, run: UUID, other: UUID) -> HttpResponse:
     context = {
         "place": "runs",
         "shown": comparison.compare(readable(run, actor), readable(other, actor)),
-        "is_admin": ports.access().reads_continuations(actor),
+        "is_admin": wiring.access().reads_continuations(actor),
     }
     return render(request, "comparison.html", context)

@@ -8,10 +8,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_safe
 
-from runtime import ports
 from runtime.control.access import readable
 from runtime.control.fork import fork as fork_run
-from runtime.ports import Actor
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries.history import fork_preview
 from runtime.queries.runs import RunDetail
 from runtime.web.pages.action_form import Context, Refusal, answer
@@ -46,6 +46,6 @@ def _context(position: int, actor: Actor, shown: RunDetail, refusal: Refusal | N
         raise Http404
     return {
         "fork": view,
-        "may_fork": ports.access().may_fork(actor, shown.requester),
-        "is_admin": ports.access().reads_continuations(actor),
+        "may_fork": wiring.access().may_fork(actor, shown.requester),
+        "is_admin": wiring.access().reads_continuations(actor),
     }

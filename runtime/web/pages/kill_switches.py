@@ -5,11 +5,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from runtime import ports
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.core.limits import MAX_REASON
-from runtime.errors import StopNotOn, StoppedAlready
-from runtime.ports import InvalidInput, UnknownAgent
+from runtime.errors import InvalidInput, StopNotOn, StoppedAlready, UnknownAgent
+from runtime.ports import wiring
 from runtime.web.requests import actor_of, admins_only, form_text
 
 EVERY = "*"  # the choice of every agent; an empty choice stops nothing
@@ -57,7 +56,7 @@ def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> Http
         "place": "stops",
         "on": list_switches(lifted=False, actor=actor),
         "over": list_switches(lifted=True, actor=actor),
-        "agents": ports.catalogue().names(),
+        "agents": wiring.catalogue().names(),
         "every": EVERY,
         "problem": problem,
         "typed": request.POST,

@@ -7,11 +7,11 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from runtime import ports
 from runtime.control.messages import send_message
 from runtime.core.limits import MAX_MESSAGE
-from runtime.errors import RunEnded, TooManyUnheard
-from runtime.ports import Actor, InvalidInput
+from runtime.errors import InvalidInput, RunEnded, TooManyUnheard
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
 from runtime.web.pages.action_form import Context, Refusal, answer
 from runtime.web.requests import form_text
@@ -41,7 +41,7 @@ def _context(text: str, actor: Actor, shown: RunDetail, refusal: Refusal | None)
         case RunEnded():
             late = refusal.run_status
     return {
-        "may_write": ports.access().may_control(actor, shown.requester),
+        "may_write": wiring.access().may_control(actor, shown.requester),
         "late": late,
         "text": text,
         "problem": problem,

@@ -10,11 +10,11 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from runtime import ports
 from runtime.control.release import release
 from runtime.control.retry import retry as retry_run
 from runtime.core.continuation import RunStatus
-from runtime.ports import Actor
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries import crash_evidence
 from runtime.queries.runs import RunDetail
 from runtime.queries.transcript import fold
@@ -47,7 +47,7 @@ _RETRY = _Way(
     url="retry",
     status=RunStatus.FAILED,
     act=retry_run,
-    may=lambda actor, run: ports.access().may_control(actor, run.requester),
+    may=lambda actor, run: wiring.access().may_control(actor, run.requester),
     shows=lambda run: {
         "traces": [call for call in fold.progress(run).calls() if call.leaves_traces]
     },

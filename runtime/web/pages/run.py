@@ -11,11 +11,11 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from runtime import ports
 from runtime.control.access import readable
 from runtime.core.continuation import RunStatus
 from runtime.core.limits import MAX_MESSAGE
-from runtime.ports import Actor
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries import (
     crash_evidence,
     late_outcomes,
@@ -38,7 +38,7 @@ ROWS = 200  # steps, or things said, on one page
 @login_required
 def run(request: HttpRequest, run: UUID) -> HttpResponse:
     """One run: where it stands, what it waits for, and what its agents did."""
-    actor, access = actor_of(request), ports.access()
+    actor, access = actor_of(request), wiring.access()
     found = readable(run, actor)
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
@@ -88,7 +88,7 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
         "place": "runs",
         "run": found,
         "past": past,
-        "may_fork": ports.access().may_fork(actor, found.requester),
+        "may_fork": wiring.access().may_fork(actor, found.requester),
     }
     return render(request, "past.html", context)
 
@@ -100,7 +100,7 @@ def _pace(shown: RunDetail, actor: Actor, told: Asked, progress: Progress) -> di
         and shown.status != RunStatus.QUARANTINED
         and progress.ending is None
         and not told.cancel
-        and ports.access().may_control(actor, shown.requester)
+        and wiring.access().may_control(actor, shown.requester)
     )
     return {
         "pause_asked": told.pause,

@@ -9,9 +9,9 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from runtime import ports
 from runtime.core.continuation import RunStatus
-from runtime.ports import InvalidInput
+from runtime.errors import InvalidInput
+from runtime.ports import wiring
 from runtime.queries import filters
 from runtime.queries import runs as run_queries
 from runtime.queries.filters import LONGEST_SEARCH
@@ -32,7 +32,7 @@ TABS = (
 @login_required
 def runs(request: HttpRequest) -> HttpResponse:
     """The runs this person may read, newest first; `tab`, `status` and `q` narrow them down."""
-    actor, access = actor_of(request), ports.access()
+    actor, access = actor_of(request), wiring.access()
     readable, problem = access.readable_runs(actor), None
     is_admin = access.reads_continuations(actor)
     tab = query_params.one_of(request, "tab", tuple(filters.TABS))

@@ -26,7 +26,7 @@ from runtime.core.ids import idempotency_key
 from runtime.core.replay import initial
 from runtime.errors import RunEnded
 from runtime.models import Gate, JournalEntry, Run, Signal, Wait
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 from runtime.store import journal, pool
 from tests.support import ledger
 from tests.support.scripted_agents.scores import Score, planned

@@ -1,0 +1,60 @@
+"""Connects the ports of this process to their implementations."""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from runtime.ports.access import Access
+from runtime.ports.agents import AgentCatalogue
+from runtime.ports.approvals import Gatekeeper
+from runtime.ports.effects import EffectHandler
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Socket:
+    """What is plugged in. `effects` stays None where agents do not run, in the web above all."""
+
+    access: Access | None = None
+    catalogue: AgentCatalogue | None = None
+    gatekeeper: Gatekeeper | None = None
+    effects: EffectHandler | None = None
+
+
+_socket = Socket()
+
+
+def plug(
+    *,
+    access: Access | None = None,
+    catalogue: AgentCatalogue | None = None,
+    gatekeeper: Gatekeeper | None = None,
+    effects: EffectHandler | None = None,
+) -> None:
+    """Connect implementations; called by config.wiring once per process, and by tests."""
+    _socket.access = access or _socket.access
+    _socket.catalogue = catalogue or _socket.catalogue
+    _socket.gatekeeper = gatekeeper or _socket.gatekeeper
+    _socket.effects = effects or _socket.effects
+
+
+def access() -> Access:
+    return _plugged(_socket.access, "access")
+
+
+def catalogue() -> AgentCatalogue:
+    return _plugged(_socket.catalogue, "catalogue")
+
+
+def gatekeeper() -> Gatekeeper:
+    return _plugged(_socket.gatekeeper, "gatekeeper")
+
+
+def effects() -> EffectHandler:
+    return _plugged(_socket.effects, "effects")
+
+
+def _plugged(port: T | None, name: str) -> T:
+    if port is None:
+        raise LookupError(f"nothing is plugged into the port {name!r} of this process")
+    return port
