@@ -16,6 +16,7 @@ import psycopg
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 from django.db import connection as django_connection
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
 
@@ -35,21 +36,18 @@ _DJANGOS = OperationalError | InterfaceError
 _PASSING = frozenset({"08", "25", "26", "28", "3D", "40", "53", "55", "57", "58"})
 
 _lock = threading.Lock()
-_pool: ConnectionPool["_Pooled"] | None = None
-_pid: int | None = None
+_pool: "_Pool | None" = None
 
 
 @contextmanager
 def pooled() -> Iterator[Connection]:
     """An autocommit connection of the pool. Raises psycopg.OperationalError when none can be had."""
     pool = _the_pool()
-    connection = (
-        pool.getconn()
-    )  # `pool.connection()` commits at the end, and in autocommit mode nothing is open
+    connection = pool.take()
     try:
         yield connection
     finally:
-        pool.putconn(connection)
+        pool.give_back(connection)
 
 
 def own(name: str = "") -> Connection:
@@ -149,7 +147,7 @@ def close() -> None:
     """Close the pool; before a fork, at the end of a process, and before a test database is dropped."""
     global _pool
     with _lock:
-        if _pool is not None and _pid == os.getpid():
+        if _pool is not None and _pool.process == os.getpid():
             _pool.close()
         _pool = None
 
@@ -161,40 +159,91 @@ class _Pooled(psycopg.Connection[TupleRow]):
         return self.cursor()
 
 
-def _the_pool() -> ConnectionPool[_Pooled]:
-    global _pool, _pid
+class _Pool:
+    """The connections of one process. The one that was given back last is taken first: its backend is still warm.
+
+    psycopg's pool opens, bounds and replaces them, but takes each in turn.
+    """
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._lock = threading.Lock()
+        self._idle: list[_Pooled] = []
+        self._waiting = (
+            0  # callers who get one of `_all`, where connections are given back meanwhile
+        )
+        self._all = ConnectionPool(
+            connection_class=_Pooled,
+            kwargs={"autocommit": True, **_parameters()},
+            min_size=1,
+            max_size=POOL_SIZE,
+            timeout=WAIT_SECONDS,
+            reconnect_timeout=RECONNECT_SECONDS,
+            check=self._check,
+            open=True,
+            name="engine",
+        )
+
+    def take(self) -> _Pooled:
+        """Raises psycopg.OperationalError when none can be had."""
+        while (connection := self._last()) is not None:
+            if not has_ended(connection):
+                return connection
+            self._all.putconn(connection)
+        try:
+            return self._all.getconn()
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
+    def give_back(self, connection: _Pooled) -> None:
+        with self._lock:
+            if not (self._waiting or self._all.closed) and _is_idle(connection):
+                self._idle.append(connection)
+                return
+        self._all.putconn(connection)
+
+    def close(self) -> None:
+        self._all.close()
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            self._all.putconn(connection)
+
+    def _last(self) -> _Pooled | None:
+        """The connection that was given back last; None if there is none, and the caller counts as waiting."""
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+            self._waiting += 1
+            return None
+
+    def _check(self, connection: Connection) -> None:
+        """Raise if the connection is dead, with every other dead one of psycopg's pool thrown away.
+
+        What kills one kills all, and that pool pauses twice as long before each next one it finds. An end that the
+        other side told us of lies unread in the socket, so a silent one is taken as it is, without asking Postgres.
+        """
+        if not has_ended(connection):
+            return
+        try:
+            ConnectionPool.check_connection(connection)
+        except Exception:
+            self._all.check()
+            raise
+
+
+def _the_pool() -> _Pool:
+    global _pool
     with _lock:
-        if _pool is None or _pid != os.getpid():
-            _pid = os.getpid()
-            _pool = ConnectionPool(
-                connection_class=_Pooled,
-                kwargs={"autocommit": True, **_parameters()},
-                min_size=1,
-                max_size=POOL_SIZE,
-                timeout=WAIT_SECONDS,
-                reconnect_timeout=RECONNECT_SECONDS,
-                check=_check,
-                open=True,
-                name="engine",
-            )
+        if _pool is None or _pool.process != os.getpid():
+            _pool = _Pool()
         return _pool
 
 
-def _check(connection: Connection) -> None:
-    """Raise if the connection is dead, with every other dead one of the pool thrown away.
-
-    What kills one kills all, and the pool pauses twice as long before each next one it finds. An end that the
-    other side told us of lies unread in the socket, so a silent one is taken as it is, without asking Postgres.
-    """
-    if not has_ended(connection):
-        return
-    try:
-        ConnectionPool.check_connection(connection)
-    except Exception:
-        pool = _pool
-        if pool is not None:
-            pool.check()
-        raise
+def _is_idle(connection: Connection) -> bool:
+    """Whether it works and no transaction is open."""
+    return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def _parameters() -> dict[str, Any]:

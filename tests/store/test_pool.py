@@ -1,6 +1,7 @@
 """The engine's pool after Postgres was away."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import psycopg_pool.pool
 import pytest
 
 from runtime.store import pool
+from tests.support.people import until
 
 CONNECTIONS = pool.POOL_SIZE
 
@@ -35,6 +37,35 @@ def test_one_dead_connection_is_the_end_of_all_dead_ones(
         with pool.pooled() as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
     assert len(pauses) <= 1
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_the_connection_that_was_given_back_last_is_taken_first() -> None:
+    with pool.pooled() as first, pool.pooled() as second:
+        assert first is not second
+    for _ in range(2):  # the outer one of two was given back last
+        with pool.pooled() as again:
+            assert again is first
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_a_caller_who_waits_gets_the_connection_that_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool, "WAIT_SECONDS", 5.0)
+    pool.close()
+    with ThreadPoolExecutor(1) as callers, ExitStack() as held:
+        for _ in range(CONNECTIONS):
+            last = held.enter_context(pool.pooled())
+        waiting = callers.submit(_backend)
+        until(lambda: pool._the_pool()._waiting or None, "the caller to wait")
+        held.close()
+        assert waiting.result() == last.info.backend_pid
+
+
+def _backend() -> int:
+    with pool.pooled() as connection:
+        return connection.info.backend_pid
 
 
 @pytest.fixture

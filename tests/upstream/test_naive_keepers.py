@@ -59,7 +59,7 @@ def _no_pool_is_shared_over_a_fork(patch: pytest.MonkeyPatch) -> None:
     """The process finds itself with another id than the one that opened the pool."""
     with pool.pooled():
         before = pool._the_pool()
-    patch.setattr("runtime.store.pool._pid", -1)
+    patch.setattr(before, "process", -1)
     after = pool._the_pool()
     try:
         assert after is not before
