@@ -1,4 +1,4 @@
-"""Every block of Python in docs/how-to/authoring.md, put into the files it names and run as an author would."""
+"""Every block of Python in the pages for authors, put into the files they name and run as an author would."""
 
 import os
 import re
@@ -12,16 +12,23 @@ import pytest
 from config.env.environment import ROOT
 from tests.docs.pages import blocks
 
-PAGE = ROOT / "docs/how-to/authoring.md"
+PAGES = (
+    "tutorial/first-agent.md",
+    "how-to/write-tools.md",
+    "how-to/write-agents.md",
+    "how-to/choose-models.md",
+    "how-to/test-agents.md",
+)
+BLOCKS = [block for page in PAGES for block in blocks(ROOT / "docs" / page, "python")]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The page's files, their blocks in the order of the page."""
-    for block in blocks(PAGE, "python"):
+    """The files of the pages, with their blocks in order."""
+    for block in BLOCKS:
         first, rest = block.text.split("\n", 1)
         name = re.fullmatch(r"# ([a-z_]+\.py)", first)
-        assert name is not None, f"a block of {PAGE.name} names no file: {first}"
+        assert name is not None, f"a block names no file: {first}"
         with (tmp_path / name[1]).open("a", encoding="utf-8") as file:
             file.write(f"{rest}\n")
     return tmp_path
@@ -29,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_every_block_runs(folder: Path, postgres_url: str) -> None:
     """As `make test TESTS=folder` runs them, with nothing but the database in the environment."""
-    written = sum(block.text.count("\ndef test_") for block in blocks(PAGE, "python"))
+    written = sum(block.text.count("\ndef test_") for block in BLOCKS)
     assert written > 10
     done = _pytest(folder, DATABASE_URL=_of_its_own(postgres_url))
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
@@ -64,3 +71,8 @@ def _pytest(tests: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 def _of_its_own(url: str) -> str:
     """Another database of the same server, since this one's name is taken by these tests."""
     return urlsplit(url)._replace(path="/authoring").geturl()
+
+
+def test_no_other_page_for_authors_has_python() -> None:
+    others = set((ROOT / "docs").glob("[th]*/*.md")) - {ROOT / "docs" / page for page in PAGES}
+    assert [page.name for page in others if blocks(page, "python")] == []
