@@ -34,6 +34,7 @@ app.conf.update(
     result_backend=None,
     # A hint that a lost worker took is sent again by the sweeper, so the broker keeps no account of any.
     task_acks_late=False,
+    task_annotations={"runtime.advance": {"Request": "config.broker.request:Hint"}},
     task_default_queue="runs",
     task_create_missing_queues=False,
     # Runs that go on are taken before new ones; those that may kill their worker by a process of their own.

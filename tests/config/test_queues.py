@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from celery import signals
+from kombu.utils import symbol_by_name
 
 from config import celery, processes
 from config.broker import queues as places
 from config.env.environment import MOST_WORKERS
+from runtime import tasks
 from runtime.broker import dispatch
 from runtime.store import pool
 
@@ -93,3 +97,16 @@ def test_postgres_of_make_up_has_a_connection_for_everybody() -> None:
     assert worker == processes.CONNECTIONS_OF_A_WORKER == 10
     for workers in (1, 8, MOST_WORKERS):
         assert processes.connections(workers) > worker * (workers + 1)
+
+
+def test_a_hint_that_a_worker_takes_is_not_acknowledged() -> None:
+    """The main thread would be woken for it, and the broker keeps no account."""
+    task = tasks.advance_run
+    asked: list[object] = []
+    headers = {"id": "1", "task": dispatch.ADVANCE}
+    message = Mock(headers=headers, delivery_info={}, properties={}, payload=([], {}, {}))
+    made: Any = symbol_by_name(task.Request)  # type: ignore[no-untyped-call]
+    hint = made(message, app=celery.app, task=task, on_ack=lambda *_: asked.append(1), body=b"")
+    hint.on_accepted(0, 0.0)
+    assert hint.acknowledged
+    assert not asked
