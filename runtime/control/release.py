@@ -39,7 +39,7 @@ def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) ->
     if row.status != RunStatus.QUARANTINED:
         raise NotQuarantined
     mark, entries = journal.read(connection, run)
-    base = continuations.load(connection, run, row.base, entries.at)
+    base = continuations.load(connection, run, row.base, entries.text)
     now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
     blobs.check(connection, referred(now))
     runs.readmit(connection, run, status=status_of(now, held=False))

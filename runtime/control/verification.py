@@ -18,7 +18,7 @@ from runtime.core.contents import digest_of, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.errors import CoreError, NewerSchema
 from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Imported, OutcomeArrived
-from runtime.core.replay import Entry, initial, step
+from runtime.core.replay import initial, step
 from runtime.errors import KeyMissing, LedgerBroken, NoSuchRun, Tampered
 from runtime.ports import wiring
 from runtime.store import (
@@ -124,12 +124,12 @@ class _Gate:
 class _Told:
     """What a journal tells: the state it folds to, the one at `base`, and every gate it opened.
 
-    `entries` are those up to `base`, by position.
+    `texts` are the entries up to `base`, by position.
     """
 
     now: Continuation
     base: Continuation
-    entries: dict[int, Entry] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)
     digests: list[str] = field(default_factory=list)
     imported: list[tuple[Imported, tuple[str, ...]]] = field(default_factory=list)
     gates: dict[UUID, _Gate] = field(default_factory=dict)
@@ -202,7 +202,7 @@ def _told(connection: Connection, row: _Row) -> _Told:
             told.take(event)
         told.digests.append(digest_of(sealed.body))
         if sealed.position <= row.base:
-            told.entries[sealed.position] = entry
+            told.texts[sealed.position] = sealed.body
         if sealed.position == row.base:
             told.base = told.now
     return told
@@ -299,7 +299,7 @@ def _continuation_findings(connection: Connection, row: _Row, told: _Told) -> It
             yield Finding(subject=subject, problem="the run is over, but its continuation is there")
         return
     try:
-        stored = continuations.load(connection, row.id, row.base, told.entries.__getitem__)
+        stored = continuations.load(connection, row.id, row.base, told.texts.__getitem__)
     except (Tampered, KeyMissing, NewerSchema) as exc:
         yield Finding(subject=subject, problem=str(exc))
         return

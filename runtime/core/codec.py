@@ -8,27 +8,31 @@ the old one into documents that left it out.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from runtime.core.continuation import Continuation
+from runtime.core.conversations import Conversations, Told
 from runtime.core.digest import ENCLOSED_DEPTH, require_json
-from runtime.core.errors import NewerSchema, NotJson, Unreadable
+from runtime.core.errors import (
+    IllegalTransition,
+    NewerSchema,
+    NotJson,
+    UnknownSubject,
+    Unreadable,
+)
 from runtime.core.events import Event, TaggedEvent
-from runtime.core.references import referring, resolved
+from runtime.core.references import resolved
 from runtime.core.replacing import replace
-from runtime.core.replay import Entry
+from runtime.core.replay import Entry, initial, step
 from runtime.core.upgrades import upgraded
-
-NO_ENTRIES: Mapping[int, Entry] = MappingProxyType({})
 
 SCHEMA = 5
 HISTORY = {
@@ -38,11 +42,15 @@ HISTORY = {
     4: "failed runs that are tried again, and outcomes that arrive late",
     5: "fields that have their default are left out, and a reply what its event says anyway",
     6: "a long run's continuation refers to its entries, which are of schema 5",
+    7: "a long run's continuation leaves out what its entries tell, which are of schema 5",
 }
 REFERRING = 6
+BRIEF = 7
+TextOf = Callable[[int], str]  # of the entry at a position; raises LookupError
 
 _BEGINNING = f'{{"schema":{SCHEMA},'
 _REFERS = f'{{"schema":{REFERRING},'
+_BRIEF = f'{{"schema":{BRIEF},'
 # What compact JSON has, perhaps within a text, of a value that `require_json` refuses.
 _SUSPECT = ("\\u0000", "NaN", "Infinity")
 _LONG_NUMBER = re.compile(r"[:,\[\-][0-9]{16}")
@@ -74,28 +82,36 @@ def decode_entry(text: str) -> Entry:
         raise Unreadable(f"not an entry: {exc}") from exc
 
 
-def encode_continuation(now: Continuation, entries: Mapping[int, Entry] = NO_ENTRIES) -> str:
-    """The document: schema, run, position, head, agents, frames, pending, usage. It refers to what entries have."""
-    beginning = _REFERS if entries else _BEGINNING
-    found = _continuations().dump_json(
-        referring(now, entries) if entries else now, exclude_defaults=True, ensure_ascii=True
-    )
+def no_entries(position: int) -> str:
+    """Of a continuation that says everything itself."""
+    raise LookupError(position)
+
+
+def encode_continuation(now: Continuation, told: Told | None = None) -> str:
+    """The document: schema, run, position, head, agents, frames, pending, usage; and what a brief state leaves out."""
+    beginning = _BEGINNING if told is None else f'{_BRIEF}"told":{json.dumps(told)},'
+    found = _continuations().dump_json(now, exclude_defaults=True, ensure_ascii=True)
     return beginning + found.decode()[1:]
 
 
 def decode_continuation(
-    text: str, entry_of: Callable[[int], Entry] = NO_ENTRIES.__getitem__
+    text: str,
+    text_of: TextOf = no_entries,
+    conversations: Conversations | None = None,
 ) -> Continuation:
-    """A document of an older schema becomes one of this, with all values that it refers to.
+    """A document of an older schema becomes one of this, and what it leaves out is taken from its run's entries.
 
-    Raises Unreadable or NewerSchema.
+    They are read into `conversations`, which have read none, if it leaves out all they tell. Raises Unreadable or
+    NewerSchema.
     """
     try:
         if text.startswith(_BEGINNING):
             return _continuations().validate_json(text)
+        if text.startswith(_BRIEF):
+            return _restored(text, text_of, conversations or Conversations())
         if text.startswith(_REFERS):
-            found = resolved(_continuations().validate_json(text), entry_of)
-            return replace(found, schema=SCHEMA)
+            entry_of = cache(lambda position: decode_entry(text_of(position)))
+            return replace(resolved(_continuations().validate_json(text), entry_of), schema=SCHEMA)
         return _continuations().validate_python({**upgraded(_load(text)), "schema": SCHEMA})
     except ValidationError as exc:
         raise Unreadable(f"not a continuation: {exc}") from exc
@@ -110,6 +126,27 @@ def document_of(continuation: Continuation) -> dict[str, Any]:
 def documents_of(events: tuple[Event, ...]) -> list[dict[str, Any]]:
     """Events with every field, for those who read them."""
     return list(_events().dump_python(events, mode="json"))
+
+
+def _restored(text: str, text_of: TextOf, conversations: Conversations) -> Continuation:
+    """The whole state. Its entries are folded if they do not tell what was left out."""
+    document = json.loads(text)
+    told = document.pop("told")
+    state = _continuations().validate_python({**document, "schema": SCHEMA})
+    last = state.position
+    try:
+        for position in range(1, last + 1):
+            conversations.read(text_of(position))
+        found = conversations.restored(state, told)
+        if found is not None:
+            return found
+        now = initial(state.run)
+        for position in range(1, last + 1):
+            entry = decode_entry(text_of(position))
+            now = step(now, entry.events, head=state.head, at=entry.at)
+    except (LookupError, IllegalTransition, UnknownSubject) as exc:
+        raise Unreadable(f"its entries do not tell what it leaves out ({exc})") from exc
+    return now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

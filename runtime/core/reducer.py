@@ -416,12 +416,13 @@ def _settled(frame: Frame) -> Frame:
     calls = frame.of_turn()
     if not all(call.state in SETTLED for call in calls):
         return frame
-    results = ({"role": "results", "results": [_result(call) for call in calls]},)
+    results = ({"role": "results", "results": [result_of(call) for call in calls]},)
     state = next_state(FRAMES, frame.state, "TurnSettled", subject=frame.id)
     return replace(frame, state=state, messages=frame.messages + results)
 
 
-def _result(call: Call) -> dict[str, Any]:
+def result_of(call: Call) -> dict[str, Any]:
+    """What the model hears of a settled call."""
     result: dict[str, Any] = {
         "call": call.id,
         "tool": call.tool,

@@ -160,12 +160,13 @@ def _mailbox(run: UUID) -> int:
 
 def _load(claim: Claim, stored: Stored) -> Loaded:
     """The verified state of the run at the claim's position."""
-    now, entries = stored.state(claim)
+    now, entries, told = stored.state(claim)
     if digests := referred(now):
         with pool.pooled() as connection:
             blobs.check(connection, digests)
     sizes = Sizes.of(entries, base=claim.base)
-    return Loaded(now=now, decoded=entries.decoded, sizes=sizes, mail=stored.mail())
+    texts = [body for _, body, *_ in entries.rows]
+    return Loaded(now=now, texts=texts, conversations=told, sizes=sizes, mail=stored.mail())
 
 
 def _version_changes(loaded: Loaded, handler: EffectHandler) -> versions.VersionChanges | None:

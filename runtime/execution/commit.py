@@ -19,6 +19,7 @@ from django.db import DatabaseError, InterfaceError, transaction
 
 from runtime.broker import dispatch
 from runtime.core.continuation import Continuation, Phase, in_doubt, status_of
+from runtime.core.conversations import Brief, Conversations
 from runtime.core.events import Compacted
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.replacing import replace
@@ -74,11 +75,12 @@ class Sizes:
 class Loaded:
     """A run as it was loaded: its verified state, the entries behind it, and its signals.
 
-    `decoded` are the entries, by position, of which the state has values.
+    `texts` are the entries, of which `conversations` may have read the first ones.
     """
 
     now: Continuation
-    decoded: dict[int, Entry]
+    texts: list[str]
+    conversations: Conversations
     sizes: Sizes
     mail: signals.Mail
 
@@ -95,7 +97,8 @@ class StepWriter:
         yielding: YieldPolicy,
     ) -> None:
         self.now = loaded.now
-        self._decoded = loaded.decoded  # what a continuation may refer to
+        self._texts = loaded.texts  # of all entries
+        self._conversations = loaded.conversations
         self._sizes = loaded.sizes
         self._loaded: signals.Mail | None = loaded.mail  # until it is taken up
         self._yielding = yielding
@@ -222,9 +225,7 @@ class StepWriter:
             self._sizes = Sizes(covered=covered, tail=tail)
         else:
             self._sizes = Sizes(covered=covered + tail)
-        self._decoded[step.entry.position] = step.decoded
-        if step.pins:  # entries up to it may be removed
-            self._decoded.clear()
+        self._texts.append(step.entry.body)
         dispatch.ring(self.now.run, inbox=bool(step.opened or step.taken or step.closed))
 
     def _step(self, records: Records, after: Continuation, release: bool) -> steps.Step:
@@ -233,14 +234,13 @@ class StepWriter:
         entry = journal.seal(self.now.run, position, self.now.head, written)
         now = tick(self.now, replace(after, position=position, head=entry.seal.mac), written.at)
         pins = not now.ended and any(isinstance(event, Compacted) for event in events)
-        overdue = self._is_overdue(now, entry)
+        continuation = self._continuation(now, entry, pins=pins, release=release)
         return steps.Step(
             claim=self._held.claim,
             state=now,
             kind=events[-1].type,
             depth=depth_of(getattr(events[-1], "frame", ROOT)),
             entry=entry,
-            decoded=written,
             status=status_of(now, held=not release),
             output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,
             reason=now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None,
@@ -250,8 +250,7 @@ class StepWriter:
             release=release,
             due=self._due(now) if release else None,
             mailbox=self._mailbox,
-            continuation=now if pins or overdue else None,
-            refers={**self._decoded, position: written} if overdue and not pins else {},
+            continuation=continuation,
             pins=pins,
             opened=records.opened(now),
             taken=records.taken,
@@ -264,10 +263,26 @@ class StepWriter:
             spent=records.spent(after),
         )
 
-    def _is_overdue(self, now: Continuation, entry: journal.Sealed) -> bool:
-        """Whether the run is given a continuation by this step."""
-        tail = self._sizes.tail + len(entry.body)
-        return not now.ended and continuations.overdue(self._sizes.covered, tail)
+    def _continuation(
+        self, now: Continuation, entry: journal.Sealed, *, pins: bool, release: bool
+    ) -> Brief | None:
+        """The continuation that this step writes, None if the run goes on without a new one."""
+        covered, tail = self._sizes.covered, self._sizes.tail + len(entry.body)
+        if pins:
+            return Brief(state=now)
+        if now.ended or not continuations.due(covered, tail, release=release):
+            return None
+        if (brief := self._brief(now, entry)) is not None:
+            return brief
+        return Brief(state=now) if continuations.overdue(covered, tail) else None
+
+    def _brief(self, now: Continuation, entry: journal.Sealed) -> Brief | None:
+        """Have the conversations read every entry that they have not, up to this one, which is not written yet."""
+        if self._conversations.position > len(self._texts):  # an entry that was not written then
+            self._conversations = Conversations()
+        for text in (*self._texts[self._conversations.position :], entry.body):
+            self._conversations.read(text)
+        return self._conversations.brief(now)
 
     def _write(self, records: Records, step: steps.Step, tries: Iterator[int]) -> steps.Result:
         if not step.closed:

@@ -217,8 +217,7 @@ def continuation(run: UUID) -> Any | None:
     body = Continuation.objects.filter(run_id=run).values_list("body", flat=True).first()
     try:
         lines = read(run)
-        entries = {line.position: line.entry for line in lines if line.entry is not None}
-        now = initial(run) if body is None else codec.decode_continuation(body, entries.__getitem__)
+        now = initial(run) if body is None else codec.decode_continuation(body, _text_of(run))
         for line in lines:
             if line.position <= now.position:
                 continue
@@ -228,6 +227,12 @@ def continuation(run: UUID) -> Any | None:
     except CoreError:
         return None if body is None else _json(body)
     return masked(codec.document_of(now))
+
+
+def _text_of(run: UUID) -> codec.TextOf:
+    """Look up the text of an entry."""
+    rows = JournalEntry.objects.filter(run_id=run)
+    return dict(rows.values_list("position", "body")).__getitem__
 
 
 def _some_runs(

@@ -1,30 +1,32 @@
 """The continuation of a long run, one signed row per run: the state that its worker loads first.
 
 The journal says everything, so a run that is not long has none: a worker that loads it folds all of its entries. A long
-run is given one by the step after which the entries since the last one are LONG, and as long as those before. So at
-most half of the entries are folded, or LONG bytes of them. A value that an entry has is not written again: the
-continuation refers to it (runtime.core.references).
+run is given one by a step that releases it, and by one after which the entries since the last one are LONG. It leaves
+out what the entries tell, which are most of a long run (runtime.core.conversations), so it is a few KB.
 
-The continuation of a step that compacts a frame is kept a second time, as the base of its run: entries up to it may be
-removed while the run is live. So it refers to no entry, and later continuations refer to none of those entries.
+Not every run can do without the rest: a fork has messages of another run. Such a continuation is written out, and only
+when the entries since the last one are LONG, and as long as those before. The continuation of a step that compacts a
+frame is kept a second time, as the base of its run: entries up to it may be removed while the run is live. So it
+needs no entry, and neither do those that follow it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from runtime import keyring
 from runtime.core import codec
+from runtime.core.codec import TextOf, no_entries
 from runtime.core.continuation import Continuation
+from runtime.core.conversations import Conversations, Told
 from runtime.core.errors import Unreadable
-from runtime.core.replay import Entry, initial
+from runtime.core.replay import initial
 from runtime.errors import Tampered
 from runtime.keyring import Seal
 from runtime.store.pool import Connection
 
 LONG = 256 * 1024  # bytes of entries, which take some 5 ms to fold
-
-EntryOf = Callable[[int], Entry]
+SHORT = 16 * 1024  # bytes of entries that are folded faster than a continuation is written
 
 # Parts of the step statement: the row of a long run, and the end of one that is over.
 REPLACE = """
@@ -45,39 +47,52 @@ DROP = """
 """
 
 
-def parameters(
-    continuation: Continuation, entries: Mapping[int, Entry] = codec.NO_ENTRIES
-) -> dict[str, object]:
-    """The parameters of REPLACE and PIN. A value that one of these entries has is not written again."""
-    body = codec.encode_continuation(continuation, entries)
+def parameters(continuation: Continuation, told: Told | None = None) -> dict[str, object]:
+    """The parameters of REPLACE and PIN. `told` says what a brief continuation leaves out."""
+    body = codec.encode_continuation(continuation, told)
     seal = keyring.seal(keyring.CONTINUATION, *_parts(continuation.run, body))
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
 
+def due(covered: int, tail: int, *, release: bool) -> bool:
+    """Whether a run is given a brief one, with as many bytes of entries up to its last one and after it.
+
+    `release` says that the step releases the run.
+    """
+    return tail > (SHORT if release and covered + tail > LONG else LONG)
+
+
 def overdue(covered: int, tail: int) -> bool:
-    """Whether a run is given a new one, with as many bytes of entries up to its last one and after it."""
+    """As `due`, of one that is written out."""
     return tail > LONG and tail >= covered
 
 
-def load(connection: Connection, run: UUID, base: int, entry_of: EntryOf) -> Continuation:
+def load(connection: Connection, run: UUID, base: int, text_of: TextOf) -> Continuation:
     """The continuation as `checked` gives it."""
     row = connection.execute(
         "SELECT position, body, mac, key_id FROM runtime_continuation WHERE run_id = %s", (run,)
     ).fetchone()
-    return checked(run, base, row, entry_of)
+    return checked(run, base, row, text_of)
 
 
-def checked(run: UUID, base: int, row: Sequence[Any] | None, entry_of: EntryOf) -> Continuation:
+def checked(
+    run: UUID,
+    base: int,
+    row: Sequence[Any] | None,
+    text_of: TextOf,
+    conversations: Conversations | None = None,
+) -> Continuation:
     """The verified continuation at position `base`, or the initial one at 0.
 
-    `row` has position, body, MAC and key; `entry_of` gives a verified entry of the run by its position.
+    `row` has position, body, MAC and key; `text_of` gives the text of a verified entry of the run by its position.
+    `conversations` have read no entry; those that the continuation needs are read into them.
     Raises Tampered, KeyMissing, or NewerSchema.
     """
     if row is None and base == 0:
         return initial(run)
     if row is None:
         raise Tampered("the continuation is missing")
-    continuation = _checked(run, row, entry_of)
+    continuation = _checked(run, row, text_of, conversations)
     if continuation.position != base:
         position = continuation.position
         raise Tampered(f"the continuation is of position {position}, the last one was of {base}")
@@ -89,7 +104,7 @@ def load_base(connection: Connection, run: UUID) -> Continuation | None:
     row = connection.execute(
         "SELECT position, body, mac, key_id FROM runtime_base WHERE run_id = %s", (run,)
     ).fetchone()
-    return None if row is None else _checked(run, row, codec.NO_ENTRIES.__getitem__)
+    return None if row is None else _checked(run, row, no_entries)
 
 
 def forget_base(connection: Connection, run: UUID) -> None:
@@ -108,12 +123,14 @@ def exists(connection: Connection, run: UUID) -> bool:
     return found.fetchone() is not None
 
 
-def _checked(run: UUID, row: Sequence[Any], entry_of: EntryOf) -> Continuation:
+def _checked(
+    run: UUID, row: Sequence[Any], text_of: TextOf, conversations: Conversations | None = None
+) -> Continuation:
     position, body, mac, key_id = row
     if not keyring.verify(keyring.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)):
         raise Tampered("the continuation does not verify")
     try:
-        continuation = codec.decode_continuation(body, entry_of)
+        continuation = codec.decode_continuation(body, text_of, conversations)
     except Unreadable as exc:
         raise Tampered(f"the continuation: {exc}") from exc
     if (continuation.run, continuation.position) != (run, position):

@@ -86,20 +86,18 @@ def append_first(connection: Connection, sealed: Sealed) -> None:
 
 
 class Entries:
-    """The verified entries of a run, each decoded when it is first asked for. `rows` have position, body and MAC."""
+    """The verified entries of a run. `rows` begin with position, body and MAC."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.rows = tuple(rows)
-        self.decoded: dict[int, Entry] = {}
 
-    def at(self, position: int) -> Entry:
-        """Raises LookupError if it is not there, Tampered, or NewerSchema."""
-        if position not in self.decoded:
-            place = position - self.rows[0][0]
-            if place < 0:
-                raise LookupError(position)
-            self.decoded[position] = _decoded(position, self.rows[place][1])
-        return self.decoded[position]
+    def text(self, position: int) -> str:
+        """Raises LookupError if it is not there."""
+        place = position - self.rows[0][0] if self.rows else -1
+        if not 0 <= place < len(self.rows):
+            raise LookupError(position)
+        body: str = self.rows[place][1]
+        return body
 
 
 def read(connection: Connection, run: UUID) -> tuple[Mark, Entries]:
@@ -119,11 +117,11 @@ def replayed(
     now, last = base, mark.position
     if mark.position > base.position or (mark.position == base.position and mark.head != base.head):
         raise Tampered(f"the journal begins after entry {mark.position}, not where its run goes on")
-    for last, _, mac, *_ in entries.rows:
+    for last, body, mac, *_ in entries.rows:
         if last == base.position and mac != base.head:
             raise Tampered(f"journal entry {last} is not that of the continuation")
         if last > base.position:
-            now = _fold(now, last, mac, entries.at(last))
+            now = _fold(now, last, mac, _decoded(last, body))
     if (last, now.position, now.head) != (position, position, head):
         raise Tampered(f"the journal ends at entry {last}, the run at {position}")
     return now

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.continuation import Continuation
+from runtime.core.conversations import Conversations
 from runtime.store import continuations, journal, leases, signals
 from runtime.store.journal import Entries
 from runtime.store.leases import Claim
@@ -59,16 +60,17 @@ class Stored:
         count, origin, *columns = self.row[8:15]
         return signals.mail(count, _rows(columns), origin)
 
-    def state(self, claim: Claim) -> tuple[Continuation, Entries]:
-        """The verified state at the claim's position, and the entries of the run.
+    def state(self, claim: Claim) -> tuple[Continuation, Entries, Conversations]:
+        """The verified state at the claim's position, the entries of the run, and what was read of them for it.
 
         Raises Tampered, KeyMissing, or NewerSchema.
         """
         entries = Entries(journal.chained(self.run, WHOLE, _rows(self.row[4:8])))
         found = None if self.row[0] is None else self.row[0:4]
-        base = continuations.checked(self.run, claim.base, found, entries.at)
+        told = Conversations()
+        base = continuations.checked(self.run, claim.base, found, entries.text, told)
         now = journal.replayed(base, WHOLE, entries, position=claim.position, head=claim.head)
-        return now, entries
+        return now, entries, told
 
 
 def claim(

@@ -4,7 +4,7 @@ The module of each table has the part that writes it, and the gatekeeper the par
 on the run's row, which is changed only for the epoch, owner and position of the claim. No row, no step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -15,8 +15,8 @@ import psycopg
 
 from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Pending
+from runtime.core.conversations import Brief
 from runtime.core.events import WaitStarted
-from runtime.core.replay import Entry
 from runtime.errors import Tampered
 from runtime.ports.approvals import Part
 from runtime.store import (
@@ -64,10 +64,8 @@ class Result(Enum):
 class Step:
     """One commit, of the `kind` of its last event, and the state that it leads to.
 
-    `decoded` is its entry before it was sealed.
     `awaits` is the last answer of a provider that the run waits for.
-    `continuation` is written now and then in a long run, and refers to `refers`; `release` lets go of the lease until
-    `due`.
+    `continuation` is written now and then in a long run; `release` lets go of the lease until `due`.
     `contents` are what its events refer to. `pins` makes its continuation the base of the run. `waits` are calls
     that begin to wait for an event, `over` places of calls that do so no longer. With `first` a wait has run out of
     time, or a late outcome settles a call, which counts only if no signal came before. `spent` are the approvals
@@ -79,7 +77,6 @@ class Step:
     kind: str
     depth: int
     entry: Sealed
-    decoded: Entry
     status: str
     output: str | None
     reason: str | None
@@ -89,8 +86,7 @@ class Step:
     release: bool
     due: datetime | None
     mailbox: int
-    continuation: Continuation | None
-    refers: Mapping[int, Entry]
+    continuation: Brief | None
     opened: tuple[Pending, ...]
     taken: tuple[UUID, ...]
     closed: tuple[UUID, ...]
@@ -191,7 +187,7 @@ def _parameters(step: Step) -> dict[str, object]:
         **step.entry.parameters(),
     }
     if step.continuation is not None:
-        parameters |= continuations.parameters(step.continuation, step.refers)
+        parameters |= continuations.parameters(step.continuation.state, step.continuation.told)
     if step.opened or step.taken or step.closed:
         parameters |= gates.parameters(step.opened, step.taken, step.closed)
     if step.contents:

@@ -85,10 +85,10 @@ def adapter() -> None:
 
 
 def long_run() -> None:
-    """As many steps of one call each, and a continuation that refers to their entries."""
-    from runtime.core.codec import decode_entry, encode_continuation
+    """As many steps of one call each, and a continuation that leaves out what their entries tell."""
+    from runtime.core.codec import encode_continuation
+    from runtime.core.conversations import Conversations
     from runtime.core.events import RunStarted
-    from runtime.core.replay import initial, step
     from tests.bench.agents import walker
     from tests.stored.scenarios import Recorder
 
@@ -100,11 +100,12 @@ def long_run() -> None:
     given = {"turns": STEPS, "given": 200, "got": 200, "gate": True}
     worker.advance(RunStarted(agent="walker", input=given, requester="ada"))
     worker.go_on()
-    entries = dict(enumerate(map(decode_entry, worker.journal), start=1))
-    now = initial(worker.now.run)
-    for entry in entries.values():
-        now = step(now, entry.events, head="", at=entry.at)
-    sizes = sum(map(len, worker.journal)), len(encode_continuation(now, entries))
+    conversations = Conversations()
+    for text in worker.journal:
+        conversations.read(text)
+    brief = conversations.brief(worker.now)
+    assert brief is not None
+    sizes = sum(map(len, worker.journal)), len(encode_continuation(brief.state, brief.told))
     say(STEPS, "steps, bytes: journal", sizes[0], "continuation", sizes[1])
 
 

@@ -39,24 +39,6 @@ def states_survive_their_json(walk: Walk, every: int = 1) -> None:
         assert decode_continuation(encode_continuation(state)) == state
 
 
-def states_survive_their_references(walk: Walk, every: int = 9) -> int:
-    """Whichever entries they may refer to, read anew as from a database. How many references there were."""
-    entries = {
-        position: Entry(at=AT, events=(event,))
-        for position, event in enumerate(walk.history, start=1)
-    }
-    stored = {position: encode_entry(entry) for position, entry in entries.items()}
-    found = 0
-    for cut in range(1, len(walk.states), every):
-        for since in (0, cut // 2):
-            told = {n: entry for n, entry in entries.items() if since < n <= cut}
-            text = encode_continuation(walk.states[cut], told)
-            read = decode_continuation(text, lambda position: decode_entry(stored[position]))
-            assert read == walk.states[cut]
-            found += text.count('{"$":')
-    return found
-
-
 def the_entry_survives_its_json(walk: Walk) -> None:
     entry = Entry(at=AT, events=tuple(walk.history))
     assert decode_entry(encode_entry(entry)) == entry

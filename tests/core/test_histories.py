@@ -63,11 +63,6 @@ def test_every_state_survives_its_json_text() -> None:
         invariants.states_survive_their_json(walk)
 
 
-def test_every_state_is_read_as_it_was_from_what_it_refers_to() -> None:
-    walks = first()
-    assert sum(map(invariants.states_survive_their_references, walks)) > 10 * len(walks)
-
-
 def test_every_entry_survives_its_json_text() -> None:
     for walk in first():
         invariants.the_entry_survives_its_json(walk)

@@ -74,7 +74,7 @@ def gate_of(desk: Rig, run: UUID) -> UUID:
 
 def stored(run: Run) -> Continuation:
     with pool.pooled() as connection:
-        return load(connection, run.id, run.base, journal.read(connection, run.id)[1].at)
+        return load(connection, run.id, run.base, journal.read(connection, run.id)[1].text)
 
 
 def test_a_run_that_has_used_its_turns_waits_until_more_are_granted(rig: MakeBench) -> None:

@@ -864,27 +864,49 @@ CONTINUATIONS = (
         "test_an_older_continuation_does_not_take_the_place_of_the_last",
     ),
     _row(
-        "a continuation refers to entries that may be removed",
-        "execution/commit",
-        "            self._decoded.clear()\n",
-        "            pass\n",
-        "tests/execution/test_compaction.py::"
-        "test_a_later_continuation_refers_to_no_entry_that_may_be_removed",
+        "a continuation leaves out what entries tell that may be removed",
+        "core/conversations",
+        "            case kind if kind not in _SILENT:\n                self.whole = False\n",
+        "            case _:\n                pass\n",
+        "tests/core/test_conversations.py::test_what_is_not_told_here_is_not_left_out",
     ),
     _row(
-        "a base refers to entries that may be removed",
+        "a base leaves out what entries tell that may be removed",
         "execution/commit",
-        "if overdue and not pins else {}",
-        "if overdue or pins else {}",
+        "        if pins:\n            return Brief(state=now)\n",
+        "",
         "tests/execution/test_compaction.py::"
-        "test_a_later_continuation_refers_to_no_entry_that_may_be_removed",
+        "test_it_writes_the_continuation_that_its_journal_may_begin_at",
+    ),
+    _row(
+        "a continuation leaves out what its entries do not tell",
+        "core/conversations",
+        "if self.messages != messages or self.calls != calls:",
+        "if False:",
+        "tests/core/test_conversations.py::"
+        "test_a_state_that_its_entries_do_not_tell_is_not_left_out",
+    ),
+    _row(
+        "entries that tell something else are taken for what was left out",
+        "core/conversations",
+        "if not self.whole or lengths != {",
+        "if not self.whole or {} == {",
+        "tests/core/test_conversations.py::"
+        "test_entries_that_tell_another_number_of_messages_are_folded",
+    ),
+    _row(
+        "an entry that was not written is told of",
+        "execution/commit",
+        "if self._conversations.position > len(self._texts):",
+        "if False:",
+        "tests/store/test_sizes.py::test_a_step_that_is_built_again_is_read_again",
     ),
     _row(
         "what a tool returned passes for a reference",
         "core/references",
-        "return {_REFERENCE: {_ITSELF: value}} if _is_reference(value) else value",
-        "return value",
-        "tests/core/test_references.py::test_whatever_a_tool_returns_is_read_as_it_was",
+        "return place[_ITSELF]",
+        "return _value(place[_ITSELF][_REFERENCE], entry_of)",
+        "tests/core/test_references.py::test_what_looks_like_a_reference_is_read_as_it_was",
     ),
     _row(
         "a run that is over keeps its continuation",

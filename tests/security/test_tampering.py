@@ -113,15 +113,15 @@ def test_a_continuation_that_is_gone_parks_the_run(target: Target) -> None:
     target.assert_parked(run, "the continuation is missing")
 
 
-def test_a_sealed_continuation_that_refers_to_nothing_parks_the_run(target: Target) -> None:
+def test_a_sealed_continuation_of_more_entries_than_there_are_parks_the_run(target: Target) -> None:
     run = target.start()
     target.decide(run)
     body = _kept(run)["body"]
-    broken = re.sub(r'"\$":\[\d+,', '"$":[99,', body, count=1)
+    broken = re.sub(r'"position":\d+,', '"position":99,', body, count=1)
     seal = keyring.seal(keyring.CONTINUATION, str(run), broken)
     assert broken != body
     _put(run, {"body": broken, "mac": seal.mac, "key_id": seal.key_id})
-    target.assert_parked(run, "the continuation: there is nothing at [99, ")
+    target.assert_parked(run, "the continuation: its entries do not tell what it leaves out (")
 
 
 # The journal, before the continuation and after it
@@ -143,7 +143,7 @@ def test_a_dropped_entry_parks_the_run(target: Target, kind: str) -> None:
         run = _run(target, kind)
         position = _positions(run)[where]
         JournalEntry.objects.filter(run_id=run, position=position).delete()
-        end = "there is nothing at" if kind == "suspended" else "the journal ends"
+        end = "do not tell what it leaves out" if kind == "suspended" else "the journal ends"
         what = end if where == -1 else f"journal entry {position} is missing"
         target.assert_parked(run, what)
 
@@ -215,7 +215,7 @@ def _loads(own: pool.Connection, run: UUID, body: str, mac: str | None = None) -
         )
         try:
             mark, entries = journal.read(own, run)
-            base = continuations.load(own, run, row.base, entries.at)
+            base = continuations.load(own, run, row.base, entries.text)
             journal.replayed(base, mark, entries, position=row.position, head=row.head)
         except Tampered:
             return False

@@ -1,19 +1,22 @@
 """How many bytes a run costs: those of its journal and continuation, and those written on the way."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
 
 from runtime.core.continuation import Continuation as State
+from runtime.core.conversations import Conversations, Told
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.core.replay import Entry
 from runtime.errors import LeaseLost
 from runtime.models import Continuation, JournalEntry, Run
+from runtime.ports.approvals import Part
 from runtime.ports.effects import ToolResult
 from runtime.queries import runs
-from runtime.store import continuations, failpoints
+from runtime.store import continuations, failpoints, steps
 from runtime.store import journal as entries
+from runtime.store.pool import Connection
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,
@@ -33,7 +36,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     real = continuations.parameters
 
-    def counted(continuation: State, told: Mapping[int, Entry]) -> dict[str, object]:
+    def counted(continuation: State, told: Told | None) -> dict[str, object]:
         parameters = real(continuation, told)
         sizes.append(len(str(parameters["c_body"])))
         return parameters
@@ -84,16 +87,17 @@ def test_a_short_run_has_no_continuation_and_is_folded(desk: Rig) -> None:
 
 
 def test_a_long_run_has_one_and_the_entries_after_it(desk: Rig, written: list[int]) -> None:
-    run = passed(desk, GATES - 1)
+    run = passed(desk, GATES - 2)
     kept = Continuation.objects.get(run=run)
     assert run.base == kept.position < run.position
-    assert [len(kept.body)] == written
+    assert len(kept.body) == written[-1]
+    assert max(written) < 6_000  # what the run was given and said is in its entries
     shown = runs.continuation(run.id) or {}
     assert (shown["position"], shown["head"]) == (run.position, run.head)
 
 
 def test_an_edited_entry_of_the_tail_parks_the_run(desk: Rig) -> None:
-    run = passed(desk, GATES - 1)
+    run = passed(desk, GATES - 2)
     assert 0 < run.base < run.position
     JournalEntry.objects.filter(run_id=run.id, position=run.position).update(body="{}")
     desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
@@ -110,15 +114,55 @@ def walking(rig: MakeBench, turns_: int) -> Rig:
     return rig({"a": turns(*calls, say("done"))}, t=tool)
 
 
-def test_a_run_that_never_suspends_gets_a_continuation_each_time_it_has_doubled(
+def test_a_run_that_never_suspends_gets_a_continuation_with_each_256_kb(
     rig: MakeBench, written: list[int]
 ) -> None:
     desk = walking(rig, 40)
     run = desk.advance(desk.start("a"))
     assert run.status == "completed"
+    assert len(written) == 6  # of 2 MB, by steps of 50 KB
+    assert max(written) < 60_000  # the results of one turn, which is not over
+    assert not Continuation.objects.filter(run=run).exists()
+
+
+def test_a_step_that_is_built_again_is_read_again(
+    rig: MakeBench, continued: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry that was read for its continuation was not written."""
+    commit, parameters = steps.commit, continuations.parameters
+    refused: list[int] = []
+    told: list[Told | None] = []
+
+    def overtaken(
+        connection: Connection, step: steps.Step, lent: Sequence[Part], *, prepare: bool
+    ) -> steps.Result:
+        if step.kind == "ToolStarted" and not refused:
+            refused.append(step.entry.position)
+            return steps.Result.NEW_SIGNALS
+        return commit(connection, step, lent, prepare=prepare)
+
+    def noted(continuation: State, left_out: Told | None) -> dict[str, object]:
+        told.append(left_out)
+        return parameters(continuation, left_out)
+
+    monkeypatch.setattr(steps, "commit", overtaken)
+    monkeypatch.setattr(continuations, "parameters", noted)
+    desk = walking(rig, 3)
+    assert desk.advance(desk.start("a")).status == "completed"
+    assert refused
+    assert told
+    assert all(told)
+
+
+def test_what_the_entries_do_not_tell_is_written_each_time_the_run_has_doubled(
+    rig: MakeBench, written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Conversations, "brief", lambda *_: None)
+    desk = walking(rig, 40)
+    run = desk.advance(desk.start("a"))
+    assert run.status == "completed"
     assert len(written) == 3  # of 2 MB: beyond 256 KB, 512 KB and 1 MB
     assert sum(written) <= 3 * journal(run.id)  # each has every result twice
-    assert not Continuation.objects.filter(run=run).exists()
 
 
 def test_who_takes_a_long_run_over_from_a_lost_worker_folds_what_came_since_alone(
@@ -155,6 +199,26 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(entries, "_fold", fold)
     return folded
+
+
+@pytest.mark.parametrize(
+    ("covered", "tail", "release", "due"),
+    [
+        (0, 262_144, False, False),
+        (0, 262_145, False, True),
+        (300_000, 262_144, False, False),
+        (300_000, 262_145, False, True),
+        (0, 262_144, True, False),
+        (0, 262_145, True, True),
+        (262_144, 16_384, True, False),
+        (262_144, 16_385, True, True),
+        (245_759, 16_385, True, False),
+    ],
+)
+def test_a_brief_continuation_is_due_when_what_came_since_is_long_or_the_run_is_released(
+    covered: int, tail: int, release: bool, due: bool
+) -> None:
+    assert continuations.due(covered, tail, release=release) is due
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,12 @@ from agents.testing import call
 from agents.testing.worker import Worker
 from agents.tools.waits import wait_for
 from runtime.core.codec import (
-    REFERRING,
+    BRIEF,
     SCHEMA,
     decode_continuation,
-    decode_entry,
     encode_continuation,
 )
-from runtime.core.replay import initial, step
+from runtime.core.conversations import Conversations
 from runtime.store.signals import PauseSignal
 from tests.stored import scenarios
 from tests.stored.scenarios import (
@@ -62,15 +61,17 @@ PRESENT = SCENES | {
 
 
 def write() -> None:
-    """Write the documents of the present schema, and the same with a continuation that refers to the entries."""
+    """Write the documents of the present schema, and the same with a continuation that leaves out what they tell."""
     scenarios.write(PRESENT, FOLDER)
     for path in (FOLDER / str(SCHEMA)).glob("*.json"):
         document = json.loads(path.read_text())
-        entries = dict(enumerate(map(decode_entry, document["journal"]), start=1))
-        now = initial(decode_continuation(document["continuation"]).run)
-        for entry in entries.values():
-            now = step(now, entry.events, head="", at=entry.at)
-        document |= {"schema": REFERRING, "continuation": encode_continuation(now, entries)}
-        place = FOLDER / str(REFERRING)
+        conversations = Conversations()
+        for text in document["journal"]:
+            conversations.read(text)
+        brief = conversations.brief(decode_continuation(document["continuation"]))
+        assert brief is not None
+        left = encode_continuation(brief.state, brief.told)
+        document |= {"schema": BRIEF, "continuation": left}
+        place = FOLDER / str(BRIEF)
         place.mkdir(exist_ok=True)
         (place / path.name).write_text(json.dumps(document, indent=1) + "\n")

@@ -69,9 +69,7 @@ class Heir(Worker):
 def state_of(document: dict[str, Any]) -> Continuation:
     """The stored state, which may refer to the stored entries."""
     journal = document["journal"]
-    return decode_continuation(
-        document["continuation"], lambda position: decode_entry(journal[position - 1])
-    )
+    return decode_continuation(document["continuation"], lambda position: journal[position - 1])
 
 
 def folded(document: dict[str, Any], run: Continuation) -> Continuation:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from runtime.core.codec import (
+    BRIEF,
     HISTORY,
     REFERRING,
     SCHEMA,
@@ -69,7 +70,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def test_every_schema_of_the_history_has_documents_of_every_scene() -> None:
-    assert max(HISTORY) == REFERRING
+    assert max(HISTORY) == BRIEF
     for schema in HISTORY:
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
@@ -84,6 +85,7 @@ def test_a_document_is_of_the_schema_of_its_folder(path: Path) -> None:
     written = {json.loads(text)["schema"] for text in document["journal"]}
     assert written == {min(schema, SCHEMA)}  # a continuation alone refers to entries
     assert ('{"$":[' in document["continuation"]) is (schema == REFERRING)
+    assert ('"told":{' in document["continuation"]) is (schema == BRIEF)
 
 
 @each

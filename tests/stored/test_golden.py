@@ -102,7 +102,7 @@ def test_numbers_that_people_rely_on() -> None:
     assert {"hold", "limit", "version"} == decisions.HALTS
     assert {"setup", "request"} == retries.LASTING
     assert {"limit", "provider", "network", "time"} == retries.ELSEWHERE
-    assert list(codec.HISTORY) == list(range(1, codec.REFERRING + 1))
+    assert list(codec.HISTORY) == list(range(1, codec.BRIEF + 1))
     assert limits.JSON_DEPTH == 64
     assert portable.MOST_BYTES == 67_108_864
 

@@ -59,7 +59,7 @@ class Target(Office):
         )
         run = self.start()
         self.decide(run)
-        with patch.object(continuations, "overdue", lambda covered, tail: False):
+        with patch.object(continuations, "due", lambda covered, tail, release: False):
             self.advance(run)
         self.effects.tools["send_welcome_mail"] = FakeTool(effect=EffectClass.IDEMPOTENT)
         with pool.own() as own:
