@@ -9,7 +9,7 @@ RUN := $(VENV)/bin/python
 .PHONY: help up agents manage test faults mutants bench screenshots reference check format lock clean
 
 help: ## show what can be done
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
 
 up: environment ## run everything on this machine (PORT=8000 HOME_DIR=~/.local/share/abeyance DEMO=0: no people yet, RELOAD=1: new workers when a file of AGENTS_DIR changes, AGENTS_REQUIREMENTS=requirements.txt: packages of your agents)
 	@exec $(RUN) -m config.local up --port "$(PORT)" --home "$(HOME_DIR)" --demo "$(DEMO)" --reload "$(RELOAD)"
@@ -22,6 +22,9 @@ manage: environment ## run a command on the data of make up (CMD="people list" H
 
 test: developer-environment ## run the tests (TESTS=tests/core to run some)
 	@exec $(RUN) -m $(if $(TESTS),pytest $(TESTS),tests.run)
+
+test-quick: developer-environment ## run the pure and the Postgres tier in two minutes
+	@exec $(RUN) -m tests.run --quick
 
 faults: developer-environment ## kill processes at every point and at random, hours of it; print the figures (FAULTS_LONG= for minutes, FAULTS_SEED=1)
 	@FAULTS_LONG="$(FAULTS_LONG)" FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/system/fault_injection tests/approvals/test_pairs.py tests/provider/test_storm_runs.py -s -q
@@ -38,12 +41,14 @@ screenshots: developer-environment ## start the application for the purpose and 
 reference: developer-environment ## write the lists of docs/reference from the code
 	@exec $(RUN) -m tests.docs.reference
 
-check: developer-environment ## format, lint, types, imports, lock is current
+check: check-quick ## format, lint, types, imports, lock is current
+	@sh requirements/lock.sh check "$(RUN)"
+
+check-quick: developer-environment ## the same without the lock, as .pre-commit-config.yaml asks before each commit
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
-	@sh requirements/lock.sh check "$(RUN)"
 
 format: developer-environment ## format the code and put its imports in order
 	$(RUN) -m ruff format .

@@ -1,13 +1,15 @@
 """`python -m tests.run`: the whole suite in three processes at once, each with servers of its own.
 
 Two of them take the tests that start whole installations, which wait for one half of their time, so that two cores
-always have something to do; the third takes all the rest. Its output is shown as it comes, that of the others when
-all are through. Fails if one of them does.
+always have something to do; the third takes all other tests. `--quick` runs the pure and the Postgres tier in two.
+
+The output of the last process is shown as it comes, that of the others at the end. Fails if one of them does.
 """
 
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 PYTEST = (sys.executable, "-m", "pytest")
@@ -20,18 +22,24 @@ REST = (
     "tests",
     *(f"--ignore={path}" for lane in LANES for path in lane if not path.startswith("-")),
 )
+QUICK = (
+    ("tests/core", "tests/stored", "tests/keyring", "tests/mutants", "tests/agents", "tests/queries"),
+    ("tests/execution", "tests/control", "tests/store", "tests/broker", "tests/upkeep"),
+    ("tests/approvals",),
+)
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run all lanes. Returns the exit status of one that failed, 0 if none did."""
+    *lanes, last = QUICK if "--quick" in arguments else (*LANES, REST)
     with ExitStack() as stack:
-        kept = [stack.enter_context(tempfile.TemporaryFile()) for _ in LANES]
+        kept = [stack.enter_context(tempfile.TemporaryFile()) for _ in lanes]
         others = [
             subprocess.Popen([*PYTEST, *lane], stdout=file, stderr=subprocess.STDOUT)
-            for lane, file in zip(LANES, kept, strict=True)
+            for lane, file in zip(lanes, kept, strict=True)
         ]
         try:
-            codes = [subprocess.run([*PYTEST, *REST], check=False).returncode]
+            codes = [subprocess.run([*PYTEST, *last], check=False).returncode]
             codes += [other.wait() for other in others]
         finally:
             for other in others:
@@ -45,4 +53,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))
