@@ -23,7 +23,14 @@ REST = (
     *(f"--ignore={path}" for lane in LANES for path in lane if not path.startswith("-")),
 )
 QUICK = (
-    ("tests/core", "tests/stored", "tests/keyring", "tests/mutants", "tests/agents", "tests/queries"),
+    (
+        "tests/core",
+        "tests/stored",
+        "tests/keyring",
+        "tests/mutants",
+        "tests/agents",
+        "tests/queries",
+    ),
     ("tests/execution", "tests/control", "tests/store", "tests/broker", "tests/upkeep"),
     ("tests/approvals",),
 )

@@ -1,7 +1,7 @@
 """The hand-made mutants, then those of the core (make mutants).
 
-MUTANT is a part of the names of hand-made ones to try. MUTANTS says how many of the core's are tried (400, or
-`all`), MUTANTS_SEED which ones.
+MUTANT is a part of the lines of hand-made ones to try, a file for example. MUTANTS says how many of the core's are
+tried (400, or `all`), MUTANTS_SEED which ones.
 """
 
 import argparse

@@ -90,3 +90,17 @@ def test_after_an_outage_nobody_waits_for_the_pool_to_end_its_pause(
     socket.symlink_to(there)
     with pool.pooled() as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_a_forked_process_has_a_pool_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process finds itself with another id than the one that opened the pool."""
+    with pool.pooled():
+        before = pool._the_pool()
+    monkeypatch.setattr(before, "process", -1)
+    after = pool._the_pool()
+    try:
+        assert after is not before
+    finally:
+        before.close()
+        pool.close()

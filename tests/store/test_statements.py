@@ -437,6 +437,13 @@ def test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring(
     assert claim(own, run) is not None  # whom the hint reaches need not wait
 
 
+def test_a_ring_leaves_a_parked_run_alone(own: Connection, desk: Rig) -> None:
+    run = desk.start("a")
+    row(run, status="quarantined", due_at=None)
+    runs.ring(own, run)
+    assert Run.objects.get(id=run).due_at is None
+
+
 def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
     row(run, ended_at=timezone.now(), status="completed", due_at=None)

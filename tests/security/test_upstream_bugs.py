@@ -1,4 +1,4 @@
-"""What must hold where others had a bug, as functions that raise AssertionError where it does not."""
+"""What must hold where other projects had a bug (docs/explanation/upstream-bugs.md)."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -53,7 +53,7 @@ def slow() -> AgentSpec:
     )
 
 
-def only_what_was_shown_is_done() -> None:
+def test_only_what_was_shown_is_done() -> None:
     """The arguments change between the approval and the start: the changed call is not made."""
     flow = drive(desk(PAY), INPUT)
     worker = flow._worker
@@ -62,15 +62,15 @@ def only_what_was_shown_is_done() -> None:
     assert [made.args["euros"] for made in flow.calls] in ([], [40])
 
 
-def an_approval_is_for_the_tool_as_it_was_shown() -> None:
+def test_an_approval_is_for_the_tool_as_it_was_shown() -> None:
     assert action_digest(**ACTION) != action_digest(**{**ACTION, "schema": "sha256:b"})
 
 
-def an_approval_is_for_the_agent_that_asked() -> None:
+def test_an_approval_is_for_the_agent_that_asked() -> None:
     assert action_digest(**ACTION) != action_digest(**{**ACTION, "path": ("desk", "refund")})
 
 
-def a_decision_counts_once() -> None:
+def test_a_decision_counts_once() -> None:
     """The same gate is answered again, in other words, while the run waits at another one."""
     flow = drive(desk(BOTH), INPUT)
     gate = next(shown.gate for shown in flow.gates if shown.tool == "refund")
@@ -80,37 +80,37 @@ def a_decision_counts_once() -> None:
     assert _made(flow).count("refund") == 1
 
 
-def a_write_whose_worker_died_is_not_repeated() -> None:
+def test_a_write_whose_worker_died_is_not_repeated() -> None:
     flow = drive(desk(POST), INPUT, crash_after=["post"])
     assert _made(flow) == ["post"]
     assert [gate.kind for gate in flow.gates] == [GateKind.IN_DOUBT]
 
 
-def a_write_that_times_out_is_not_repeated() -> None:
+def test_a_write_that_times_out_is_not_repeated() -> None:
     """The tool raises a read timeout: whether it happened nobody knows."""
     flow = drive(slow(), INPUT)
     assert _made(flow) == ["transfer"]
     assert [gate.kind for gate in flow.gates] == [GateKind.IN_DOUBT]
 
 
-def a_read_whose_worker_died_is_made_again() -> None:
+def test_a_read_whose_worker_died_is_made_again() -> None:
     flow = drive(desk(READ), INPUT, crash_before=["price"])
     assert (flow.status, _made(flow)) == ("completed", ["price"])
 
 
-def an_approval_outlives_the_worker_that_took_it_up() -> None:
+def test_an_approval_outlives_the_worker_that_took_it_up() -> None:
     """The worker dies between taking the decision up and the call; nobody is asked again."""
     flow = drive(desk(call("close", **INPUT)), INPUT, crash_before=["close"]).approve()
     assert (flow.status, _made(flow)) == ("completed", ["close"])
 
 
-def a_pause_is_no_result_for_the_parent() -> None:
+def test_a_pause_is_no_result_for_the_parent() -> None:
     flow = drive(boss(), INPUT)
     assert flow.status == "suspended"
     assert flow.gate.path == ("boss", "desk", "refund")
 
 
-def a_resumed_sub_agent_goes_on_where_it_was() -> None:
+def test_a_resumed_sub_agent_goes_on_where_it_was() -> None:
     """A worker takes the run up once before the decision, as after any wake-up, and once with it."""
     flow = drive(boss(), INPUT, models={"desk": [READ, PAY, _counted]})
     flow._worker.advance()
@@ -120,17 +120,17 @@ def a_resumed_sub_agent_goes_on_where_it_was() -> None:
     assert (flow.status, _made(flow)) == ("completed", ["price", "refund"])
 
 
-def what_was_done_in_a_turn_is_not_done_again_when_it_resumes() -> None:
+def test_what_was_done_in_a_turn_is_not_done_again_when_it_resumes() -> None:
     flow = drive(desk(together(READ, PAY)), INPUT).approve()
     assert (flow.status, _made(flow)) == ("completed", ["price", "refund"])
 
 
-def an_approval_is_honoured_after_a_wait() -> None:
+def test_an_approval_is_honoured_after_a_wait() -> None:
     flow = drive(desk(PAY), INPUT).approve()
     assert (flow.status, _made(flow)) == ("completed", ["refund"])
 
 
-def calls_of_one_id_are_two_calls() -> None:
+def test_calls_of_one_id_are_two_calls() -> None:
     """The provider gives both calls of a reply the same id."""
     both = together(call("post", number="A-1"), call("post", number="A-2"))
     for part in both.parts:
@@ -140,7 +140,7 @@ def calls_of_one_id_are_two_calls() -> None:
     assert len({made.key for made in flow.calls}) == 2
 
 
-def half_a_surrogate_pair_is_refused() -> None:
+def test_half_a_surrogate_pair_is_refused() -> None:
     started = RunStarted(agent="desk", input={"number": "\ud800"}, requester="ada")
     try:
         encode_entry(Entry(at=datetime(2030, 1, 1, tzinfo=UTC), events=(started,)))
@@ -149,13 +149,13 @@ def half_a_surrogate_pair_is_refused() -> None:
     raise AssertionError("it was written")
 
 
-def nobody_decides_on_their_own_run() -> None:
+def test_nobody_decides_on_their_own_run() -> None:
     groups = [str(group) for group in policy.Group]
     for risk in Risk:
         assert policy.may_decide(requester="ada", person="ada", groups=groups, risk=risk)
 
 
-def only_who_may_decide_a_risk_does() -> None:
+def test_only_who_may_decide_a_risk_does() -> None:
     assert policy.may_decide(requester="ada", person="cyril", groups=[], risk=Risk.HIGH)
 
 
