@@ -117,6 +117,19 @@ def test_everybody_gets_the_answer_that_is_written_down(
             assert {identity: _cell(row, identity, places) for identity in IDENTITIES} == row.cells
 
 
+def test_no_form_is_taken_without_its_token(
+    places: dict[str, Any], cast: Cast, subtests: pytest.Subtests
+) -> None:
+    stranger = Client(enforce_csrf_checks=True)
+    for row in ROWS:
+        if row.method == "POST" and not row.is_api:
+            with subtests.test(row.path):
+                stranger.force_login(cast.ada if row.cells["ada"] == "302" else cast.bea)
+                answer = stranger.post(row.path.format(**places), _body(row, "ada", places))
+                assert answer.status_code == 403
+                assert "This form is too old" in answer.content.decode()
+
+
 def test_every_route_has_a_row_for_each_thing_it_does() -> None:
     """A new route fails here until somebody has written down who may use it."""
     written = {re.sub(r"\{\w+\}", "X", row.path) for row in ROWS}

@@ -1,16 +1,14 @@
 """Writing to the agent of a run, over the API and on its page."""
 
-from uuid import UUID, uuid4
+from uuid import UUID
 
-import pytest
 from django.test import Client
 
 from approvals import audit
 from approvals.models import AuditEntry
 from runtime.core.limits import MAX_MESSAGE, MAX_UNHEARD
-from runtime.models import Run, Signal
+from runtime.models import Run
 from tests.support.api_client import Caller
-from tests.support.cast import Cast
 from tests.support.office import Office
 
 TEXT = "Level 3 is <b>enough</b>."
@@ -31,38 +29,6 @@ def test_a_message_over_the_api_is_heard_at_the_next_turn(
     row = AuditEntry.objects.get(run=suspended, act="wrote")
     assert (row.actor, TEXT in row.detail, "sha256:" in row.detail) == ("ada", False, True)
     audit.verify(suspended)
-
-
-def test_it_is_refused_as_a_pause_is(
-    ada_api: Caller,
-    bea_api: Caller,
-    cyril_api: Caller,
-    narrow_api: Caller,
-    office: Office,
-    suspended: UUID,
-) -> None:
-    path = f"/runs/{suspended}/messages"
-    assert cyril_api.post(path, {"text": TEXT}).status_code == 404
-    assert ada_api.post(f"/runs/{uuid4()}/messages", {"text": TEXT}).status_code == 404
-    answer = bea_api.post(path, {"text": TEXT})
-    assert (answer.status_code, answer.json()["code"]) == (403, "not_eligible")
-    answer = narrow_api.post(path, {"text": TEXT})
-    assert (answer.status_code, answer.json()["code"]) == (403, "scope")
-    office.cancel(suspended, "Not needed.")
-    answer = ada_api.post(path, {"text": TEXT})
-    assert (answer.status_code, answer.json()["code"]) == (409, "run_ended")
-    assert answer.json()["status"] == "cancelled"
-
-
-@pytest.mark.parametrize(
-    "text", [7, None, "", "  \n", "x" * (MAX_MESSAGE + 1), "nul\x00", "\ud800", ["no"]]
-)
-def test_a_message_is_text_of_a_stated_length(
-    ada_api: Caller, suspended: UUID, text: object
-) -> None:
-    answer = ada_api.post(f"/runs/{suspended}/messages", {"text": text})
-    assert (answer.status_code, answer.json()["field"]) == (422, "text")
-    assert not Signal.objects.filter(run=suspended).exists()
 
 
 def test_the_error_names_the_limit(ada_api: Caller, suspended: UUID) -> None:
@@ -140,10 +106,3 @@ def test_what_is_not_taken_is_shown_again_with_the_reason(
     assert "Not sent: the run is cancelled already" in page
     assert "Level 3 is &lt;b&gt;" in page
     assert Run.objects.get(id=suspended).unheard == 0
-
-
-def test_a_form_from_elsewhere_writes_nothing(cast: Cast, suspended: UUID) -> None:
-    stranger = Client(enforce_csrf_checks=True)
-    stranger.force_login(cast.ada)
-    assert stranger.post(f"/runs/{suspended}/message/", {"text": TEXT}).status_code == 403
-    assert not Signal.objects.filter(run=suspended).exists()

@@ -1,7 +1,7 @@
 """Trying a failed run again, over the API, on its page and by command."""
 
 from io import StringIO
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -43,23 +43,6 @@ def test_a_failed_run_is_tried_again_over_the_api(
     answer = ada_api.post(f"/runs/{failed}/retry", WHY)
     assert (answer.status_code, answer.json()["code"]) == (409, "not_failed")
     assert "completed: only a failed run" in answer.json()["detail"]
-
-
-def test_it_is_refused_as_pausing_is(
-    ada_api: Caller,
-    bea_api: Caller,
-    cyril_api: Caller,
-    narrow_api: Caller,
-    failed: UUID,
-) -> None:
-    assert cyril_api.post(f"/runs/{failed}/retry", WHY).status_code == 404
-    assert ada_api.post(f"/runs/{uuid4()}/retry", WHY).status_code == 404
-    for caller, code in ((bea_api, "not_eligible"), (narrow_api, "scope")):
-        answer = caller.post(f"/runs/{failed}/retry", WHY)
-        assert (answer.status_code, answer.json()["code"]) == (403, code)
-    for reason in ("", " ", 7, "x" * 10_001):
-        assert ada_api.post(f"/runs/{failed}/retry", {"reason": reason}).status_code == 422
-    assert Run.objects.get(id=failed).status == "failed"
 
 
 def test_the_page_asks_for_a_confirmation(ada: Client, office: Office, failed: UUID) -> None:
