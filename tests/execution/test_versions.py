@@ -112,7 +112,7 @@ def test_a_worker_that_meets_newer_entries_leaves_them_untouched(
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
     entries, before = JournalEntry.objects.filter(run_id=run).count(), _claims(run)
 
-    def newer(text: str, entry_of: object) -> None:
+    def newer(*_: object) -> None:
         raise NewerSchema(99)
 
     with monkeypatch.context() as patch:
