@@ -76,16 +76,18 @@ class Ringer:
     def __init__(self) -> None:
         self.process = os.getpid()
         self._changed = threading.Condition()
-        self._runs: dict[str, bool] = {}
+        self._runs: dict[UUID, bool] = {}
         self._people: set[str] = set()
         self._reaches = True
         threading.Thread(target=self._run, name="ringer", daemon=True).start()
 
     def put(self, run: UUID, *, inbox: bool) -> None:
+        known = self._runs.get(run)
+        if known or (known is not None and not inbox):
+            return  # it is told of later than now in any case, so no lock is needed to see it
         with self._changed:
-            name = str(run)
-            if len(self._runs) < QUEUE_SIZE or name in self._runs:
-                self._runs[name] = self._runs.get(name, False) or inbox
+            if len(self._runs) < QUEUE_SIZE or run in self._runs:
+                self._runs[run] = inbox or self._runs.get(run, False)
             self._changed.notify()
 
     def put_person(self, person: str) -> None:
@@ -102,7 +104,8 @@ class Ringer:
             with self._changed:
                 runs, self._runs = self._runs, {}
                 people, self._people = self._people, set()
-            self._ring([{"runs": runs}, *[{"person": person} for person in people]])
+            named = {str(run): inbox for run, inbox in runs.items()}
+            self._ring([{"runs": named}, *[{"person": person} for person in people]])
 
     def _ring(self, rings: Sequence[Mapping[str, object]]) -> None:
         try:

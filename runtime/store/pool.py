@@ -83,9 +83,9 @@ def row(
 ) -> TupleRow | None:
     """Execute a statement and return its first row: one of the few that are executed all the time.
 
-    A pooled connection keeps a cursor for them, which keeps the row until the next one: large rows are not for it.
+    A pooled connection keeps a cursor for each, which keeps the row until the next one: large rows are not for it.
     """
-    cursor = connection.kept if isinstance(connection, _Pooled) else connection.cursor()
+    cursor = connection.kept(statement) if isinstance(connection, _Pooled) else connection.cursor()
     return cursor.execute(statement, parameters, prepare=prepare).fetchone()
 
 
@@ -153,10 +153,20 @@ def close() -> None:
 
 
 class _Pooled(psycopg.Connection[TupleRow]):
+    """A connection with cursors that have learnt how a statement's parameters are written and its columns read.
+
+    A cursor forgets that with each other statement, so there is one for each of the few that are kept.
+    """
+
     @cached_property
-    def kept(self) -> psycopg.Cursor[TupleRow]:
-        """A cursor that has learnt how to write each type of parameter; a new one would have to learn it again."""
-        return self.cursor()
+    def _cursors(self) -> dict[str, psycopg.Cursor[TupleRow]]:
+        return {}
+
+    def kept(self, statement: str) -> psycopg.Cursor[TupleRow]:
+        cursor = self._cursors.get(statement)
+        if cursor is None:
+            cursor = self._cursors[statement] = self.cursor()
+        return cursor
 
 
 class _Pool:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import queue
 import socket
 import threading
 from typing import Any
@@ -135,3 +136,16 @@ def test_hints_beyond_the_queue_are_dropped(
         dispatch.hint(uuid4())
     blocked.set()
     assert "dropped" in caplog.text
+
+
+def test_an_inbox_that_changes_after_its_run_was_noted_is_rung_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rung: queue.Queue[Any] = queue.Queue()
+    monkeypatch.setattr(dispatch.Ringer, "_ring", lambda _, rings: rung.put(rings))
+    ringer, run = dispatch.Ringer(), uuid4()
+    for inbox in (False, True, False):
+        ringer.put(run, inbox=inbox)
+    assert rung.get(timeout=60) == [{"runs": {str(run): True}}]
+    ringer.put(run, inbox=False)  # what was rung for is noted no more
+    assert rung.get(timeout=60) == [{"runs": {str(run): False}}]

@@ -5,10 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import psycopg_pool.pool
 import pytest
+from psycopg.abc import Dumper
+from psycopg.adapt import AdaptersMap, PyFormat
 
 from runtime.store import pool
 from tests.support.people import until
@@ -46,6 +49,30 @@ def test_the_connection_that_was_given_back_last_is_taken_first() -> None:
     for _ in range(2):  # the outer one of two was given back last
         with pool.pooled() as again:
             assert again is first
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_a_statement_learns_the_types_of_its_parameters_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learnt: list[type] = []
+    look = AdaptersMap.get_dumper
+
+    def noted(adapters: AdaptersMap, kind: type, format: PyFormat) -> type[Dumper]:
+        learnt.append(kind)
+        return look(adapters, kind, format)
+
+    monkeypatch.setattr(AdaptersMap, "get_dumper", noted)
+    first, second = "SELECT %(a)s::text", "SELECT %(a)s::text, %(b)s::uuid"
+    parameters = {"a": "a", "b": UUID(int=1)}
+    with pool.pooled() as connection:
+        for statement in (first, second):
+            pool.row(connection, statement, parameters)
+        assert set(learnt) == {str, UUID}
+        learnt.clear()
+        for statement in (first, second):
+            assert pool.row(connection, statement, parameters) is not None
+        assert not learnt
 
 
 @pytest.mark.usefixtures("transactional_db")
