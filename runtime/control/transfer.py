@@ -15,7 +15,7 @@ import psycopg.errors
 from runtime import keyring
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
-from runtime.core import portable
+from runtime.core import compression, portable
 from runtime.core.contents import Content, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.errors import CoreError
@@ -183,7 +183,7 @@ def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str]
     now, bodies = initial(run), []
     for sealed, entry in journal.history(connection, run):
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
-        bodies.append(sealed.body)
+        bodies.append(compression.plain_text(sealed.body))
     return now, bodies
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from runtime.core.compression import plain_text
 from runtime.core.continuation import Continuation
 from runtime.core.conversations import Conversations, Told
 from runtime.core.digest import ENCLOSED_DEPTH, require_json
@@ -43,6 +44,7 @@ HISTORY = {
     5: "fields that have their default are left out, and a reply what its event says anyway",
     6: "a long run's continuation refers to its entries, which are of schema 5",
     7: "a long run's continuation leaves out what its entries tell, which are of schema 5",
+    8: "a short entry is compressed; within is one of schema 5",
 }
 REFERRING = 6
 BRIEF = 7
@@ -68,7 +70,8 @@ def require_encodable(event: Event) -> None:
 
 
 def decode_entry(text: str) -> Entry:
-    """Raises Unreadable or NewerSchema."""
+    """The entry of a text, compressed or not. Raises Unreadable or NewerSchema."""
+    text = plain_text(text)
     try:
         if text.startswith(_BEGINNING):
             stored = _entries().validate_json(text)

@@ -17,7 +17,9 @@ from uuid import UUID
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
+from runtime.core.compression import plain_text
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame
+from runtime.core.errors import Unreadable
 from runtime.core.events import Stored
 from runtime.core.ids import ROOT, call_id
 from runtime.core.messages import MESSAGE
@@ -57,11 +59,11 @@ class Conversations:
         if not self.whole:
             return
         try:
-            document = from_json(text)
+            document = from_json(plain_text(text))
             self.whole = document["schema"] <= Continuation.schema
             for event in document["events"] if self.whole else ():
                 self._take(event)
-        except (LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, Unreadable):
             self.whole = False  # who folds it will say what is wrong
 
     def brief(self, now: Continuation) -> Brief | None:

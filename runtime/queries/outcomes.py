@@ -28,7 +28,8 @@ _Telling = (
     | e.GateDecided
     | e.FrameClosed
 )
-_PATTERN = f'"({"|".join(kind.__name__ for kind in get_args(_Telling))})"'
+# In Postgres, of a text that may be compressed (`"z"`): most entries have one of these events.
+_PATTERN = f'"(z|{"|".join(kind.__name__ for kind in get_args(_Telling))})"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from runtime import keyring
-from runtime.core import codec
+from runtime.core import codec, compression
 from runtime.core.continuation import Continuation
 from runtime.core.errors import CoreError, Unreadable
 from runtime.core.replay import Entry, initial, step
@@ -62,8 +62,8 @@ class Sealed:
 
 
 def seal(run: UUID, position: int, previous: str, entry: Entry) -> Sealed:
-    """Encode and sign the entry that follows the one whose MAC is `previous` (empty for the first)."""
-    return seal_text(run, position, previous, codec.encode_entry(entry))
+    """Encode, compress and sign the entry that follows the one whose MAC is `previous` (empty for the first)."""
+    return seal_text(run, position, previous, compression.stored_text(codec.encode_entry(entry)))
 
 
 def seal_text(run: UUID, position: int, previous: str, body: str) -> Sealed:

@@ -28,6 +28,7 @@ from agents.registry import Registry
 from agents.sdk import ToolError, agent, tool
 from runtime import keyring, sealing
 from runtime.broker import dispatch
+from runtime.core.compression import plain_text
 from runtime.core.decisions import Verdict
 from runtime.core.digest import require_json
 from runtime.errors import KeyMissing
@@ -334,7 +335,8 @@ def test_no_secret_is_found_anywhere_on_the_engine(
         run = engine.decide(run, Verdict.APPROVE)
     assert run.status == "completed"
     assert heard[-2:] == [CANARY, ANSWER]  # the second password is the first result
-    stored += JournalEntry.objects.filter(run_id=run.id).values_list("body", flat=True)
+    bodies = JournalEntry.objects.filter(run_id=run.id).values_list("body", flat=True)
+    stored += map(plain_text, bodies)
     stored += [repr(row) for row in Run.objects.filter(id=run.id).values()]
     everything = "\n".join([*stored, caplog.text])
     assert everything.count("$secret") >= 6

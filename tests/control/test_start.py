@@ -10,6 +10,7 @@ from django.db import transaction
 from runtime.broker import dispatch
 from runtime.control.settle import settle, undo
 from runtime.control.start import Started, create
+from runtime.core.compression import plain_text
 from runtime.core.decisions import Decision, Verdict
 from runtime.core.errors import NotJson
 from runtime.errors import BusinessKeyConflict, GateNotOpen
@@ -79,7 +80,9 @@ def test_the_same_business_key_and_input_find_the_same_run(hints: list[UUID]) ->
     first, second = start({"x": 1}, "k"), start({"x": 1}, "k")
     assert (first.run, first.created, second.created) == (second.run, True, False)
     assert hints == [first.run]
-    entry = json.loads(JournalEntry.objects.get(run_id=first.run).body)
+    stored = JournalEntry.objects.get(run_id=first.run).body
+    assert stored.startswith('{"schema":8,"z":"')
+    entry = json.loads(plain_text(stored))
     assert entry["events"][0]["business_key"] == "k"
     with pytest.raises(BusinessKeyConflict):
         start({"x": 2}, "k")

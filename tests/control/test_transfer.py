@@ -15,6 +15,7 @@ from runtime.control.cancel import cancel
 from runtime.control.pause import pause
 from runtime.control.transfer import export_run, import_run
 from runtime.core import portable
+from runtime.core.compression import plain_text
 from runtime.core.decisions import Verdict
 from runtime.errors import GateNotOpen, NotAtRest, NotImportable, RunEnded, TooLarge
 from runtime.models import Continuation, Gate, JournalEntry, Run
@@ -236,6 +237,9 @@ def test_what_is_taken_over_is_sealed_with_local_keys_and_keeps_its_evidence(
     assert not theirs & set(ours.values_list("key_id", "mac"))
     bodies = list(ours.values_list("body", flat=True))
     assert tuple(bodies[:-1]) == portable.decode(text).entries
-    (event,) = json.loads(bodies[-1])["events"]
+    assert {json.loads(body)["schema"] for body in bodies[:-1]} == {
+        5
+    }  # in full, for whoever reads the file
+    (event,) = json.loads(plain_text(bodies[-1]))["events"]
     assert (event["type"], event["by"]) == ("Imported", "ivy")
     assert event["manifest"] == portable.decode(text).manifest

@@ -267,7 +267,7 @@ def test_a_decision_that_comes_while_a_sibling_runs_is_not_lost(rig: MakeBench) 
         "UPDATE runtime_run SET position = position + 1",
         "DELETE FROM runtime_journalentry WHERE position = 2; DELETE FROM runtime_continuation",
         (
-            "UPDATE runtime_journalentry SET body = replace(body, 'ada', 'bea') WHERE position = 1;"
+            "UPDATE runtime_journalentry SET body = left(body, -3) || 'A\"}' WHERE position = 1;"
             " DELETE FROM runtime_continuation"
         ),
         (

@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from agents.sdk import Holds
 from agents.testing import call
 from agents.testing.worker import Worker
 from agents.tools.waits import wait_for
+from runtime.core import compression
 from runtime.core.codec import (
     BRIEF,
     SCHEMA,
@@ -61,7 +63,7 @@ PRESENT = SCENES | {
 
 
 def write() -> None:
-    """Write the documents of the present schema, and the same with a continuation that leaves out what they tell."""
+    """Write the documents of the present schema; with a brief continuation; and with compressed entries as well."""
     scenarios.write(PRESENT, FOLDER)
     for path in (FOLDER / str(SCHEMA)).glob("*.json"):
         document = json.loads(path.read_text())
@@ -72,6 +74,12 @@ def write() -> None:
         assert brief is not None
         left = encode_continuation(brief.state, brief.told)
         document |= {"schema": BRIEF, "continuation": left}
-        place = FOLDER / str(BRIEF)
-        place.mkdir(exist_ok=True)
-        (place / path.name).write_text(json.dumps(document, indent=1) + "\n")
+        _keep(path.name, document)
+        short = [compression.stored_text(text) for text in document["journal"]]
+        _keep(path.name, document | {"schema": compression.SCHEMA, "journal": short})
+
+
+def _keep(name: str, document: dict[str, Any]) -> None:
+    place = FOLDER / str(document["schema"])
+    place.mkdir(exist_ok=True)
+    (place / name).write_text(json.dumps(document, indent=1) + "\n")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from runtime.core import compression
 from runtime.core.codec import (
     BRIEF,
     HISTORY,
@@ -70,7 +71,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def test_every_schema_of_the_history_has_documents_of_every_scene() -> None:
-    assert max(HISTORY) == BRIEF
+    assert max(HISTORY) == compression.SCHEMA
     for schema in HISTORY:
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
@@ -81,11 +82,13 @@ def test_every_schema_of_the_history_has_documents_of_every_scene() -> None:
 def test_a_document_is_of_the_schema_of_its_folder(path: Path) -> None:
     document = _document(path)
     schema = int(path.parent.name)
-    assert json.loads(document["continuation"])["schema"] == schema
+    compressed = schema == compression.SCHEMA
+    assert json.loads(document["continuation"])["schema"] == (BRIEF if compressed else schema)
     written = {json.loads(text)["schema"] for text in document["journal"]}
-    assert written == {min(schema, SCHEMA)}  # a continuation alone refers to entries
+    # A continuation alone refers to entries, and they alone are compressed.
+    assert written == {compression.SCHEMA if compressed else min(schema, SCHEMA)}
     assert ('{"$":[' in document["continuation"]) is (schema == REFERRING)
-    assert ('"told":{' in document["continuation"]) is (schema == BRIEF)
+    assert ('"told":{' in document["continuation"]) is (schema >= BRIEF)
 
 
 @each
@@ -107,6 +110,7 @@ def test_a_document_is_written_again_as_one_of_the_present_schema(path: Path) ->
         entry = decode_entry(text)
         assert json.loads(encode_entry(entry))["schema"] == SCHEMA
         assert decode_entry(encode_entry(entry)) == entry
+        assert decode_entry(compression.stored_text(encode_entry(entry))) == entry
 
 
 @each

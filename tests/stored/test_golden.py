@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from runtime.core import amounts, budgets, codec, continuation, decisions, limits, portable, retries
+from runtime.core import (
+    amounts,
+    budgets,
+    codec,
+    compression,
+    continuation,
+    decisions,
+    limits,
+    portable,
+    retries,
+)
 from runtime.core.budgets import Limit
 from runtime.core.continuation import CallState, FrameState, Pace, Phase, RunStatus
 from runtime.core.decisions import Blame, EffectClass, GateKind, Risk, Verdict
@@ -102,7 +112,7 @@ def test_numbers_that_people_rely_on() -> None:
     assert {"hold", "limit", "version"} == decisions.HALTS
     assert {"setup", "request"} == retries.LASTING
     assert {"limit", "provider", "network", "time"} == retries.ELSEWHERE
-    assert list(codec.HISTORY) == list(range(1, codec.BRIEF + 1))
+    assert list(codec.HISTORY) == list(range(1, compression.SCHEMA + 1))
     assert limits.JSON_DEPTH == 64
     assert portable.MOST_BYTES == 67_108_864
 

@@ -12,6 +12,7 @@ import psutil
 import psycopg
 
 from config.local.http_client import Unreachable
+from runtime.core.compression import plain_text
 from tests.support import processes
 from tests.support.stack import Stack
 
@@ -96,5 +97,5 @@ class Records:
 
 
 def _entry(body: str) -> Entry:
-    stored = json.loads(body)
+    stored = json.loads(plain_text(body))
     return Entry(at=datetime.fromisoformat(stored["at"]), events=stored["events"])

@@ -16,6 +16,7 @@ from approvals import audit, frozen, statements
 from approvals.models import AuditEntry, Request
 from runtime.broker import dispatch
 from runtime.control import verification
+from runtime.core.compression import plain_text
 from runtime.core.decisions import EffectClass, Verdict
 from runtime.errors import Tampered
 from runtime.models import Content, JournalEntry, Pruning, Run
@@ -79,6 +80,9 @@ def places_of(secret: str) -> set[str]:
             )
             if rows.fetchone() != (0,):
                 found.add(table)
+    bodies = JournalEntry.objects.values_list("body", flat=True)
+    if any(secret in plain_text(body) for body in bodies):
+        found.add("runtime_journalentry")
     return found
 
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from runtime import sealing
+from runtime.core.compression import plain_text
 from runtime.core.terms import RetryPolicy
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.effects import Braked, ModelFault, Outcome, ToolFault
@@ -187,7 +188,7 @@ def test_what_people_took_is_what_they_took_not_when_a_worker_noticed(
 def test_a_damaged_journal_still_has_a_timeline(ada: Client, suspended: UUID) -> None:
     for position in (2, 4):
         rows = JournalEntry.objects.filter(run_id=suspended, position=position)
-        body = json.loads(rows.get().body)
+        body = json.loads(plain_text(rows.get().body))
         body["events"] = [{**event, "frame": "9"} for event in body["events"]]
         with connection.cursor() as cursor:
             cursor.execute(

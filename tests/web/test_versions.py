@@ -13,9 +13,10 @@ from agents.catalogue import publish
 from agents.models import AgentVersion
 from agents.registry import Registry
 from approvals.models import Request
+from runtime.core.compression import plain_text
 from runtime.core.decisions import GateKind
 from runtime.core.events import Change
-from runtime.models import Worker
+from runtime.models import JournalEntry, Worker
 from runtime.ports.agents import VersionChange
 from runtime.queries.version_diff import MOST_LINES, Difference, differences
 from tests.agents.test_versions import version
@@ -165,11 +166,9 @@ def test_a_run_that_has_met_a_newer_version_than_all_workers_have_says_so(
 ) -> None:
     old = _publish(replace(version(tools=[], subagents=[]), name="account_agent"))
     new = _publish(replace(version(tools=[]), name="account_agent"))
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE runtime_journalentry SET body = replace(body, 'sha256:account_agent', %s)",
-            [new],
-        )
+    for entry in JournalEntry.objects.filter(run_id=suspended):
+        body = plain_text(entry.body).replace("sha256:account_agent", new)
+        JournalEntry.objects.filter(pk=entry.pk).update(body=body)
     _worker(hr_onboarding="sha256:hr_onboarding", account_agent=old)
     assert "<bdi>account_agent</bdi>: the workers" in _text(ada, f"/runs/{suspended}/")
     _worker(account_agent=new)

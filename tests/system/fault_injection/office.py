@@ -20,6 +20,7 @@ from runtime.control.external_events import deliver
 from runtime.control.messages import send_message
 from runtime.control.pause import pause, resume
 from runtime.control.start import create
+from runtime.core.compression import plain_text
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.ids import idempotency_key
@@ -158,7 +159,7 @@ class Office:
 
     def _bodies(self, run: UUID) -> list[str]:
         entries = JournalEntry.objects.filter(run_id=run).order_by("position")
-        return list(entries.values_list("body", flat=True))
+        return [plain_text(body) for body in entries.values_list("body", flat=True)]
 
 
 def verified(run: UUID) -> Continuation:
@@ -234,12 +235,14 @@ def problems(lines: Iterable[ledger.Effect], run: UUID, score: Score) -> list[st
 def _heard(run: UUID) -> int:
     """How many messages models were given, read from the journal."""
     bodies = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
-    return sum(event.get("heard", 0) for body in bodies for event in json.loads(body)["events"])
+    return sum(
+        event.get("heard", 0) for body in bodies for event in json.loads(plain_text(body))["events"]
+    )
 
 
 def _arrived(run: UUID) -> int:
     bodies = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
-    ends = [event for body in bodies for event in json.loads(body)["events"]]
+    ends = [event for body in bodies for event in json.loads(plain_text(body))["events"]]
     return sum(event["type"] == "WaitEnded" and event.get("outcome") == "arrived" for event in ends)
 
 
@@ -251,7 +254,7 @@ def _calls(run: UUID) -> dict[str, str]:
     turns: Counter[str] = Counter()
     bodies = JournalEntry.objects.filter(run_id=run).order_by("position")
     for body in bodies.values_list("body", flat=True):
-        for event in json.loads(body)["events"]:
+        for event in json.loads(plain_text(body))["events"]:
             if event["type"] == "ModelReplied":
                 turns[event["frame"]] += 1
                 for index, proposal in enumerate(event["calls"]):

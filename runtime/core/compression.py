@@ -1,0 +1,88 @@
+"""Compresses short text of entries with a dictionary of what most of them say, as text that a column can hold.
+
+Postgres compresses what is longer than two kilobytes, each value by itself. An entry has a few hundred bytes, most of
+which other entries have too: the names of events and of their fields. DEFLATE (RFC 1951) with these names as its preset
+dictionary writes an entry in 7 us and reads it in 2. The dictionary is part of the schema: if one byte of it changes,
+nothing that was compressed with it can be read.
+"""
+
+import base64
+import binascii
+import zlib
+
+from runtime.core.errors import Unreadable
+
+SCHEMA = 8
+MAX_CHARACTERS = 8_192  # what is longer is left to Postgres
+
+_BEGINNING, _END = f'{{"schema":{SCHEMA},"z":"', '"}'
+_WITHIN = '{"schema":5,'
+
+_WINDOW = -13  # raw DEFLATE, which looks back 8 KB; the dictionary has 2
+_LEVEL, _MEMORY = 3, 5
+
+# What is most frequent comes last: the distance to it takes the fewest bits.
+_DICTIONARY = (
+    b'{"type":"Cancelling","by":"","reason":"{"type":"Failed","error":"{"type":"ModelFailed","frame":"0","error":"'
+    b'{"type":"RetryScheduled","frame":"0","call":"c1.0","attempt":2,"due":"{"type":"Compacted","summary":"'
+    b'{"type":"WaitStarted","frame":"0","call":"c1.0","event":"","match":{"until":"'
+    b'{"type":"WaitEnded","frame":"0","call":"c1.0","outcome":"arrived","result":{'
+    b'{"type":"OutcomeUnknown","frame":"0","call":"c1.0","attempt":1,"error":"{"type":"GateClosed","gate":"01'
+    b'{"type":"ToolFailed","frame":"0","call":"c1.0","attempt":1,"error":"{"type":"CallRefused","frame":"0","call":"'
+    b'"stored":{"digest":"sha256:","size":,"preview":""}}{"$secret":"{"type":"FrameClosed","frame":"0/c1.0","result":"'
+    b'"business_key":"{"type":"RunStarted","agent":"","input":{"","requester":"","budget":{}}]}'
+    b'{"type":"FrameOpened","frame":"0","agent":"","fingerprint":"sha256:","prompt":"sha256:","plan":null,"input":{'
+    b'"parent":"0","call":"c1.0","instructions":"","at":"2026-","rates":{"input":0,"output":0}}]}'
+    b'"verdict":"deny","effect":"read","effect":"write","kind":"version","kind":"in_doubt","cache_read_tokens":'
+    b'{"type":"ModelReplied","frame":"0","reply":{"parts":[{"part_kind":"text"}]},"text":"","calls":[],"usage":{"'
+    b'"model":"","cost":0},{"type":"Completed","output":"'
+    b'"gate":"01","frame":"0","call":"c1.0","verdict":"approve","by":"","reason":""},{"type":"GateDecided","gate":"01'
+    b'"model":"","cost":0},{"type":"GateOpened","gate":"01","kind":"approval","frame":"0","call":"c1.0","terms":{"'
+    b'"deadline":30.0},"expires_at":"2026-'
+    b'"tool-call","tool_call_id":"call_0"},{"part_kind":"tool-call","tool_call_id":"call_1"}]},"text":"","calls":['
+    b'{"type":"ToolReturned","frame":"0","call":"c1.0","attempt":1,"result":{"'
+    b'{"type":"ModelReplied","frame":"0","reply":{"parts":[{"part_kind":"tool-call","tool_call_id":"call_0"}]},'
+    b'"text":"","calls":[{"tool":"","args":{""}}],"usage":{"input_tokens":1000,"output_tokens":100},"model":"","cost":0},'
+    b'{"type":"CallAdmitted","frame":"0","call":"c1.0","terms":{"effect":"idempotent","digest":"sha256:'
+    b'","deadline":30.0}},{"type":"ToolStarted","frame":"0","call":"c1.0","attempt":1,"at":"'
+    b'{"schema":5,"at":"2026-01-01T00:00:00.000000+00:00","events":[{"type":"'
+)
+
+
+def stored_text(text: str) -> str:
+    """The text of an entry as it is stored: compressed, if that is shorter."""
+    if len(text) > MAX_CHARACTERS:
+        return text
+    short = f"{_BEGINNING}{compress(text)}{_END}"
+    return short if len(short) < len(text) else text
+
+
+def plain_text(stored: str) -> str:
+    """The text of an entry that is stored so. Raises Unreadable."""
+    if not stored.startswith(_BEGINNING):
+        return stored
+    try:
+        text = decompress(stored[len(_BEGINNING) : -len(_END)])
+    except ValueError as exc:
+        raise Unreadable(f"not an entry: {exc}") from exc
+    if not text.startswith(_WITHIN) or not stored.endswith(_END):
+        raise Unreadable("not an entry: what is compressed is none of schema 5")
+    return text
+
+
+def compress(text: str) -> str:
+    """The text as base64 of what DEFLATE makes of it."""
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zdict=_DICTIONARY)
+    return base64.b64encode(deflate.compress(text.encode()) + deflate.flush()).decode()
+
+
+def decompress(text: str) -> str:
+    """What `compress` was given. Raises ValueError for any other text, and for more than MAX_CHARACTERS."""
+    inflate = zlib.decompressobj(_WINDOW, zdict=_DICTIONARY)
+    try:
+        found = inflate.decompress(binascii.a2b_base64(text, strict_mode=True), MAX_CHARACTERS)
+    except zlib.error as exc:
+        raise ValueError(str(exc)) from exc
+    if not inflate.eof or inflate.unused_data:
+        raise ValueError("it ends too early or too late, or is too long")
+    return found.decode()
