@@ -15,6 +15,8 @@ from runtime.core.errors import Unreadable
 from runtime.core.events import Event, GateDecided, OutcomeArrived, Stored, ToolReturned
 from runtime.core.limits import KEPT_INLINE, PREVIEW
 
+_compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
 Messages = tuple[dict[str, Any], ...]
 
 
@@ -30,7 +32,7 @@ def set_aside(event: Event) -> tuple[Event, Content | None]:
     """The event as it is journaled, and the content of its result if that is over KEPT_INLINE bytes."""
     if not isinstance(event, ToolReturned | GateDecided | OutcomeArrived) or event.result is None:
         return event, None
-    text = json.dumps(event.result, separators=(",", ":"), allow_nan=False)
+    text = _compact(event.result)
     if len(text) <= KEPT_INLINE:
         return event, None
     content = Content(digest=digest_of(text), text=text)

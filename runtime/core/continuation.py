@@ -182,6 +182,10 @@ class Frame:
             begin -= 1
         return self.calls[begin:]
 
+    def open_calls(self) -> tuple[Call, ...]:
+        """The calls of the turn, as long as one of them has no result; none after that."""
+        return self.of_turn() if self.state is FrameState.ACTING else ()
+
     def find(self, call: str) -> Call:
         return self.calls[self._place(call)]
 
@@ -314,27 +318,16 @@ class Continuation:
         """Whether nothing new may start until somebody resumes it. Its end may come all the same."""
         return self.paused is not None and self.phase is Phase.STARTED
 
-    def waits(self) -> tuple["Wait", ...]:
+    def waits(self) -> tuple[Wait, ...]:
         """Everything that waits for its time; in a paused run no time matters until it is resumed."""
-        return (*self.retries(), *self.waiting())
-
-    def retries(self) -> tuple["Wait", ...]:
-        """What waits to be tried again."""
         if self.rests:
             return ()
-        return tuple(
-            Wait(frame=frame.id, call=call, until=until)
-            for frame in self.frames.values()
-            for call, until in (
-                (None, frame.until),
-                *(
-                    (call.id, call.until)
-                    for call in frame.of_turn()
-                    if call.state is not CallState.WAITING
-                ),
-            )
-            if until is not None
-        )
+        retries, waiting = self._waits()
+        return (*retries, *waiting)
+
+    def retries(self) -> tuple[Wait, ...]:
+        """What waits to be tried again."""
+        return () if self.rests else tuple(self._waits()[0])
 
     @property
     def unanswered(self) -> str | None:
@@ -344,18 +337,26 @@ class Continuation:
                 return frame.outage.error
         return None
 
-    def waiting(self) -> tuple["Wait", ...]:
+    def waiting(self) -> tuple[Wait, ...]:
         """The calls that do nothing but wait."""
         return () if self.rests else self.all_waiting()
 
-    def all_waiting(self) -> tuple["Wait", ...]:
+    def all_waiting(self) -> tuple[Wait, ...]:
         """As `waiting`, also of a paused run."""
-        return tuple(
-            Wait(frame=frame.id, call=call.id, until=call.until)
-            for frame in self.frames.values()
-            for call in frame.of_turn()
-            if call.state is CallState.WAITING and call.until is not None
-        )
+        return tuple(self._waits()[1])
+
+    def _waits(self) -> tuple[list[Wait], list[Wait]]:
+        """What waits to be tried again, and the calls that do nothing but wait."""
+        retries: list[Wait] = []
+        waiting: list[Wait] = []
+        for frame in self.frames.values():
+            if frame.until is not None:
+                retries.append(Wait(frame=frame.id, call=None, until=frame.until))
+            for call in frame.open_calls():
+                if call.until is not None:
+                    wait = Wait(frame=frame.id, call=call.id, until=call.until)
+                    (waiting if call.state is CallState.WAITING else retries).append(wait)
+        return retries, waiting
 
 
 def in_doubt(now: Continuation) -> tuple[tuple[str, Call], ...]:
@@ -363,7 +364,7 @@ def in_doubt(now: Continuation) -> tuple[tuple[str, Call], ...]:
     return tuple(
         (frame.id, call)
         for frame in now.frames.values()
-        for call in frame.of_turn()
+        for call in frame.open_calls()
         if call.state is CallState.UNKNOWN
     )
 

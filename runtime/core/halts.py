@@ -20,7 +20,7 @@ def is_halt(event: GateOpened | GateDecided | GateClosed) -> bool:
 
 def halted(now: Continuation, frame: str) -> bool:
     """Whether somebody must let this frame go on before anything new starts in it."""
-    return any(
+    return bool(now.pending) and any(
         gate.kind is GateKind.LIMIT or (gate.kind in HALTS and gate.frame == frame)
         for gate in now.pending
     )

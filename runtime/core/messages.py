@@ -32,7 +32,7 @@ def receive(now: Continuation, event: MessageReceived) -> Continuation:
 
 def unheard_of(now: Continuation, frame: str) -> tuple[dict[str, Any], ...]:
     """What comes after the frame's own messages when its model is asked."""
-    return tuple(_message(one) for one in now.unheard) if frame == ROOT else ()
+    return tuple(_message(one) for one in now.unheard) if now.unheard and frame == ROOT else ()
 
 
 def hear(now: Continuation, frame: Frame, count: int) -> tuple[Continuation, Frame]:

@@ -47,12 +47,11 @@ def plan(now: Continuation) -> tuple[Effect, ...]:
         return (CancelRun(reason=_too_many_refusals(now)),)
     if not now.frames:
         return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
-    return tuple(
-        effect
-        for frame in now.frames.values()
-        if not halted(now, frame.id)
-        for effect in _plan_frame(frame)
-    )
+    effects: list[Effect] = []
+    for frame in now.frames.values():
+        if not halted(now, frame.id):
+            effects += _plan_frame(frame)
+    return tuple(effects)
 
 
 def _plan_frame(frame: Frame) -> tuple[Effect, ...]:
@@ -60,7 +59,7 @@ def _plan_frame(frame: Frame) -> tuple[Effect, ...]:
         case FrameState.ASKING:
             return (AskModel(frame=frame.id, summary=compaction.due(frame)),)
         case FrameState.ACTING:
-            effects = (_plan_call(frame, call) for call in frame.of_turn())
+            effects = [_plan_call(frame, call) for call in frame.of_turn()]
             return tuple(effect for effect in effects if effect is not None)
         case FrameState.ANSWERED | FrameState.FAILED:
             return (EndRun(),) if frame.id == ROOT else (CloseFrame(frame=frame.id),)

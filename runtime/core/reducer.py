@@ -188,8 +188,9 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
     if event.parent is not None and event.call is not None:
         if event.frame != child_frame(event.parent, event.call):
             raise UnknownSubject("child frame", event.frame)
-        call = _move_call(now, event.parent, event.call, event.type)
-        now = _with_call(now, event.parent, replace(call, frame=event.frame))
+        parent = now.frame(event.parent)
+        call = _move_call(parent, event.call, event.type)
+        now = _with_call(now, parent, replace(call, frame=event.frame))
     elif event.frame != ROOT:
         raise UnknownSubject("parent of frame", event.frame)
     frame = Frame(
@@ -246,7 +247,7 @@ def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
     usage = dict(now.usage)
     for kind, count in event.usage.items():
         usage[kind] = usage.get(kind, 0) + count
-    return replace(now.with_frame(frame), usage=usage)
+    return replace(now, frames={**now.frames, frame.id: frame}, usage=usage)
 
 
 def _answer(event: ModelReplied) -> Any:
@@ -265,10 +266,11 @@ def _close_frame(now: Continuation, event: FrameClosed) -> Continuation:
     _move_frame(frame, trigger)
     if frame.parent is None or frame.call is None:
         raise IllegalTransition("Frame", "root", event.type, event.frame)
-    call = _move_call(now, frame.parent, frame.call, trigger)
+    parent = now.frame(frame.parent)
+    call = _move_call(parent, frame.call, trigger)
     rest = {name: other for name, other in now.frames.items() if name != frame.id}
     now = replace(now, frames=rest)
-    return _with_call(now, frame.parent, replace(call, result=event.content))
+    return _with_call(now, parent, replace(call, result=event.content))
 
 
 def _move_frame(frame: Frame, trigger: str) -> Frame:
@@ -280,7 +282,8 @@ def _move_frame(frame: Frame, trigger: str) -> Frame:
 
 def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) -> Continuation:
     assert event.call is not None  # those without are the frame's
-    call = _move_call(now, event.frame, event.call, _trigger(event))
+    frame = now.frame(event.frame)
+    call = _move_call(frame, event.call, _trigger(event))
     match event:
         case CallAdmitted():
             call = replace(call, terms=event.terms)
@@ -318,7 +321,7 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
             call = replace(call, until=None, result=event.result)
         case _ as never:
             assert_never(never)
-    return _with_call(now, event.frame, call)
+    return _with_call(now, frame, call)
 
 
 def _decided(call: Call, event: GateDecided) -> Call:
@@ -339,7 +342,8 @@ def _decided(call: Call, event: GateDecided) -> Call:
 
 def _change_retry(now: Continuation, event: RetryScheduled | WaitEnded) -> Continuation:
     assert event.call is not None  # those without are the frame's
-    call = _move_call(now, event.frame, event.call, event.type)
+    frame = now.frame(event.frame)
+    call = _move_call(frame, event.call, event.type)
     match event:
         case RetryScheduled():
             _require_attempt(call, event.attempt, call.attempt)
@@ -347,7 +351,7 @@ def _change_retry(now: Continuation, event: RetryScheduled | WaitEnded) -> Conti
             call = replace(call, failures=failures, until=event.until)
         case WaitEnded():
             call = replace(call, until=None)
-    return _with_call(now, event.frame, call)
+    return _with_call(now, frame, call)
 
 
 def _schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
@@ -389,9 +393,9 @@ def _trigger(event: CallEvent | WaitStarted | WaitEnded) -> str:
             return event.type
 
 
-def _move_call(now: Continuation, frame: str, call: str, trigger: str) -> Call:
-    found = now.call(frame, call)
-    state = next_state(CALLS, found.state, trigger, subject=f"{frame}/{call}")
+def _move_call(frame: Frame, call: str, trigger: str) -> Call:
+    found = frame.find(call)
+    state = next_state(CALLS, found.state, trigger, subject=f"{frame.id}/{call}")
     return replace(found, state=state)
 
 
@@ -403,8 +407,8 @@ def _require_attempt(call: Call | Frame, attempt: int, expected: int) -> None:
         )
 
 
-def _with_call(now: Continuation, frame: str, call: Call) -> Continuation:
-    holder = now.frame(frame).with_call(call)
+def _with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
+    holder = frame.with_call(call)
     return now.with_frame(_settled(holder) if call.state in SETTLED else holder)
 
 

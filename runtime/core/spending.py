@@ -135,7 +135,7 @@ def reserved(now: Continuation, scope: Scope, asking: Collection[str]) -> Spent:
     total = NOTHING
     for frame in now.frames.values():
         if scope.holds(frame.id):
-            started = sum(call.state is CallState.STARTED for call in frame.of_turn())
+            started = sum(call.state is CallState.STARTED for call in frame.open_calls())
             total += Spent(calls=started)
             if frame.id in asking:
                 total += reply_of(frame.rates, frame.context)
@@ -169,8 +169,9 @@ def limited(now: Continuation) -> bool:
     """Whether there is anything to hold; a run of before there were budgets is not held to any."""
     if now.budget is None:
         return False
-    budgets = (now.budget, *(frame.budget for frame in now.frames.values()))
-    return any(budget is not None and budget != NO_LIMITS for budget in budgets)
+    if now.budget != NO_LIMITS:
+        return True
+    return any(frame.budget not in (None, NO_LIMITS) for frame in now.frames.values())
 
 
 def _needs(now: Continuation, effects: Sequence[Effect]) -> Iterator[tuple[str, tuple[Limit, ...]]]:

@@ -63,7 +63,9 @@ def _at_work(now: Continuation) -> bool:
     if now.ended or held_up(now):
         return False
     started = any(
-        call.state is CallState.STARTED for frame in now.frames.values() for call in frame.of_turn()
+        call.state is CallState.STARTED
+        for frame in now.frames.values()
+        for call in frame.open_calls()
     )
     return started or bool(plan(now)) or any(_counts(now, wait) for wait in now.retries())
 

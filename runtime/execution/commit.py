@@ -230,10 +230,10 @@ class StepWriter:
 
     def _step(self, records: Records, after: Continuation, release: bool) -> steps.Step:
         position, events = self.now.position + 1, records.events
-        written = Entry(at=self.clock(), events=tuple(events))
+        written = Entry(at=self.clock(), events=events)
         entry = journal.seal(self.now.run, position, self.now.head, written)
         now = tick(self.now, replace(after, position=position, head=entry.seal.mac), written.at)
-        pins = not now.ended and any(isinstance(event, Compacted) for event in events)
+        pins = bool(records.of(Compacted)) and not now.ended
         continuation = self._continuation(now, entry, pins=pins, release=release)
         return steps.Step(
             claim=self._held.claim,
@@ -254,7 +254,7 @@ class StepWriter:
             pins=pins,
             opened=records.opened(now),
             taken=records.taken,
-            closed=tuple(gate for gates in records.closed.values() for gate in gates),
+            closed=tuple(itertools.chain.from_iterable(records.closed.values())),
             signals=tuple(records.signals),
             contents=records.contents,
             waits=records.awaited(now),

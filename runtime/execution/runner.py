@@ -118,7 +118,7 @@ class Runner:
         self._settle_cancelling()
         self._withdraw_ready()
         self._expire()
-        given = self._step.records.changes
+        given = tuple(self._step.records.changes)
         while True:
             if self._unapplied is not None:
                 self._step.apply_version_changes(self._unapplied)

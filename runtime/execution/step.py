@@ -49,7 +49,7 @@ from runtime.core.limits import plain
 from runtime.core.pending import of_call
 from runtime.core.planning import plan
 from runtime.core.reducer import evolve
-from runtime.core.spending import fits, reached
+from runtime.core.spending import fits, limited, reached
 from runtime.errors import InvalidInput
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.budget_gate import grant_of, limit_gate
@@ -60,7 +60,7 @@ from runtime.execution.effects.outcomes import arrival
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
 from runtime.store.late_outcomes import LateOutcome
-from runtime.store.records import Changed, ModelAsked, Records, SignalTaken, Work, changed, waits
+from runtime.store.records import Changed, Records, Work, changed, waits
 from runtime.store.signals import (
     CancelSignal,
     EventSignal,
@@ -143,7 +143,7 @@ class StepBuilder:
             case _ as never:
                 assert_never(never)
         # Last: what fails on the way, as vouching does without Postgres, is taken up again.
-        self.records.add(SignalTaken(signal=signal.id))
+        self.records.signals.append(signal.id)
 
     def hear(self, late: LateOutcome, settling: Collection[UUID]) -> None:
         """Settle the call in doubt with its late outcome.
@@ -173,6 +173,8 @@ class StepBuilder:
 
     def end_waits(self) -> None:
         """Let every retry go on whose time has come, and end every wait."""
+        if not self.now.waits():
+            return
         for wait in self.now.retries():
             if wait.until <= self._clock():
                 self.add(WaitEnded(frame=wait.frame, call=wait.call))
@@ -189,15 +191,19 @@ class StepBuilder:
         asked = {work.frame for work in self.records.work if isinstance(work, AskModel)} | busy
         while True:
             before = self.now
-            effects = [effect for effect in plan(self.now) if not _is_asked(effect, asked)]
-            self._mind_limits(effects)
+            is_limited = limited(before)
+            effects = [effect for effect in plan(before) if not _is_asked(effect, asked)]
+            if is_limited:
+                self._mind_limits(effects)
             for effect in effects:
-                if self._halted(effect) or not fits(self.now, effect, asked):
-                    continue  # by another part of this plan, or until running calls are settled
+                if self._halted(effect):
+                    continue  # by another part of this plan
+                if is_limited and not fits(self.now, effect, asked):
+                    continue  # until running calls are settled
                 if isinstance(effect, AskModel):
                     if not self._held(effect.frame) and self._reserve(effect):
                         asked.add(effect.frame)
-                        self.records.add(ModelAsked(work=effect))
+                        self.records.work.append(effect)
                 elif not (isinstance(effect, EndRun) and busy):
                     self._follow(effect)
             if self.now is before:
@@ -207,8 +213,7 @@ class StepBuilder:
             del self._unverified[gate]
 
     def _halted(self, effect: Effect) -> bool:
-        frame = getattr(effect, "frame", None)
-        return frame is not None and halted(self.now, frame)
+        return not isinstance(effect, CancelRun | EndRun) and halted(self.now, effect.frame)
 
     def _held(self, frame: str) -> bool:
         """Open a hold before the frame's model call, if its agent asks for one."""

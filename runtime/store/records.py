@@ -1,7 +1,6 @@
-"""The records of a step, one for each thing that it does, and the writes and effects that follow.
+"""The records of a step: the changes that it makes, one for each event, and the writes and effects that follow.
 
-A step is a list of these and nothing beside it. A step that is built again keeps the records of what arrived;
-everything else is made anew from the committed state.
+A step that is built again keeps the changes of what arrived; everything else is made anew from the committed state.
 """
 
 from collections.abc import Sequence
@@ -44,23 +43,6 @@ class Changed:
     closed: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalTaken:
-    """A signal that this step takes up, whether it changed anything or not."""
-
-    signal: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAsked:
-    """A model that is asked once the step is written."""
-
-    work: AskModel
-
-
-Record = Changed | SignalTaken | ModelAsked
-
-
 def changed(
     event: Event,
     *,
@@ -74,42 +56,40 @@ def changed(
 
 
 class Records:
-    """The records of one step in their order, and what they come to."""
+    """What one step does, in order, and what that comes to.
+
+    `signals` are taken up by it, whether they changed anything or not. `work` starts once it is written; its slots are
+    reserved.
+    """
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.changes: list[Changed] = []
         self.signals: list[int] = []
-        self.work: list[Work] = []  # what starts once the step is written; its slots are reserved
-        self._changes: list[Changed] = []
+        self.work: list[Work] = []
         self._events: dict[type, list[Any]] = {}  # by kind: most steps have none of most kinds
 
-    def add(self, record: Record) -> None:
-        if isinstance(record, SignalTaken):
-            self.signals.append(record.signal)
-            return
-        if record.work is not None:
-            self.work.append(record.work)
-        if isinstance(record, Changed):
-            self._changes.append(record)
-            self.events.append(record.event)
-            self._events.setdefault(type(record.event), []).append(record.event)
+    def add(self, change: Changed) -> None:
+        self.changes.append(change)
+        self._events.setdefault(type(change.event), []).append(change.event)
+        if change.work is not None:
+            self.work.append(change.work)
 
     @property
-    def changes(self) -> tuple[Changed, ...]:
-        return tuple(self._changes)
+    def events(self) -> tuple[Event, ...]:
+        return tuple([one.event for one in self.changes])
 
     @property
     def contents(self) -> tuple[Content, ...]:
-        return tuple(one.content for one in self._changes if one.content is not None)
+        return tuple([one.content for one in self.changes if one.content is not None])
 
     @property
     def pictures(self) -> list[ActionPicture]:
-        return [one.picture for one in self._changes if one.picture is not None]
+        return [one.picture for one in self.changes if one.picture is not None]
 
     @property
     def taken(self) -> tuple[UUID, ...]:
         """The gates whose decision takes effect."""
-        return tuple(event.gate for event in self._of(GateDecided))
+        return tuple(event.gate for event in self.of(GateDecided))
 
     @property
     def closed(self) -> dict[str, list[UUID]]:
@@ -117,7 +97,7 @@ class Records:
         found: dict[str, list[UUID]] = {}
         if self._events.keys().isdisjoint((GateClosed, OutcomeArrived)):
             return found
-        for one in self._changes:
+        for one in self.changes:
             if isinstance(one.event, GateClosed):
                 found.setdefault(one.event.reason, []).append(one.event.gate)
             elif isinstance(one.event, OutcomeArrived) and one.event.gate is not None:
@@ -126,18 +106,18 @@ class Records:
 
     def opened(self, now: Continuation) -> tuple[Pending, ...]:
         """The gates that open and are still open in `now`, the state after the step."""
-        gates = {event.gate for event in self._of(GateOpened)}
+        gates = {event.gate for event in self.of(GateOpened)}
         return tuple(pending for pending in now.pending if pending.gate in gates) if gates else ()
 
     def awaited(self, now: Continuation) -> tuple[WaitStarted, ...]:
         """The waits for an event that begin and still last in `now`."""
-        began = (event for event in self._of(WaitStarted) if event.event)
+        began = (event for event in self.of(WaitStarted) if event.event)
         return tuple(event for event in began if waits(now, event.frame, event.call))
 
     @property
     def over(self) -> tuple[tuple[str, str], ...]:
         """Frame and call of every wait that ends without its event, which would have taken it away."""
-        ends = (event for event in self._of(WaitEnded) if event.call is not None)
+        ends = (event for event in self.of(WaitEnded) if event.call is not None)
         return tuple(
             (event.frame, str(event.call))
             for event in ends
@@ -147,17 +127,18 @@ class Records:
     @property
     def needs_first(self) -> bool:
         """Whether time ends a wait or a late outcome settles a call, which counts only if no signal came before."""
-        timed_out = any(event.outcome == "timed_out" for event in self._of(WaitEnded))
-        return timed_out or bool(self._of(OutcomeArrived))
+        timed_out = any(event.outcome == "timed_out" for event in self.of(WaitEnded))
+        return timed_out or bool(self.of(OutcomeArrived))
 
     def spent(self, now: Continuation) -> tuple[Spend, ...]:
         """The approvals that are used to start calls, each with the attempt."""
         started = [
-            (now.call(event.frame, event.call).gate, event) for event in self._of(ToolStarted)
+            (now.call(event.frame, event.call).gate, event) for event in self.of(ToolStarted)
         ]
         return tuple((gate, event.attempt) for gate, event in started if gate is not None)
 
-    def _of(self, kind: type[E]) -> Sequence[E]:
+    def of(self, kind: type[E]) -> Sequence[E]:
+        """The events of a kind."""
         return self._events.get(kind, ())
 
 

@@ -8,7 +8,7 @@ from runtime.core.codec import (
     encode_continuation,
     encode_entry,
 )
-from runtime.core.continuation import CallState, Continuation, FrameState, Phase
+from runtime.core.continuation import SETTLED, CallState, Continuation, FrameState, Phase
 from runtime.core.decisions import Verdict
 from runtime.core.events import (
     Event,
@@ -90,6 +90,18 @@ def results_are_in_proposal_order(walk: Walk) -> int:
                 assert [result["call"] for result in heard["results"]] == said["calls"]
                 seen += 1
     return seen
+
+
+def a_frame_that_does_not_act_has_no_open_call(walk: Walk) -> int:
+    """How many turns were over."""
+    over = 0
+    for now in walk.states:
+        for frame in now.frames.values():
+            if frame.state is not FrameState.ACTING:
+                over += bool(frame.of_turn())
+                assert {call.state for call in frame.of_turn()} <= SETTLED
+                assert all(call.until is None for call in frame.of_turn())
+    return over
 
 
 def a_paused_run_rests_and_goes_on_where_it_was(walk: Walk) -> int:

@@ -142,6 +142,10 @@ def _depth(now: Continuation) -> int:
     return max((depth_of(frame) for frame in now.frames), default=0)
 
 
+def test_only_a_frame_that_acts_has_open_calls() -> None:
+    assert sum(map(invariants.a_frame_that_does_not_act_has_no_open_call, every())) > 1000
+
+
 def test_a_paused_run_plans_nothing_and_goes_on_where_it_was() -> None:
     assert (
         sum(map(invariants.a_paused_run_rests_and_goes_on_where_it_was, every()))
