@@ -2,7 +2,8 @@
 
 A run that waits for a model blocks a thread, which costs little. A run that is worked on needs the interpreter and
 Postgres. A runner holds a slot while it works and releases it while it waits, so a process needs at most as many
-connections as it has slots. With the slot it closes the connections that an author's rules opened through Django.
+connections as it has slots. Where other slots are free, it keeps its own for the first millisecond. With the slot it
+closes the connections that an author's rules opened through Django.
 """
 
 import queue
@@ -21,6 +22,10 @@ class RunSlots:
         self._free: queue.SimpleQueue[None] = queue.SimpleQueue()  # waits in C, unlike a semaphore
         for _ in range(number):
             self._free.put(None)
+
+    def any_free(self) -> bool:
+        """Whether no runner waits for a slot."""
+        return not self._free.empty()
 
     @contextmanager
     def acquired(self) -> Iterator[None]:

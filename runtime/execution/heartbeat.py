@@ -37,12 +37,14 @@ RELEASE_GRACE_SECONDS = 2.0  # after a drain is over, to release the runs
 class Lease:
     """This process's lease, judged by its own clock. It counts from when the renewal was sent, which is no later."""
 
-    renewed_at: float = float("-inf")
+    surely_until: float = float("-inf")
+
+    def renewed(self, sent: float) -> None:
+        self.surely_until = sent + leases.lease_seconds() * (1 - MARGIN)
 
     def lasts(self) -> bool:
         """Whether it surely lasts a moment longer."""
-        spent = clock.elapsed() - self.renewed_at
-        return spent <= leases.lease_seconds() * (1 - MARGIN)
+        return clock.elapsed() <= self.surely_until
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -203,7 +205,7 @@ class Heartbeat:
             held, abandoned = dict(self._held), dict(self._abandoned)
         sent = clock.elapsed()
         ours = self._renew(connection, held)
-        self.lease.renewed_at = sent
+        self.lease.renewed(sent)
         for owner, one in held.items():
             if owner not in ours:
                 one.lost.set()

@@ -46,6 +46,9 @@ from runtime.store.records import Changed, Work, changed
 from runtime.store.steps import Result
 
 KEEP_CLAIM_MAX = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
+KEEP_SLOT = (
+    0.001  # seconds of a wait: to release a slot and acquire it again costs more than a quick tool
+)
 CANCEL_GRACE = timedelta(seconds=10)  # for running calls when a run is cancelled
 
 
@@ -216,10 +219,12 @@ class Runner:
 
     def _next(self) -> RunnerMessage:
         """Return the next message. A runner releases its slot while it waits. Raises queue.Empty at the time-out."""
-        if self._messages.empty():
-            with self._context.slots.released():
+        slots = self._context.slots
+        try:
+            return self._messages.get(timeout=KEEP_SLOT if slots.any_free() else 0)
+        except queue.Empty:
+            with slots.released():
                 return self._messages.get(timeout=self._timeout())
-        return self._messages.get_nowait()
 
     def _receive(self, message: RunnerMessage) -> None:
         if message is None:

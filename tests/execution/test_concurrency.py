@@ -35,6 +35,14 @@ def test_a_waiting_run_releases_its_slot_and_acquires_one_again() -> None:
         waits.result(60)
 
 
+def test_a_slot_is_kept_in_a_short_wait_only_while_others_are_free() -> None:
+    two = RunSlots(2)
+    with two.acquired():
+        assert two.any_free()
+        with two.acquired():
+            assert not two.any_free()
+
+
 def test_runs_that_wait_for_their_model_hold_no_slot_and_no_connection(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,7 +182,8 @@ def test_a_machine_that_slept_past_a_lease_starts_nothing(monkeypatch: pytest.Mo
         previous="queued",
         at=datetime(2026, 1, 1, tzinfo=UTC),
     )
-    held = ClaimedRun(claim=claim, lease=Lease(clock.elapsed()), wake=lambda: None)
+    held = ClaimedRun(claim=claim, lease=Lease(), wake=lambda: None)
+    held.lease.renewed(clock.elapsed())
     assert held.has_budget()
     awake = time.clock_gettime
     asleep = {time.CLOCK_BOOTTIME: 3600.0}

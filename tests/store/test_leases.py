@@ -103,8 +103,8 @@ def test_the_heartbeat_renews_leases_and_says_that_the_worker_is_alive(rig: Make
     seen: list[object] = []
 
     def patient(request: ModelRequest) -> Outcome:
-        first = desk.heartbeat.lease.renewed_at
-        while desk.heartbeat.lease.renewed_at == first:
+        first = desk.heartbeat.lease.surely_until
+        while desk.heartbeat.lease.surely_until == first:
             renewed.wait(0.05)
         with pool.own() as own:
             row = own.execute(f"SELECT {leases.LIVE} FROM runtime_run").fetchone()
