@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from agents.errors import DefinitionError
 from runtime.core import budgets
-from runtime.core.amounts import BadAmount, budget_of
+from runtime.core.documents.budget_text import BadAmount, budget_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

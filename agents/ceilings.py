@@ -5,8 +5,13 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from runtime.core.amounts import NAMES, shown, typed, unit_of
 from runtime.core.budgets import Budget
+from runtime.core.documents.budget_text import (
+    NAMES,
+    shown,
+    typed,
+    unit_of,
+)
 from runtime.errors import InvalidInput
 
 PREFIX = "budget."

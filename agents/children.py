@@ -22,7 +22,7 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 
 from agents.spec import ToolSpec
-from runtime.core.decisions import Blame
+from runtime.core.enums import Blame
 from runtime.ports.effects import Outcome, ToolFault, ToolRequest, Unknown
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """What can go wrong with agents, told apart by whose fault it is."""
 
-from runtime.core.decisions import Blame
+from runtime.core.enums import Blame
 
 
 class AgentsError(Exception):

@@ -25,12 +25,12 @@ from agents.spec import DEFAULT_DEADLINE, FINAL_ANSWER, AgentSpec, ToolSpec
 from agents.versions import Version, changes, nothing_known, writes
 from agents.wording import describe_exception, sentence_of
 from runtime.core.budgets import Rates
-from runtime.core.decisions import Blame, EffectClass, Risk
+from runtime.core.call_options import ModelTerms
 from runtime.core.digest import require_json, sha256_of
+from runtime.core.documents.lost_results import has_happened, result_lost
+from runtime.core.enums import Blame, EffectClass, Risk
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_RESULT, plain, size_of
-from runtime.core.terms import ModelTerms
-from runtime.core.unkept import has_happened, result_lost
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.ports.agents import AgentFacts, CallFacts, CallRejected, TurnBoundary, VersionChange
 from runtime.ports.effects import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from agents.gateway.provider import models_of
 from agents.registry import Source, family
 from agents.spec import AgentSpec, ToolSpec
-from runtime.core.decisions import Risk
+from runtime.core.enums import Risk
 
 ASKED = "a person approves each call"
 WAIVED = "no person is asked, although the tool asks for one"

@@ -9,7 +9,7 @@ from agents import catalogue
 from agents.models import AgentVersion, PublishedAgent
 from agents.schemas import Part, parts
 from agents.versions import Version, changes
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.queries.version_diff import Difference, differences
 from runtime.queries.workers import live_versions
 

@@ -27,8 +27,13 @@ from agents.spec import (
     placeholders,
     positive,
 )
-from runtime.core.decisions import Blame, EffectClass, Risk
-from runtime.core.terms import MODEL_DEADLINE, MODEL_RETRIES, TOOL_RETRIES, RetryPolicy
+from runtime.core.call_options import (
+    MODEL_DEADLINE,
+    MODEL_RETRIES,
+    TOOL_RETRIES,
+    RetryPolicy,
+)
+from runtime.core.enums import Blame, EffectClass, Risk
 
 __all__ = [
     "Blame",

@@ -13,9 +13,14 @@ from pydantic import BaseModel, TypeAdapter
 from agents import mistakes
 from agents.errors import DefinitionError
 from runtime.core.budgets import Budget
-from runtime.core.decisions import EffectClass, Risk
+from runtime.core.call_options import (
+    MODEL_DEADLINE,
+    MODEL_RETRIES,
+    CompactionTerms,
+    RetryPolicy,
+)
 from runtime.core.digest import sha256_of
-from runtime.core.terms import MODEL_DEADLINE, MODEL_RETRIES, CompactionTerms, RetryPolicy
+from runtime.core.enums import EffectClass, Risk
 
 DEFAULT_DEADLINE = 30.0
 FINAL_ANSWER = "final_answer"  # the tool by which a model gives a typed result

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from runtime.core.decisions import Risk
+from runtime.core.enums import Risk
 from runtime.core.events import Change
 
 _LISTS = {"tools": "tool", "subagents": "sub-agent"}

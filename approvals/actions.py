@@ -42,8 +42,14 @@ from approvals.errors import (
 )
 from approvals.models import Request
 from runtime.control.settle import undo as undo_decision
-from runtime.core.decisions import HALTS, VERDICTS, Decision, GateKind, Verdict
 from runtime.core.digest import is_text
+from runtime.core.enums import (
+    HALTS,
+    VERDICTS,
+    Decision,
+    GateKind,
+    Verdict,
+)
 from runtime.core.limits import MAX_REASON
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor

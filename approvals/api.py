@@ -10,8 +10,8 @@ from pydantic import WithJsonSchema
 from approvals import actions, queries
 from approvals.errors import NotFound
 from approvals.permissions import Access, Scope
-from runtime.core.amounts import NAMES
-from runtime.core.decisions import VERDICTS, GateKind
+from runtime.core.documents.budget_text import NAMES
+from runtime.core.enums import VERDICTS, GateKind
 from runtime.queries import late_outcomes
 from runtime.queries.transcript import fold
 from runtime.web.api.late_outcomes import LateOut

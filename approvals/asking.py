@@ -11,7 +11,7 @@ from uuid import UUID
 
 from approvals import audit, clock, frozen
 from approvals.models import AuditEntry, Request
-from runtime.core.origin import merged
+from runtime.core.machine.origin import merged
 from runtime.ports.approvals import ActionPicture, Part
 from runtime.store import pool
 from runtime.store.pool import Connection

@@ -13,7 +13,7 @@ from uuid import UUID
 from approvals import audit, clock, permissions, statements, stored
 from approvals.models import Request
 from runtime.control.settle import settle
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Part
 from runtime.store import pool

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from approvals import audit
 from approvals.models import Request
 from runtime.control.settle import settle
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.ports.access import Actor
 
 

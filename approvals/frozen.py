@@ -10,9 +10,9 @@ from typing import Any
 from approvals import policy
 from approvals.models import Request
 from runtime import keyring
-from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.digest import action_digest as digest_of_action
 from runtime.core.digest import sha256_of
+from runtime.core.enums import EffectClass, GateKind
 from runtime.core.errors import NotJson
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.ports.approvals import ActionPicture, NotConfirmed

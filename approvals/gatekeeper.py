@@ -21,7 +21,7 @@ from approvals import asking, audit, clock, endings, frozen, permissions, policy
 from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.statements import Statement
-from runtime.core.decisions import Decision, GateKind, Verdict
+from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor
 from runtime.ports.agents import CallFacts

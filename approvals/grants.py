@@ -8,8 +8,14 @@ from typing import Any
 from approvals.errors import Invalid
 from approvals.models import Request
 from approvals.queries import Approval
-from runtime.core.amounts import NAMES, BadAmount, granted, typed, unit_of
-from runtime.core.decisions import GateKind, Verdict
+from runtime.core.documents.budget_text import (
+    NAMES,
+    BadAmount,
+    granted,
+    typed,
+    unit_of,
+)
+from runtime.core.enums import GateKind, Verdict
 
 FIELD = "grant"
 UNLIMITED = "unlimited"

@@ -22,7 +22,7 @@ from approvals.errors import Invalid
 from approvals.models import Request
 from approvals.permissions import Standing
 from approvals.queries import Approval, plain
-from runtime.core.decisions import GateKind
+from runtime.core.enums import GateKind
 
 LIMIT = 50
 MOST = 999

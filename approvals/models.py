@@ -4,7 +4,7 @@ from django.conf import settings
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
-from runtime.core.decisions import GateKind, Risk
+from runtime.core.enums import GateKind, Risk
 from runtime.models import Run
 
 

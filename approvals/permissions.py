@@ -21,7 +21,7 @@ from approvals import assignments, attestation, policy, stored
 from approvals.assignments import Bond
 from approvals.models import Assignment, Request, Token
 from approvals.policy import Group
-from runtime.core.decisions import Risk
+from runtime.core.enums import Risk
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor, Expression
 from runtime.store import pool

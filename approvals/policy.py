@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Literal
 
-from runtime.core.decisions import Risk
+from runtime.core.enums import Risk
 
 POLICY_VERSION = "1"
 

@@ -14,9 +14,9 @@ from approvals import permissions, tampering
 from approvals.errors import Invalid, NotFound, TamperedWith
 from approvals.models import Request
 from runtime import sealing
-from runtime.core.decisions import GateKind
+from runtime.core.enums import GateKind
 from runtime.core.ids import turn_of
-from runtime.core.origin import merged
+from runtime.core.machine.origin import merged
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 

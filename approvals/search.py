@@ -13,7 +13,7 @@ from django.db.models.functions import Cast
 from django.db.models.lookups import IContains
 
 from approvals.errors import Invalid
-from runtime.core.decisions import Risk
+from runtime.core.enums import Risk
 
 MAX_LENGTH = 200
 MAX_TERMS = 12

@@ -21,7 +21,7 @@ from approvals.permissions import Standing
 from approvals.queries import Approval
 from approvals.words import blocks, words
 from runtime import sealing
-from runtime.core.decisions import GateKind
+from runtime.core.enums import GateKind
 
 MAX_COMPARED = 4_000  # characters; longer texts are shown whole, without their words being compared
 

@@ -14,8 +14,13 @@ from uuid import UUID
 
 from approvals.models import Request
 from runtime import keyring
-from runtime.core.decisions import VERDICTS, Decision, GateKind, Verdict
 from runtime.core.digest import canonical, sha256_of
+from runtime.core.enums import (
+    VERDICTS,
+    Decision,
+    GateKind,
+    Verdict,
+)
 from runtime.ports.approvals import NotConfirmed
 
 STATUS: Mapping[Verdict, Request.Status] = {

@@ -16,8 +16,8 @@ from pydantic_ai.messages import ModelMessage
 
 from agents.gateway.messages import to_provider
 from agents.spec import AgentSpec
-from runtime.core.contents import begins
 from runtime.core.continuation import Call
+from runtime.core.documents.blobs import begins
 
 KEPT = 64  # conversations of one process
 LONG = 4  # messages: a shorter one is translated in no time

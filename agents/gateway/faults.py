@@ -23,7 +23,7 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 
-from runtime.core.decisions import Blame
+from runtime.core.enums import Blame
 from runtime.core.limits import plain
 from runtime.ports.effects import ModelFault
 

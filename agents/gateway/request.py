@@ -25,7 +25,7 @@ from agents.gateway.playing import play
 from agents.gateway.replies import whole
 from agents.spec import AgentSpec
 from agents.wording import describe_exception
-from runtime.core.decisions import Blame
+from runtime.core.enums import Blame
 from runtime.core.limits import plain
 from runtime.errors import KeyMissing
 from runtime.ports.effects import Abort, Braked, ModelAnswer, ModelFault, ModelRequest, Outcome

@@ -9,11 +9,16 @@ from agents.spec import AgentSpec
 from agents.testing.models import Model, with_models
 from agents.testing.transcript import lines_of
 from agents.testing.worker import Made, Worker
-from runtime.core import amounts
 from runtime.core.budgets import NO_LIMITS
-from runtime.core.codec import decode_entry
 from runtime.core.continuation import Phase, status_of
-from runtime.core.decisions import VERDICTS, Decision, GateKind, Verdict
+from runtime.core.documents import budget_text
+from runtime.core.documents.codec import decode_entry
+from runtime.core.enums import (
+    VERDICTS,
+    Decision,
+    GateKind,
+    Verdict,
+)
 from runtime.core.events import AgentChanged, Event, FrameOpened, RunStarted, WaitStarted
 from runtime.core.ids import ROOT
 from runtime.ports.approvals import ActionPicture
@@ -163,7 +168,9 @@ class Flow:
         """Let a halted agent go on; at a limit gate with so much more, None for no limit: `turns=5`."""
         gate = self._gate(None)
         if gate.kind is GateKind.LIMIT:
-            amounts.granted(granted, {amounts.NAMES[one["limit"]] for one in gate.args["limits"]})
+            budget_text.granted(
+                granted, {budget_text.NAMES[one["limit"]] for one in gate.args["limits"]}
+            )
         return self._decide(Verdict.CONTINUE, None, result=granted or None)
 
     def stop(self, reason: str) -> Self:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.ports.access import Actor
 from runtime.ports.agents import CallFacts
 from runtime.ports.approvals import ActionPicture, NotConfirmed, Part

@@ -25,13 +25,23 @@ from agents.testing import surroundings
 from agents.testing.gatekeeper import Gatekeeper
 from agents.testing.matching import contains
 from agents.versions import Version
-from runtime.core.codec import decode_continuation, decode_entry, encode_continuation, encode_entry
-from runtime.core.contents import FilledIn, value_of
+from runtime.core.commands import AskModel, StartTool
 from runtime.core.continuation import Phase
-from runtime.core.decisions import Decision, EffectClass, Verdict
-from runtime.core.effects import AskModel, StartTool
+from runtime.core.documents.blobs import FilledIn, value_of
+from runtime.core.documents.codec import (
+    decode_continuation,
+    decode_entry,
+    encode_continuation,
+    encode_entry,
+)
+from runtime.core.enums import Decision, EffectClass, Verdict
 from runtime.core.events import Event, WaitStarted
-from runtime.core.replay import Entry, initial, recover, step
+from runtime.core.machine.replay import (
+    Entry,
+    initial,
+    recover,
+    step,
+)
 from runtime.execution.admission import versions
 from runtime.execution.admission.admit import Admission
 from runtime.execution.effects.outcomes import (

@@ -8,7 +8,7 @@ from uuid import UUID
 from approvals import clock, queries
 from runtime.control import kill_switches
 from runtime.core.continuation import CallState
-from runtime.core.decisions import GateKind
+from runtime.core.enums import GateKind
 from runtime.queries import runs
 from runtime.queries.transcript import fold
 from runtime.queries.transcript.views import CallView, Progress

@@ -14,7 +14,7 @@ from approvals.similar import similar
 from approvals.views import doubt, halt
 from approvals.views.deciding import Problem, carry_out
 from approvals.views.picture import answer, picture
-from runtime.core.decisions import HALTS, GateKind, Verdict
+from runtime.core.enums import HALTS, GateKind, Verdict
 from runtime.ports.access import Actor
 from runtime.queries import time_limits
 from runtime.web.requests import form_text

@@ -19,7 +19,7 @@ from approvals.errors import (
 )
 from approvals.views import aftermath
 from approvals.views.picture import too_late
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 

@@ -12,7 +12,7 @@ from approvals import actions, clock, permissions, queries, results
 from approvals.errors import Invalid
 from approvals.views.deciding import Problem, carry_out
 from approvals.views.picture import answer, picture
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.ports.access import Actor
 from runtime.queries import late_outcomes
 from runtime.web.requests import form_text

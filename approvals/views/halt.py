@@ -10,7 +10,7 @@ from approvals import actions, grants, permissions, queries
 from approvals.errors import DigestMismatch, Invalid
 from approvals.views.deciding import Problem, carry_out
 from approvals.views.picture import answer, picture
-from runtime.core.decisions import HALTS, GateKind, Verdict
+from runtime.core.enums import HALTS, GateKind, Verdict
 from runtime.core.events import Change
 from runtime.ports.access import Actor
 from runtime.queries.version_diff import Difference, differences

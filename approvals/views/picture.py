@@ -13,7 +13,7 @@ from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.permissions import Scope, Standing
 from approvals.views.aftermath import aftermath
 from approvals.views.arguments import arguments
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_REASON
 from runtime.errors import RequestError

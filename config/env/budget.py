@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from config.env.errors import BadSetting
-from runtime.core.amounts import BadAmount, budget_of, typed
 from runtime.core.budgets import Budget
+from runtime.core.documents.budget_text import BadAmount, budget_of, typed
 
 PREFIX = "ABEYANCE_BUDGET_"
 NAMES = ("turns", "tokens", "usd", "seconds")

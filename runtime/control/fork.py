@@ -5,12 +5,12 @@ from uuid import UUID
 
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
-from runtime.core.contents import referred
 from runtime.core.continuation import status_of
+from runtime.core.documents.blobs import referred
 from runtime.core.events import Forked, RunStarted
-from runtime.core.forks import forked, quiescent, released
-from runtime.core.origin import joined, merged
-from runtime.core.replay import Entry
+from runtime.core.machine.forks import forked, quiescent, released
+from runtime.core.machine.origin import joined, merged
+from runtime.core.machine.replay import Entry
 from runtime.errors import Forbidden, InvalidInput, NotQuiescent
 from runtime.ports import wiring
 from runtime.ports.access import Actor

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from runtime.control import access
 from runtime.control.transaction import atomic, join, lock_open, notify
-from runtime.core.contents import digest_of
+from runtime.core.documents.blobs import digest_of
 from runtime.core.limits import MAX_MESSAGE, MAX_UNHEARD
 from runtime.errors import TooManyUnheard
 from runtime.ports import wiring

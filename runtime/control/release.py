@@ -5,8 +5,8 @@ from uuid import UUID
 from runtime.broker import dispatch
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
-from runtime.core.contents import referred
 from runtime.core.continuation import RunStatus, status_of
+from runtime.core.documents.blobs import referred
 from runtime.core.limits import MAX_REASON
 from runtime.errors import NotQuarantined
 from runtime.ports import wiring

@@ -9,12 +9,12 @@ from django.conf import settings
 
 from runtime.broker import dispatch
 from runtime.control.transaction import notify
-from runtime.core import amounts
 from runtime.core.budgets import NO_LIMITS, Budget
 from runtime.core.digest import require_json
+from runtime.core.documents import budget_text
 from runtime.core.events import RunStarted
 from runtime.core.limits import MAX_KEY
-from runtime.core.replay import Entry
+from runtime.core.machine.replay import Entry
 from runtime.errors import BusinessKeyConflict, InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -104,8 +104,8 @@ def budget_for_run(asked: object) -> Budget | None:
     """Return the installation's budget, and what is asked for where that is less. Raise InvalidInput."""
     most: Budget | None = settings.ABEYANCE_BUDGET
     try:
-        return amounts.within(amounts.budget_of(asked), most)
-    except amounts.BadAmount as exc:
+        return budget_text.within(budget_text.budget_of(asked), most)
+    except budget_text.BadAmount as exc:
         raise InvalidInput(f"budget.{exc.name}" if exc.name else "budget", exc.why) from exc
 
 

@@ -2,7 +2,7 @@
 
 An exported run ends here, and its file can be made as often as an admin asks. An imported run keeps its id and its
 journal, which is sealed anew with the keys of this installation; its last entry keeps what the other one signed. No
-permission comes along: see runtime.core.forks.
+permission comes along: see runtime.core.machine.forks.
 """
 
 import json
@@ -15,14 +15,14 @@ import psycopg.errors
 from runtime import keyring
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
-from runtime.core import compression, portable
-from runtime.core.contents import Content, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
+from runtime.core.documents import compression, export_file
+from runtime.core.documents.blobs import Content, referred
+from runtime.core.documents.export_file import Package
 from runtime.core.errors import CoreError
 from runtime.core.events import Exported, Imported
-from runtime.core.portable import Package
-from runtime.core.reducer import evolve
-from runtime.core.replay import Entry, initial, step
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import Entry, initial, step
 from runtime.errors import (
     InvalidInput,
     KeyMissing,
@@ -109,9 +109,9 @@ def _build_file(connection: Connection, run: UUID) -> str:
     if now.phase is not Phase.EXPORTED:  # what was exported is removed since
         raise RunEnded(RunStatus.EXPORTED)
     texts = {digest: blobs.text(connection, digest) for digest in sorted(referred(now))}
-    manifest = portable.manifest_of(now, bodies, texts)
+    manifest = export_file.manifest_of(now, bodies, texts)
     signature = keyring.sign(keyring.EXPORTS, manifest)
-    text = portable.encode(
+    text = export_file.encode(
         Package(
             key_id=signature.key_id,
             signature=signature.hex,
@@ -120,19 +120,19 @@ def _build_file(connection: Connection, run: UUID) -> str:
             contents=texts,
         )
     )
-    if len(text) > portable.MOST_BYTES:
+    if len(text) > export_file.MOST_BYTES:
         raise TooLarge
     return text
 
 
 def _import(connection: Connection, text: str, actor: Actor) -> Continuation:
     """Write a run that a listed key signed, due at once. Return its state."""
-    if len(text) > portable.MOST_BYTES:
-        raise NotImportable(f"it is larger than {portable.MOST_BYTES} bytes")
+    if len(text) > export_file.MOST_BYTES:
+        raise NotImportable(f"it is larger than {export_file.MOST_BYTES} bytes")
     try:
-        given = portable.decode(text)
+        given = export_file.decode(text)
         key = _signer(given)
-        manifest, now = portable.check(given)
+        manifest, now = export_file.check(given)
     except CoreError as exc:
         raise NotImportable(str(exc)) from exc
     _check_local(connection, manifest)
@@ -200,7 +200,7 @@ def _signer(given: Package) -> str:
     raise NotImportable("its signature is not that of its manifest")
 
 
-def _check_local(connection: Connection, manifest: portable.Manifest) -> None:
+def _check_local(connection: Connection, manifest: export_file.Manifest) -> None:
     if manifest.run.version != 7 or (manifest.run.int >> 80) > time.time() * 1000 + _A_DAY:
         raise NotImportable("its id is not one that an installation makes")
     if runs.exists(connection, manifest.run):

@@ -13,12 +13,12 @@ from typing import Any
 from uuid import UUID
 
 from runtime import keyring
-from runtime.core import portable
-from runtime.core.contents import digest_of, referred
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
+from runtime.core.documents import export_file
+from runtime.core.documents.blobs import digest_of, referred
 from runtime.core.errors import CoreError, NewerSchema
 from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Imported, OutcomeArrived
-from runtime.core.replay import initial, step
+from runtime.core.machine.replay import initial, step
 from runtime.errors import KeyMissing, LedgerBroken, NoSuchRun, Tampered
 from runtime.ports import wiring
 from runtime.store import (
@@ -363,10 +363,10 @@ def _origin_findings(connection: Connection, row: _Row, now: Continuation) -> It
 def _import_findings(told: _Told) -> Iterator[Finding]:
     """What was taken over is still what the other installation signed."""
     for event, digests in told.imported:
-        manifest = portable.entries_signed(event.manifest)
+        manifest = export_file.entries_signed(event.manifest)
         public = bytes.fromhex(event.key)
         signed = keyring.signed_by(keyring.EXPORTS, public, event.signature, event.manifest)
-        if not signed or manifest != portable.digest_of_digests(digests):
+        if not signed or manifest != export_file.digest_of_digests(digests):
             yield Finding(subject="origin", problem="it is not what its exporter signed")
 
 

@@ -12,12 +12,17 @@ from typing import Any, Literal, assert_never
 from uuid import UUID
 
 from runtime.core.budgets import NOTHING, Budget, Rates, Short, Spent
-from runtime.core.decisions import GateKind
+from runtime.core.call_options import (
+    MODEL_TERMS,
+    CompactionTerms,
+    ModelTerms,
+    Terms,
+)
+from runtime.core.enums import GateKind
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import Stored
+from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, turn_mark
-from runtime.core.replacing import replace
-from runtime.core.terms import MODEL_TERMS, CompactionTerms, ModelTerms, Terms
 
 MAX_DEPTH = 16
 MAX_REFUSALS = 5
@@ -250,7 +255,7 @@ class Continuation:
 
     `short` is what the last limit gate is about. `worked` are seconds at work up to `ticking`, which is
     None while the clock stands still; both are kept only where a limit is set. `origin` names the people who steered
-    it (see runtime.core.origin). `left` holds the frames of a failed run, which may be tried again.
+    it (see runtime.core.machine.origin). `left` holds the frames of a failed run, which may be tried again.
     """
 
     run: UUID

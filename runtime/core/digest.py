@@ -9,7 +9,7 @@ from typing import Any
 
 import rfc8785
 
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.core.errors import NotJson
 from runtime.core.limits import JSON_DEPTH, MAX_INTEGER
 

@@ -11,8 +11,13 @@ from uuid import UUID
 from pydantic import Field
 
 from runtime.core.budgets import Amount, Budget, Limit, Rates
-from runtime.core.decisions import GateKind, Verdict
-from runtime.core.terms import MODEL_TERMS, CompactionTerms, ModelTerms, Terms
+from runtime.core.call_options import (
+    MODEL_TERMS,
+    CompactionTerms,
+    ModelTerms,
+    Terms,
+)
+from runtime.core.enums import GateKind, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,7 +447,7 @@ class AgentChanged:
 class Forked:
     """The run starts as a copy of run `of` after entry `position`, without its permissions.
 
-    `state` is that copy as JSON (see runtime.core.forks).
+    `state` is that copy as JSON (see runtime.core.machine.forks).
     """
 
     of: UUID

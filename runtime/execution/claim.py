@@ -10,9 +10,9 @@ import psycopg
 from django.db import DataError
 
 from runtime.broker import dispatch
-from runtime.core.contents import referred
 from runtime.core.continuation import Continuation, Phase
-from runtime.core.decisions import Verdict
+from runtime.core.documents.blobs import referred
+from runtime.core.enums import Verdict
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.core.limits import plain
 from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered, UnknownAgent

@@ -19,12 +19,12 @@ from django.db import DatabaseError, InterfaceError, transaction
 
 from runtime.broker import dispatch
 from runtime.core.continuation import Continuation, Phase, in_doubt, status_of
-from runtime.core.conversations import Brief, Conversations
+from runtime.core.documents.conversations import Brief, Conversations
 from runtime.core.events import Compacted
+from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, depth_of
-from runtime.core.replacing import replace
-from runtime.core.replay import Entry
-from runtime.core.worktime import tick, used_up_at
+from runtime.core.machine.active_time import tick, used_up_at
+from runtime.core.machine.replay import Entry
 from runtime.errors import LeaseLost
 from runtime.execution import clock
 from runtime.execution.concurrency import RunSlots

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from django.conf import settings
 
 from runtime.core.continuation import CallState, Continuation
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.store.leases import Claim
 
 AT_ONE_POSITION = 2

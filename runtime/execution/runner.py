@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime.core.contents import FilledIn
+from runtime.core.commands import AskModel, StartTool
 from runtime.core.continuation import Continuation, Phase
-from runtime.core.effects import AskModel, StartTool
+from runtime.core.documents.blobs import FilledIn
+from runtime.core.documents.lost_results import journaled
 from runtime.core.errors import NotJson
-from runtime.core.planning import plan
-from runtime.core.replay import recover
-from runtime.core.unkept import journaled
+from runtime.core.machine.planning import plan
+from runtime.core.machine.replay import recover
 from runtime.errors import LeaseLost
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.versions import RunBackoff, VersionChanges, require_agents, writes

@@ -5,16 +5,7 @@ from datetime import datetime
 from typing import Any, assert_never
 from uuid import UUID
 
-from runtime.core.continuation import (
-    Continuation,
-    FrameState,
-    Pending,
-    Phase,
-    in_doubt,
-)
-from runtime.core.decisions import Verdict
-from runtime.core.digest import sha256_of
-from runtime.core.effects import (
+from runtime.core.commands import (
     AskModel,
     CancelRun,
     CloseFrame,
@@ -26,6 +17,15 @@ from runtime.core.effects import (
     StartTool,
     StartWait,
 )
+from runtime.core.continuation import (
+    Continuation,
+    FrameState,
+    Pending,
+    Phase,
+    in_doubt,
+)
+from runtime.core.digest import sha256_of
+from runtime.core.enums import Verdict
 from runtime.core.events import (
     CallRefused,
     Cancelled,
@@ -43,13 +43,13 @@ from runtime.core.events import (
     ToolStarted,
     WaitEnded,
 )
-from runtime.core.halts import halted
 from runtime.core.ids import ROOT
 from runtime.core.limits import plain
-from runtime.core.pending import of_call
-from runtime.core.planning import plan
-from runtime.core.reducer import evolve
-from runtime.core.spending import fits, limited, reached
+from runtime.core.machine.budget_accounting import fits, limited, reached
+from runtime.core.machine.gates import halted
+from runtime.core.machine.pending import of_call
+from runtime.core.machine.planning import plan
+from runtime.core.machine.reducer import evolve
 from runtime.errors import InvalidInput
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.budget_gate import grant_of, limit_gate

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from runtime.core.continuation import CallState, Continuation, FrameState
-from runtime.core.planning import plan
+from runtime.core.machine.planning import plan
 from runtime.execution.heartbeat import ClaimedRun, Drain
 from runtime.store import kill_switches, leases
 

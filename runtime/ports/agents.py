@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from runtime.core.budgets import Budget, Rates
-from runtime.core.decisions import EffectClass, Risk
+from runtime.core.call_options import (
+    MODEL_TERMS,
+    TOOL_RETRIES,
+    CompactionTerms,
+    ModelTerms,
+    RetryPolicy,
+)
+from runtime.core.enums import EffectClass, Risk
 from runtime.core.events import Change
-from runtime.core.terms import MODEL_TERMS, TOOL_RETRIES, CompactionTerms, ModelTerms, RetryPolicy
 from runtime.ports.access import Expression
 
 

@@ -8,7 +8,12 @@ from uuid import UUID
 
 import psycopg
 
-from runtime.core.decisions import Decision, EffectClass, GateKind, Risk
+from runtime.core.enums import (
+    Decision,
+    EffectClass,
+    GateKind,
+    Risk,
+)
 from runtime.ports.access import Actor
 from runtime.ports.agents import CallFacts
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from runtime.core.continuation import Call
-from runtime.core.decisions import Blame, EffectClass
+from runtime.core.enums import Blame, EffectClass
 from runtime.core.events import Proposal
 from runtime.ports.agents import AgentFacts, CallFacts, TurnBoundary, VersionChange
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from runtime.core import contents
+from runtime.core.documents import blobs
 from runtime.core.errors import Unreadable
 from runtime.models import Content, ContentUse, Run
 from runtime.queries.redaction import masked
@@ -25,7 +25,7 @@ def content(where: Q, digest: str) -> tuple[Any] | None:
     if body is None or not readable.exists():
         return None
     try:
-        return (masked(contents.value_of(contents.Content(digest=digest, text=body))),)
+        return (masked(blobs.value_of(blobs.Content(digest=digest, text=body))),)
     except Unreadable:
         return None
 

@@ -7,13 +7,13 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from runtime.core.amounts import name_of, shown, unit_of
 from runtime.core.budgets import Amount, Budget, Limit, Spent
 from runtime.core.continuation import Continuation
+from runtime.core.documents.budget_text import name_of, shown, unit_of
 from runtime.core.errors import CoreError
 from runtime.core.ids import depth_of
-from runtime.core.replay import initial, step
-from runtime.core.worktime import worked_at
+from runtime.core.machine.active_time import worked_at
+from runtime.core.machine.replay import initial, step
 from runtime.queries.journal import Line, read
 
 _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)

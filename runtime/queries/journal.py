@@ -6,9 +6,9 @@ Nothing is verified here: a page must show whatever is stored, above all of a ru
 from dataclasses import dataclass
 from uuid import UUID
 
-from runtime.core.codec import decode_entry
+from runtime.core.documents.codec import decode_entry
 from runtime.core.errors import CoreError
-from runtime.core.replay import Entry
+from runtime.core.machine.replay import Entry
 from runtime.models import JournalEntry
 from runtime.queries import time_limits
 

@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.contents import digest_of
-from runtime.core.decisions import VERDICTS, GateKind, Verdict
+from runtime.core.documents.blobs import digest_of
+from runtime.core.enums import VERDICTS, GateKind, Verdict
 from runtime.errors import KeyMissing
 from runtime.queries.journal import Line, read
 from runtime.queries.redaction import masked

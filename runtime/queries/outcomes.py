@@ -7,7 +7,7 @@ from typing import Any, get_args
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.core.ids import child_frame
 from runtime.models import JournalEntry
 from runtime.queries.journal import decoded

@@ -12,11 +12,11 @@ from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, JSONObject, Left
 from django.utils import timezone
 
-from runtime.core import codec
 from runtime.core.continuation import RunStatus
+from runtime.core.documents import codec
 from runtime.core.errors import CoreError, Unreadable
-from runtime.core.origin import merged
-from runtime.core.replay import initial, step
+from runtime.core.machine.origin import merged
+from runtime.core.machine.replay import initial, step
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import wiring
 from runtime.queries.journal import decoded, read

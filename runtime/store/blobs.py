@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from runtime.core.contents import Content, value_of
+from runtime.core.documents.blobs import Content, value_of
 from runtime.core.errors import Unreadable
 from runtime.errors import Tampered
 from runtime.store.pool import Connection

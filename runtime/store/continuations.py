@@ -2,7 +2,7 @@
 
 The journal says everything, so a run that is not long has none: a worker that loads it folds all of its entries. A long
 run is given one by a step that releases it, and by one after which the entries since the last one are LONG. It leaves
-out what the entries tell, which are most of a long run (runtime.core.conversations), so it is a few KB.
+out what the entries tell, which are most of a long run (runtime.core.documents.conversations), so it is a few KB.
 
 Not every run can do without the rest: a fork has messages of another run. Such a continuation is written out, and only
 when the entries since the last one are LONG, and as long as those before. The continuation of a step that compacts a
@@ -15,12 +15,12 @@ from typing import Any
 from uuid import UUID
 
 from runtime import keyring
-from runtime.core import codec
-from runtime.core.codec import TextOf, no_entries
 from runtime.core.continuation import Continuation
-from runtime.core.conversations import Conversations, Told
+from runtime.core.documents import codec
+from runtime.core.documents.codec import TextOf, no_entries
+from runtime.core.documents.conversations import Conversations, Told
 from runtime.core.errors import Unreadable
-from runtime.core.replay import initial
+from runtime.core.machine.replay import initial
 from runtime.errors import Tampered
 from runtime.keyring import Seal
 from runtime.store.pool import Connection

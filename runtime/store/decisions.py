@@ -11,7 +11,7 @@ from uuid import UUID
 
 import psycopg
 
-from runtime.core.decisions import Decision
+from runtime.core.enums import Decision
 from runtime.errors import GateNotOpen
 from runtime.ports.approvals import Part
 from runtime.store import gates, pool, runs, signals

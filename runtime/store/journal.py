@@ -14,10 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from runtime import keyring
-from runtime.core import codec, compression
 from runtime.core.continuation import Continuation
+from runtime.core.documents import codec, compression
 from runtime.core.errors import CoreError, Unreadable
-from runtime.core.replay import Entry, initial, step
+from runtime.core.machine.replay import Entry, initial, step
 from runtime.errors import NoSuchEntry, Tampered
 from runtime.keyring import Seal
 from runtime.store import pruning

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.continuation import Continuation
-from runtime.core.conversations import Conversations
+from runtime.core.documents.conversations import Conversations
 from runtime.store import continuations, journal, leases, signals
 from runtime.store.journal import Entries
 from runtime.store.leases import Claim

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from runtime.core.contents import Content, set_aside
+from runtime.core.commands import AskModel, StartTool
 from runtime.core.continuation import CallState, Continuation, Pending
-from runtime.core.effects import AskModel, StartTool
+from runtime.core.documents.blobs import Content, set_aside
 from runtime.core.events import (
     Event,
     GateClosed,

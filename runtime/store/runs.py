@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.origin import merged
+from runtime.core.machine.origin import merged
 from runtime.errors import NoSuchRun, RunEnded
 from runtime.store.leases import DUE_SHORTLY
 from runtime.store.pool import Connection

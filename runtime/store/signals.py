@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.errors import Tampered
 from runtime.store.pool import Connection
 

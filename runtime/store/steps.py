@@ -13,9 +13,9 @@ from uuid import UUID
 
 import psycopg
 
-from runtime.core.contents import Content
 from runtime.core.continuation import Continuation, Pending
-from runtime.core.conversations import Brief
+from runtime.core.documents.blobs import Content
+from runtime.core.documents.conversations import Brief
 from runtime.core.events import WaitStarted
 from runtime.errors import Tampered
 from runtime.ports.approvals import Part

@@ -15,7 +15,7 @@ from agents.handlers import Handler
 from agents.registry import load
 from agents.sdk import tool
 from agents.spec import ToolSpec
-from runtime.core.decisions import Blame
+from runtime.core.enums import Blame
 from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
 from tests.agents import isolated
 from tests.support.people import until

@@ -13,7 +13,7 @@ from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.registry import Registry
 from agents.sdk import agent, tool
 from runtime.broker import dispatch
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.models import Gate
 from tests.support.agent_engine import engine_of, events_of
 

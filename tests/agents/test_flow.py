@@ -10,7 +10,7 @@ from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.registry import Registry
 from agents.sdk import ToolError, agent, tool
 from runtime.broker import dispatch
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.models import Gate
 from runtime.queries import runs
 from tests.agents.conftest import Directory, Sink

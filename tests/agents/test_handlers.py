@@ -11,9 +11,9 @@ from agents.gateway.scripted import Turn, say, script
 from agents.handlers import Handler
 from agents.registry import Registry
 from agents.sdk import NotDone, ToolContext, ToolError, agent, tool
-from runtime.core.decisions import EffectClass, Risk
+from runtime.core.call_options import RetryPolicy
 from runtime.core.digest import sha256_of
-from runtime.core.terms import RetryPolicy
+from runtime.core.enums import EffectClass, Risk
 from runtime.errors import UnknownAgent
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import EffectHandler, ToolFault, ToolRequest, ToolResult, Unknown

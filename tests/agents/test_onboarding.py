@@ -6,7 +6,7 @@ import pytest
 
 from agents.handlers import Handler
 from agents.registry import Registry
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.core.events import Proposal
 from runtime.ports.effects import ToolRequest, ToolResult
 from tests.agents.conftest import Directory, Sink

@@ -11,8 +11,8 @@ from typing_extensions import TypedDict
 from agents.errors import DefinitionError
 from agents.gateway.scripted import Turn, say, script
 from agents.sdk import ToolContext, agent, tool
-from runtime.core.decisions import EffectClass, Risk
-from runtime.core.terms import TOOL_RETRIES, RetryPolicy
+from runtime.core.call_options import TOOL_RETRIES, RetryPolicy
+from runtime.core.enums import EffectClass, Risk
 
 
 class Greeting(TypedDict):

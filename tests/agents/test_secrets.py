@@ -28,9 +28,9 @@ from agents.registry import Registry
 from agents.sdk import ToolError, agent, tool
 from runtime import keyring, sealing
 from runtime.broker import dispatch
-from runtime.core.compression import plain_text
-from runtime.core.decisions import Verdict
 from runtime.core.digest import require_json
+from runtime.core.documents.compression import plain_text
+from runtime.core.enums import Verdict
 from runtime.errors import KeyMissing
 from runtime.execution.effects.perform import perform
 from runtime.models import Continuation, JournalEntry, Run

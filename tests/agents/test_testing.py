@@ -14,8 +14,8 @@ from agents.sdk import NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
 from agents.testing import Turn, call, drive, replies, say, together
 from agents.testing.flow import Flow
 from agents.testing.worker import BEGINNING
-from runtime.core.codec import decode_entry, documents_of
-from runtime.core.decisions import GateKind, Risk, Verdict
+from runtime.core.documents.codec import decode_entry, documents_of
+from runtime.core.enums import GateKind, Risk, Verdict
 from runtime.errors import InvalidInput
 from runtime.ports.effects import ToolResult
 from tests.agents.conftest import Directory, Sink

@@ -14,7 +14,7 @@ from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
 from approvals.permissions import ALL_SCOPES, Access, Scope
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Access as AccessPort

@@ -14,7 +14,12 @@ from django.db import IntegrityError, connection, transaction
 from approvals import actions, audit, frozen
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
-from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
+from runtime.core.enums import (
+    Decision,
+    EffectClass,
+    Risk,
+    Verdict,
+)
 from runtime.errors import KeyMissing
 from runtime.ports.access import Actor
 from runtime.ports.agents import CallFacts

@@ -12,7 +12,7 @@ from approvals.frozen import request_digest
 from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from approvals.queries import approval
-from runtime.core.decisions import Decision, GateKind, Verdict
+from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Run
 from runtime.ports.access import Actor

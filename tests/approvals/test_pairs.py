@@ -25,7 +25,7 @@ from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
 from approvals.policy import Group
 from runtime.control.cancel import cancel as cancel_run
-from runtime.core.decisions import Decision, GateKind, Verdict
+from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor

@@ -4,7 +4,7 @@ import pytest
 
 from approvals import policy
 from approvals.policy import Group
-from runtime.core.decisions import Risk
+from runtime.core.enums import Risk
 
 
 @pytest.mark.parametrize("risk", Risk)

@@ -12,7 +12,7 @@ from approvals import inbox, permissions, queries
 from approvals.errors import Invalid, NotFound
 from approvals.inbox import View
 from approvals.models import Request
-from runtime.core.decisions import Risk
+from runtime.core.enums import Risk
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.support import seeds

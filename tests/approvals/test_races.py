@@ -21,7 +21,7 @@ from approvals.models import AuditEntry, Request, Token
 from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
 from runtime.control.cancel import cancel
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.store.signals import GATE_DECIDED

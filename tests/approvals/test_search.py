@@ -6,7 +6,7 @@ import pytest
 
 from approvals import search
 from approvals.models import Request
-from runtime.core.decisions import Risk
+from runtime.core.enums import Risk
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db

@@ -19,7 +19,7 @@ from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from approvals.policy import Group
 from runtime import keyring
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.errors import KeyMissing
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor

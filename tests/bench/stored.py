@@ -26,8 +26,8 @@ def main() -> None:
 
 def flow() -> None:
     """A nested flow that waits for one approval."""
-    from runtime.core.codec import decode_entry, encode_entry
-    from runtime.core.decisions import Decision, Verdict
+    from runtime.core.documents.codec import decode_entry, encode_entry
+    from runtime.core.enums import Decision, Verdict
     from runtime.core.events import ModelReplied, RunStarted
     from tests.stored.scenarios import INPUT, Recorder, boss
 
@@ -86,8 +86,8 @@ def adapter() -> None:
 
 def long_run() -> None:
     """As many steps of one call each, and a continuation that leaves out what their entries tell."""
-    from runtime.core.codec import encode_continuation
-    from runtime.core.conversations import Conversations
+    from runtime.core.documents.codec import encode_continuation
+    from runtime.core.documents.conversations import Conversations
     from runtime.core.events import RunStarted
     from tests.bench.agents import walker
     from tests.stored.scenarios import Recorder

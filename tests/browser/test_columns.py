@@ -8,7 +8,7 @@ from django.test import override_settings
 
 from agents.models import PublishedAgent
 from runtime.core.budgets import Budget
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.models import ContentUse, Run
 from runtime.ports.effects import ToolResult
 from tests.browser.conftest import Desk

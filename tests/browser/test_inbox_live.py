@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from approvals.actions import decide
 from runtime.core.budgets import Budget
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.ports.access import Actor
 from tests.browser.conftest import Desk
 from tests.support.office import Office

@@ -14,7 +14,7 @@ from runtime.control.external_events import deliver as deliver_event
 from runtime.control.fork import fork as fork_run
 from runtime.control.transfer import export_run
 from runtime.control.verification import verify
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import EventConflict, TooManyMatched
 from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.ports.access import Actor

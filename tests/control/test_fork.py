@@ -11,7 +11,7 @@ from django.db import connection
 from runtime.control import verification
 from runtime.control.fork import fork as fork_run
 from runtime.core.continuation import Continuation
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import InvalidInput, NoSuchRun, NotQuiescent, Tampered
 from runtime.models import Content, ContentUse, Gate, JournalEntry, Run
 from runtime.models import Continuation as ContinuationRow

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from runtime.control.kill_switches import disengage, engage, list_switches
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.errors import InvalidInput, StopNotOn, StoppedAlready
 from runtime.models import Run, Stop
 from runtime.ports.effects import ToolRequest, ToolResult

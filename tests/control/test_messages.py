@@ -10,7 +10,7 @@ from runtime.broker import dispatch
 from runtime.control.fork import fork as fork_run
 from runtime.control.messages import send_message
 from runtime.control.verification import verify
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.core.limits import MAX_UNHEARD
 from runtime.errors import RunEnded, TooManyUnheard
 from runtime.models import Run, Signal

@@ -12,7 +12,7 @@ from pytest_django import Settings
 from runtime.control.cancel import cancel as cancel_run
 from runtime.control.pause import pause as pause_run
 from runtime.control.pause import resume as resume_run
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor

@@ -11,7 +11,7 @@ from runtime.control.retry import retry as retry_run
 from runtime.control.transfer import export_run
 from runtime.control.verification import verify
 from runtime.core.continuation import MAX_REFUSALS
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import NotFailed
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor

@@ -10,8 +10,8 @@ from django.db import transaction
 from runtime.broker import dispatch
 from runtime.control.settle import settle, undo
 from runtime.control.start import Started, create
-from runtime.core.compression import plain_text
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.documents.compression import plain_text
+from runtime.core.enums import Decision, Verdict
 from runtime.core.errors import NotJson
 from runtime.errors import BusinessKeyConflict, GateNotOpen
 from runtime.models import JournalEntry, Run, Signal

@@ -14,9 +14,9 @@ from runtime.control import verification
 from runtime.control.cancel import cancel
 from runtime.control.pause import pause
 from runtime.control.transfer import export_run, import_run
-from runtime.core import portable
-from runtime.core.compression import plain_text
-from runtime.core.decisions import Verdict
+from runtime.core.documents import export_file
+from runtime.core.documents.compression import plain_text
+from runtime.core.enums import Verdict
 from runtime.errors import GateNotOpen, NotAtRest, NotImportable, RunEnded, TooLarge
 from runtime.models import Continuation, Gate, JournalEntry, Run
 from runtime.ports import wiring
@@ -183,7 +183,7 @@ def test_a_run_that_nobody_would_take_over_does_not_leave(
     desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = desk.advance(desk.start("a")).id
-    monkeypatch.setattr(portable, "MOST_BYTES", 100)
+    monkeypatch.setattr(export_file, "MOST_BYTES", 100)
     with pytest.raises(TooLarge):
         export(run)
     assert Run.objects.get(id=run).status == "suspended"
@@ -196,7 +196,7 @@ def test_sealed_secrets_are_named_and_go_only_where_they_can_be_opened(
     desk = rig({"a": turns(ask(("pay", SEALED)), say("done"))}, pay=GATED)
     run = desk.advance(desk.start("a")).id
     text = export(run)
-    assert portable.check(portable.decode(text))[0].secrets == ("0badcafe",)
+    assert export_file.check(export_file.decode(text))[0].secrets == ("0badcafe",)
     elsewhere(run)
     with pytest.raises(NotImportable, match="secrets sealed with key '0badcafe'"):
         take_over(text)
@@ -217,9 +217,9 @@ def test_what_was_taken_over_is_held_against_what_was_signed(
     wrong = sender.send(
         text, run=run, manifest=lambda document: document.update(entries="sha256:0")
     )
-    signed = portable.check(portable.decode(text))
+    signed = export_file.check(export_file.decode(text))
     with monkeypatch.context() as blind:
-        blind.setattr(portable, "check", lambda package: signed)
+        blind.setattr(export_file, "check", lambda package: signed)
         take_over(wrong)
     found = verification.verify(run).findings
     assert [finding.subject for finding in found] == ["origin"]
@@ -236,10 +236,10 @@ def test_what_is_taken_over_is_sealed_with_local_keys_and_keeps_its_evidence(
     ours = JournalEntry.objects.filter(run_id=run).order_by("position")
     assert not theirs & set(ours.values_list("key_id", "mac"))
     bodies = list(ours.values_list("body", flat=True))
-    assert tuple(bodies[:-1]) == portable.decode(text).entries
+    assert tuple(bodies[:-1]) == export_file.decode(text).entries
     assert {json.loads(body)["schema"] for body in bodies[:-1]} == {
         5
     }  # in full, for whoever reads the file
     (event,) = json.loads(plain_text(bodies[-1]))["events"]
     assert (event["type"], event["by"]) == ("Imported", "ivy")
-    assert event["manifest"] == portable.decode(text).manifest
+    assert event["manifest"] == export_file.decode(text).manifest

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from runtime.control import verification
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.errors import NoSuchRun
 from runtime.models import Run
 from runtime.ports.effects import ToolResult

@@ -2,14 +2,14 @@
 
 import itertools
 
-from runtime.core.codec import (
+from runtime.core.continuation import SETTLED, CallState, Continuation, FrameState, Phase
+from runtime.core.documents.codec import (
     decode_continuation,
     decode_entry,
     encode_continuation,
     encode_entry,
 )
-from runtime.core.continuation import SETTLED, CallState, Continuation, FrameState, Phase
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.core.events import (
     Event,
     FrameOpened,
@@ -21,9 +21,9 @@ from runtime.core.events import (
     Retried,
     ToolStarted,
 )
-from runtime.core.planning import plan
-from runtime.core.reducer import evolve
-from runtime.core.replay import Entry, fold
+from runtime.core.machine.planning import plan
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import Entry, fold
 from tests.core.walks import AT, Walk
 
 

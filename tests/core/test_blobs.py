@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.contents import (
+from runtime.core.continuation import Call, Continuation, Frame
+from runtime.core.documents.blobs import (
     Content,
     FilledIn,
     digest_of,
@@ -14,8 +15,7 @@ from runtime.core.contents import (
     set_aside,
     value_of,
 )
-from runtime.core.continuation import Call, Continuation, Frame
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.core.errors import Unreadable
 from runtime.core.events import Event, Exported, GateDecided, Stored, ToolReturned, WaitEnded
 from runtime.core.limits import KEPT_INLINE, PREVIEW

@@ -20,9 +20,10 @@ from runtime.core.budgets import (
     Spent,
     strictest,
 )
+from runtime.core.call_options import Terms
+from runtime.core.commands import AskModel, OpenFrame, StartTool
 from runtime.core.continuation import Continuation
-from runtime.core.decisions import EffectClass, GateKind, Verdict
-from runtime.core.effects import AskModel, OpenFrame, StartTool
+from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.errors import CoreError, IllegalTransition
 from runtime.core.events import (
     BudgetExceeded,
@@ -43,15 +44,21 @@ from runtime.core.events import (
     ToolReturned,
     ToolStarted,
 )
-from runtime.core.forks import forked
 from runtime.core.ids import ROOT
-from runtime.core.planning import plan
-from runtime.core.reducer import evolve
-from runtime.core.replay import fold, initial, step
-from runtime.core.retries import lost
-from runtime.core.spending import Scope, fits, reached, reply_of, reserved, settle
-from runtime.core.terms import Terms
-from runtime.core.worktime import used_up_at, worked_at
+from runtime.core.machine.active_time import used_up_at, worked_at
+from runtime.core.machine.budget_accounting import (
+    Scope,
+    fits,
+    reached,
+    reply_of,
+    reserved,
+    settle,
+)
+from runtime.core.machine.forks import forked
+from runtime.core.machine.planning import plan
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import fold, initial, step
+from runtime.core.machine.retries import lost
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 RATES = Rates(input=1 * MICROS, output=4 * MICROS)

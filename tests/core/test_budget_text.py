@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.amounts import (
+from runtime.core.budgets import Amount, Budget, Exceeded, Limit
+from runtime.core.documents.budget_text import (
     MOST,
     NAMES,
     BadAmount,
@@ -18,7 +19,6 @@ from runtime.core.amounts import (
     within,
     words_of,
 )
-from runtime.core.budgets import Amount, Budget, Exceeded, Limit
 
 WHOLE = {
     name: st.integers(1, int(MOST[limit]))

@@ -8,17 +8,17 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.codec import (
+from runtime.core.continuation import Continuation
+from runtime.core.documents.codec import (
     SCHEMA,
     decode_continuation,
     decode_entry,
     encode_continuation,
     encode_entry,
 )
-from runtime.core.continuation import Continuation
 from runtime.core.errors import NotJson, Unreadable
 from runtime.core.events import EVENT_TYPES, ToolReturned
-from runtime.core.replay import Entry
+from runtime.core.machine.replay import Entry
 from tests.core.test_transitions import AT, STARTED
 
 DEEP = json.loads("[" * 81 + "]" * 81)

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core import compaction
+from runtime.core.call_options import CompactionTerms, Terms
+from runtime.core.commands import AskModel
 from runtime.core.continuation import Continuation, Frame, FrameState
-from runtime.core.decisions import EffectClass
-from runtime.core.effects import AskModel
+from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import (
     CallAdmitted,
@@ -23,9 +23,9 @@ from runtime.core.events import (
     ToolReturned,
     ToolStarted,
 )
-from runtime.core.planning import plan
-from runtime.core.replay import fold, initial
-from runtime.core.terms import CompactionTerms, Terms
+from runtime.core.machine import compaction
+from runtime.core.machine.planning import plan
+from runtime.core.machine.replay import fold, initial
 from tests.core.walks import AT
 
 TERMS = Terms(effect=EffectClass.READ, digest="sha256:d", deadline=1.0)

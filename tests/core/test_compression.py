@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core import compression
-from runtime.core.codec import decode_entry, encode_entry
-from runtime.core.compression import plain_text, stored_text
-from runtime.core.conversations import Conversations
+from runtime.core.documents import compression
+from runtime.core.documents.codec import decode_entry, encode_entry
+from runtime.core.documents.compression import plain_text, stored_text
+from runtime.core.documents.conversations import Conversations
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
 from runtime.core.events import ToolReturned
-from runtime.core.replay import Entry
+from runtime.core.machine.replay import Entry
 from tests.core.test_transitions import AT, STARTED
 
 # Entries of schema 8 cannot be read with another dictionary. Whoever needs a better one adds a schema.

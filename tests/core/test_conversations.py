@@ -7,15 +7,15 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core import conversations
-from runtime.core.codec import (
+from runtime.core.continuation import Continuation
+from runtime.core.documents import conversations
+from runtime.core.documents.codec import (
     BRIEF,
     decode_continuation,
     encode_continuation,
     encode_entry,
 )
-from runtime.core.continuation import Continuation
-from runtime.core.conversations import Brief, Conversations
+from runtime.core.documents.conversations import Brief, Conversations
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import (
     Compacted,
@@ -25,7 +25,7 @@ from runtime.core.events import (
     MessageReceived,
     ToolReturned,
 )
-from runtime.core.replay import Entry, initial, step
+from runtime.core.machine.replay import Entry, initial, step
 from tests.core.test_histories import first
 from tests.core.test_transitions import AT, STARTED
 from tests.core.walks import Walk

@@ -7,14 +7,19 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core import portable
-from runtime.core.codec import encode_entry
-from runtime.core.contents import digest_of, set_aside
+from runtime.core.documents import export_file
+from runtime.core.documents.blobs import digest_of, set_aside
+from runtime.core.documents.codec import encode_entry
+from runtime.core.documents.export_file import Package
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import Event, Exported, ToolReturned
 from runtime.core.limits import KEPT_INLINE
-from runtime.core.portable import Package
-from runtime.core.replay import Entry, fold, initial, step
+from runtime.core.machine.replay import (
+    Entry,
+    fold,
+    initial,
+    step,
+)
 from tests.core.test_transitions import AT, STARTED
 
 RUN = UUID(int=9)
@@ -29,7 +34,7 @@ def packed(*events: Event, contents: dict[str, str] | None = None) -> Package:
     for event in events:
         now = step(now, [event], head="", at=AT)
     texts = contents or {}
-    manifest = portable.manifest_of(now, entries, texts)
+    manifest = export_file.manifest_of(now, entries, texts)
     return Package(key_id="k", signature="00", manifest=manifest, entries=entries, contents=texts)
 
 
@@ -40,7 +45,7 @@ def retold(package: Package, **changes: Any) -> Package:
 
 def refusal(package: Package) -> str:
     with pytest.raises(Unreadable) as raised:
-        portable.check(package)
+        export_file.check(package)
     return str(raised.value)
 
 
@@ -51,19 +56,19 @@ TEXTS = {STORED.digest: STORED.text}
 
 def test_what_is_packed_is_what_is_read() -> None:
     package = packed(*STARTED, RETURNED, LEFT, contents=TEXTS)
-    assert portable.decode(portable.encode(package)) == package
-    manifest, now = portable.check(package)
+    assert export_file.decode(export_file.encode(package)) == package
+    manifest, now = export_file.check(package)
     assert (manifest.schema, manifest.run, manifest.agent) == (1, RUN, "a")
     assert (manifest.requester, manifest.position) == ("ada", len(package.entries))
     assert (manifest.agents, manifest.contents) == ({"a": "f"}, tuple(TEXTS))
     assert manifest.secrets == ()
     assert replace(now, position=0) == fold(initial(RUN), [*STARTED, RETURNED, LEFT])
     assert now.position == len(package.entries)
-    assert portable.entries_signed(package.manifest) == manifest.entries
+    assert export_file.entries_signed(package.manifest) == manifest.entries
 
 
 def test_the_text_of_a_file_is_compact_and_says_what_it_is() -> None:
-    text = portable.encode(packed(*STARTED[:1], LEFT))
+    text = export_file.encode(packed(*STARTED[:1], LEFT))
     assert text.startswith('{"format":"abeyance.run","key_id":"k","signature":"00","manifest":"{')
     assert list(json.loads(text)) == [
         "format",
@@ -77,9 +82,9 @@ def test_the_text_of_a_file_is_compact_and_says_what_it_is() -> None:
 
 def test_the_digest_of_entries_is_that_of_each_in_their_order() -> None:
     digests = [digest_of("one"), digest_of("two")]
-    assert portable.digest_of_entries(["one", "two"]) == portable.digest_of_digests(digests)
-    assert portable.digest_of_entries(["two", "one"]) != portable.digest_of_digests(digests)
-    assert portable.digest_of_digests(digests) == (
+    assert export_file.digest_of_entries(["one", "two"]) == export_file.digest_of_digests(digests)
+    assert export_file.digest_of_entries(["two", "one"]) != export_file.digest_of_digests(digests)
+    assert export_file.digest_of_digests(digests) == (
         "sha256:fe5c467152b82b990b61225162a0eb26978d79a3cf54fb40f3e42ee67a9f7a81"
     )
 
@@ -124,7 +129,7 @@ def test_entries_that_make_no_sense_are_named() -> None:
     package = packed(*STARTED[:2], LEFT)
     entries = (*package.entries[:2], package.entries[1])
     nonsense = retold(
-        replace(package, entries=entries), entries=portable.digest_of_entries(entries)
+        replace(package, entries=entries), entries=export_file.digest_of_entries(entries)
     )
     assert refusal(nonsense).startswith("its entry 3: ")
 
@@ -132,19 +137,21 @@ def test_entries_that_make_no_sense_are_named() -> None:
 def test_what_a_newer_version_wrote_is_refused_as_such() -> None:
     package = packed(*STARTED[:1], LEFT)
     with pytest.raises(NewerSchema) as raised:
-        portable.check(retold(package, schema=portable.SCHEMA + 1, new=True))
-    assert raised.value.schema == portable.SCHEMA + 1
+        export_file.check(retold(package, schema=export_file.SCHEMA + 1, new=True))
+    assert raised.value.schema == export_file.SCHEMA + 1
     entries = (*package.entries[:1], '{"schema":999}')
-    newer = retold(replace(package, entries=entries), entries=portable.digest_of_entries(entries))
+    newer = retold(
+        replace(package, entries=entries), entries=export_file.digest_of_entries(entries)
+    )
     with pytest.raises(NewerSchema):
-        portable.check(newer)
+        export_file.check(newer)
 
 
 @pytest.mark.parametrize("manifest", ["", "[]", "{}", "7", '{"schema":"1"}', "[" * 100_000])
 def test_a_manifest_that_cannot_be_read_is_none(manifest: str) -> None:
     package = replace(packed(*STARTED[:1], LEFT), manifest=manifest)
     assert refusal(package) == "its manifest cannot be read"
-    assert portable.entries_signed(manifest) == ""
+    assert export_file.entries_signed(manifest) == ""
 
 
 @pytest.mark.parametrize(
@@ -160,21 +167,21 @@ def test_a_manifest_that_cannot_be_read_is_none(manifest: str) -> None:
 )
 def test_a_text_that_is_no_such_file_is_refused(text: str, why: str) -> None:
     with pytest.raises(Unreadable) as raised:
-        portable.decode(text)
+        export_file.decode(text)
     assert str(raised.value).startswith(why)
 
 
 def test_a_file_that_says_it_is_something_else_is_none() -> None:
-    document = json.loads(portable.encode(packed(*STARTED[:1], LEFT)))
+    document = json.loads(export_file.encode(packed(*STARTED[:1], LEFT)))
     for text in (json.dumps({**document, "format": "other"}), json.dumps([document])):
         with pytest.raises(Unreadable) as raised:
-            portable.decode(text)
+            export_file.decode(text)
         assert str(raised.value) == "it is no exported run"
 
 
 def test_the_keys_that_seal_secrets_are_found_however_deep_a_text_is_in_others() -> None:
     value = json.dumps({"$secret": "k1:abc"})
-    assert portable.sealed_with([value]) == {"k1"}
-    assert portable.sealed_with([json.dumps(value), json.dumps(json.dumps(value))]) == {"k1"}
-    assert portable.sealed_with([value, json.dumps({"$secret": "k2:abc"}), "{}"]) == {"k1", "k2"}
-    assert portable.sealed_with(['{"secret":"k3:abc"}', '{"$secret":"nothing"}']) == set()
+    assert export_file.sealed_with([value]) == {"k1"}
+    assert export_file.sealed_with([json.dumps(value), json.dumps(json.dumps(value))]) == {"k1"}
+    assert export_file.sealed_with([value, json.dumps({"$secret": "k2:abc"}), "{}"]) == {"k1", "k2"}
+    assert export_file.sealed_with(['{"secret":"k3:abc"}', '{"$secret":"nothing"}']) == set()

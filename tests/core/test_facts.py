@@ -8,7 +8,13 @@ import pytest
 
 from runtime.core import limits
 from runtime.core.budgets import NO_LIMITS, NOTHING, Budget, Rates, tokens_of
-from runtime.core.codec import decode_continuation
+from runtime.core.call_options import (
+    MODEL_RETRIES,
+    MODEL_TERMS,
+    TOOL_RETRIES,
+    Terms,
+)
+from runtime.core.commands import CancelRun, OpenFrame
 from runtime.core.continuation import (
     MAX_REFUSALS,
     Call,
@@ -18,18 +24,17 @@ from runtime.core.continuation import (
     Pause,
     Phase,
 )
-from runtime.core.decisions import EffectClass, GateKind
 from runtime.core.digest import action_digest
-from runtime.core.effects import CancelRun, OpenFrame
+from runtime.core.documents.codec import decode_continuation
+from runtime.core.enums import EffectClass, GateKind
 from runtime.core.errors import IllegalTransition, NewerSchema, NotJson, UnknownSubject
 from runtime.core.events import OutcomeUnknown, RetryScheduled
-from runtime.core.forks import released
 from runtime.core.ids import call_id, idempotency_key, turn_mark, turn_of
-from runtime.core.planning import plan
-from runtime.core.retries import lost, uncertain, undone
-from runtime.core.spending import fits, limited
-from runtime.core.terms import MODEL_RETRIES, MODEL_TERMS, TOOL_RETRIES, Terms
-from runtime.core.worktime import used_up_at
+from runtime.core.machine.active_time import used_up_at
+from runtime.core.machine.budget_accounting import fits, limited
+from runtime.core.machine.forks import released
+from runtime.core.machine.planning import plan
+from runtime.core.machine.retries import lost, uncertain, undone
 from tests.core.walks import AT
 
 RUN = UUID(int=1)

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from runtime.core.continuation import Call, Continuation, Frame
-from runtime.core.replacing import replace
+from runtime.core.fast_replace import replace
 
 PARTS = [
     (Call(id="c1.0", tool="look", args={}), {"attempt": 2, "result": [1]}),

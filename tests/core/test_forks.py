@@ -7,9 +7,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from runtime.core.call_options import Terms
+from runtime.core.commands import JudgeCall, OpenDoubt
 from runtime.core.continuation import Call, CallState, Continuation, Phase
-from runtime.core.decisions import EffectClass, GateKind, Verdict
-from runtime.core.effects import JudgeCall, OpenDoubt
+from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, Unreadable
 from runtime.core.events import (
     CallAdmitted,
@@ -30,11 +31,10 @@ from runtime.core.events import (
     ToolReturned,
     ToolStarted,
 )
-from runtime.core.forks import forked, quiescent, released
-from runtime.core.planning import plan
-from runtime.core.reducer import evolve
-from runtime.core.replay import fold, initial
-from runtime.core.terms import Terms
+from runtime.core.machine.forks import forked, quiescent, released
+from runtime.core.machine.planning import plan
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import fold, initial
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 GATE = UUID(int=7)

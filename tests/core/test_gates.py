@@ -7,12 +7,12 @@ from uuid import UUID
 import pytest
 
 from runtime.core.continuation import Continuation, FrameState
-from runtime.core.decisions import HALTS, GateKind, Verdict
+from runtime.core.enums import HALTS, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import Event, GateClosed, GateDecided, GateOpened
-from runtime.core.halts import halted
-from runtime.core.reducer import evolve
-from runtime.core.replay import fold, initial
+from runtime.core.machine.gates import halted
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import fold, initial
 from tests.core.test_transitions import AT, STARTED
 
 HALT: dict[str, Any] = {"frame": "0", "call": ""}

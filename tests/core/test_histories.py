@@ -9,19 +9,23 @@ from typing import Any
 
 import pytest
 
-from runtime.core.codec import (
-    encode_continuation,
-)
 from runtime.core.continuation import Continuation
+from runtime.core.documents.codec import encode_continuation
 from runtime.core.errors import CoreError
 from runtime.core.events import (
     EVENT_TYPES,
 )
 from runtime.core.ids import depth_of
-from runtime.core.planning import plan
-from runtime.core.reducer import evolve
-from runtime.core.replay import initial, step
-from runtime.core.transitions import CALLS, FRAMES, PACES, RUNS, next_state
+from runtime.core.machine.planning import plan
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import initial, step
+from runtime.core.machine.transitions import (
+    CALLS,
+    FRAMES,
+    PACES,
+    RUNS,
+    next_state,
+)
 from tests.core import invariants
 from tests.core.walks import AT, Walk
 
@@ -39,8 +43,15 @@ def _watched(table: Any, state: Any, trigger: str, *, subject: str) -> Any:
 def every() -> list[Walk]:
     """Made by whichever test asks first, so that collecting the tests takes no time."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("reducer", "versions", "halts", "compaction", "messages", "retrying"):
-            patch.setattr(f"runtime.core.{module}.next_state", _watched)
+        for module in (
+            "reducer",
+            "agent_changes",
+            "gates",
+            "compaction",
+            "messages",
+            "failed_runs",
+        ):
+            patch.setattr(f"runtime.core.machine.{module}.next_state", _watched)
         return [Walk(seed) for seed in range(int(os.environ.get("ABEYANCE_WALKS", "2000")))]
 
 

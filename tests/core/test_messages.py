@@ -5,9 +5,10 @@ from uuid import UUID
 
 import pytest
 
+from runtime.core.call_options import Terms
+from runtime.core.commands import AskModel, EndRun
 from runtime.core.continuation import Continuation, FrameState, Phase, Unheard
-from runtime.core.decisions import EffectClass
-from runtime.core.effects import AskModel, EndRun
+from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import (
     CallAdmitted,
@@ -26,11 +27,10 @@ from runtime.core.events import (
     ToolReturned,
     ToolStarted,
 )
-from runtime.core.forks import forked
-from runtime.core.messages import unheard_of
-from runtime.core.planning import plan
-from runtime.core.replay import fold, initial
-from runtime.core.terms import Terms
+from runtime.core.machine.forks import forked
+from runtime.core.machine.messages import unheard_of
+from runtime.core.machine.planning import plan
+from runtime.core.machine.replay import fold, initial
 from tests.core.walks import AT
 
 RUN = UUID(int=7)

@@ -5,9 +5,11 @@ from uuid import uuid4
 
 import pytest
 
-from runtime.core.codec import decode_continuation, encode_continuation
+from runtime.core.call_options import Terms
 from runtime.core.continuation import Continuation
-from runtime.core.decisions import EffectClass
+from runtime.core.documents.codec import decode_continuation, encode_continuation
+from runtime.core.documents.upgrades import upgraded
+from runtime.core.enums import EffectClass
 from runtime.core.events import (
     CallAdmitted,
     Event,
@@ -23,10 +25,8 @@ from runtime.core.events import (
     WaitEnded,
     WaitStarted,
 )
-from runtime.core.forks import forked
-from runtime.core.replay import fold, initial
-from runtime.core.terms import Terms
-from runtime.core.upgrades import upgraded
+from runtime.core.machine.forks import forked
+from runtime.core.machine.replay import fold, initial
 from tests.core.walks import AT
 
 OPENED = FrameOpened(frame="0", agent="a", fingerprint="f", prompt="p", plan=None, input={})

@@ -6,8 +6,9 @@ from uuid import UUID
 
 import pytest
 
+from runtime.core.call_options import Terms
 from runtime.core.continuation import CallState, Continuation, FrameState
-from runtime.core.decisions import EffectClass, GateKind, Verdict
+from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
     AgentChanged,
@@ -27,9 +28,8 @@ from runtime.core.events import (
     ToolReturned,
     ToolStarted,
 )
-from runtime.core.reducer import evolve
-from runtime.core.replay import fold, initial
-from runtime.core.terms import Terms
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import fold, initial
 from tests.core.test_transitions import AT, STARTED, TERMS
 
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}

@@ -6,14 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.codec import (
+from runtime.core.continuation import Continuation
+from runtime.core.documents.codec import (
     REFERRING,
     SCHEMA,
     decode_continuation,
     encode_continuation,
     encode_entry,
 )
-from runtime.core.continuation import Continuation
 from runtime.core.errors import Unreadable
 from runtime.core.events import (
     CallRefused,
@@ -26,7 +26,7 @@ from runtime.core.events import (
     ToolFailed,
     ToolReturned,
 )
-from runtime.core.replay import Entry
+from runtime.core.machine.replay import Entry
 from tests.core.test_transitions import AT, STARTED
 
 LONG = "x" * 100

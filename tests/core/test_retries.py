@@ -6,9 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.codec import decode_entry
+from runtime.core.call_options import (
+    MODEL_TERMS,
+    ModelTerms,
+    RetryPolicy,
+    Terms,
+)
 from runtime.core.continuation import Call, Frame, FrameState, Outage
-from runtime.core.decisions import Blame, EffectClass
+from runtime.core.documents.codec import decode_entry
+from runtime.core.enums import Blame, EffectClass
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import (
     FrameOpened,
@@ -20,8 +26,8 @@ from runtime.core.events import (
     ToolFailed,
     WaitEnded,
 )
-from runtime.core.replay import fold, initial
-from runtime.core.retries import (
+from runtime.core.machine.replay import fold, initial
+from runtime.core.machine.retries import (
     FIRST_ROUND,
     LONGEST_ROUND,
     SETUP_PATIENCE,
@@ -29,7 +35,6 @@ from runtime.core.retries import (
     unanswered,
     undone,
 )
-from runtime.core.terms import MODEL_TERMS, ModelTerms, RetryPolicy, Terms
 from tests.core.test_transitions import AT
 
 POLICY = RetryPolicy(attempts=3, base=2.0, ceiling=10.0)

@@ -7,7 +7,7 @@ import pytest
 from runtime.core.continuation import Call, CallState, Continuation, Frame, FrameState, Phase
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import Retried
-from runtime.core.reducer import evolve
+from runtime.core.machine.reducer import evolve
 
 AGAIN = Retried(by="ada", reason="mended")
 

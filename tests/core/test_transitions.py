@@ -5,10 +5,16 @@ from uuid import uuid4
 
 import pytest
 
-from runtime.core.codec import HISTORY, decode_continuation, decode_entry, document_of
+from runtime.core.call_options import Terms
+from runtime.core.commands import EndRun
 from runtime.core.continuation import CallState
-from runtime.core.decisions import EffectClass
-from runtime.core.effects import EndRun
+from runtime.core.documents.codec import (
+    HISTORY,
+    decode_continuation,
+    decode_entry,
+    document_of,
+)
+from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition, NewerSchema, UnknownSubject, Unreadable
 from runtime.core.events import (
     CallAdmitted,
@@ -23,10 +29,9 @@ from runtime.core.events import (
     ToolReturned,
     ToolStarted,
 )
-from runtime.core.planning import plan
-from runtime.core.reducer import evolve
-from runtime.core.replay import fold, initial
-from runtime.core.terms import Terms
+from runtime.core.machine.planning import plan
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import fold, initial
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 TERMS = Terms(effect=EffectClass.WRITE, digest="sha256:d", deadline=30.0)

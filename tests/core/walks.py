@@ -7,10 +7,8 @@ from typing import Literal
 from uuid import UUID
 
 from runtime.core.budgets import Amount, Limit
-from runtime.core.compaction import cut
-from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
-from runtime.core.decisions import HALTS, VERDICTS, EffectClass, GateKind, Verdict
-from runtime.core.effects import (
+from runtime.core.call_options import CompactionTerms, Terms
+from runtime.core.commands import (
     AskModel,
     CancelRun,
     CloseFrame,
@@ -21,6 +19,14 @@ from runtime.core.effects import (
     OpenFrame,
     StartTool,
     StartWait,
+)
+from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
+from runtime.core.enums import (
+    HALTS,
+    VERDICTS,
+    EffectClass,
+    GateKind,
+    Verdict,
 )
 from runtime.core.events import (
     AgentChanged,
@@ -58,14 +64,19 @@ from runtime.core.events import (
     WaitEnded,
     WaitStarted,
 )
-from runtime.core.forks import forked, quiescent
 from runtime.core.ids import ROOT, depth_of
-from runtime.core.pending import of_call
-from runtime.core.planning import plan
-from runtime.core.reducer import evolve
-from runtime.core.replay import initial, recover
-from runtime.core.retries import lost, unanswered, uncertain, undone
-from runtime.core.terms import CompactionTerms, Terms
+from runtime.core.machine.compaction import cut
+from runtime.core.machine.forks import forked, quiescent
+from runtime.core.machine.pending import of_call
+from runtime.core.machine.planning import plan
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import initial, recover
+from runtime.core.machine.retries import (
+    lost,
+    unanswered,
+    uncertain,
+    undone,
+)
 
 MAX_EVENTS = 400
 COMPACTION = CompactionTerms(messages=4)

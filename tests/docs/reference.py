@@ -25,10 +25,9 @@ django.setup()
 from approvals.permissions import Scope  # noqa: E402 - settings come first
 from approvals.policy import Group  # noqa: E402
 from config.api import api  # noqa: E402
-from runtime.core import transitions  # noqa: E402
 from runtime.core.budgets import Limit  # noqa: E402
 from runtime.core.continuation import CallState, FrameState, RunStatus  # noqa: E402
-from runtime.core.decisions import (  # noqa: E402
+from runtime.core.enums import (  # noqa: E402
     VERDICTS,
     Blame,
     EffectClass,
@@ -37,6 +36,7 @@ from runtime.core.decisions import (  # noqa: E402
     Verdict,
 )
 from runtime.core.events import EVENT_TYPES  # noqa: E402
+from runtime.core.machine import transitions  # noqa: E402
 from runtime.errors import RequestError  # noqa: E402
 from tests.docs import layers_picture  # noqa: E402
 

@@ -14,7 +14,7 @@ from runtime.control.start import create
 from runtime.control.verification import verify
 from runtime.core.budgets import Budget, Rates
 from runtime.core.continuation import Continuation
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 from runtime.models import Run
 from runtime.ports.effects import (
     ModelAnswer,

@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from runtime.control.messages import send_message
 from runtime.control.pause import pause as pause_run
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.errors import RunEnded
 from runtime.execution import claim as advancing
 from runtime.execution.claim import advance

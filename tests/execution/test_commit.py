@@ -12,7 +12,7 @@ from django.db import DatabaseError, InternalError, connection
 from runtime.control import verification
 from runtime.control.messages import send_message
 from runtime.control.pause import pause as pause_run
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 from runtime.core.events import Change
 from runtime.execution.commit import StepWriter
 from runtime.models import Gate, Run

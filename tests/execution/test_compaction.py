@@ -8,11 +8,11 @@ import pytest
 from django.db.models import Q
 
 from runtime.control import verification
-from runtime.core.codec import decode_continuation
+from runtime.core.call_options import CompactionTerms
 from runtime.core.continuation import Continuation as State
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.documents.codec import decode_continuation
+from runtime.core.enums import EffectClass, Verdict
 from runtime.core.limits import MAX_SUMMARY
-from runtime.core.terms import CompactionTerms
 from runtime.models import Base, Continuation, Run
 from runtime.ports.agents import AgentFacts
 from runtime.ports.effects import (

@@ -7,7 +7,7 @@ import pytest
 from pytest_django import Settings
 
 from runtime.broker import dispatch
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.execution.claim import advance
 from runtime.models import Loss, Run, Worker
 from runtime.ports.effects import Outcome, ToolRequest, ToolResult

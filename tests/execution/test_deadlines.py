@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from runtime.control.cancel import cancel
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool
 from runtime.execution.effects.pool import EffectPool

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from runtime.broker import dispatch
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.execution.claim import advance
 from runtime.models import Run
 from runtime.ports.effects import ModelRequest, Outcome, ToolRequest, ToolResult

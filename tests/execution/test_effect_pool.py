@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from runtime.core.decisions import EffectClass
-from runtime.core.effects import AskModel, StartTool
+from runtime.core.commands import AskModel, StartTool
+from runtime.core.enums import EffectClass
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool
 from runtime.execution.effects.deadlines import DeadlineTimer

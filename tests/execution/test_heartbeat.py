@@ -13,7 +13,7 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.execution import clock
 from runtime.execution.claim import advance
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease

@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import pytest
 
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 from runtime.models import Gate, Run
 from runtime.ports.agents import CallFacts
 from tests.execution.test_runner import events, types

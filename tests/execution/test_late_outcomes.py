@@ -15,7 +15,7 @@ from django.utils import timezone
 from runtime.control import verification
 from runtime.control.cancel import cancel
 from runtime.control.settle import settle, undo
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool

@@ -6,8 +6,8 @@ import pytest
 from django.db.models import Q
 from pytest_django import Settings
 
-from runtime.core import retries
-from runtime.core.decisions import Blame, Verdict
+from runtime.core.enums import Blame, Verdict
+from runtime.core.machine import retries
 from runtime.models import Gate, Run
 from runtime.ports.effects import ModelFault
 from runtime.queries import runs

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from django.db import connection, connections
 
-from runtime.core.codec import decode_entry, documents_of
-from runtime.core.decisions import Decision, EffectClass, Verdict
+from runtime.core.documents.codec import decode_entry, documents_of
+from runtime.core.enums import Decision, EffectClass, Verdict
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
 from runtime.ports.effects import (
     ModelFault,

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.effects.transactional import transact
 from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult

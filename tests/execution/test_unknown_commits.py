@@ -10,7 +10,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.models import Gate
 from runtime.ports.approvals import Part
 from runtime.ports.effects import Outcome, ToolRequest, ToolResult

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.db import DataError
 
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.core.events import Proposal
 from runtime.core.limits import JSON_DEPTH
 from runtime.models import Run

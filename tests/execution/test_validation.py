@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core import codec
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.documents import codec
+from runtime.core.enums import EffectClass, Verdict
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal, ToolFailed, ToolReturned
 from runtime.core.limits import MAX_ARGS, MAX_CALLS, MAX_ERROR, MAX_REPLY, MAX_RESULT, plain
-from runtime.core.replay import Entry
+from runtime.core.machine.replay import Entry
 from runtime.execution.effects.validation import validate_outcome
 from runtime.models import Run
 from runtime.ports.effects import (

@@ -7,10 +7,10 @@ import pytest
 
 from runtime.broker import dispatch
 from runtime.control.cancel import cancel
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.call_options import RetryPolicy
+from runtime.core.enums import EffectClass, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.events import Change, WaitEnded
-from runtime.core.terms import RetryPolicy
 from runtime.errors import LeaseLost
 from runtime.execution.admission.versions import LONGEST_PAUSE, RunBackoff
 from runtime.execution.step import StepBuilder
@@ -116,7 +116,7 @@ def test_a_worker_that_meets_newer_entries_leaves_them_untouched(
         raise NewerSchema(99)
 
     with monkeypatch.context() as patch:
-        patch.setattr("runtime.core.codec.decode_continuation", newer)
+        patch.setattr("runtime.core.documents.codec.decode_continuation", newer)
         for _ in range(50):
             found = desk.advance(run)
     assert (found.status, found.owner) == ("suspended", None)

@@ -11,8 +11,8 @@ from django.db import connection
 from pytest_django import Settings
 
 from runtime.control.cancel import cancel as cancel_run
-from runtime.core.decisions import EffectClass, Verdict
-from runtime.core.terms import RetryPolicy
+from runtime.core.call_options import RetryPolicy
+from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate, Run
 from runtime.ports.effects import (

@@ -34,16 +34,16 @@ DEEPER = {
     "upgrades": ("tests/stored",),
     "compaction": ("tests/execution/test_compaction.py",),
     "forks": ("tests/control/test_fork.py",),
-    "portable": ("tests/control/test_transfer.py", "tests/security/test_forged_exports.py"),
+    "export_file": ("tests/control/test_transfer.py", "tests/security/test_forged_exports.py"),
     "retention_rules": ("tests/upkeep/test_retention.py",),
-    "worktime": ("tests/execution/test_budget_gate.py",),
+    "active_time": ("tests/execution/test_budget_gate.py",),
 }
 
 
 def everything() -> list[Mutant]:
     """Every mutant there is."""
     others = (ROOT / "runtime/upkeep/retention_rules.py", ROOT / "approvals/policy.py")
-    files = [*sorted((ROOT / "runtime/core").glob("*.py")), *others]
+    files = [*sorted((ROOT / "runtime/core").rglob("*.py")), *others]
     found: list[Mutant] = []
     for file in files:
         module = ".".join(file.relative_to(ROOT).with_suffix("").parts)

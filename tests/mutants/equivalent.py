@@ -11,23 +11,23 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "'S'",
         "'S?'",
     ): "the type checker's name alone",
-    ("amounts", 'return f"{amount:.3f}".rstrip("0").rstrip(".")', "'.'", "'.?'"): NO_MARK,
-    ("amounts", 'return f"{amount:.3f}".rstrip("0").rstrip(".")', "'0'", "'0?'"): NO_MARK,
-    ("amounts", 'decimals = f"{rest:06}".rstrip("0").ljust(2, "0")', "'0'", "'0?'"): NO_MARK,
+    ("budget_text", 'return f"{amount:.3f}".rstrip("0").rstrip(".")', "'.'", "'.?'"): NO_MARK,
+    ("budget_text", 'return f"{amount:.3f}".rstrip("0").rstrip(".")', "'0'", "'0?'"): NO_MARK,
+    ("budget_text", 'decimals = f"{rest:06}".rstrip("0").ljust(2, "0")', "'0'", "'0?'"): NO_MARK,
     (
-        "amounts",
+        "budget_text",
         r'if re.fullmatch(r"\d{1,15}", text, re.ASCII):',
         r"'\\d{1,15}'",
         r"'\\d{1,15}?'",
     ): LAZY,
     (
-        "amounts",
+        "budget_text",
         r'elif name == "seconds" and re.fullmatch(r"\d{1,15}\.\d{1,3}", text, re.ASCII):',
         r"'\\d{1,15}\\.\\d{1,3}'",
         r"'\\d{1,15}\\.\\d{1,3}?'",
     ): LAZY,
     (
-        "amounts",
+        "budget_text",
         (
             r'text = isinstance(value, str) and not re.fullmatch(r"\d{1,12}(\.\d+)?",'
             " value.strip(), re.ASCII)"
@@ -55,7 +55,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): UNREAD,
     ("forks", "return False", "return False", "return None"): "only its truth is asked",
     (
-        "halts",
+        "gates",
         'raise UnknownSubject("open gate", str(event.gate))',
         "raise UnknownSubject('open gate', str(event.gate))",
         "pass",
@@ -79,22 +79,22 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "'utf-8?'",
     ): "Python knows it by this name, too",
     (
-        "portable",
+        "export_file",
         '{"format": FORMAT, **_PACKAGES.dump_python(package, mode="json")}, separators=(",", ":")',
         "'json'",
         "'json?'",
     ): "it is texts, which are the same in any mode",
     (
-        "replacing",
+        "fast_replace",
         "if TYPE_CHECKING:",
         "if TYPE_CHECKING:",
         "if not TYPE_CHECKING:",
     ): "that of dataclasses comes to the same, more slowly",
     (
-        "spending",
+        "budget_accounting",
         "if not limits or not isinstance(effect, AskModel | StartTool):",
         "not limits or not isinstance(effect, AskModel | StartTool)",
         "not limits and (not isinstance(effect, AskModel | StartTool))",
     ): "both say the same, the second to the type checker",
-    ("worktime", "return False", "return False", "return None"): "only its truth is asked",
+    ("active_time", "return False", "return False", "return None"): "only its truth is asked",
 }

@@ -16,7 +16,7 @@ from agents.endpoints import Endpoint, Kind
 from agents.handlers import Handler
 from agents.registry import Registry
 from config.env.environment import ROOT
-from runtime.core.decisions import Blame
+from runtime.core.enums import Blame
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelFault
 from tests.agents.test_onboarding import CREATE, NEWCOMER

@@ -13,9 +13,9 @@ from agents.handlers import Handler
 from agents.registry import Registry
 from approvals.policy import Group
 from runtime.control.cancel import cancel as cancel_run
-from runtime.core import retries
-from runtime.core.decisions import Verdict
-from runtime.core.terms import RetryPolicy
+from runtime.core.call_options import RetryPolicy
+from runtime.core.enums import Verdict
+from runtime.core.machine import retries
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.agents.conftest import Directory, Sink

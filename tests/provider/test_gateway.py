@@ -13,7 +13,7 @@ from pytest_django import Settings
 from agents.gateway import loop
 from agents.handlers import Handler
 from agents.registry import Registry
-from runtime.core.decisions import Blame
+from runtime.core.enums import Blame
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelAnswer, ModelFault, Outcome
 from tests.agents.test_onboarding import NEWCOMER

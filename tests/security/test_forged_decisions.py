@@ -13,7 +13,7 @@ from approvals import frozen, statements
 from approvals.actions import settle
 from approvals.models import Request
 from runtime.control.pause import pause
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
 from tests.support.target import BEA, Target

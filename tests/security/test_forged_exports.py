@@ -14,7 +14,7 @@ from pytest_django import Settings
 from agents.models import PublishedAgent
 from approvals.models import AuditEntry, Request
 from runtime.control.transfer import export_run, import_run
-from runtime.core import portable
+from runtime.core.documents import export_file
 from runtime.errors import Forbidden, NotImportable, RunKnown
 from runtime.models import JournalEntry, Run
 from runtime.ports.access import Actor
@@ -138,7 +138,7 @@ TAMPERED: dict[str, tuple[Make, str]] = {
     "something else": (lambda s, t: '{"format": "other"}', "it is no exported run"),
     "a list": (lambda s, t: "[]", "it is no exported run"),
     "a part that is missing": (
-        lambda s, t: json.dumps({"format": portable.FORMAT}),
+        lambda s, t: json.dumps({"format": export_file.FORMAT}),
         "it is no exported run",
     ),
     "brackets without end": (lambda s, t: "[" * 200_000, "it is n"),
@@ -165,7 +165,7 @@ TAMPERED: dict[str, tuple[Make, str]] = {
         "its manifest is not that of its entries",
     ),
     "a newer manifest": (
-        lambda s, t: s.send(t, manifest=lambda d: d.update(schema=portable.SCHEMA + 1)),
+        lambda s, t: s.send(t, manifest=lambda d: d.update(schema=export_file.SCHEMA + 1)),
         "is newer than this version reads",
     ),
     "a newer entry": (
@@ -225,7 +225,7 @@ def test_a_run_is_taken_over_once(target: Target, sender: Sender, parcel: str) -
 
 
 def test_the_run_that_left_does_not_come_back(target: Target, sender: Sender, parcel: str) -> None:
-    left = portable.check(portable.decode(parcel))[0].run
+    left = export_file.check(export_file.decode(parcel))[0].run
     with pytest.raises(RunKnown):
         take_over(sender.send(parcel, run=left))
 
@@ -240,7 +240,7 @@ def test_an_agent_that_is_not_here_takes_nothing_over(
 def test_a_file_beyond_the_limit_is_not_even_read(
     target: Target, sender: Sender, parcel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portable, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(export_file, "MOST_BYTES", 1_000)
     assert refused(sender.send(parcel)) == "it is larger than 1000 bytes"
 
 

@@ -9,13 +9,19 @@ from agents.spec import AgentSpec
 from agents.testing import Turn, call, drive, replies, say, together
 from agents.testing.flow import DECIDER, Flow
 from approvals import policy
-from runtime.core.codec import encode_entry
 from runtime.core.continuation import Continuation
-from runtime.core.decisions import Decision, EffectClass, GateKind, Risk, Verdict
 from runtime.core.digest import action_digest
+from runtime.core.documents.codec import encode_entry
+from runtime.core.enums import (
+    Decision,
+    EffectClass,
+    GateKind,
+    Risk,
+    Verdict,
+)
 from runtime.core.errors import NotJson
 from runtime.core.events import RunStarted
-from runtime.core.replay import Entry
+from runtime.core.machine.replay import Entry
 from tests.stored.scenarios import (
     BOTH,
     INPUT,

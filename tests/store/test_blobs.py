@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from runtime.core.contents import Content as Text
-from runtime.core.contents import digest_of
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.documents.blobs import Content as Text
+from runtime.core.documents.blobs import digest_of
+from runtime.core.enums import EffectClass, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.models import Content, ContentUse, Continuation, JournalEntry, Run
 from runtime.ports.effects import ToolRequest, ToolResult, Unknown

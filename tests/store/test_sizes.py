@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from runtime.core.continuation import Continuation as State
-from runtime.core.conversations import Conversations, Told
-from runtime.core.decisions import EffectClass, Verdict
-from runtime.core.replay import Entry
+from runtime.core.documents.conversations import Conversations, Told
+from runtime.core.enums import EffectClass, Verdict
+from runtime.core.machine.replay import Entry
 from runtime.errors import LeaseLost
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports.approvals import Part

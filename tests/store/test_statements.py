@@ -18,7 +18,7 @@ from django.utils import timezone
 from runtime.broker import dispatch
 from runtime.control.messages import send_message
 from runtime.control.pause import pause
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.execution import heartbeat
 from runtime.models import Gate, JournalEntry, Loss, Run, Signal, Stop, Worker

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from runtime.core import codec
-from runtime.core.contents import referred
 from runtime.core.continuation import Continuation, status_of
+from runtime.core.documents import codec
+from runtime.core.documents.blobs import referred
 from runtime.core.events import EVENT_TYPES
-from runtime.core.forks import quiescent, released
 from runtime.core.ids import ROOT
-from runtime.core.planning import plan
-from runtime.core.reducer import evolve
-from runtime.core.replay import Entry, initial, recover
+from runtime.core.machine.forks import quiescent, released
+from runtime.core.machine.planning import plan
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import Entry, initial, recover
 from tests.core.walks import AT, Walk
 
 FOLDER = Path(__file__).with_name("golden")

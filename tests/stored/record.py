@@ -8,14 +8,14 @@ from agents.sdk import Holds
 from agents.testing import call
 from agents.testing.worker import Worker
 from agents.tools.waits import wait_for
-from runtime.core import compression
-from runtime.core.codec import (
+from runtime.core.documents import compression
+from runtime.core.documents.codec import (
     BRIEF,
     SCHEMA,
     decode_continuation,
     encode_continuation,
 )
-from runtime.core.conversations import Conversations
+from runtime.core.documents.conversations import Conversations
 from runtime.store.signals import PauseSignal
 from tests.stored import scenarios
 from tests.stored.scenarios import (

@@ -17,8 +17,8 @@ from agents.sdk import NotDone, RetryPolicy, ToolContext, agent, tool
 from agents.spec import AgentSpec
 from agents.testing import Turn, call, replies, say, together
 from agents.testing.worker import Worker
-from runtime.core.codec import encode_continuation
 from runtime.core.continuation import CallState, Continuation, FrameState, Phase
+from runtime.core.documents.codec import encode_continuation
 from runtime.core.events import RunStarted
 from runtime.ports.approvals import ActionPicture
 from runtime.ports.effects import ModelFault, ModelRequest

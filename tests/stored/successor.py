@@ -5,10 +5,15 @@ from typing import Any
 
 from agents.spec import AgentSpec
 from agents.testing.worker import Worker
-from runtime.core.codec import decode_continuation, decode_entry
 from runtime.core.continuation import Continuation, Pending
-from runtime.core.decisions import HALTS, Decision, GateKind, Verdict
-from runtime.core.replay import initial, recover, step
+from runtime.core.documents.codec import decode_continuation, decode_entry
+from runtime.core.enums import (
+    HALTS,
+    Decision,
+    GateKind,
+    Verdict,
+)
+from runtime.core.machine.replay import initial, recover, step
 from runtime.store.signals import ResumeSignal
 from tests.stored.scenarios import PICTURE
 

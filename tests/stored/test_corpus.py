@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from runtime.core import compression
-from runtime.core.codec import (
+from runtime.core.documents import compression
+from runtime.core.documents.codec import (
     BRIEF,
     HISTORY,
     REFERRING,
@@ -23,7 +23,7 @@ from runtime.core.codec import (
     encode_continuation,
     encode_entry,
 )
-from runtime.core.decisions import GateKind, Verdict
+from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import NewerSchema
 from tests.stored import record
 from tests.stored.record import FOLDER, PRESENT

@@ -8,20 +8,23 @@ from typing import Any
 import pytest
 
 from runtime.core import (
-    amounts,
     budgets,
-    codec,
-    compression,
     continuation,
-    decisions,
+    enums,
     limits,
-    portable,
-    retries,
 )
 from runtime.core.budgets import Limit
 from runtime.core.continuation import CallState, FrameState, Pace, Phase, RunStatus
-from runtime.core.decisions import Blame, EffectClass, GateKind, Risk, Verdict
+from runtime.core.documents import budget_text, codec, compression, export_file
+from runtime.core.enums import (
+    Blame,
+    EffectClass,
+    GateKind,
+    Risk,
+    Verdict,
+)
 from runtime.core.events import EVENT_TYPES
+from runtime.core.machine import retries
 from tests.stored.golden import FOLDER, contains, looked_at
 
 WRITTEN = {
@@ -86,7 +89,7 @@ def test_an_event_is_stored_under_its_own_name(kind: type[Any]) -> None:
     assert names["type"] == kind.__name__
 
 
-@pytest.mark.parametrize("kind", [*EVENT_TYPES, decisions.Decision], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*EVENT_TYPES, enums.Decision], ids=lambda kind: kind.__name__)
 def test_text_that_nobody_gave_is_empty(kind: type[Any]) -> None:
     texts = {
         field.name: field.default
@@ -99,7 +102,7 @@ def test_text_that_nobody_gave_is_empty(kind: type[Any]) -> None:
 def test_numbers_that_people_rely_on() -> None:
     assert (continuation.MAX_DEPTH, continuation.MAX_REFUSALS) == (16, 5)
     assert (budgets.MICROS, budgets.REPLY_TOKENS) == (1_000_000, 4_096)
-    assert amounts.MOST == {
+    assert budget_text.MOST == {
         Limit.TURNS: 1_000_000,
         Limit.CALLS: 1_000_000,
         Limit.TOKENS: 1_000_000_000_000,
@@ -108,17 +111,17 @@ def test_numbers_that_people_rely_on() -> None:
         Limit.DEPTH: 16,
     }
     units = "turns, tool calls, tokens, US dollars, seconds at work, levels of agents"
-    assert [amounts.unit_of(limit) for limit in Limit] == units.split(", ")
-    assert {"hold", "limit", "version"} == decisions.HALTS
+    assert [budget_text.unit_of(limit) for limit in Limit] == units.split(", ")
+    assert {"hold", "limit", "version"} == enums.HALTS
     assert {"setup", "request"} == retries.LASTING
     assert {"limit", "provider", "network", "time"} == retries.ELSEWHERE
     assert list(codec.HISTORY) == list(range(1, compression.SCHEMA + 1))
     assert limits.JSON_DEPTH == 64
-    assert portable.MOST_BYTES == 67_108_864
+    assert export_file.MOST_BYTES == 67_108_864
 
 
 def test_what_people_may_say_at_a_gate() -> None:
-    assert decisions.VERDICTS == {
+    assert enums.VERDICTS == {
         "approval": ("approve", "deny"),
         "in_doubt": ("happened", "run_again", "give_up"),
         "hold": ("continue", "stop"),

@@ -12,8 +12,8 @@ from agents.handlers import Handler
 from agents.registry import Registry
 from runtime.control.settle import settle
 from runtime.control.start import create
-from runtime.core.codec import decode_entry, documents_of
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.documents.codec import decode_entry, documents_of
+from runtime.core.enums import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from runtime.broker import dispatch
 from runtime.control.settle import settle
 from runtime.control.start import create
-from runtime.core.decisions import Decision, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat

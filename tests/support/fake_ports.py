@@ -13,9 +13,14 @@ from django.db.models import Q
 
 from runtime.control.settle import settle
 from runtime.core.budgets import Budget, Rates
-from runtime.core.decisions import Decision, EffectClass, Risk, Verdict
+from runtime.core.call_options import RetryPolicy
+from runtime.core.enums import (
+    Decision,
+    EffectClass,
+    Risk,
+    Verdict,
+)
 from runtime.core.events import Proposal
-from runtime.core.terms import RetryPolicy
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import AgentFacts, CallFacts, CallRejected, TurnBoundary, VersionChange

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from runtime.core import portable
-from runtime.core.contents import digest_of
-from runtime.core.portable import Package
+from runtime.core.documents import export_file
+from runtime.core.documents.blobs import digest_of
+from runtime.core.documents.export_file import Package
 
 
 class Sender:
@@ -38,15 +38,15 @@ class Sender:
         run: UUID | None = None,
     ) -> str:
         """The file of another run that is the same otherwise, with these changes made before it is signed."""
-        package = portable.decode(text)
+        package = export_file.decode(text)
         bodies = list(package.entries)
         entries(bodies)
         document = json.loads(package.manifest)
         document["run"] = str(run or uuid7())
-        document["entries"] = portable.digest_of_digests(digest_of(body) for body in bodies)
+        document["entries"] = export_file.digest_of_digests(digest_of(body) for body in bodies)
         manifest(document)
         changed = replace(package, manifest=json.dumps(document), entries=tuple(bodies))
-        return portable.encode(self.sign(changed))
+        return export_file.encode(self.sign(changed))
 
 
 def uuid7(ahead: float = 0.0) -> UUID:

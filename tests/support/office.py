@@ -15,8 +15,13 @@ from runtime import keyring
 from runtime.control.cancel import cancel as cancel_run
 from runtime.control.start import create
 from runtime.core.budgets import Budget
-from runtime.core.decisions import EffectClass, GateKind, Risk, Verdict
 from runtime.core.digest import sha256_of
+from runtime.core.enums import (
+    EffectClass,
+    GateKind,
+    Risk,
+    Verdict,
+)
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat

@@ -12,7 +12,7 @@ import psutil
 import psycopg
 
 from config.local.http_client import Unreachable
-from runtime.core.compression import plain_text
+from runtime.core.documents.compression import plain_text
 from tests.support import processes
 from tests.support.stack import Stack
 

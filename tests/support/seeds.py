@@ -16,8 +16,8 @@ from approvals.models import Request
 from approvals.people import create_person
 from approvals.policy import Group
 from runtime.core.continuation import RunStatus
-from runtime.core.decisions import EffectClass, GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
+from runtime.core.enums import EffectClass, GateKind, Risk
 from runtime.models import Gate, Run
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ActionPicture

@@ -9,7 +9,7 @@ import pytest
 from approvals.actions import decide
 from approvals.models import Request
 from runtime.broker import dispatch
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports.access import Actor

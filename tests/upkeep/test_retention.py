@@ -16,8 +16,8 @@ from approvals import audit, frozen, statements
 from approvals.models import AuditEntry, Request
 from runtime.broker import dispatch
 from runtime.control import verification
-from runtime.core.compression import plain_text
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.documents.compression import plain_text
+from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import Tampered
 from runtime.models import Content, JournalEntry, Pruning, Run
 from runtime.ports.approvals import NotConfirmed

@@ -22,7 +22,7 @@ from approvals.permissions import ALL_SCOPES
 from approvals.policy import Group
 from config.api import api
 from runtime.control.transfer import export_run
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.models import ContentUse, Run, Stop
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from approvals.models import AuditEntry, Request
 from runtime.core.budgets import Budget
-from runtime.core.codec import decode_entry, documents_of
+from runtime.core.documents.codec import decode_entry, documents_of
 from runtime.models import JournalEntry, Run
 from tests.support.api_client import Caller
 from tests.support.office import NEWCOMER, Office

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from approvals import audit
 from approvals.models import AuditEntry
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.core.limits import MAX_EVENT_DATA
 from runtime.models import OutsideEvent
 from tests.support.api_client import Caller

@@ -9,7 +9,7 @@ from django.utils import timezone
 from approvals.audit import verify
 from approvals.models import AuditEntry, Request
 from runtime.control.fork import fork
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.support.api_client import Caller

@@ -14,7 +14,7 @@ from pytest_django import DjangoAssertNumQueries
 from approvals import inbox as lists
 from approvals.actions import decide
 from approvals.models import Request
-from runtime.core.decisions import GateKind
+from runtime.core.enums import GateKind
 from runtime.ports.access import Actor
 from tests.support import seeds
 from tests.support.cast import Cast

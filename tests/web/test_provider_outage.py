@@ -5,8 +5,8 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.models import Request
-from runtime.core import retries
-from runtime.core.decisions import GateKind
+from runtime.core.enums import GateKind
+from runtime.core.machine import retries
 from runtime.ports.effects import ModelFault
 from tests.support.api_client import Caller
 from tests.support.office import Office

@@ -9,7 +9,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from approvals.actions import decide
-from runtime.core.terms import RetryPolicy
+from runtime.core.call_options import RetryPolicy
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFault, Outcome, ToolFault

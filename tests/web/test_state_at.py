@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 from django.db.models import Q
 from django.test import Client
 
-from runtime.core.decisions import Blame
+from runtime.core.enums import Blame
 from runtime.models import JournalEntry, Run
 from runtime.ports.effects import ModelFault
 from runtime.queries import runs

@@ -14,8 +14,8 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from runtime import sealing
-from runtime.core.compression import plain_text
-from runtime.core.terms import RetryPolicy
+from runtime.core.call_options import RetryPolicy
+from runtime.core.documents.compression import plain_text
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.effects import Braked, ModelFault, Outcome, ToolFault
 from runtime.queries import run_page, runs

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.test import Client
 from pytest_django import Settings
 
-from runtime.core import portable
+from runtime.core.documents import export_file
 from runtime.models import Run
 from tests.support.api_client import Caller
 from tests.support.forged_exports import Sender
@@ -28,7 +28,7 @@ def test_a_run_is_exported_and_imported_by_the_api(
     assert answer.status_code == 200
     assert answer["Content-Disposition"] == f'attachment; filename="{suspended}.json"'
     text = answer.content.decode()
-    assert portable.check(portable.decode(text))[0].run == suspended
+    assert export_file.check(export_file.decode(text))[0].run == suspended
     assert admin_api.post(f"/runs/{suspended}/export", {}).content == answer.content
     arrived = admin_api.send("/imports", sender.send(text))
     assert arrived.status_code == 201

@@ -13,8 +13,8 @@ from agents.catalogue import publish
 from agents.models import AgentVersion
 from agents.registry import Registry
 from approvals.models import Request
-from runtime.core.compression import plain_text
-from runtime.core.decisions import GateKind
+from runtime.core.documents.compression import plain_text
+from runtime.core.enums import GateKind
 from runtime.core.events import Change
 from runtime.models import JournalEntry, Worker
 from runtime.ports.agents import VersionChange

@@ -13,15 +13,15 @@ import psycopg
 from django.conf import settings
 from django.db import DatabaseError
 
+from runtime.core.call_options import Terms
 from runtime.core.continuation import MAX_DEPTH, Call, Continuation
-from runtime.core.decisions import Decision, GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
+from runtime.core.enums import Decision, GateKind, Risk
 from runtime.core.errors import CoreError, NotJson
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import depth_of
 from runtime.core.limits import MAX_ARGS, plain, size_of
-from runtime.core.messages import unheard_of
-from runtime.core.terms import Terms
+from runtime.core.machine.messages import unheard_of
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
 from runtime.execution.admission.gates import AdmissionResult, gate_id, halt, outage_gate, picture
 from runtime.ports.agents import CallFacts, CallRejected, TurnBoundary

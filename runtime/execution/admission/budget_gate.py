@@ -4,10 +4,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from runtime.core.amounts import BadAmount, granted, name_of, shown, words_of
 from runtime.core.budgets import Exceeded, Limit
 from runtime.core.continuation import Continuation, Pending
-from runtime.core.decisions import Decision, GateKind, Verdict
+from runtime.core.documents.budget_text import (
+    BadAmount,
+    granted,
+    name_of,
+    shown,
+    words_of,
+)
+from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.core.events import BudgetExceeded, BudgetGranted, GateOpened
 from runtime.core.ids import ROOT
 from runtime.errors import Tampered

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.continuation import Call, Continuation, Frame, Outage
-from runtime.core.decisions import EffectClass, GateKind, Risk
 from runtime.core.digest import action_digest, sha256_of
+from runtime.core.enums import EffectClass, GateKind, Risk
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain

@@ -17,8 +17,8 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core.continuation import Continuation, Pending, Phase
-from runtime.core.decisions import GateKind
 from runtime.core.digest import sha256_of
+from runtime.core.enums import GateKind
 from runtime.core.events import AgentChanged
 from runtime.errors import Outdated
 from runtime.execution.admission.gates import AdmissionResult, halt

@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from runtime.core.commands import StartWait
 from runtime.core.continuation import Call, Continuation
-from runtime.core.effects import StartWait
 from runtime.core.events import WaitEnded, WaitStarted
 from runtime.core.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS, size_of
 

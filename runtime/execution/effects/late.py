@@ -14,9 +14,9 @@ from uuid import UUID
 import psycopg
 
 from runtime.broker import dispatch
-from runtime.core import codec
+from runtime.core.documents import codec
+from runtime.core.documents.lost_results import has_happened, result_lost
 from runtime.core.errors import NotJson
-from runtime.core.unkept import has_happened, result_lost
 from runtime.errors import RunEnded
 from runtime.execution.effects.outcomes import arrival
 from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult

@@ -7,11 +7,10 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.core.compaction import cut
-from runtime.core.contents import FilledIn
+from runtime.core.commands import AskModel, StartTool
 from runtime.core.continuation import Continuation, Frame
-from runtime.core.decisions import Blame, EffectClass
-from runtime.core.effects import AskModel, StartTool
+from runtime.core.documents.blobs import FilledIn
+from runtime.core.enums import Blame, EffectClass
 from runtime.core.events import (
     Compacted,
     Event,
@@ -24,8 +23,9 @@ from runtime.core.events import (
 )
 from runtime.core.ids import idempotency_key
 from runtime.core.limits import MAX_SUMMARY
-from runtime.core.messages import unheard_of
-from runtime.core.retries import unanswered, uncertain, undone
+from runtime.core.machine.compaction import cut
+from runtime.core.machine.messages import unheard_of
+from runtime.core.machine.retries import unanswered, uncertain, undone
 from runtime.ports.effects import (
     Braked,
     ModelAnswer,

@@ -7,10 +7,10 @@ import logging
 import queue
 from collections.abc import Callable
 
+from runtime.core.documents.lost_results import has_happened, result_lost
 from runtime.core.errors import NotJson
 from runtime.core.ids import depth_of
 from runtime.core.limits import plain
-from runtime.core.unkept import has_happened, result_lost
 from runtime.execution.effects.running import no_abort
 from runtime.execution.effects.validation import validate_outcome
 from runtime.ports.effects import (

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from runtime.core.decisions import EffectClass
-from runtime.core.effects import AskModel, StartTool
+from runtime.core.commands import AskModel, StartTool
+from runtime.core.enums import EffectClass
 from runtime.execution.effects.deadlines import DeadlineTimer
 from runtime.execution.effects.outcomes import timed_out
 from runtime.execution.effects.perform import perform, start_model_call

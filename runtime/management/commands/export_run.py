@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control.transfer import export_run
-from runtime.core import portable
+from runtime.core.documents import export_file
 from runtime.errors import NoSuchRun, RequestError, RuntimeFault
 from runtime.management.run_ids import run_id
 from runtime.ports.access import Actor
@@ -44,7 +44,7 @@ class Command(BaseCommand):
                 f"the run is exported, but {path} cannot be written ({exc.strerror}): try again"
             ) from exc
         self.stdout.write(f"Run {options['run']} is exported to {path}.")
-        secrets = portable.check(portable.decode(text))[0].secrets
+        secrets = export_file.check(export_file.decode(text))[0].secrets
         if secrets:
             keys = ", ".join(secrets)
             self.stdout.write(

@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control.transfer import import_run
-from runtime.core.portable import MOST_BYTES
+from runtime.core.documents.export_file import MOST_BYTES
 from runtime.errors import Forbidden, RequestError, RuntimeFault
 from runtime.ports.access import Actor
 

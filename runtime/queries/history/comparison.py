@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.core import codec
-from runtime.core.replay import Entry
+from runtime.core.documents import codec
+from runtime.core.machine.replay import Entry
 from runtime.queries.journal import Line, read
 from runtime.queries.runs import RunDetail
 from runtime.queries.transcript.fold import progress_of

@@ -7,8 +7,8 @@ from uuid import UUID
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.errors import CoreError
 from runtime.core.events import ToolStarted
-from runtime.core.forks import quiescent, released
-from runtime.core.replay import initial, step
+from runtime.core.machine.forks import quiescent, released
+from runtime.core.machine.replay import initial, step
 from runtime.queries.journal import Line, read
 from runtime.queries.redaction import masked
 from runtime.queries.transcript.fold import progress_of

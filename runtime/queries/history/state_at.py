@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core import codec
 from runtime.core.continuation import CallState, Continuation, Pending
+from runtime.core.documents import codec
 from runtime.core.errors import CoreError
-from runtime.core.replay import initial, step
+from runtime.core.machine.replay import initial, step
 from runtime.queries.history.state_diff import Move, moves
 from runtime.queries.journal import read
 from runtime.queries.redaction import masked

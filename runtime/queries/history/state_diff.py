@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.core import codec
 from runtime.core.continuation import Continuation
+from runtime.core.documents import codec
 from runtime.queries.redaction import masked
 
 # What every entry changes, or what stands below with a line of its own.

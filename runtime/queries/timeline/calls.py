@@ -8,7 +8,7 @@ from typing import assert_never
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.queries.redaction import masked
 from runtime.queries.timeline.rows import RowKind, Tone
 from runtime.queries.timeline.spans import GateFacts, Mark

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.queries.timeline.calls import CallTrack
 from runtime.queries.timeline.rows import RowKind, Tone
 from runtime.queries.timeline.spans import GateFacts, Mark

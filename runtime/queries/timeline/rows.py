@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-from runtime.core.decisions import GateKind, Verdict
+from runtime.core.enums import GateKind, Verdict
 from runtime.queries.timeline.axis import Scale, Use
 
 

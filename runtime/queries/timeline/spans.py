@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.decisions import HALTS, GateKind, Verdict
+from runtime.core.enums import HALTS, GateKind, Verdict
 from runtime.queries.redaction import masked
 from runtime.queries.timeline.rows import RowKind, Tone
 

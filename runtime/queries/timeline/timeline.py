@@ -12,8 +12,8 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.errors import CoreError
-from runtime.core.forks import state_of
 from runtime.core.ids import ROOT, call_id, depth_of
+from runtime.core.machine.forks import state_of
 from runtime.queries.journal import Line
 from runtime.queries.redaction import masked
 from runtime.queries.timeline.axis import (

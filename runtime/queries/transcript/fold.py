@@ -13,10 +13,10 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.continuation import MAX_DEPTH, CallState, Unheard
-from runtime.core.decisions import GateKind, Verdict
+from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import CoreError
-from runtime.core.forks import state_of
 from runtime.core.ids import ROOT, call_id, child_frame, depth_of
+from runtime.core.machine.forks import state_of
 from runtime.queries import time_limits
 from runtime.queries.journal import Line, read
 from runtime.queries.redaction import masked

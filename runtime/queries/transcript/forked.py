@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame
-from runtime.core.messages import MESSAGE
+from runtime.core.machine.messages import MESSAGE
 from runtime.queries.transcript.state import CallSketch, FrameSketch
 from runtime.queries.transcript.views import Kind
 

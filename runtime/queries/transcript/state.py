@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, assert_never
 
 from runtime.core.continuation import CallState
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 from runtime.core.ids import depth_of
 from runtime.queries.redaction import masked
 from runtime.queries.transcript.views import (

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from runtime.core.continuation import SETTLED, CallState
-from runtime.core.decisions import EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 
 Kind = Literal[
     "input",

@@ -17,7 +17,7 @@ from runtime.control.messages import send_message
 from runtime.control.pause import pause, resume
 from runtime.control.retry import retry
 from runtime.control.start import start
-from runtime.core.amounts import NAMES
+from runtime.core.documents.budget_text import NAMES
 from runtime.core.limits import MAX_KEY, MAX_MESSAGE
 from runtime.ports import wiring
 from runtime.queries import (

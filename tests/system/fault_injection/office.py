@@ -20,11 +20,11 @@ from runtime.control.external_events import deliver
 from runtime.control.messages import send_message
 from runtime.control.pause import pause, resume
 from runtime.control.start import create
-from runtime.core.compression import plain_text
 from runtime.core.continuation import CallState, Continuation
-from runtime.core.decisions import EffectClass, GateKind
+from runtime.core.documents.compression import plain_text
+from runtime.core.enums import EffectClass, GateKind
 from runtime.core.ids import idempotency_key
-from runtime.core.replay import initial
+from runtime.core.machine.replay import initial
 from runtime.errors import RunEnded
 from runtime.models import Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports.access import Actor

@@ -5,7 +5,7 @@ A kind of commit or of effect that is in neither list, or a point that no run pa
 
 from itertools import product
 
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.core.events import EVENT_TYPES
 
 DEPTHS = (0, 1, 2)

@@ -10,8 +10,8 @@ from typing import Any
 
 from runtime.core.continuation import Continuation, Frame
 from runtime.core.errors import Unreadable
-from runtime.core.replacing import replace
-from runtime.core.replay import Entry
+from runtime.core.fast_replace import replace
+from runtime.core.machine.replay import Entry
 
 _REFERENCE, _ITSELF = "$", "is"
 

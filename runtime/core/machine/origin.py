@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from runtime.core.continuation import Continuation
-from runtime.core.replacing import replace
+from runtime.core.fast_replace import replace
 
 
 def merged(*groups: Iterable[str]) -> tuple[str, ...]:

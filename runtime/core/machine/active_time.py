@@ -8,9 +8,9 @@ says when the clock starts and stands still.
 from datetime import datetime, timedelta
 
 from runtime.core.continuation import CallState, Continuation, Wait
-from runtime.core.decisions import GateKind
-from runtime.core.planning import plan
-from runtime.core.replacing import replace
+from runtime.core.enums import GateKind
+from runtime.core.fast_replace import replace
+from runtime.core.machine.planning import plan
 
 
 def tick(before: Continuation, after: Continuation, at: datetime) -> Continuation:

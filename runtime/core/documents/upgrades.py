@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runtime.core import origin
+from runtime.core.machine import origin
 
 
 def upgraded(document: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from runtime.core.continuation import CallState, FrameState, Pace, Phase
-from runtime.core.decisions import HALTS, Verdict
+from runtime.core.enums import HALTS, Verdict
 from runtime.core.errors import IllegalTransition
 
 S = TypeVar("S", bound=StrEnum)

@@ -10,11 +10,11 @@ from typing import Any, assert_never
 from pydantic import TypeAdapter, ValidationError
 
 from runtime.core.continuation import Call, CallState, Continuation, Frame, Phase
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition, Unreadable
 from runtime.core.events import Exported, Forked, Imported, TravelEvent
-from runtime.core.origin import joined, merged
-from runtime.core.replacing import replace
+from runtime.core.fast_replace import replace
+from runtime.core.machine.origin import joined, merged
 
 _PERMITTED = frozenset({CallState.ADMITTED, CallState.GATED, CallState.RETRYING, CallState.WAITING})
 _STATES: TypeAdapter[Continuation] = TypeAdapter(Continuation)

@@ -6,8 +6,8 @@ with the run is judged again, so people are asked again; if an attempt at it may
 
 from runtime.core.continuation import Call, CallState, Continuation, Frame, FrameState, Phase
 from runtime.core.events import Retried
-from runtime.core.replacing import replace
-from runtime.core.transitions import CALLS, FRAMES, next_state
+from runtime.core.fast_replace import replace
+from runtime.core.machine.transitions import CALLS, FRAMES, next_state
 
 
 def retried(now: Continuation, event: Retried, phase: Phase) -> Continuation:

@@ -6,9 +6,9 @@ changed nothing and a `transactional` one is rolled back: they failed. A model t
 
 from typing import Any, assert_never
 
-from runtime.core import codec
 from runtime.core.continuation import Continuation
-from runtime.core.decisions import EffectClass
+from runtime.core.documents import codec
+from runtime.core.enums import EffectClass
 from runtime.core.errors import NotJson
 from runtime.core.events import (
     Compacted,

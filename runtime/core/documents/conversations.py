@@ -17,15 +17,15 @@ from uuid import UUID
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
-from runtime.core.compression import plain_text
+from runtime.core.call_options import Terms
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame
+from runtime.core.documents.compression import plain_text
 from runtime.core.errors import Unreadable
 from runtime.core.events import Stored
+from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, call_id
-from runtime.core.messages import MESSAGE
-from runtime.core.reducer import result_of
-from runtime.core.replacing import replace
-from runtime.core.terms import Terms
+from runtime.core.machine.messages import MESSAGE
+from runtime.core.machine.reducer import result_of
 
 Event = dict[str, Any]
 Fields = dict[str, Any]  # of a call

@@ -8,10 +8,8 @@ order it proposed them, and the next turn begins. A reply without calls answers 
 
 from typing import Any, assert_never
 
-from runtime.core import pending
-from runtime.core.compaction import compacted
 from runtime.core.continuation import SETTLED, Call, Continuation, Frame, Outage, Pause, Phase
-from runtime.core.decisions import Verdict
+from runtime.core.enums import Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
     AgentChanged,
@@ -50,17 +48,25 @@ from runtime.core.events import (
     WaitEnded,
     WaitStarted,
 )
-from runtime.core.forks import travelled
-from runtime.core.halts import evolve_halt, is_halt
+from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, call_id, child_frame
-from runtime.core.messages import hear, receive, unheard_of
-from runtime.core.origin import joined, merged
-from runtime.core.replacing import replace
-from runtime.core.retrying import retried
-from runtime.core.spending import exceed, grant, settle
-from runtime.core.transitions import CALLS, FRAMES, PACES, RUNS, next_state
-from runtime.core.versions import change_agent
-from runtime.core.worktime import worked_at
+from runtime.core.machine import pending
+from runtime.core.machine.active_time import worked_at
+from runtime.core.machine.agent_changes import change_agent
+from runtime.core.machine.budget_accounting import exceed, grant, settle
+from runtime.core.machine.compaction import compacted
+from runtime.core.machine.failed_runs import retried
+from runtime.core.machine.forks import travelled
+from runtime.core.machine.gates import evolve_halt, is_halt
+from runtime.core.machine.messages import hear, receive, unheard_of
+from runtime.core.machine.origin import joined, merged
+from runtime.core.machine.transitions import (
+    CALLS,
+    FRAMES,
+    PACES,
+    RUNS,
+    next_state,
+)
 
 
 def evolve(now: Continuation, event: Event) -> Continuation:

@@ -7,11 +7,11 @@ has become a write is never repeated on its own from then on.
 import dataclasses
 
 from runtime.core.continuation import SETTLED, Call, Continuation
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import AgentChanged
-from runtime.core.replacing import replace
-from runtime.core.transitions import FRAMES, next_state
+from runtime.core.fast_replace import replace
+from runtime.core.machine.transitions import FRAMES, next_state
 
 
 def change_agent(now: Continuation, event: AgentChanged) -> Continuation:

@@ -15,12 +15,12 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from runtime.core import codec
-from runtime.core.contents import digest_of, referred
 from runtime.core.continuation import CallState, Continuation, Phase
 from runtime.core.digest import sha256_of
+from runtime.core.documents import codec
+from runtime.core.documents.blobs import digest_of, referred
 from runtime.core.errors import CoreError, NewerSchema, Unreadable
-from runtime.core.replay import initial, step
+from runtime.core.machine.replay import initial, step
 
 FORMAT = "abeyance.run"
 SCHEMA = 1

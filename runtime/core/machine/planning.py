@@ -6,17 +6,7 @@ events, and the next state asks for what is left.
 
 from typing import assert_never
 
-from runtime.core import compaction
-from runtime.core.continuation import (
-    MAX_REFUSALS,
-    Call,
-    CallState,
-    Continuation,
-    Frame,
-    FrameState,
-    Phase,
-)
-from runtime.core.effects import (
+from runtime.core.commands import (
     AskModel,
     CancelRun,
     CloseFrame,
@@ -28,9 +18,19 @@ from runtime.core.effects import (
     StartTool,
     StartWait,
 )
-from runtime.core.halts import halted
+from runtime.core.continuation import (
+    MAX_REFUSALS,
+    Call,
+    CallState,
+    Continuation,
+    Frame,
+    FrameState,
+    Phase,
+)
 from runtime.core.ids import ROOT, child_frame
 from runtime.core.limits import plain
+from runtime.core.machine import compaction
+from runtime.core.machine.gates import halted
 
 
 def plan(now: Continuation) -> tuple[Effect, ...]:

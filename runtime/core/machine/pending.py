@@ -5,7 +5,7 @@ from uuid import UUID
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import GateClosed, GateDecided, GateOpened, OutcomeArrived
-from runtime.core.replacing import replace
+from runtime.core.fast_replace import replace
 
 
 def add(now: Continuation, event: GateOpened, tool: str = "") -> Continuation:

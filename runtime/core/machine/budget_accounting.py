@@ -24,8 +24,13 @@ from runtime.core.budgets import (
     Spent,
     tokens_of,
 )
+from runtime.core.commands import (
+    AskModel,
+    Effect,
+    OpenFrame,
+    StartTool,
+)
 from runtime.core.continuation import CallState, Continuation, Frame, Phase
-from runtime.core.effects import AskModel, Effect, OpenFrame, StartTool
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
     BudgetExceeded,
@@ -38,9 +43,9 @@ from runtime.core.events import (
     ToolFailed,
     ToolReturned,
 )
+from runtime.core.fast_replace import replace
 from runtime.core.ids import depth_of
-from runtime.core.replacing import replace
-from runtime.core.worktime import held_up, worked_at
+from runtime.core.machine.active_time import held_up, worked_at
 
 _ASKING = (Limit.TURNS, Limit.TOKENS, Limit.MICROS, Limit.SECONDS)
 _STARTING = (Limit.CALLS, Limit.SECONDS)

@@ -18,10 +18,12 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from runtime.core.compression import plain_text
 from runtime.core.continuation import Continuation
-from runtime.core.conversations import Conversations, Told
 from runtime.core.digest import ENCLOSED_DEPTH, require_json
+from runtime.core.documents.compression import plain_text
+from runtime.core.documents.conversations import Conversations, Told
+from runtime.core.documents.references import resolved
+from runtime.core.documents.upgrades import upgraded
 from runtime.core.errors import (
     IllegalTransition,
     NewerSchema,
@@ -30,10 +32,8 @@ from runtime.core.errors import (
     Unreadable,
 )
 from runtime.core.events import Event, TaggedEvent
-from runtime.core.references import resolved
-from runtime.core.replacing import replace
-from runtime.core.replay import Entry, initial, step
-from runtime.core.upgrades import upgraded
+from runtime.core.fast_replace import replace
+from runtime.core.machine.replay import Entry, initial, step
 
 SCHEMA = 5
 HISTORY = {

@@ -4,13 +4,13 @@ A hold and a version gate halt their frame; a limit gate halts the whole run, be
 given is the run's. What is under way is waited for, and its outcome is taken up.
 """
 
-from runtime.core import pending
 from runtime.core.continuation import Continuation, Frame
-from runtime.core.decisions import HALTS, GateKind, Verdict
+from runtime.core.enums import HALTS, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import GateClosed, GateDecided, GateOpened
-from runtime.core.replacing import replace
-from runtime.core.transitions import FRAMES, next_state
+from runtime.core.fast_replace import replace
+from runtime.core.machine import pending
+from runtime.core.machine.transitions import FRAMES, next_state
 
 
 def is_halt(event: GateOpened | GateDecided | GateClosed) -> bool:

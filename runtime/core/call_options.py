@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from runtime.core.decisions import EffectClass
+from runtime.core.enums import EffectClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ from typing import Any
 from runtime.core.continuation import Continuation, Frame, FrameState, Unheard
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import MessageReceived
+from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT
-from runtime.core.origin import joined
-from runtime.core.replacing import replace
-from runtime.core.transitions import FRAMES, RUNS, next_state
+from runtime.core.machine.origin import joined
+from runtime.core.machine.transitions import FRAMES, RUNS, next_state
 
 MESSAGE = "message"  # the role of what a person said
 

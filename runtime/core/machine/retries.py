@@ -11,11 +11,11 @@ up, all of them are asked in rounds, further and further apart, until one replie
 
 from datetime import datetime, timedelta
 
+from runtime.core.call_options import RetryPolicy, Terms
 from runtime.core.continuation import Call, Frame
-from runtime.core.decisions import Blame, EffectClass
+from runtime.core.enums import Blame, EffectClass
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import ModelFailed, OutcomeUnknown, RetryScheduled, ToolFailed
-from runtime.core.terms import RetryPolicy, Terms
 
 # Somebody has to change something first.
 LASTING = frozenset({Blame.SETUP, Blame.REQUEST})

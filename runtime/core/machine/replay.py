@@ -7,10 +7,10 @@ from uuid import UUID
 
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.events import Event, OutcomeUnknown, RetryScheduled
-from runtime.core.reducer import evolve
-from runtime.core.replacing import replace
-from runtime.core.retries import lost
-from runtime.core.worktime import tick
+from runtime.core.fast_replace import replace
+from runtime.core.machine.active_time import tick
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.retries import lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from typing import Any
 from runtime.core.continuation import Continuation, Frame, FrameState
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import Compacted
-from runtime.core.replacing import replace
-from runtime.core.transitions import FRAMES, next_state
+from runtime.core.fast_replace import replace
+from runtime.core.machine.transitions import FRAMES, next_state
 
 SUMMARY = "summary"  # the role of the message that stands for those before it
 
