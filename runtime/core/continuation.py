@@ -60,9 +60,7 @@ class RunStatus(StrEnum):
     FAILED = "failed"  # ended: its root agent could not answer
     CANCELLED = "cancelled"  # ended: a person cancelled it
     EXPORTED = "exported"  # ended here: it moved to another installation
-    QUARANTINED = (
-        "quarantined"  # stored data does not verify, or its workers died; on the row alone
-    )
+    QUARANTINED = "quarantined"  # stored data does not verify, or its workers died
 
 
 class FrameState(StrEnum):

@@ -10,9 +10,7 @@ class EffectClass(StrEnum):
 
     READ = "read"  # it changes nothing: a lost call is repeated
     IDEMPOTENT = "idempotent"  # a lost call is repeated with the same idempotency key
-    TRANSACTIONAL = (
-        "transactional"  # its writes to our database commit with the journal entry, or not at all
-    )
+    TRANSACTIONAL = "transactional"  # its writes commit with the entry, or not at all
     WRITE = "write"  # a lost call is never repeated: an in-doubt gate opens
 
 
@@ -52,9 +50,7 @@ class Verdict(StrEnum):
 
     APPROVE = "approve"  # approval: the call may start, once
     DENY = "deny"  # approval: the call never starts, and its model is told the reason
-    EXPIRE = (
-        "expire"  # approval: the deadline passed, so the call never starts; not a person's verdict
-    )
+    EXPIRE = "expire"  # approval: its deadline passed, so the call never starts
     HAPPENED = "happened"  # in doubt: the call took effect, with the result that the person reports
     RUN_AGAIN = "run_again"  # in doubt: the call may start once more; counts as a new approval
     GIVE_UP = "give_up"  # in doubt: the call counts as failed

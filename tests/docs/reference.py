@@ -126,8 +126,12 @@ def _page(title: str, intro: str, *parts: str) -> str:
 
 
 def _section(title: str, rows: Iterable[Row], *columns: str, text: str = "meaning") -> str:
-    head = [*columns, text]
-    lines = [_line(head), "|" + "---|" * len(head), *(_line(row) for row in rows)]
+    """Return a list of names with their meaning, or a table if there are more columns."""
+    if len(columns) == 1:
+        lines = [f"- {name}: {said}" for name, said in rows]
+    else:
+        head = [*columns, text]
+        lines = [_line(head), "|" + "---|" * len(head), *map(_line, rows)]
     return f"## {title}\n\n" + "\n".join(lines) + "\n"
 
 

@@ -14,6 +14,11 @@ def test_page_equals_generated_text(name: str) -> None:
     )
 
 
+def test_every_name_has_a_meaning() -> None:
+    lines = [line for page in PAGES.values() for line in page().splitlines()]
+    assert [line for line in lines if line.endswith((": ", "|  |"))] == []
+
+
 def test_picture_equals_drawn_layers() -> None:
     drawn = layers_picture.draw()
     assert layers_picture.TARGET.read_text("utf-8") == drawn, (
