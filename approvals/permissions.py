@@ -357,7 +357,7 @@ def refusal(
         return Forbidden("not_eligible", "This person may not act.")
     if Scope.APPROVALS_DECIDE not in standing.scopes:
         return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
-    people = {*texts(row.origin), *texts(row.excluded), *origin}
+    people = {*stored.texts(row.origin), *stored.texts(row.excluded), *origin}
     code = policy.may_decide(
         requester=row.requester,
         origin=people,
@@ -412,11 +412,6 @@ def _cooling(standing: Standing) -> str:
         f" {standing.cooling_until.astimezone(UTC):%Y-%m-%d %H:%M} UTC, or once a second admin confirms it on"
         " the page People."
     )
-
-
-def texts(stored: object) -> list[str]:
-    """Return the texts of a stored list, and skip other values: the column may have been tampered with."""
-    return [one for one in stored if isinstance(one, str)] if isinstance(stored, list) else []
 
 
 def _owns(standing: Standing | None, scope: str, requester: str) -> bool:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from approvals import permissions, tampering
+from approvals import permissions, stored, tampering
 from approvals.errors import Invalid, NotFound, TamperedWith
 from approvals.models import Request
 from runtime import sealing
@@ -169,16 +169,14 @@ def verified(
         args=sealing.masked_args(row.tool, _value(row.args)),
         schema=_value(row.schema),
         result_schema=None if row.result_schema is None else _value(row.result_schema),
-        path=tuple(permissions.texts(row.path)),
+        path=tuple(stored.texts(row.path)),
         effect=row.effect,
         risk=row.risk,
         sentence=f"Tampered with: {row.sentence}" if tampered else row.sentence,
         status=row.status,
         digest=row.request_digest,
         requester=row.requester,
-        origin=merged(
-            [row.requester], permissions.texts(row.origin), permissions.texts(row.excluded)
-        ),
+        origin=merged([row.requester], stored.texts(row.origin), stored.texts(row.excluded)),
         created_at=row.created_at,
         expires_at=row.expires_at,
         not_before=row.not_before,

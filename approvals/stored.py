@@ -32,3 +32,8 @@ def read(values: Sequence[Any]) -> Request:
         for name, value in zip(_NAMES, values, strict=True)
     ]
     return Request.from_db(DEFAULT_DB_ALIAS, _NAMES, values)
+
+
+def texts(value: object) -> list[str]:
+    """Return the texts of a stored list, and skip other values: the column may have been tampered with."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

@@ -4,7 +4,7 @@ Otherwise a program with write access to the database could change a request whi
 before the click.
 """
 
-from approvals import frozen, permissions, statements
+from approvals import frozen, statements, stored
 from approvals.models import Request
 from runtime.errors import KeyMissing
 from runtime.ports.approvals import NotConfirmed
@@ -31,7 +31,7 @@ def fault(request: Request) -> str | None:
 
 def _check_excluded(request: Request) -> None:
     """Raise NotConfirmed if a person of the sealed origin is not in `excluded`, by which lists are filtered."""
-    missing = {*permissions.texts(request.origin)} - {*permissions.texts(request.excluded)}
+    missing = {*stored.texts(request.origin)} - {*stored.texts(request.excluded)}
     if missing:
         raise NotConfirmed(
             f"{', '.join(sorted(missing))} could decide, although the run's origin includes them"
