@@ -18,8 +18,9 @@ from ninja.security import APIKeyCookie, HttpBearer
 from ninja.utils import check_csrf
 
 from agents.api import router as agents_router
-from approvals import permissions, tokens
-from approvals.api import router as approvals_router
+from approvals.accounts import tokens
+from approvals.permissions import principal
+from approvals.web.api import router as approvals_router
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
 from runtime.ports.access import Actor
@@ -51,7 +52,7 @@ class Session(APIKeyCookie):
             return None
         if check_csrf(request):
             raise Forbidden("csrf", "A request of a browser session needs its X-CSRFToken header.")
-        return permissions.actor_of(request.user)
+        return principal.actor_of(request.user)
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Actor | None:
         """Demanded by the class above and never called: the session middleware has read the cookie."""
@@ -80,7 +81,7 @@ def _for_readers(view: View) -> View:
             actor = Bearer()(request) or Session()(request)
             if actor is None:
                 raise AuthenticationError
-            permissions.Access().require(actor, permissions.Scope.RUNS_READ)
+            principal.Access().require(actor, principal.Scope.RUNS_READ)
         except (AuthenticationError, Forbidden) as exc:
             return api.on_exception(request, exc)
         return view(request, **path)

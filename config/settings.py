@@ -56,7 +56,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "approvals.context.desk",
+                "approvals.web.context.desk",
                 "runtime.web.context.stops",
             ],
             "libraries": {"display": "runtime.web.display"},
@@ -137,7 +137,7 @@ SERVER_EMAIL = ENV.email_sender
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
-PASSWORD_HASHERS = ["approvals.hashing.Hasher"]
+PASSWORD_HASHERS = ["approvals.accounts.password_hasher.Hasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{validator}"}
     for validator in (
@@ -148,14 +148,14 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 
-# Guesses at passwords, counted by approvals.throttle
+# Guesses at passwords, counted by approvals.accounts.login_throttle
 
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
 ]
-AXES_HANDLER = "approvals.throttle.Handler"
-AXES_CLIENT_IP_CALLABLE = "approvals.throttle.address"
+AXES_HANDLER = "approvals.accounts.login_throttle.Handler"
+AXES_CLIENT_IP_CALLABLE = "approvals.accounts.login_throttle.address"
 AXES_FAILURE_LIMIT = 5  # of one name from one address
 LOGIN_FAILURES_PER_ADDRESS = 10  # of all names
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address"]

@@ -15,7 +15,7 @@ from runtime.queries.time_limits import TooLong
 urlpatterns = [
     path("api/v1/", api.api.urls),
     re_path("^api/", api.missing),
-    path("", include("approvals.urls")),
+    path("", include("approvals.web.urls")),
     path("", include("agents.urls")),
     path("", include("runtime.web.urls")),
 ]

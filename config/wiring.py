@@ -9,9 +9,9 @@ from django.contrib.auth.signals import user_logged_out
 from agents.catalogue import Catalogue, publish
 from agents.errors import RegistryError
 from agents.registry import load
-from approvals import people
-from approvals.gatekeeper import Gatekeeper
-from approvals.permissions import Access
+from approvals.accounts import people
+from approvals.adapter import Gatekeeper
+from approvals.permissions.principal import Access
 from runtime.broker import dispatch
 from runtime.ports import wiring
 from runtime.upkeep import startup

@@ -46,7 +46,7 @@ def withdraw(addresses: dict[str, str]) -> None:
     """End what the file told: of each person in it the token with this public id, the password, all sessions."""
     from django.db import transaction
 
-    from approvals import people, tokens
+    from approvals.accounts import people, tokens
     from approvals.errors import UnknownPerson, UnknownToken
 
     with transaction.atomic():
@@ -73,9 +73,9 @@ def keep_current(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | Non
 
 
 def _make(name: str, groups: tuple[str, ...]) -> dict[str, str]:
-    from approvals import tokens
-    from approvals.people import create_person
-    from approvals.permissions import ALL_SCOPES
+    from approvals.accounts import tokens
+    from approvals.accounts.people import create_person
+    from approvals.permissions.principal import ALL_SCOPES
     from approvals.policy import Group
 
     password = secrets.token_urlsafe(12)

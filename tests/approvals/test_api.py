@@ -6,10 +6,10 @@ import pytest
 from django.contrib.auth.models import User
 from ninja.testing import TestClient
 
-from approvals import tokens
-from approvals.api import router
+from approvals.accounts import tokens
 from approvals.errors import Invalid, NotFound
-from approvals.permissions import ALL_SCOPES, Scope
+from approvals.permissions.principal import ALL_SCOPES, Scope
+from approvals.web.api import router
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 from tests.support import seeds

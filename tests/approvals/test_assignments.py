@@ -10,12 +10,13 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 from pytest_django import Settings
 
-from approvals import adoption, assignments, people, permissions, tokens
+from approvals.accounts import adoption, people, tokens
+from approvals.accounts.password_hasher import Hasher
+from approvals.adapter import Gatekeeper
 from approvals.errors import Guarded
-from approvals.gatekeeper import Gatekeeper
-from approvals.hashing import Hasher
 from approvals.models import Adoption, Assignment, Request, Token
-from approvals.permissions import ALL_SCOPES
+from approvals.permissions import assignments, principal
+from approvals.permissions.principal import ALL_SCOPES
 from approvals.policy import Group
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
@@ -48,9 +49,9 @@ def confirm(name: str, what: str, by: str | None) -> None:
 
 def refused(request: Request, actor: Actor) -> str:
     """Return the code of the refusal, after checking that lists agree."""
-    standing = permissions.standing_of(actor)
-    assert not Request.objects.filter(permissions.decidable_requests(standing), pk=request.pk)
-    assert Request.objects.filter(permissions.undecidable_requests(standing), pk=request.pk)
+    standing = principal.standing_of(actor)
+    assert not Request.objects.filter(principal.decidable_requests(standing), pk=request.pk)
+    assert Request.objects.filter(principal.undecidable_requests(standing), pk=request.pk)
     with pytest.raises(Forbidden) as caught:
         seeds.approve(request, actor)
     return caught.value.code
@@ -58,9 +59,9 @@ def refused(request: Request, actor: Actor) -> str:
 
 def decides(request: Request, actor: Actor) -> None:
     """Approve, after checking that lists offer it."""
-    standing = permissions.standing_of(actor)
-    assert Request.objects.filter(permissions.decidable_requests(standing), pk=request.pk)
-    assert not Request.objects.filter(permissions.undecidable_requests(standing), pk=request.pk)
+    standing = principal.standing_of(actor)
+    assert Request.objects.filter(principal.decidable_requests(standing), pk=request.pk)
+    assert not Request.objects.filter(principal.undecidable_requests(standing), pk=request.pk)
     seeds.approve(request, actor)
 
 
@@ -118,10 +119,10 @@ def test_a_new_right_cools_off(admin: Actor, settings: Settings) -> None:
     assert refused(seeds.pending(requester="ada"), dora) == "cooling_off"
     with pool.asking() as connection:
         row = connection.execute(
-            f"SELECT {permissions.HELD}", permissions.parameters_of(dora)
+            f"SELECT {principal.HELD}", principal.parameters_of(dora)
         ).fetchone()
     assert row is not None
-    standing = permissions.standing(dora, row[0], seeds.moment(DAY + 60), past=True)
+    standing = principal.standing(dora, row[0], seeds.moment(DAY + 60), past=True)
     assert standing is not None
     assert standing.cooling_until is None
 
@@ -218,7 +219,7 @@ def test_an_admin_who_waits_is_not_the_one_who_is_left(admin: Actor, second: Act
 
 
 def _is_admin(actor: Actor) -> bool:
-    standing = permissions.standing_of(actor)
+    standing = principal.standing_of(actor)
     return standing is not None and Group.ADMINS in standing.groups
 
 
@@ -298,17 +299,17 @@ def test_a_password_that_was_written_into_the_table_gives_no_right(bea: Actor) -
     person = User.objects.get(username="bea")
     person.set_password("another horse battery")
     person.save()
-    standing = permissions.standing_of(bea)
+    standing = principal.standing_of(bea)
     assert standing is not None
     assert standing.groups == frozenset()
     people.set_password(
         "bea", "a third horse battery", actor="bea"
     )  # the giver knows the password and can change it
-    assert permissions.standing_of(bea) == standing
+    assert principal.standing_of(bea) == standing
 
 
 def test_a_login_leaves_the_stored_password_as_it_was_signed(settings: Settings) -> None:
-    settings.PASSWORD_HASHERS = ["approvals.hashing.Hasher"]
+    settings.PASSWORD_HASHERS = ["approvals.accounts.password_hasher.Hasher"]
     weak = make_password(PASSWORD, hasher=_Weak())
     changed: list[str] = []
     assert check_password(PASSWORD, weak, setter=changed.append)
@@ -324,7 +325,7 @@ class _Weak(Hasher):
 
 def test_an_unsigned_membership_gives_no_right(cyril: Actor) -> None:
     User.objects.get(username="cyril").groups.add(GroupRow.objects.get(name=Group.REVIEWERS))
-    assert permissions.standing_of(cyril) == permissions.Standing(
+    assert principal.standing_of(cyril) == principal.Standing(
         person="cyril", groups=frozenset(), scopes=ALL_SCOPES
     )
 
@@ -365,7 +366,7 @@ def test_a_signed_right_gives_nothing_without_the_membership(bea: Actor, ada: Ac
 
 def test_a_token_gives_nothing_to_another_person(bea: Actor, ada: Actor) -> None:
     token, _ = tokens.create(User.objects.get(username="ada"), ["approvals:decide"])
-    assert permissions.standing_of(Actor(person="bea", token=token.public_id)) is None
+    assert principal.standing_of(Actor(person="bea", token=token.public_id)) is None
 
 
 def test_a_password_of_later_voids_no_approval(bea: Actor) -> None:
@@ -388,7 +389,7 @@ def test_a_row_whose_time_is_none_gives_no_right(bea: Actor) -> None:
 
 
 def _groups(actor: Actor) -> frozenset[str]:
-    standing = permissions.standing_of(actor)
+    standing = principal.standing_of(actor)
     assert standing is not None
     return standing.groups
 
@@ -396,7 +397,7 @@ def _groups(actor: Actor) -> frozenset[str]:
 def test_an_earlier_row_is_not_put_on_top_again(bea: Actor) -> None:
     people.set_groups("bea", [], actor=None)
     User.objects.get(username="bea").groups.add(GroupRow.objects.get(name=Group.REVIEWERS))
-    assert permissions.standing_of(bea) == permissions.Standing(
+    assert principal.standing_of(bea) == principal.Standing(
         person="bea", groups=frozenset(), scopes=ALL_SCOPES
     )
     first = Assignment.objects.get(username="bea", what="reviewers", seq=1)
@@ -429,7 +430,7 @@ def test_a_token_that_was_changed_opens_nothing(bea: Actor, change: dict[str, ob
         cursor.execute("SET LOCAL session_replication_role = replica")  # no trigger refuses it
     Token.objects.filter(pk=token.pk).update(**change)
     assert tokens.authenticate(plain) is None
-    assert permissions.standing_of(actor) is None
+    assert principal.standing_of(actor) is None
 
 
 # Rights from before assignments were recorded
@@ -447,7 +448,7 @@ def test_what_was_there_before_is_taken_over_once(cyril: Actor) -> None:
     people.create_person(username="dora", password=PASSWORD, groups=[])
     User.objects.get(username="dora").groups.add(group)
     assert not adoption.adopt()
-    standing = permissions.standing_of(Actor(person="dora"))
+    standing = principal.standing_of(Actor(person="dora"))
     assert standing is not None
     assert standing.groups == frozenset()
     assert Adoption.objects.count() == 1

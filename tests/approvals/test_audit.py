@@ -9,8 +9,8 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.db.models import F
 
 from approvals import audit
+from approvals.adapter import Gatekeeper
 from approvals.errors import BrokenChain
-from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry
 from runtime.ports.access import Actor
 from tests.support import seeds

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from approvals import people, tokens
+from approvals.accounts import people, tokens
 from approvals.models import Token
 from approvals.policy import Group
 from runtime.ports.access import Actor

@@ -7,11 +7,14 @@ import pytest
 from django.contrib.auth.models import User
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from approvals import actions, audit, deciding, tokens
+from approvals import audit
+from approvals.accounts import tokens
+from approvals.decisions import commit
+from approvals.decisions import decide as actions
 from approvals.errors import AlreadyDecided, ApprovalError, DigestMismatch, Invalid, NotFound
 from approvals.models import AuditEntry, Request, Token
-from approvals.permissions import ALL_SCOPES, Scope
-from approvals.queries import Approval
+from approvals.permissions.principal import ALL_SCOPES, Scope
+from approvals.queries.requests import Approval
 from runtime.errors import Forbidden
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
@@ -64,7 +67,7 @@ def test_a_decision_finds_its_request_by_the_id(
 ) -> None:
     """In the index of pending requests Postgres would look through all that were pending since the last VACUUM."""
     lent: list[Part] = []
-    monkeypatch.setattr(deciding, "settle", lambda **given: lent.extend(given["lent"]))
+    monkeypatch.setattr(commit, "settle", lambda **given: lent.extend(given["lent"]))
     decide(seeds.pending(), bea)
     explain = f"EXPLAIN WITH run AS (SELECT) {lent[0].sql}"
     plan = pool.djangos().execute(explain, {**lent[0].parameters, "effective_at": None}).fetchall()
@@ -240,9 +243,9 @@ def test_a_gate_that_closed_by_itself_is_closed_without_a_decision(bea: Actor) -
 def test_a_decision_between_reading_and_writing_wins(
     bea: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request, look = seeds.pending(), deciding.look
+    request, look = seeds.pending(), commit.look
 
-    def overtaken(of: UUID, actor: Actor) -> deciding.Looked | None:
+    def overtaken(of: UUID, actor: Actor) -> commit.Looked | None:
         looked = look(of, actor)
         Request.objects.filter(pk=request.pk).update(
             status="denied",
@@ -255,7 +258,7 @@ def test_a_decision_between_reading_and_writing_wins(
         )
         return looked
 
-    monkeypatch.setattr(deciding, "look", overtaken)
+    monkeypatch.setattr(commit, "look", overtaken)
     with pytest.raises(AlreadyDecided) as caught:
         decide(request, bea)
     assert caught.value.decided_by == "ada"

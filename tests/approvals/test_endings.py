@@ -9,11 +9,14 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from approvals import actions, audit, clock, frozen, tokens
+from approvals import audit, clock
+from approvals.accounts import tokens
+from approvals.adapter import Gatekeeper
+from approvals.decisions import decide as actions
 from approvals.errors import AlreadyDecided, Cancelled, Expired
-from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
-from approvals.permissions import ALL_SCOPES, Access, Scope
+from approvals.permissions.principal import ALL_SCOPES, Access, Scope
+from approvals.requests import snapshot
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Gate, Run, Signal
@@ -190,7 +193,7 @@ def test_a_deadline_that_was_moved_with_its_digest_is_found_too() -> None:
     request = seeds.pending(expires_at=seeds.moment(600))
     request.status, request.decided_at, request.reason = "expired", seeds.moment(0), "x"
     request.expires_at = seeds.moment(-1)
-    request.request_digest = frozen.request_digest(request)
+    request.request_digest = snapshot.request_digest(request)
     request.save()
     with pytest.raises(NotConfirmed, match="sealed"):
         keeper.vouch(

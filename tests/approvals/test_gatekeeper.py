@@ -11,9 +11,11 @@ import psycopg
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from approvals import actions, audit, frozen
-from approvals.gatekeeper import Gatekeeper
+from approvals import audit
+from approvals.adapter import Gatekeeper
+from approvals.decisions import decide as actions
 from approvals.models import AuditEntry, Request
+from approvals.requests import snapshot
 from runtime.core.enums import (
     Decision,
     EffectClass,
@@ -136,7 +138,7 @@ def test_requests_of_one_turn_keep_the_order_of_its_calls() -> None:
 
 def test_ids_of_requests_are_in_the_order_of_their_time() -> None:
     early, late = (
-        frozen.row(seeds.picture(uuid4()), at).id for at in (seeds.moment(-1), seeds.moment(0))
+        snapshot.row(seeds.picture(uuid4()), at).id for at in (seeds.moment(-1), seeds.moment(0))
     )
     assert early < late
     assert {(one.version, one.variant) for one in (early, late)} == {(7, RFC_4122)}
@@ -144,7 +146,7 @@ def test_ids_of_requests_are_in_the_order_of_their_time() -> None:
 
 def test_ids_of_requests_of_one_time_differ() -> None:
     at, picture = seeds.moment(0), seeds.picture(uuid4())
-    ids = [frozen.row(picture, at).id for _ in range(100)]
+    ids = [snapshot.row(picture, at).id for _ in range(100)]
     assert len(set(ids)) == 100
     # Its time, version and variant apart, each bit is drawn.
     assert reduce(or_, (one.int ^ ids[0].int for one in ids)) == DRAWN

@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 from django.db import transaction
 
-from approvals import inbox, permissions, tampering
-from approvals.actions import decide, settle, undo
+from approvals.adapter import Gatekeeper
+from approvals.decisions.decide import decide, settle, undo
 from approvals.errors import TamperedWith
-from approvals.frozen import request_digest
-from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
-from approvals.queries import approval
+from approvals.permissions import principal
+from approvals.queries import inbox
+from approvals.queries.requests import approval
+from approvals.requests import verification
+from approvals.requests.snapshot import request_digest
 from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Run
@@ -109,7 +111,7 @@ def test_a_decision_of_the_sealed_origin_is_refused(
     Request.objects.filter(pk=request.pk).update(origin=[], excluded=[])
     with pytest.raises(TamperedWith):
         approve(request, ada)
-    monkeypatch.setattr(tampering, "fault", lambda row: None)
+    monkeypatch.setattr(verification, "fault", lambda row: None)
     approve(request, ada)
     Request.objects.filter(pk=request.pk).update(origin=request.origin, excluded=request.excluded)
     decision = Decision(verdict=Verdict.APPROVE, by="ada", reason="ok")
@@ -131,11 +133,11 @@ def test_a_request_without_an_origin_keeps_its_digest() -> None:
 def test_the_lists_tell_both_apart(ada: Actor, bea: Actor) -> None:
     request = asked()
     for actor, mine, others in ((ada, 0, 1), (bea, 1, 0)):
-        standing = permissions.standing_of(actor)
+        standing = principal.standing_of(actor)
         counts = inbox.counts(standing)
         assert (counts.mine, counts.others) == (mine, others)
     join(request, bea)
-    assert inbox.counts(permissions.standing_of(bea)).mine == 0
+    assert inbox.counts(principal.standing_of(bea)).mine == 0
 
 
 def test_a_decision_is_not_taken_back_into_ones_own_run(bea: Actor, settings: object) -> None:

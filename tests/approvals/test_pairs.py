@@ -19,9 +19,10 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from approvals import actions, audit, clock
+from approvals import audit, clock
+from approvals.adapter import Gatekeeper
+from approvals.decisions import decide
 from approvals.errors import ApprovalError, Expired
-from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request
 from approvals.policy import Group
 from runtime.control.cancel import cancel as cancel_run
@@ -51,7 +52,7 @@ Ending = tuple[object, ...]
 
 def _decide(request: Request, verdict: str) -> None:
     reason = "No." if verdict == "deny" else ""
-    actions.decide(
+    decide.decide(
         request=request.id,
         verdict=verdict,
         digest=request.request_digest,
@@ -61,7 +62,7 @@ def _decide(request: Request, verdict: str) -> None:
 
 
 def _settle(request: Request, actor: Actor = DAN) -> None:
-    actions.settle(
+    decide.settle(
         run=request.run_id, gate=request.gate, outcome="give_up", reason="No.", actor=actor
     )
 
@@ -75,7 +76,7 @@ ACTS: dict[str, Act] = {
     "deny": partial(_decide, verdict="deny"),
     "cancel": _cancel,
     "expire": lambda request: Gatekeeper().expire(request.gate),
-    "undo": lambda request: actions.undo(request=request.id, actor=BEA),
+    "undo": lambda request: decide.undo(request=request.id, actor=BEA),
     "settle": _settle,
 }
 CASES: list[Case] = [

@@ -16,11 +16,11 @@ from django.db import connection
 from django.test import Client
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from approvals import people, tokens
+from approvals.accounts import people, tokens
+from approvals.accounts.people import create_person
 from approvals.errors import ApprovalError, Guarded, Invalid, UnknownPerson
 from approvals.models import Token
-from approvals.people import create_person
-from approvals.permissions import ALL_SCOPES
+from approvals.permissions.principal import ALL_SCOPES
 from approvals.policy import Group
 from tests.support.cast import PASSWORD, Cast
 
@@ -234,7 +234,7 @@ def test_every_act_is_a_line_of_the_log(
     caplog: pytest.LogCaptureFixture,
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
-    caplog.set_level("INFO", "approvals.record")
+    caplog.set_level("INFO", "approvals.accounts.log")
     with django_capture_on_commit_callbacks(execute=True):
         create_person(username="newhire", password=PASSWORD, groups=[Group.REVIEWERS])
         people.set_groups("newhire", [], actor="admin")

@@ -4,9 +4,14 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from django.utils import timezone
 
-from approvals import tokens
+from approvals.accounts import tokens
 from approvals.models import Token
-from approvals.permissions import ALL_SCOPES, Access, Scope, actor_of
+from approvals.permissions.principal import (
+    ALL_SCOPES,
+    Access,
+    Scope,
+    actor_of,
+)
 from approvals.policy import Group
 from runtime.errors import Forbidden
 from runtime.models import Run

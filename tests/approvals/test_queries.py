@@ -8,10 +8,12 @@ from django.db import IntegrityError, connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from approvals import inbox, permissions, queries
 from approvals.errors import Invalid, NotFound
-from approvals.inbox import View
 from approvals.models import Request
+from approvals.permissions import principal
+from approvals.queries import inbox
+from approvals.queries import requests as queries
+from approvals.queries.inbox import View
 from runtime.core.enums import Risk
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -29,23 +31,23 @@ def test_the_inbox_has_what_one_may_decide_in_the_order_of_deadlines(
     seeds.approve(seeds.pending(requester="cyril"), bea)
     doubt = seeds.in_doubt(requester="cyril")
 
-    standing = permissions.standing_of(bea)
+    standing = principal.standing_of(bea)
     mine = inbox.piece(standing, view=View.MINE)
     assert [item.id for item in mine.items] == [soon.id, late.id, never.id]
     assert mine.items[0].sentence == soon.sentence
     assert [item.id for item in inbox.doubts(standing)] == [doubt.id]
     assert (inbox.counts(standing), mine.next) == (inbox.Counts(mine=4, doubts=1, others=0), None)
 
-    own = inbox.piece(permissions.standing_of(ada), view=View.MINE)
+    own = inbox.piece(principal.standing_of(ada), view=View.MINE)
     assert [item.id for item in own.items] == [soon.id, never.id]
-    assert inbox.counts(permissions.standing_of(ada)).others == 1
+    assert inbox.counts(principal.standing_of(ada)).others == 1
 
 
 def test_what_stands_before_and_after_an_approval_is_what_the_inbox_shows(bea: Actor) -> None:
     deadlines = [seeds.moment(seconds) for seconds in (900, 600)] + [None, None]
     for deadline in deadlines:
         seeds.pending(requester="ada", expires_at=deadline)
-    standing = permissions.standing_of(bea)
+    standing = principal.standing_of(bea)
     items = inbox.piece(standing, view=View.MINE).items
     ids = [None, *(item.id for item in items), None]
     for number, item in enumerate(items):
@@ -58,7 +60,7 @@ def test_an_inbox_of_somebody_who_decides_nothing_is_empty_but_counts(
     seeds.pending(requester="ada")
     nobody = Actor(person="nobody")
     for actor, others in ((cyril, 0), (admin, 1), (nobody, 0)):
-        standing = permissions.standing_of(actor)
+        standing = principal.standing_of(actor)
         assert inbox.piece(standing, view=View.MINE).items == ()
         assert inbox.counts(standing) == inbox.Counts(mine=0, doubts=0, others=others)
 
@@ -118,7 +120,7 @@ def test_a_risk_that_does_not_exist_hides_no_request(
         actor.person: {
             view
             for view in (View.MINE, View.OTHERS)
-            for item in inbox.piece(permissions.standing_of(actor), view=view).items
+            for item in inbox.piece(principal.standing_of(actor), view=view).items
             if item.tampered
         }
         for actor in (ada, bea, cyril, admin)
@@ -130,8 +132,8 @@ def test_a_risk_that_does_not_exist_hides_no_request(
         "admin": {View.OTHERS},
     }
     assert [item.id for item in queries.approvals(bea).items] == [request.id]
-    assert Run.objects.filter(permissions.Access().readable_runs(bea)).exists()
-    assert not Run.objects.filter(permissions.Access().readable_runs(cyril)).exists()
+    assert Run.objects.filter(principal.Access().readable_runs(bea)).exists()
+    assert not Run.objects.filter(principal.Access().readable_runs(cyril)).exists()
     client = Client()
     client.force_login(User.objects.get(username="bea"))
     for path in ("/inbox/", f"/a/{request.id}/"):

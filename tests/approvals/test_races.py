@@ -14,11 +14,13 @@ from django.contrib.auth.models import User
 from django.db import connection, connections, transaction
 from django.utils import timezone
 
-from approvals import actions, audit, clock, tokens
+from approvals import audit, clock
+from approvals.accounts import tokens
+from approvals.adapter import Gatekeeper
+from approvals.decisions import decide
 from approvals.errors import AlreadyDecided, Cancelled, Expired, NotFound
-from approvals.gatekeeper import Gatekeeper
 from approvals.models import AuditEntry, Request, Token
-from approvals.permissions import ALL_SCOPES
+from approvals.permissions.principal import ALL_SCOPES
 from approvals.policy import Group
 from runtime.control.cancel import cancel
 from runtime.core.enums import Decision, Verdict
@@ -181,7 +183,7 @@ def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
 def _attempt(request: Request, actor: Actor, verdict: str, reason: str) -> str:
     """What the actor hears."""
     try:
-        actions.decide(
+        decide.decide(
             request=request.id,
             verdict=verdict,
             digest=request.request_digest,

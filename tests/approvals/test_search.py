@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from approvals import search
 from approvals.models import Request
+from approvals.queries import filters
 from runtime.core.enums import Risk
 from tests.support import seeds
 
@@ -52,5 +52,5 @@ def made() -> dict[str, UUID]:
     ],
 )
 def test_a_filter_finds(made: dict[str, UUID], q: str, names: set[str]) -> None:
-    found = Request.objects.filter(search.condition(q)).values_list("pk", flat=True)
+    found = Request.objects.filter(filters.condition(q)).values_list("pk", flat=True)
     assert set(found) == {made[name] for name in names}

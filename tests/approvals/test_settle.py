@@ -9,8 +9,9 @@ import pytest
 from django.contrib.auth.models import User
 from ninja.testing import TestClient
 
-from approvals import actions, audit, tokens
-from approvals.api import router
+from approvals import audit
+from approvals.accounts import tokens
+from approvals.decisions import decide
 from approvals.errors import (
     AlreadyDecided,
     ApprovalError,
@@ -20,8 +21,9 @@ from approvals.errors import (
     TooEarly,
 )
 from approvals.models import AuditEntry, Request
-from approvals.permissions import ALL_SCOPES, Scope
-from approvals.queries import Approval
+from approvals.permissions.principal import ALL_SCOPES, Scope
+from approvals.queries.requests import Approval
+from approvals.web.api import router
 from runtime.errors import Forbidden
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
@@ -41,7 +43,7 @@ RESULT = {"username": "new.hire", "roles": [3]}
 
 
 def settle(request: Request, actor: Actor, outcome: object = "give_up", **given: Any) -> Approval:
-    return actions.settle(
+    return decide.settle(
         run=given.pop("run", request.run_id),
         gate=given.pop("gate", request.gate),
         outcome=outcome,
@@ -197,7 +199,7 @@ def test_an_approval_is_not_settled_and_a_call_in_doubt_not_approved(bea: Actor)
         assert caught.value.field == "outcome"
     for verdict in ("approve", "give_up", "happened"):
         with pytest.raises(Invalid) as caught:
-            actions.decide(
+            decide.decide(
                 request=doubt.id,
                 verdict=verdict,
                 digest=doubt.request_digest,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.similar import Change, Difference, compared
+from approvals.queries.similar import Change, Difference, compared
 from runtime import sealing
 
 VALUES = st.recursive(

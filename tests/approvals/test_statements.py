@@ -13,11 +13,12 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
-from approvals import actions, frozen, statements
+from approvals.adapter import Gatekeeper
+from approvals.decisions import decide
 from approvals.errors import TamperedWith
-from approvals.gatekeeper import Gatekeeper
 from approvals.models import Request
 from approvals.policy import Group
+from approvals.requests import snapshot, statements
 from runtime import keyring
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import KeyMissing
@@ -45,7 +46,7 @@ def keys(tmp_path: Path, settings: Settings) -> Iterator[Path]:
 
 def decided(actor: Actor, verdict: Verdict = Verdict.APPROVE) -> Request:
     request = seeds.pending()
-    actions.decide(
+    decide.decide(
         request=request.id,
         verdict=verdict,
         digest=request.request_digest,
@@ -58,7 +59,7 @@ def decided(actor: Actor, verdict: Verdict = Verdict.APPROVE) -> Request:
 
 def settled(actor: Actor, outcome: Verdict, **given: Any) -> Request:
     request = seeds.in_doubt()
-    actions.settle(
+    decide.settle(
         run=request.run_id,
         gate=request.gate,
         outcome=outcome,
@@ -259,7 +260,7 @@ def test_a_request_that_was_changed_before_anybody_saw_it_starts_nothing(
     request = seeds.pending(expires_at=seeds.moment(60))
     for name, value in changed.items():
         setattr(request, name, value)
-    request.request_digest = frozen.request_digest(request)  # which anybody can work out
+    request.request_digest = snapshot.request_digest(request)  # which anybody can work out
     request.save()
     with pytest.raises(TamperedWith):
         seeds.approve(request, bea)

@@ -9,10 +9,10 @@ from django.utils import timezone
 from psycopg.errors import InsufficientPrivilege
 from pytest_django import DjangoAssertNumQueries
 
-from approvals import tokens
+from approvals.accounts import tokens
 from approvals.errors import Invalid, UnknownToken
 from approvals.models import Token
-from approvals.permissions import ALL_SCOPES, Scope
+from approvals.permissions.principal import ALL_SCOPES, Scope
 from runtime.ports.access import Actor
 
 pytestmark = pytest.mark.django_db

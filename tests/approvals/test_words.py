@@ -6,8 +6,8 @@ from difflib import SequenceMatcher
 
 import pytest
 
-from approvals.similar import Difference, compared
-from approvals.words import MOST_EDITS, blocks, words
+from approvals.queries.similar import Difference, compared
+from approvals.queries.word_diff import MOST_EDITS, blocks, words
 
 
 class Word(str):
@@ -82,7 +82,7 @@ def test_texts_that_are_too_different_are_shown_whole() -> None:
 
 def test_after_its_time_a_page_shows_the_rest_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter([1.0, 2.0, 3.0])
-    monkeypatch.setattr("approvals.similar.monotonic", lambda: next(moments))
+    monkeypatch.setattr("approvals.queries.similar.monotonic", lambda: next(moments))
     was, now = {"a": "x 1", "b": "x 1", "c": "x 1"}, {"a": "x 2", "b": "x 2", "c": "x 2"}
     changes = compared(was, now, until=2.0)
     assert [change.in_words for change in changes] == [True, False, False]

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals import actions
+from approvals.decisions import decide as actions
 from approvals.models import Request
 from config import wiring
 from runtime.control.start import create

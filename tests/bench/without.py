@@ -66,7 +66,7 @@ def _lease() -> list[Replaced]:
 
 def _rights() -> list[Replaced]:
     """A worker believes that what was approved is what it starts: it does not read the request again."""
-    from approvals.gatekeeper import Gatekeeper
+    from approvals.adapter import Gatekeeper
 
     return [(Gatekeeper, "confirm", lambda *_, **__: None)]
 

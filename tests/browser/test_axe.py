@@ -11,8 +11,8 @@ from django.test import override_settings
 from playwright.sync_api import Page
 
 from agents.models import PublishedAgent
-from approvals import tokens
-from approvals.gatekeeper import Gatekeeper
+from approvals.accounts import tokens
+from approvals.adapter import Gatekeeper
 from approvals.models import Request
 from runtime.core.budgets import Budget
 from runtime.models import Run

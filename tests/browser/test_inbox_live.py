@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from approvals.actions import decide
+from approvals.decisions.decide import decide
 from runtime.core.budgets import Budget
 from runtime.core.enums import Verdict
 from runtime.ports.access import Actor

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from approvals.views.arguments import arguments
+from approvals.web.pages.arguments import arguments
 
 
 def _type(part: Any, value: Any, **schema: Any) -> str:

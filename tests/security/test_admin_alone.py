@@ -6,7 +6,7 @@ import secrets
 from django.contrib.auth.models import User
 from django.db import connection
 
-from approvals import people, tokens
+from approvals.accounts import people, tokens
 from approvals.policy import Group
 from runtime.ports.access import Actor
 from tests.support.cast import PASSWORD

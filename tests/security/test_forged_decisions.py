@@ -9,9 +9,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.utils import timezone
 
-from approvals import frozen, statements
-from approvals.actions import settle
+from approvals.decisions.decide import settle
 from approvals.models import Request
+from approvals.requests import snapshot, statements
 from runtime.control.pause import pause
 from runtime.core.enums import Decision, Verdict
 from runtime.models import Gate, Signal
@@ -190,7 +190,7 @@ def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target)
     run = target.start()
     request = target.request(run)
     request.sentence = "Give nobody anything"
-    request.request_digest = frozen.request_digest(request)
+    request.request_digest = snapshot.request_digest(request)
     decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="")
     request.status, request.decided_by, request.reason = "approved", "bea", ""
     request.decided_at = timezone.now()
@@ -266,5 +266,5 @@ def _change_with_digests(request: Request, **values: Any) -> None:
     """As somebody would who knows how digests are made, and has no key."""
     for name, value in values.items():
         setattr(request, name, value)
-    request.action_digest = frozen.action_digest(request) or ""
-    request.request_digest = frozen.request_digest(request)
+    request.action_digest = snapshot.action_digest(request) or ""
+    request.request_digest = snapshot.request_digest(request)

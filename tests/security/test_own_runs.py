@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
+from approvals.accounts.people import set_groups
 from approvals.models import Request
-from approvals.people import set_groups
 from approvals.policy import Group
 from runtime.control.fork import fork
 from runtime.control.messages import send_message

@@ -7,8 +7,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.test import Client
 
-from approvals import tokens
-from approvals.permissions import ALL_SCOPES
+from approvals.accounts import tokens
+from approvals.permissions.principal import ALL_SCOPES
 
 
 class Caller:

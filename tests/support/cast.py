@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 
-from approvals.people import create_person
+from approvals.accounts.people import create_person
 from approvals.policy import Group
 
 PASSWORD = "correct horse battery staple"

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals import frozen
-from approvals.actions import decide
-from approvals.gatekeeper import Gatekeeper
+from approvals.adapter import Gatekeeper
+from approvals.decisions.decide import decide
 from approvals.models import Request
+from approvals.requests import snapshot
 from runtime import keyring
 from runtime.control.cancel import cancel as cancel_run
 from runtime.control.start import create
@@ -56,7 +56,7 @@ def reseal(requests: Iterable[Request], **changes: Any) -> None:
     for request in requests:
         for name, value in changes.items():
             setattr(request, name, value)
-        request.request_digest = frozen.request_digest(request)
+        request.request_digest = snapshot.request_digest(request)
         seal = keyring.seal(keyring.REQUESTS, request.request_digest)
         request.seal, request.seal_key_id = seal.mac, seal.key_id
         request.save()

@@ -10,10 +10,11 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from approvals import actions, clock
-from approvals.gatekeeper import Gatekeeper
+from approvals import clock
+from approvals.accounts.people import create_person
+from approvals.adapter import Gatekeeper
+from approvals.decisions import decide
 from approvals.models import Request
-from approvals.people import create_person
 from approvals.policy import Group
 from runtime.core.continuation import RunStatus
 from runtime.core.digest import action_digest, sha256_of
@@ -155,7 +156,7 @@ def in_doubt(*, requester: str = "ada", **given: Any) -> Request:
 
 def approve(request: Request, actor: Actor) -> None:
     """Approve a request as it is stored."""
-    actions.decide(
+    decide.decide(
         request=request.id,
         verdict="approve",
         digest=request.request_digest,

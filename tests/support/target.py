@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from approvals.actions import decide
+from approvals.decisions.decide import decide
 from approvals.models import Request
 from runtime.broker import dispatch
 from runtime.core.enums import EffectClass, Verdict

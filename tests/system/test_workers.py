@@ -113,7 +113,7 @@ def test_a_decision_with_twenty_wake_ups_is_one_mail(shift: Shift) -> None:
     asked = shift.office.approval(run)
     shift.office.execute(f"""
 from uuid import UUID
-from approvals.actions import decide
+from approvals.decisions.decide import decide
 from runtime.broker import dispatch
 from runtime.ports import Actor
 decide(

@@ -12,8 +12,9 @@ from django.core.management import call_command
 from django.test import Client
 from pytest_django import Settings
 
-from approvals import audit, frozen, statements
+from approvals import audit
 from approvals.models import AuditEntry, Request
+from approvals.requests import snapshot, statements
 from runtime.broker import dispatch
 from runtime.control import verification
 from runtime.core.documents.compression import plain_text
@@ -110,9 +111,9 @@ def test_decision_and_digest_stay_verifiable(target: Target, settings: Settings)
     said = statements.read(request)
     assert (said.by, said.verdict, said.reason) == ("bea", Verdict.APPROVE, "as agreed")
     assert said.digest == request.request_digest == before.request_digest
-    frozen.check_seal(request)
+    snapshot.check_seal(request)
     with pytest.raises(NotConfirmed):  # nothing runs on it any more
-        frozen.check_digests(request)
+        snapshot.check_digests(request)
     assert audit.verify(run) == AuditEntry.objects.filter(run=run).count()
     last = AuditEntry.objects.filter(run=run).latest("seq")
     assert (last.act, last.actor) == ("removed", None)

@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_out
 from django.test import Client
 
-from approvals import tokens
+from approvals.accounts import tokens
 from approvals.models import Token
-from approvals.permissions import ALL_SCOPES, Scope
+from approvals.permissions.principal import ALL_SCOPES, Scope
 from tests.support.cast import PASSWORD, Cast
 
 NEW = "another horse battery"

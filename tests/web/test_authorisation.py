@@ -17,8 +17,9 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from pytest_django import Settings
 
 from agents.models import PublishedAgent
-from approvals import actions, people, tokens
-from approvals.permissions import ALL_SCOPES
+from approvals.accounts import people, tokens
+from approvals.decisions import decide
+from approvals.permissions.principal import ALL_SCOPES
 from approvals.policy import Group
 from config.api import api
 from runtime.control.transfer import export_run
@@ -172,7 +173,7 @@ def _cell(row: Row, identity: str, places: dict[str, Any]) -> str:
 
 def _decide_as_bea(places: dict[str, Any]) -> None:
     with override_settings(ABEYANCE_UNDO_SECONDS=60):
-        actions.decide(
+        decide.decide(
             request=places["approval"],
             verdict="approve",
             digest=places["digest"],

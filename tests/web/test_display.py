@@ -2,7 +2,7 @@
 
 import pytest
 
-from approvals.similar import compared
+from approvals.queries.similar import compared
 from runtime.web.display import marked, parts, visible
 
 RIGHT_TO_LEFT_OVERRIDE = "\u202e"

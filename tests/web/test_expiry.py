@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
 
-from approvals.gatekeeper import Gatekeeper
+from approvals.adapter import Gatekeeper
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.office import Office

@@ -11,9 +11,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from approvals import inbox as lists
-from approvals.actions import decide
+from approvals.decisions.decide import decide
 from approvals.models import Request
+from approvals.queries import inbox as lists
 from runtime.core.enums import GateKind
 from runtime.ports.access import Actor
 from tests.support import seeds

@@ -14,7 +14,7 @@ from django.db.models import F
 from django.http import HttpRequest
 from django.test import Client
 
-from approvals import throttle
+from approvals.accounts import login_throttle
 from tests.support.api_client import Caller
 from tests.support.cast import PASSWORD, Cast
 
@@ -166,7 +166,7 @@ def test_what_a_client_says_of_its_address_is_believed_only_behind_a_proxy(
 def test_an_address_is_what_one_party_is_given(told: str, known: str | None) -> None:
     request = HttpRequest()
     request.META["REMOTE_ADDR"] = told
-    assert throttle.address(request) == known
+    assert login_throttle.address(request) == known
 
 
 def test_tokens_are_not_affected(cast: Cast) -> None:

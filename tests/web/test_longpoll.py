@@ -14,7 +14,7 @@ import pytest
 from a2wsgi import WSGIMiddleware
 from django.db import connections
 
-from approvals import tokens
+from approvals.accounts import tokens
 from config import longpoll
 from runtime.broker import dispatch
 from runtime.web.api.runs import WAIT_HEADER

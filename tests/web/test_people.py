@@ -9,10 +9,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from approvals import roster, tokens
+from approvals.accounts import listing, tokens
+from approvals.accounts.people import create_person
 from approvals.models import Token
-from approvals.people import create_person
-from approvals.permissions import ALL_SCOPES
+from approvals.permissions.principal import ALL_SCOPES
 from approvals.policy import Group
 from runtime.errors import Forbidden
 from tests.support.cast import PASSWORD, Cast
@@ -234,7 +234,7 @@ def test_who_does_not_exist_is_not_found(admin: Client) -> None:
 def test_people_are_found_by_name_and_the_rest_is_counted(
     admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "LIMIT", 2)
+    monkeypatch.setattr(listing, "LIMIT", 2)
     page = _page(admin.get("/people/?open=cyril"))
     assert re.findall('person" id="([a-z]+)"', page) == ["ada", "admin", "cyril"]
     assert "2 more people fit" in page

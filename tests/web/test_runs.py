@@ -8,7 +8,7 @@ from django.db import connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from approvals.actions import decide
+from approvals.decisions.decide import decide
 from runtime.core.call_options import RetryPolicy
 from runtime.models import Run
 from runtime.ports.access import Actor

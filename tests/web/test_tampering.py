@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from approvals import frozen
 from approvals.models import Request
+from approvals.requests import snapshot
 from tests.support.api_client import Caller
 from tests.support.office import Office, reseal
 
@@ -99,14 +99,14 @@ def test_a_request_of_a_release_that_sealed_no_time_is_decided(
 
 def test_the_time_cannot_be_taken_out_of_a_nonce(bea: Client, request_: Request) -> None:
     request_.nonce = request_.nonce.partition("@")[0]
-    request_.request_digest = frozen.request_digest(request_)
+    request_.request_digest = snapshot.request_digest(request_)
     request_.save()
     assert WORDS in bea.get(f"/a/{request_.id}/").content.decode()
 
 
 def test_digests_made_anew_do_not_help(bea: Client, request_: Request) -> None:
     request_.risk = "low"
-    request_.request_digest = frozen.request_digest(request_)
+    request_.request_digest = snapshot.request_digest(request_)
     request_.save()
     assert WORDS in bea.get(f"/a/{request_.id}/").content.decode()
 

@@ -5,13 +5,13 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from approvals import people, roster
+from approvals.accounts import listing, people
 from approvals.errors import UnknownPerson
-from approvals.management import doors
+from approvals.management import command
 from approvals.policy import Group
 
 
-class Command(doors.Door):
+class Command(command.Door):
     help = "Add people, disable and enable them, put them into groups, list them."
     examples = """\
   people add bea --group reviewers               asks for the password
@@ -32,14 +32,14 @@ class Command(doors.Door):
         add = acts.add_parser("add", help="a new person")
         _name(add)
         add.add_argument("--group", "--groups", action="append", default=[], choices=known)
-        doors.add_password_options(add)
+        command.add_password_options(add)
         group = acts.add_parser("group", help="put somebody into exactly these groups")
         _name(group)
         group.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(known))
         group.add_argument("--none", action="store_true", help="no group at all")
         password = acts.add_parser("password", help="a new password, which ends open sessions")
         _name(password)
-        doors.add_password_options(password)
+        command.add_password_options(password)
         _name(acts.add_parser("disable", help="end rights, sessions and tokens at once"))
         _name(acts.add_parser("enable", help="let somebody log in again"))
         confirm = acts.add_parser("confirm", help="confirm a right that an admin gave")
@@ -68,7 +68,7 @@ class Command(doors.Door):
 
     def _add(self, options: dict[str, Any]) -> None:
         groups = {Group(name) for name in options["group"]}
-        password = doors.password(options)
+        password = command.password(options)
         people.create_person(username=options["name"], password=password, groups=groups)
         self.stdout.write(f"{options['name']} is added. Groups: {_listed(groups)}.")
         self._tell(options, password)
@@ -84,13 +84,13 @@ class Command(doors.Door):
         self.stdout.write(f"{options['name']} is in: {_listed(groups)}.")
 
     def _password(self, options: dict[str, Any]) -> None:
-        password = doors.password(options)
+        password = command.password(options)
         people.set_password(options["name"], password, actor=None)
         self.stdout.write(f"{options['name']} has a new password. Open sessions have ended.")
         self._tell(options, password)
 
     def _confirm(self, name: str, wanted: list[str]) -> None:
-        person = roster.person(name)
+        person = listing.person(name)
         if person is None:
             raise UnknownPerson(name)
         waiting = {right.what: right.seq for right in person.rights if right.waits}
@@ -105,7 +105,7 @@ class Command(doors.Door):
             self.stdout.write(f"Password: {password}")
 
     def _list(self) -> None:
-        for person in roster.everybody():
+        for person in listing.everybody():
             seen = f"{person.last_login:%Y-%m-%d %H:%M} UTC" if person.last_login else "never"
             self.stdout.write(
                 f"{person.username}\t{'active' if person.active else 'disabled'}"

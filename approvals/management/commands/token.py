@@ -5,13 +5,13 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.management.base import CommandError, CommandParser
 
-from approvals import roster, tokens
+from approvals.accounts import listing, tokens
 from approvals.errors import UnknownPerson
-from approvals.management import doors
-from approvals.permissions import ALL_SCOPES
+from approvals.management import command
+from approvals.permissions.principal import ALL_SCOPES
 
 
-class Command(doors.Door):
+class Command(command.Door):
     help = "Make tokens for the API, revoke them, list them."
     examples = """\
   token create ada --scope runs:start --scope runs:read
@@ -55,7 +55,7 @@ class Command(doors.Door):
         self.stdout.write(f"Token {token.public_id} of {token.owner.username} is revoked.")
 
     def _list(self, name: str | None) -> None:
-        found = roster.everybody() if name is None else [roster.person(name)]
+        found = listing.everybody() if name is None else [listing.person(name)]
         for person in found:
             if person is None:
                 raise UnknownPerson(name or "")

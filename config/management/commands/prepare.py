@@ -10,7 +10,7 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from approvals import adoption
+from approvals.accounts import adoption
 from config import rights
 from runtime import keyring
 

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from approvals import actions
+from approvals.decisions import decide
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Request
 from runtime.control.cancel import cancel
@@ -74,7 +74,7 @@ class Office:
             self._grant(request)
         elif not score.cancelled:
             verdict = "deny" if score.denied else "approve"
-            actions.decide(
+            decide.decide(
                 request=request.id,
                 verdict=verdict,
                 digest=request.request_digest,
@@ -85,7 +85,7 @@ class Office:
     def _grant(self, request: Request) -> None:
         """One more of everything that is used up."""
         reached = json.loads(request.args)["limits"]
-        actions.decide(
+        decide.decide(
             request=request.id,
             verdict="continue",
             digest=request.request_digest,
@@ -98,11 +98,11 @@ class Office:
         """Look at the world, and say what is true."""
         key = idempotency_key(request.run_id, request.frame, request.call)
         happened = ledger.happened(self.ledger, key)
-        actions.settle(
+        decide.settle(
             run=request.run_id,
             gate=request.gate,
             outcome="happened" if happened else "run_again",
-            result="as the ledger says" if happened else actions.ABSENT,
+            result="as the ledger says" if happened else decide.ABSENT,
             reason="",
             actor=BEA,
         )

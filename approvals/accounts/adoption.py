@@ -1,0 +1,28 @@
+"""Adopts the groups, passwords and tokens of a version that did not record who gave them. Done once.
+
+`prepare` calls this as the owner of the tables. Rows inserted later without a signature, by an old process that still
+runs or by a program with the web's password for Postgres, give no rights.
+"""
+
+from django.contrib.auth.models import User
+
+from approvals import clock
+from approvals.accounts.people import changing
+from approvals.models import Adoption, Token
+from approvals.permissions import assignments, signatures
+
+
+def adopt() -> bool:
+    """Record all present rights as adopted; return False if that was done before."""
+    with changing():
+        if Adoption.objects.exists():
+            return False
+        for person in User.objects.prefetch_related("groups"):
+            assignments.adopt(person, assignments.CREDENTIAL)
+            for group in person.groups.all():
+                assignments.adopt(person, group.name)
+        for token in Token.objects.filter(signature=None):
+            signatures.sign(token)
+            token.save(update_fields=["signature", "key_id"])
+        Adoption.objects.create(at=clock.now())
+    return True

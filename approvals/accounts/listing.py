@@ -1,0 +1,202 @@
+"""Who there is: people with their groups and tokens, and what groups and scopes mean in plain words."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib.auth.models import User
+from django.db.models import Q, QuerySet
+
+from approvals import clock
+from approvals.models import Assignment, Token
+from approvals.permissions import assignments
+from approvals.permissions.principal import Scope
+from approvals.policy import DECIDING, Group
+
+LIMIT = 100  # people on one page; a name finds the others
+
+GROUPS: Mapping[Group, str] = {
+    Group.REQUESTERS: "start runs of agents",
+    Group.REVIEWERS: "decide on what agents want to do in runs that somebody else started",
+    Group.ADMINS: "look after people and tokens, start runs, and read every run with its journal,"
+    " but decide nothing",
+}
+_WORDS: Mapping[Scope, str] = {
+    Scope.RUNS_START: "start runs",
+    Scope.RUNS_READ: "read runs",
+    Scope.RUNS_CANCEL: "cancel runs",
+    Scope.RUNS_CONTROL: "pause and resume runs, and write to them",
+    Scope.EVENTS_SEND: "send events that calls wait for",
+    Scope.APPROVALS_READ: "read approvals",
+    Scope.APPROVALS_DECIDE: "approve and deny",
+    Scope.ADMIN: "read everything, journals and continuations too",
+}
+SCOPES: Mapping[Scope, str] = {scope: _WORDS[scope] for scope in Scope}  # fails if one has no words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bearer:
+    """A token as its owner and admins see it."""
+
+    public_id: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """One group of a person, or their password, with its giver: `given_by` None is the command line.
+
+    `is_chosen` says that the person changed the password they were given. `is_recorded` is false for a right without a
+    signed row, which gives nothing. A right that `is_pending` gives nothing until a second admin confirms it. It does
+    not count for decisions before `until`, nor in runs whose origin includes a person of `bound`. `waits` says that
+    it can be confirmed, `confirmable` that the reader of the page may confirm it.
+    """
+
+    what: str
+    seq: int
+    is_recorded: bool
+    is_adopted: bool
+    is_chosen: bool
+    given_by: str | None
+    given_at: datetime | None
+    is_confirmed: bool
+    confirmed_by: str | None
+    is_pending: bool
+    until: datetime | None
+    bound: tuple[str, ...]
+    waits: bool
+    confirmable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody with an account. `tokens` are the newest first, those that still open doors before the others."""
+
+    username: str
+    groups: tuple[str, ...]
+    active: bool
+    last_login: datetime | None
+    tokens: tuple[Bearer, ...]
+    rights: tuple[Right, ...]
+
+    @property
+    def valid_tokens(self) -> int:
+        return sum(token.revoked_at is None for token in self.tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """Some people by name; `more` is how many others fit."""
+
+    people: tuple[Person, ...]
+    more: int
+
+
+def roster(search: str = "", *, shown: str | None = None, reader: str | None = None) -> Roster:
+    """List people whose name contains `search`, and always the person `shown`, for the admin `reader`."""
+    fitting = User.objects.filter(username__icontains=search)
+    wanted = list(fitting.order_by("username").values_list("username", flat=True)[:LIMIT])
+    rows = _read(User.objects.filter(Q(username__in=wanted) | Q(username=shown)), reader)
+    more = fitting.count() - len(wanted) if len(wanted) == LIMIT else 0
+    return Roster(people=tuple(rows), more=more)
+
+
+def everybody() -> list[Person]:
+    """All people by name."""
+    return _read(User.objects.all())
+
+
+def person(username: str) -> Person | None:
+    """One person, None if there is nobody of this name."""
+    return next(iter(_read(User.objects.filter(username=username))), None)
+
+
+def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
+    rows = list(found.order_by("username").prefetch_related("groups", "tokens"))
+    given = assignments.latest(rows)
+    owed = assignments.debts(reader) if reader else frozenset()
+    return [
+        Person(
+            username=row.username,
+            groups=tuple(sorted(group.name for group in row.groups.all())),
+            active=row.is_active,
+            last_login=row.last_login,
+            tokens=_bearers(list(row.tokens.all())),
+            rights=tuple(
+                _right(what, given.get((row.pk, what)), row, reader, owed)
+                for what in (
+                    assignments.CREDENTIAL,
+                    *sorted(group.name for group in row.groups.all()),
+                )
+            ),
+        )
+        for row in rows
+    ]
+
+
+def _right(
+    what: str, row: Assignment | None, person: User, reader: str | None, owed: Collection[str]
+) -> Right:
+    is_password = what == assignments.CREDENTIAL
+    if row is None or not assignments.is_of(row, person):
+        return _unrecorded(what)
+    decides = is_password or what in DECIDING
+    bond, until = assignments.bond(row), assignments.cools_until(row)
+    waits = assignments.waits(row)
+    is_chosen = row.act == Assignment.Act.CHANGED
+    return Right(
+        what=what,
+        seq=row.seq,
+        is_recorded=True,
+        is_adopted=row.act == Assignment.Act.ADOPTED,
+        is_chosen=is_chosen,
+        given_by=row.givers[0] if row.givers else None,
+        given_at=row.given_at,
+        is_confirmed=row.confirmed_at is not None,
+        confirmed_by=row.confirmed_by,
+        is_pending=assignments.is_pending(row),
+        until=until if decides and until and until > clock.now() else None,
+        bound=tuple(sorted(bond.givers)) if decides and bond and bond.second is None else (),
+        waits=waits,
+        confirmable=waits
+        and (is_chosen or not is_password)
+        and reader is not None
+        and assignments.is_second(reader, owed, row),
+    )
+
+
+def _unrecorded(what: str) -> Right:
+    return Right(
+        what=what,
+        seq=0,
+        is_recorded=False,
+        is_adopted=False,
+        is_chosen=False,
+        given_by=None,
+        given_at=None,
+        is_confirmed=False,
+        confirmed_by=None,
+        is_pending=False,
+        until=None,
+        bound=(),
+        waits=False,
+        confirmable=False,
+    )
+
+
+def _bearers(tokens: list[Token]) -> tuple[Bearer, ...]:
+    tokens.sort(key=lambda token: token.created_at, reverse=True)
+    tokens.sort(key=lambda token: token.revoked_at is not None)
+    return tuple(
+        Bearer(
+            public_id=token.public_id,
+            scopes=tuple(token.scopes),
+            created_at=token.created_at,
+            last_used_at=token.last_used_at,
+            revoked_at=token.revoked_at,
+        )
+        for token in tokens
+    )

@@ -1,0 +1,250 @@
+"""Making and changing people: users of django.contrib.auth, whose rights come from their groups.
+
+Whoever changes people holds one row until they commit: two admins who disable each other at the same
+moment would otherwise leave nobody, and two names that differ in case alone would both be new.
+`actor` is the admin who asks; None is the command line of the installation.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import Group as GroupRow
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.contrib.auth.validators import ASCIIUsernameValidator
+from django.contrib.sessions.models import Session
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.dispatch import Signal
+from django.utils import timezone
+
+from approvals.accounts import tokens
+from approvals.accounts.log import note
+from approvals.errors import Guarded, Invalid, UnknownPerson
+from approvals.models import Assignment
+from approvals.permissions import assignments, principal
+from approvals.policy import Group
+
+MAX_USERNAME = 64
+MAX_PASSWORD = 1024  # hashing takes time for every character
+
+sessions_ended = Signal()  # after the commit, with `person`, the username
+
+_FIRST = re.compile(r"[A-Za-z0-9]")
+
+
+def create_person(
+    *, username: str, password: str, groups: Collection[Group], actor: str | None = None
+) -> User:
+    """A new person in these groups. Raises Invalid naming `username` or `password`.
+
+    The name must be new in any case, because people read names and the requester rule compares them.
+    """
+    _check_username(username)
+    _check_password(password, username)
+    with changing():
+        if User.objects.filter(username__iexact=username).exists():
+            raise Invalid("username", "is taken")
+        person = User.objects.create_user(username=username, password=password)
+        assignments.give(person, assignments.CREDENTIAL, actor=actor)
+        _join(person, groups, actor)
+        note(actor, f"added {username} to {_listed(groups)}")
+    return person
+
+
+def set_groups(username: str, groups: Collection[Group], *, actor: str | None) -> None:
+    """Have somebody be in exactly these groups. Raises Guarded if no active admin would be left."""
+    with changing():
+        person = _person(username)
+        if Group.ADMINS not in groups:
+            _keep_an_admin(person, "leave admins")
+        _join(person, groups, actor)
+        note(actor, f"put {username} into {_listed(groups)}")
+
+
+def disable(username: str, *, actor: str | None) -> None:
+    """End somebody's rights, sessions and tokens at once; disabling the disabled changes nothing.
+
+    Raises Guarded for oneself and for the last active admin.
+    """
+    with changing():
+        person = _person(username)
+        if not person.is_active:
+            return
+        if actor == username:
+            raise Guarded(f"{username} cannot disable their own account: another admin can.")
+        _keep_an_admin(person, "be disabled")
+        User.objects.filter(pk=person.pk).update(is_active=False)
+        for group in Group:
+            assignments.end(person, group, actor=actor)
+        end_sessions(person)
+        tokens.revoke_all(person)
+        note(actor, f"disabled {username}")
+
+
+def enable(username: str, *, actor: str | None) -> None:
+    """Let a person log in again with their password; their tokens stay revoked.
+
+    The enabling admin becomes the giver of their groups: otherwise an admin could enable a reviewer and decide as them.
+    """
+    with changing():
+        person = _person(username)
+        if person.is_active:
+            return
+        end_sessions(person)  # made while the disabling was under way, as may be a token
+        tokens.revoke_all(person)
+        User.objects.filter(pk=person.pk).update(is_active=True)
+        _join(person, _groups_of(person), actor)
+        note(actor, f"enabled {username}")
+
+
+def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
+    """Confirm, as a second admin, a right that another admin gave a person; `seq` is the assignment that was seen.
+
+    Raise Guarded if it has changed since, or if `actor` is not independent: the person, the giver, or an admin who
+    shares a giver with one of them. None is the command line, which may always confirm.
+    """
+    with changing():
+        person = _person(username)
+        row = assignments.latest([person]).get((person.pk, what))
+        if row is None or row.seq != seq or not assignments.waits(row):
+            raise Guarded("This has changed since you saw it: read it again before you confirm it.")
+        if actor is not None and not assignments.is_second(actor, assignments.debts(actor), row):
+            raise Guarded(
+                f"A second admin must confirm this: one who did not get their own right from"
+                f" {row.givers[0]}, and did not give {row.givers[0]} theirs."
+            )
+        if what == assignments.CREDENTIAL:
+            _check_chosen(row)
+            end_sessions(person)
+            tokens.revoke_all(person, since=row.given_at)
+        assignments.confirm(row, actor=actor)
+        note(actor, f"confirmed {what} of {username}, given by {row.givers[0]}")
+
+
+def set_password(
+    username: str, password: str, *, actor: str | None, keep: str | None = None
+) -> User:
+    """Give a person a new password, which ends their sessions but for the one with the key `keep`.
+
+    If the person is an admin and another admin sets it, they have no admin's rights until a second admin confirms it:
+    otherwise the other admin could act as two.
+    """
+    _check_password(password, username)
+    with changing():
+        person = _person(username)
+        before, is_admin = assignments.password_of(person), username in _admins()
+        person.set_password(password)
+        person.save(update_fields=["password"])
+        if actor != username:
+            needs_second = is_admin and actor is not None
+            assignments.give(person, assignments.CREDENTIAL, actor=actor, needs_second=needs_second)
+        elif before is not None:
+            assignments.change_password(before, person)
+        end_sessions(person, keep=keep)
+        note(actor, f"set a new password for {username}")
+    return person
+
+
+def remove_password(username: str, *, actor: str | None) -> None:
+    """Leave somebody without a password and without a session, until they are given a new one."""
+    with changing():
+        person = _person(username)
+        person.set_unusable_password()
+        person.save(update_fields=["password"])
+        assignments.give(person, assignments.CREDENTIAL, actor=actor)
+        end_sessions(person)
+        note(actor, f"took the password of {username} away")
+
+
+def end_sessions(person: User, *, keep: str | None = None) -> int:
+    """Delete somebody's sessions but for the one with the key `keep`; how many it was."""
+    ended = [
+        session.session_key
+        for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator()
+        if session.session_key != keep and session.get_decoded().get(SESSION_KEY) == str(person.pk)
+    ]
+    name = person.get_username()
+    transaction.on_commit(lambda: sessions_ended.send_robust(sender=User, person=name), robust=True)
+    return Session.objects.filter(session_key__in=ended).delete()[0]
+
+
+@contextmanager
+def changing() -> Iterator[None]:
+    """Hold the lock that every change of people takes, in a transaction."""
+    with transaction.atomic():
+        GroupRow.objects.select_for_update(no_key=True).get_or_create(name=Group.ADMINS)
+        yield
+
+
+def _person(username: str) -> User:
+    person = User.objects.filter(username=username).first()
+    if person is None:
+        raise UnknownPerson(username)
+    return person
+
+
+def _check_chosen(row: Assignment) -> None:
+    if row.act != Assignment.Act.CHANGED:
+        raise Guarded(
+            f"{row.givers[0]} knows this password: {row.username} must change it on the page Your account first."
+        )
+
+
+def _join(person: User, groups: Collection[Group], actor: str | None) -> None:
+    """Record new groups and ended ones. Groups that the person keeps keep their giver and time."""
+    before = _groups_of(person)
+    rows = assignments.latest([person])
+    for group in Group:
+        row = rows.get((person.pk, group))
+        if group not in groups:
+            assignments.end(person, group, actor=actor)
+        elif group not in before or not assignments.in_force(row):
+            needs_second = group is Group.ADMINS and len(_admins()) > 1 and actor is not None
+            assignments.give(person, group, actor=actor, needs_second=needs_second)
+    person.groups.set([GroupRow.objects.get_or_create(name=group)[0] for group in groups])
+
+
+def _groups_of(person: User) -> set[Group]:
+    names = person.groups.filter(name__in=list(Group)).values_list("name", flat=True)
+    return {Group(name) for name in names}
+
+
+def _admins() -> set[str]:
+    """Name the people who are admins right now."""
+    named = User.objects.filter(is_active=True, groups__name=Group.ADMINS)
+    standings = map(principal.standing_of, map(principal.actor_of, named))
+    return {
+        standing.person for standing in standings if standing and Group.ADMINS in standing.groups
+    }
+
+
+def _keep_an_admin(person: User, act: str) -> None:
+    if _admins() == {person.username}:
+        raise Guarded(f"{person.username} is the last active admin and cannot {act}.")
+
+
+def _check_username(username: str) -> None:
+    if not 1 <= len(username) <= MAX_USERNAME:
+        raise Invalid("username", f"must have 1 to {MAX_USERNAME} characters")
+    try:
+        ASCIIUsernameValidator()(username)
+    except ValidationError as exc:
+        raise Invalid("username", "may hold only the letters a to z, digits and @ . + - _") from exc
+    if not _FIRST.match(username):
+        raise Invalid("username", "must begin with a letter or a digit")
+
+
+def _check_password(password: str, username: str) -> None:
+    if len(password) > MAX_PASSWORD:
+        raise Invalid("password", f"must have at most {MAX_PASSWORD} characters")
+    try:
+        validate_password(password, User(username=username))
+    except ValidationError as exc:
+        raise Invalid("password", f"is not good enough: {' '.join(exc.messages)}") from exc
+
+
+def _listed(groups: Collection[Group]) -> str:
+    return ", ".join(sorted(groups)) or "no group"

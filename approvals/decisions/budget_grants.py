@@ -1,0 +1,124 @@
+"""What a person grants at a limit gate: how much more of what was used up."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from approvals.errors import Invalid
+from approvals.models import Request
+from approvals.queries.requests import Approval
+from runtime.core.documents.budget_text import (
+    NAMES,
+    BadAmount,
+    granted,
+    typed,
+    unit_of,
+)
+from runtime.core.enums import GateKind, Verdict
+
+FIELD = "grant"
+UNLIMITED = "unlimited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantField:
+    """The field of one limit; several that are of the same kind are raised together."""
+
+    name: str
+    unit: str
+    typed: str
+
+    @property
+    def id(self) -> str:
+        return f"grant-{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A limit that was reached, with the agent or run it limits, the amount used and the amount allowed, as text."""
+
+    of: str
+    unit: str
+    used: str
+    allowed: str
+
+
+def reached(shown: Approval) -> tuple[Reached, ...]:
+    """Return the limits of a limit gate in the engine's order; none at another gate, or if they cannot be read."""
+    limits = shown.args.get("limits") if isinstance(shown.args, dict) else None
+    if shown.kind != GateKind.LIMIT or not isinstance(limits, list):
+        return ()
+    return tuple(
+        Reached(
+            of=str(one.get("of", "")),
+            unit=unit_of(NAMES[one["limit"]]),
+            used=str(one.get("used", "")),
+            allowed=str(one.get("allowed", "")),
+        )
+        for one in limits
+        if isinstance(one, dict) and one.get("limit") in list(NAMES)  # it may be unhashable
+    )
+
+
+def check(row: Request, verdict: Verdict, grant: object) -> object:
+    """The grant as it was given, None where there is nothing to grant. Raises Invalid naming it."""
+    if row.kind != GateKind.LIMIT or verdict is not Verdict.CONTINUE:
+        if grant is not None:
+            raise Invalid(FIELD, "is only for a limit that is raised")
+        return None
+    try:
+        granted({} if grant is None else grant, {NAMES[name] for name in _reached(row.args)})
+    except BadAmount as exc:
+        raise Invalid(f"{FIELD}.{exc.name}" if exc.name else FIELD, exc.why) from exc
+    return grant
+
+
+def fields(shown: Approval, posted: Mapping[str, str]) -> tuple[GrantField, ...]:
+    """Return a field for each limit that was reached, filled with the form's value or with the same amount again."""
+    names = _names(shown.args) if shown.kind == GateKind.LIMIT else []
+    return tuple(
+        GrantField(
+            name=name,
+            unit=unit_of(NAMES[name]),
+            typed=posted.get(f"{FIELD}.{name}", "" if posted else _allowed(shown.args, name)),
+        )
+        for name in names
+    )
+
+
+def problem(found: Invalid) -> str:
+    """Say what is wrong with a grant, and what to enter instead."""
+    name = found.field.removeprefix(FIELD).removeprefix(".")
+    if name not in NAMES:
+        return f"the grant {found.detail}. Enter a number, or unlimited."
+    unit = unit_of(NAMES[name])
+    return f"more {unit} {found.detail}. Enter a number of {unit}, or unlimited."
+
+
+def read(posted: Mapping[str, str]) -> dict[str, object]:
+    """The grant as it was typed, for whoever checks it."""
+    found = typed({name: posted.get(f"{FIELD}.{name}", "") for name in NAMES})
+    return {name: None if value == UNLIMITED else value for name, value in found.items()}
+
+
+def _reached(args: str) -> list[str]:
+    return _names(json.loads(args))
+
+
+def _allowed(args: Any, name: str) -> str:
+    """Return the amount allowed until now, as the engine wrote it."""
+    limits = (one for one in args["limits"] if isinstance(one, dict))
+    found = (one.get("allowed") for one in limits if one.get("limit") == name)
+    return str(next(found, ""))
+
+
+def _names(args: object) -> list[str]:
+    """As the engine wrote them, which the request's seal vouches for; whatever else it is names nothing."""
+    limits = args.get("limits") if isinstance(args, dict) else None
+    found = (
+        [one.get("limit") for one in limits if isinstance(one, dict)]
+        if isinstance(limits, list)
+        else []
+    )
+    return [name for name in NAMES if name in found]

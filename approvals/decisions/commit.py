@@ -1,0 +1,140 @@
+"""A decision in two statements: one reads all that it rests on, one writes all of it or nothing.
+
+No row is locked in between, and the second waits for none. What was read still holds when it is written: the
+gate is open, the request is pending with the same digest, and no row was added to the run's audit chain, as each
+act on a request adds one.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from approvals import audit, clock, stored_rows
+from approvals.models import Request
+from approvals.permissions import principal
+from approvals.requests import statements
+from runtime.control.settle import settle
+from runtime.core.enums import Decision, Verdict
+from runtime.ports.access import Actor
+from runtime.ports.approvals import Part
+from runtime.store import pool
+
+_LOOK: Final = f"""
+    SELECT clock_timestamp(),
+        EXISTS (SELECT FROM runtime_gate g JOIN runtime_run ON runtime_run.id = g.run_id
+            WHERE g.id = r.gate AND g.state = 'open' AND runtime_run.ended_at IS NULL),
+        (SELECT count(*) FROM approvals_auditentry a
+            WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
+        coalesce(last.seq, 0), coalesce(last.hash, ''), {principal.HELD}, {stored_rows.COLUMNS}
+    FROM approvals_request r LEFT JOIN LATERAL (
+        SELECT seq, hash FROM approvals_auditentry WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
+    ) last ON true
+"""
+_BY_ID: Final = f"{_LOOK} WHERE r.id = %(request)s"
+_BY_GATE: Final = f"{_LOOK} WHERE r.run_id = %(run)s AND r.gate = %(gate)s"
+
+# The status is no bare column: the index of pending requests names their ids second, and to find one there Postgres
+# would read all of it.
+_CLOSE: Final = """
+    UPDATE approvals_request SET status = %(r_status)s, decided_by = %(r_by)s, decided_at = %(r_at)s,
+        effective_at = %(effective_at)s, reason = %(r_reason)s, statement = %(r_statement)s,
+        signature = %(r_signature)s, key_id = %(r_key)s
+    FROM run WHERE approvals_request.id = %(r_id)s AND status || '' = 'pending' AND request_digest = %(r_digest)s
+    RETURNING approvals_request.id
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A request as it was at `at`: whether its gate was open, how many decisions on it were taken back.
+
+    `standing` holds the rights of the person who asks, `last` is the end of its run's audit chain.
+    """
+
+    request: Request
+    standing: principal.Standing | None
+    at: datetime
+    is_open: bool
+    undone: int
+    last: audit.Last
+
+
+def look(request: UUID, actor: Actor) -> Looked | None:
+    """The request with this id, if there is one."""
+    return _look(_BY_ID, {"request": request}, actor)
+
+
+def look_at_gate(run: UUID, gate: UUID, actor: Actor) -> Looked | None:
+    """The request of this gate of this run, if there is one."""
+    return _look(_BY_GATE, {"run": run, "gate": gate}, actor)
+
+
+def close(looked: Looked, decision: Decision, actor: Actor) -> None:
+    """Sign the decision and write it. Raises GateNotOpen, with nothing written, if what was read holds no more."""
+    row = looked.request
+    row.status = statements.STATUS[decision.verdict]
+    row.decided_by, row.decided_at, row.reason = decision.by, looked.at, decision.reason
+    statements.sign(row, statements.make(row, decision, looked.at, looked.undone))
+    settle(
+        gate=row.gate,
+        decision=decision,
+        effective_at=row.effective_at,
+        lent=(_closed(row), _audited(looked, decision, actor)),
+    )
+
+
+def _look(statement: str, of: dict[str, object], actor: Actor) -> Looked | None:
+    parameters = {**of, "undone": audit.UNDONE, **principal.parameters_of(actor)}
+    with pool.asking() as connection:
+        found = pool.row(connection, statement, parameters)
+    if found is None:
+        return None
+    at, is_open, undone, seq, mac, held = found[:6]
+    return Looked(
+        request=stored_rows.read(found[6:]),
+        standing=principal.standing(actor, held, at),
+        at=clock.told(at),
+        is_open=is_open,
+        undone=undone,
+        last=audit.Last(seq=seq, hash=mac),
+    )
+
+
+def _closed(row: Request) -> Part:
+    return Part(
+        name="closed",
+        sql=_CLOSE,
+        parameters={
+            "r_id": row.id,
+            "r_digest": row.request_digest,
+            "r_status": str(row.status),
+            "r_by": row.decided_by,
+            "r_at": row.decided_at,
+            "r_reason": row.reason,
+            "r_statement": row.statement,
+            "r_signature": row.signature,
+            "r_key": row.key_id,
+        },
+        required=True,
+    )
+
+
+def _audited(looked: Looked, decision: Decision, actor: Actor) -> Part:
+    row = looked.request
+    granted = {"granted": decision.result} if decision.verdict is Verdict.CONTINUE else {}
+    entry = audit.following(
+        looked.last,
+        run=row.run_id,
+        actor=actor,
+        act=row.status,
+        subject=f"request {row.id}",
+        detail={
+            "digest": row.request_digest,
+            "verdict": decision.verdict,
+            "reason": decision.reason,
+            **granted,
+        },
+        at=looked.at,
+    )
+    return audit.appended([entry])

@@ -1,0 +1,78 @@
+"""Asking people: what the step that opens gates writes of it, as parts of its one statement.
+
+The end of the run's audit chain is read before. If another transaction appends to the chain meanwhile, the
+step is not written, and drafted again.
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from approvals import audit, clock
+from approvals.models import AuditEntry, Request
+from approvals.requests import snapshot
+from runtime.core.machine.origin import merged
+from runtime.ports.approvals import ActionPicture, Part
+from runtime.store import pool
+from runtime.store.pool import Connection
+
+_LAST = """
+    SELECT clock_timestamp(), coalesce(max(a.seq), 0), coalesce(max(a.hash), '')
+    FROM (SELECT seq, hash FROM approvals_auditentry WHERE run_id = %(run)s ORDER BY seq DESC LIMIT 1) a
+"""
+_COLUMNS = tuple(field.attname for field in Request._meta.concrete_fields)  # noqa: SLF001 - its documented API
+# The rows as a JSON list, each with our columns by their names; a later release may have added others.
+_REQUESTED = f"""
+    INSERT INTO approvals_request ({", ".join(_COLUMNS)})
+    SELECT {", ".join(f"r.{name}" for name in _COLUMNS)}
+    FROM run, json_populate_recordset(NULL::approvals_request, %(requests)s::json) r
+"""
+
+
+def ask(
+    connection: Connection, pictures: Sequence[ActionPicture], origin: Collection[str]
+) -> tuple[Part, ...]:
+    """A pending request for each picture, all of one run, and the rows of their audit.
+
+    `origin` are the people the run comes from by its row, beside those that the pictures name.
+    """
+    run = pictures[0].run
+    at, last = _look(connection, run)
+    # A microsecond apart, so that the requests of a turn keep the order of its calls.
+    requests = [
+        snapshot.row(picture, at + n * timedelta.resolution, merged(picture.origin, origin))
+        for n, picture in enumerate(pictures)
+    ]
+    entries = list[AuditEntry]()
+    for request in requests:
+        entry = audit.following(
+            last,
+            run=run,
+            actor=None,
+            act="requested",
+            subject=f"request {request.id}",
+            detail={"digest": request.request_digest, "requester": request.requester},
+            at=request.created_at,
+        )
+        entries.append(entry)
+        last = audit.Last(seq=entry.seq, hash=entry.hash)
+    rows = [_written(request) for request in requests]
+    return (
+        Part(
+            name="requested",
+            sql=_REQUESTED,
+            parameters={"requests": json.dumps(rows, default=str)},
+        ),
+        audit.appended(entries),
+    )
+
+
+def _look(connection: Connection, run: UUID) -> tuple[datetime, audit.Last]:
+    row = pool.row(connection, _LAST, {"run": run}, prepare=True)
+    assert row is not None  # an aggregate has one row
+    return clock.told(row[0]), audit.Last(seq=row[1], hash=row[2])
+
+
+def _written(request: Request) -> dict[str, object]:
+    return {name: getattr(request, name) for name in _COLUMNS}

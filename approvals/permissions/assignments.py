@@ -1,0 +1,227 @@
+"""Records who gave people their groups and passwords, and when, in signed rows that are never changed.
+
+If one admin alone could give the right to decide, to a second account or to themselves, four eyes would be two. So a
+right names its givers: it does not count in runs whose origin includes one of them, nor before
+`ABEYANCE_COOLING_OFF_SECONDS` are over, unless a second admin confirmed it.
+
+The `givers` of an assignment are the admin who gave it and the givers of that admin's own right and password, unless
+those were confirmed: an admin who makes another admin can act through them. Two admins are independent if neither is
+among the givers of the other. The command line gives and confirms without limits, because its operator has the keys.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.contrib.auth.models import User
+
+from approvals import clock
+from approvals.models import Assignment
+from approvals.permissions import signatures
+from approvals.policy import DECIDING, Group
+
+Act = Assignment.Act
+
+CREDENTIAL = "password"  # an admin can give a password besides groups
+
+_ACTING = frozenset({Group.ADMINS, CREDENTIAL})  # their giver can act through the person
+CONFIRMABLE = _ACTING | DECIDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bond:
+    """The limits of a right: it does not count in runs whose origin includes one of its `givers`.
+
+    If the admin `second` confirmed it, it does not count only where the origin includes that admin as well.
+    """
+
+    givers: frozenset[str]
+    second: str | None = None
+
+    def binds(self, people: Collection[str]) -> bool:
+        """Whether the right does not count in a run with these people in its origin."""
+        return not self.givers.isdisjoint(people) and (self.second is None or self.second in people)
+
+
+def in_force(row: Assignment | None) -> bool:
+    """Whether this latest row still gives its right, which may still need a second admin before it counts."""
+    return row is not None and row.act != Act.ENDED and signatures.holds(row)
+
+
+def in_force_by(row: Assignment, text: str) -> bool:
+    """Whether it does, for a caller who has the text of the row that is signed."""
+    return row.act != Act.ENDED and signatures.is_signed(row, text)
+
+
+def is_of(row: Assignment | None, person: User) -> bool:
+    """Whether this latest row still gives its right to this person; for a password, to the present one."""
+    return (
+        row is not None
+        and in_force(row)
+        and row.username == person.get_username()
+        and row.digest == _digest(person, row.what)
+    )
+
+
+def is_pending(row: Assignment) -> bool:
+    """Whether a second admin must confirm the right before it counts."""
+    return bool(row.needs_second) and row.confirmed_at is None
+
+
+def bond(row: Assignment) -> Bond | None:
+    """Return the limits of this right; None if it counts in every run."""
+    if not row.givers or (row.confirmed_at is not None and row.confirmed_by is None):
+        return None
+    return Bond(givers=frozenset(row.givers), second=row.confirmed_by)
+
+
+def cools_until(row: Assignment) -> datetime | None:
+    """Return the end of its cooling-off period; None if the command line gave it or a second admin confirmed it."""
+    if not row.givers or row.confirmed_at is not None:
+        return None
+    return row.given_at + timedelta(seconds=float(settings.ABEYANCE_COOLING_OFF_SECONDS))
+
+
+def latest(people: Iterable[User]) -> dict[tuple[int, str], Assignment]:
+    """Return the latest row of each right these people ever had, by the person's key and the right."""
+    rows = Assignment.objects.filter(person__in=people).order_by("person", "what", "-seq")
+    return {(row.person_id, row.what): row for row in rows.distinct("person", "what")}
+
+
+def debts(person: str) -> frozenset[str]:
+    """Name the givers of this person's admin right and password, unless those were confirmed."""
+    rows = latest(User.objects.filter(username=person)).values()
+    return frozenset(
+        giver
+        for row in rows
+        if row.what in _ACTING and in_force(row) and row.confirmed_at is None
+        for giver in row.givers
+    )
+
+
+def waits(row: Assignment | None) -> bool:
+    """Whether this latest row can still be confirmed by a second admin."""
+    return (
+        row is not None
+        and row.what in CONFIRMABLE
+        and in_force(row)
+        and bool(row.givers)
+        and row.confirmed_at is None
+    )
+
+
+def is_second(admin: str, owed: Collection[str], row: Assignment) -> bool:
+    """Whether this admin is independent of the row: neither they nor their givers, `owed`, gave or hold the right."""
+    return {admin, *owed}.isdisjoint({row.username, *row.givers})
+
+
+# Writing: the caller holds the lock on people, in a transaction
+
+
+def give(person: User, what: str, *, actor: str | None, needs_second: bool = False) -> None:
+    """Record that `actor` gave a person a group, or their present password. None is the command line."""
+    at = clock.now()
+    _append(
+        person,
+        what,
+        act=Act.GIVEN,
+        by=actor,
+        at=at,
+        givers=[] if actor is None else [actor, *sorted(debts(actor) - {actor})],
+        given_at=at,
+        needs_second=needs_second,
+        digest=_digest(person, what),
+    )
+
+
+def adopt(person: User, what: str) -> None:
+    """Record that a person had a right before assignments were recorded."""
+    at = clock.now()
+    _append(
+        person,
+        what,
+        act=Act.ADOPTED,
+        by=None,
+        at=at,
+        givers=[],
+        given_at=at,
+        needs_second=False,
+        digest=_digest(person, what),
+    )
+
+
+def change_password(row: Assignment, person: User) -> None:
+    """Record that a person changed their password. It keeps its giver, who knew the old one and may have done it."""
+    _append(
+        person,
+        CREDENTIAL,
+        act=Act.CHANGED,
+        by=person.get_username(),
+        at=clock.now(),
+        givers=row.givers,
+        given_at=row.given_at,
+        needs_second=row.needs_second,
+        confirmed_by=row.confirmed_by,
+        confirmed_at=row.confirmed_at,
+        digest=_digest(person, CREDENTIAL),
+    )
+
+
+def password_of(person: User) -> Assignment | None:
+    """Return the row of a person's present password; None if the password was not set through this module."""
+    row = latest([person]).get((person.pk, CREDENTIAL))
+    return row if is_of(row, person) else None
+
+
+def end(person: User, what: str, *, actor: str | None) -> None:
+    """Record that a person lost a right. Does nothing if it had ended already."""
+    row = latest([person]).get((person.pk, what))
+    if row is not None and row.act != Act.ENDED:
+        _append(
+            person,
+            what,
+            act=Act.ENDED,
+            by=actor,
+            at=clock.now(),
+            givers=row.givers,
+            given_at=row.given_at,
+            needs_second=False,
+        )
+
+
+def confirm(row: Assignment, *, actor: str | None) -> None:
+    """Record that a second admin confirms it."""
+    at = clock.now()
+    _append(
+        row.person,
+        row.what,
+        act=Act.CONFIRMED,
+        by=actor,
+        at=at,
+        givers=row.givers,
+        given_at=row.given_at,
+        needs_second=row.needs_second,
+        confirmed_by=actor,
+        confirmed_at=at,
+        digest=row.digest,
+    )
+
+
+def _digest(person: User, what: str) -> str | None:
+    """Return the digest of the stored password hash; None for a group."""
+    return hashlib.sha256(person.password.encode()).hexdigest() if what == CREDENTIAL else None
+
+
+def _append(person: User, what: str, **said: object) -> None:
+    last = Assignment.objects.filter(person=person, what=what).order_by("-seq").first()
+    row = Assignment(
+        person=person,
+        username=person.get_username(),
+        what=what,
+        seq=1 if last is None else last.seq + 1,
+        **said,
+    )
+    signatures.sign(row)
+    row.save(force_insert=True)

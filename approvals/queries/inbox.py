@@ -1,0 +1,236 @@
+"""The lists of the inbox: what waits for one's decision, what waits for others', what was decided today.
+
+What waits is in the order of its deadline, because that is what runs out.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import EmptyResultSet
+from django.db import connection
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
+
+from approvals.errors import Invalid
+from approvals.models import Request
+from approvals.permissions import principal
+from approvals.permissions.principal import Standing
+from approvals.queries import filters
+from approvals.queries.requests import Approval, plain
+from runtime.core.enums import GateKind
+
+LIMIT = 50
+MOST = 999
+SOON = timedelta(minutes=10)
+
+_TITLES = ("Expires within 10 minutes", "Later today", "Later", "No deadline")
+
+
+class View(StrEnum):
+    """The tabs."""
+
+    MINE = "mine"  # what this person may decide
+    OTHERS = "others"  # what it may only read, and somebody else decides
+    DECIDED = "decided"  # what was closed since midnight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Of everything, whatever the filter: pending ones, those in doubt among `mine`, and all others'.
+
+    One more than MOST means that there are more.
+    """
+
+    mine: int
+    doubts: int
+    others: int
+
+    @property
+    def mine_said(self) -> str:
+        return _said(self.mine)
+
+    @property
+    def others_said(self) -> str:
+        return _said(self.others)
+
+    @property
+    def only_doubts(self) -> bool:
+        return self.mine == self.doubts <= MOST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Rows under one heading."""
+
+    title: str
+    items: tuple[Approval, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A piece of a list; `next` is the cursor of the piece after it, None at the end."""
+
+    items: tuple[Approval, ...]
+    next: str | None
+
+
+def counts(standing: Standing | None) -> Counts:
+    """How many wait, for this person and for others; each is counted up to MOST and one more."""
+    pending = Request.objects.filter(
+        principal.readable_requests(standing), status=Request.Status.PENDING
+    )
+    decidable = pending.filter(principal.decidable_requests(standing))
+    mine, doubts, others = _counted(
+        decidable,
+        decidable.filter(kind=GateKind.IN_DOUBT),
+        pending.filter(principal.undecidable_requests(standing)),
+    )
+    return Counts(mine=mine, doubts=doubts, others=others)
+
+
+def _counted(*lists: QuerySet[Request]) -> list[int]:
+    """In one query, and none of them to its end: there may be a million."""
+    sizes, values = [], list[Any]()
+    for rows in lists:
+        try:
+            query, given = rows.values("pk")[: MOST + 1].query.sql_with_params()
+        except EmptyResultSet:
+            sizes.append("0")
+            continue
+        sizes.append(f"(SELECT count(*) FROM ({query}) AS found)")
+        values += given
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(sizes)}", values)
+        return list(cursor.fetchone())
+
+
+def piece(
+    standing: Standing | None, *, view: View, q: str = "", cursor: str | None = None
+) -> Piece:
+    """One piece of a list. Calls in doubt are not among `mine`: see `doubts`. Raises Invalid: q, cursor."""
+    readable = principal.readable_requests(standing)
+    rows = Request.objects.filter(readable, filters.condition(q))
+    if view == View.DECIDED:
+        rows = rows.filter(decided_at__gte=midnight())
+        return _piece(rows.order_by("-decided_at", "-id"), _before, cursor, standing)
+    rows = rows.filter(status=Request.Status.PENDING)
+    if view == View.MINE:
+        chosen = principal.decidable_requests(standing) & ~Q(kind=GateKind.IN_DOUBT)
+    else:
+        chosen = principal.undecidable_requests(standing)
+    ordered = rows.filter(chosen).order_by(F("expires_at").asc(nulls_last=True), "created_at", "id")
+    return _piece(ordered, _after, cursor, standing)
+
+
+def doubts(standing: Standing | None, *, q: str = "") -> tuple[Approval, ...]:
+    """The calls in doubt that this person may settle, the oldest first. Raises Invalid: q."""
+    rows = Request.objects.filter(
+        principal.decidable_requests(standing),
+        filters.condition(q),
+        status=Request.Status.PENDING,
+        kind=GateKind.IN_DOUBT,
+    )
+    return tuple(plain(row, standing) for row in rows.order_by("created_at", "id")[:LIMIT])
+
+
+def neighbours(standing: Standing | None, item: Approval) -> tuple[UUID | None, UUID | None]:
+    """What stands before and after an approval in the list `mine`, whether or not it is in it itself."""
+    rows = Request.objects.filter(
+        principal.decidable_requests(standing),
+        ~Q(kind=GateKind.IN_DOUBT),
+        status=Request.Status.PENDING,
+    ).exclude(pk=item.id)
+    later = _after(item.expires_at, item.created_at, item.id)
+    order = (F("expires_at").asc(nulls_last=True), "created_at", "id")
+    back = (F("expires_at").desc(nulls_first=True), "-created_at", "-id")
+    before = rows.exclude(later).order_by(*back).values_list("id", flat=True).first()
+    return before, rows.filter(later).order_by(*order).values_list("id", flat=True).first()
+
+
+def closed(standing: Standing | None, known: Collection[UUID]) -> tuple[Approval, ...]:
+    """Those of the requests somebody has on the screen that wait no more."""
+    rows = Request.objects.filter(principal.readable_requests(standing), pk__in=known)
+    return tuple(plain(row, standing) for row in rows.exclude(status=Request.Status.PENDING))
+
+
+def last_closed(standing: Standing | None) -> Approval | None:
+    """The request that was closed last, None if there never was one."""
+    rows = Request.objects.filter(principal.readable_requests(standing), decided_at__isnull=False)
+    row = rows.order_by("-decided_at", "-id").first()
+    return None if row is None else plain(row, standing)
+
+
+def _said(count: int) -> str:
+    return str(count) if count <= MOST else f"{MOST}+"
+
+
+def groups(items: Collection[Approval]) -> list[Group]:
+    """The rows of a piece by how soon time decides, without empty groups."""
+    now = timezone.now()
+    found = {title: [item for item in items if _title(item, now) == title] for title in _TITLES}
+    return [Group(title=title, items=tuple(inside)) for title, inside in found.items() if inside]
+
+
+def midnight() -> datetime:
+    """When today began, in the time zone of the installation."""
+    return timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _title(item: Approval, now: datetime) -> str:
+    soon, today, later, never = _TITLES
+    if item.expires_at is None:
+        return never
+    if item.expires_at <= now + SOON:
+        return soon
+    return today if item.expires_at.date() == now.date() else later
+
+
+def _piece(
+    rows: QuerySet[Request],
+    beyond: Callable[[datetime | None, datetime, UUID], Q],
+    cursor: str | None,
+    standing: Standing | None,
+) -> Piece:
+    if cursor is not None:
+        rows = rows.filter(beyond(*_place(cursor)))
+    found = [plain(row, standing) for row in rows[: LIMIT + 1]]
+    items = tuple(found[:LIMIT])
+    return Piece(items=items, next=_cursor(items[-1]) if len(found) > LIMIT else None)
+
+
+def _after(expires_at: datetime | None, at: datetime, last: UUID) -> Q:
+    younger = Q(created_at__gt=at) | Q(created_at=at, id__gt=last)
+    if expires_at is None:
+        return Q(expires_at=None) & younger
+    return Q(expires_at=None) | Q(expires_at__gt=expires_at) | Q(expires_at=expires_at) & younger
+
+
+def _before(_: datetime | None, at: datetime, last: UUID) -> Q:
+    return Q(decided_at__lt=at) | Q(decided_at=at, id__lt=last)
+
+
+def _cursor(last: Approval) -> str:
+    """The place of a row in its list: its deadline, and when it was decided or else asked."""
+    deadline = last.expires_at.isoformat() if last.expires_at and not last.decided_at else ""
+    at = last.decided_at or last.created_at
+    text = f"{deadline}|{at.isoformat()}|{last.id}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _place(cursor: str) -> tuple[datetime | None, datetime, UUID]:
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        deadline, moment, last = text.split("|")
+        found = datetime.fromisoformat(deadline) if deadline else None
+        at, request = datetime.fromisoformat(moment), UUID(last)
+    except (ValueError, binascii.Error) as exc:
+        raise Invalid("cursor", "is not a cursor of this list") from exc
+    if at.tzinfo is None or (found is not None and found.tzinfo is None):
+        raise Invalid("cursor", "is not a cursor of this list")
+    return found, at, request

@@ -1,0 +1,244 @@
+"""The read side: approvals as plain data, those the actor may read, in a few queries."""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from approvals import stored_rows
+from approvals.errors import Invalid, NotFound, TamperedWith
+from approvals.models import Request
+from approvals.permissions import principal
+from approvals.requests import verification
+from runtime import sealing
+from runtime.core.enums import GateKind
+from runtime.core.ids import turn_of
+from runtime.core.machine.origin import merged
+from runtime.errors import Forbidden
+from runtime.ports.access import Actor
+
+ANY = "any"  # of every kind
+STATUSES = tuple(Request.Status.values)
+
+LIMIT = 50
+MAX_LIMIT = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """One request, for approval or of a call in doubt. `path` goes from the root agent to the tool.
+
+    `args` and the schemas are JSON values; `result_schema` is that of a result to report in doubt, None if the
+    tool does not say what it returns. `expires_at` is when time itself decides; `not_before` is when a call in
+    doubt may run again. `digest` is the request digest, which a decision must
+    name; `refusal` says why this actor may not decide it (`scope`, `requester`, `origin`, `not_eligible`,
+    `given_by_origin` or `cooling_off`), at any status, and is None if they may. `origin` lists the people in the
+    run's origin, with the requester: they cannot decide it.
+    `removed_at` is when retention took the arguments and the sentence.
+    `tampered` says what in the row does not verify, None if all does; such a row is shown as it is stored, it cannot
+    be decided, and `args` may be text.
+    """
+
+    id: UUID
+    run: UUID
+    gate: UUID
+    kind: str
+    frame: str
+    call: str
+    tool: str
+    args: Any
+    schema: Any
+    result_schema: Any
+    path: tuple[str, ...]
+    effect: str
+    risk: str
+    sentence: str
+    status: str
+    digest: str
+    requester: str
+    origin: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    not_before: datetime | None
+    decided_by: str | None
+    decided_at: datetime | None
+    effective_at: datetime | None
+    reason: str | None
+    removed_at: datetime | None
+    refusal: Forbidden | None
+    tampered: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A piece of a list; `next` is the cursor of the piece after it, None at the end."""
+
+    items: tuple[Approval, ...]
+    next: str | None
+
+
+def approvals(
+    actor: Actor,
+    *,
+    kind: str = ANY,
+    status: str | None = None,
+    run: UUID | None = None,
+    limit: int = LIMIT,
+    cursor: str | None = None,
+) -> Page:
+    """List the requests of one kind, or of any, that this actor may read, oldest first.
+
+    Raises Invalid: kind, status, limit, cursor.
+    """
+    standing = principal.standing_of(actor)
+    kinds = (ANY, *GateKind)
+    if kind not in kinds:
+        raise Invalid("kind", f"must be one of {', '.join(kinds)}")
+    rows = Request.objects.filter(principal.readable_requests(standing))
+    if kind != ANY:
+        rows = rows.filter(kind=kind)
+    if status is not None:
+        if status not in STATUSES:
+            raise Invalid("status", f"must be one of {', '.join(STATUSES)}")
+        rows = rows.filter(status=status)
+    if run is not None:
+        rows = rows.filter(run=run)
+    return _page(rows, standing, limit=limit, cursor=cursor)
+
+
+def approval(request: UUID, *, actor: Actor) -> Approval:
+    """One approval. Raises NotFound if there is none or the actor may not read it."""
+    standing = principal.standing_of(actor)
+    return plain(readable(request, standing), standing)
+
+
+def of_turn(approval: Approval, standing: principal.Standing | None) -> tuple[Approval, ...]:
+    """The other approvals of the same turn that somebody of this standing may read, in its order."""
+    if approval.tampered:
+        return ()  # its call may be malformed
+    rows = Request.objects.filter(
+        principal.readable_requests(standing),
+        run=approval.run,
+        frame=approval.frame,
+        kind=GateKind.APPROVAL,
+        call__startswith=f"c{turn_of(approval.call)}.",
+    ).exclude(pk=approval.id)
+    return tuple(plain(row, standing) for row in rows.order_by("created_at", "id"))
+
+
+def open_doubt(approval: Approval) -> UUID | None:
+    """Return the pending request that asks for the outcome of the same call."""
+    rows = Request.objects.filter(
+        run=approval.run,
+        frame=approval.frame,
+        call=approval.call,
+        kind=GateKind.IN_DOUBT,
+        status=Request.Status.PENDING,
+    )
+    return rows.values_list("id", flat=True).first()
+
+
+def readable(request: UUID, standing: principal.Standing | None) -> Request:
+    """The row, for somebody of this standing. Raises NotFound."""
+    row = Request.objects.filter(principal.readable_requests(standing), pk=request).first()
+    if row is None:
+        raise NotFound
+    return row
+
+
+def plain(row: Request, standing: principal.Standing | None) -> Approval:
+    """Verify a row and return it as plain data, with the reader's rights."""
+    return verified(row, standing, verification.fault(row))
+
+
+def verified(
+    row: Request, standing: principal.Standing | None, tampered: str | None = None
+) -> Approval:
+    """Return a row as `plain` does, of which the caller knows what does not verify."""
+    return Approval(
+        id=row.id,
+        run=row.run_id,
+        gate=row.gate,
+        kind=row.kind,
+        frame=row.frame,
+        call=row.call,
+        tool=row.tool,
+        args=sealing.masked_args(row.tool, _value(row.args)),
+        schema=_value(row.schema),
+        result_schema=None if row.result_schema is None else _value(row.result_schema),
+        path=tuple(stored_rows.texts(row.path)),
+        effect=row.effect,
+        risk=row.risk,
+        sentence=f"Tampered with: {row.sentence}" if tampered else row.sentence,
+        status=row.status,
+        digest=row.request_digest,
+        requester=row.requester,
+        origin=merged(
+            [row.requester], stored_rows.texts(row.origin), stored_rows.texts(row.excluded)
+        ),
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        not_before=row.not_before,
+        decided_by=row.decided_by,
+        decided_at=row.decided_at,
+        effective_at=row.effective_at,
+        reason=row.reason,
+        removed_at=row.removed_at if verification.is_removed(row) else None,
+        refusal=_refusal(row, standing, tampered),
+        tampered=tampered,
+    )
+
+
+def _refusal(
+    row: Request, standing: principal.Standing | None, tampered: str | None
+) -> Forbidden | None:
+    if tampered:
+        return Forbidden("tampered", TamperedWith(tampered).detail)
+    return principal.refusal(standing, row)
+
+
+def _value(text: str) -> Any:
+    """Parse JSON; return the text itself if it is not JSON, as in a row that was tampered with."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _page(
+    rows: QuerySet[Request],
+    standing: principal.Standing | None,
+    *,
+    limit: int,
+    cursor: str | None,
+) -> Page:
+    if not 1 <= limit <= MAX_LIMIT:
+        raise Invalid("limit", f"must be from 1 to {MAX_LIMIT}")
+    if cursor is not None:
+        rows = rows.filter(_after(cursor))
+    found = list(rows.order_by("created_at", "id")[: limit + 1])
+    items = tuple(plain(row, standing) for row in found[:limit])
+    return Page(items=items, next=_cursor(items[-1]) if len(found) > limit else None)
+
+
+def _cursor(last: Approval) -> str:
+    text = f"{last.created_at.isoformat()}|{last.id}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _after(cursor: str) -> Q:
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        moment, request = text.split("|")
+        at, last = datetime.fromisoformat(moment), UUID(request)
+    except (ValueError, binascii.Error) as exc:
+        raise Invalid("cursor", "is not a cursor of this list") from exc
+    if at.tzinfo is None:
+        raise Invalid("cursor", "is not a cursor of this list")
+    # The plain bound beside the pair lets Postgres walk the index from there.
+    return Q(created_at__gte=at) & (Q(created_at__gt=at) | Q(id__gt=last))

@@ -1,0 +1,217 @@
+"""What is different from the last time: the newest approval of the same tool by the same agents, argument by argument.
+
+Only what the reader may read counts. The comparison is of the stored values; secrets are not compared.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from approvals.models import Request
+from approvals.permissions import principal
+from approvals.permissions.principal import Standing
+from approvals.queries.requests import Approval
+from approvals.queries.word_diff import blocks, words
+from approvals.requests import verification
+from runtime import sealing
+from runtime.core.enums import GateKind
+
+MAX_COMPARED = 4_000  # characters; longer texts are shown whole, without their words being compared
+
+
+class Difference(StrEnum):
+    SAME = "same"
+    CHANGED = "changed"
+    ADDED = "added"
+    LEFT_OUT = "left out"
+    HIDDEN = "hidden"  # a secret, and so not compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A piece of a text, and whether it differs."""
+
+    text: str
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One argument then and now. `was` and `now` are its text in parts, empty where there was none.
+
+    `in_words` is False for texts that changed and whose words were not compared.
+    """
+
+    name: str
+    difference: Difference
+    was: tuple[Part, ...]
+    now: tuple[Part, ...]
+    in_words: bool = True
+
+    @property
+    def text(self) -> str:
+        """What it is now, whole."""
+        return "".join(part.text for part in self.now)
+
+    @property
+    def spaces(self) -> str:
+        """Say in words how many spaces it begins and ends with, if that changed: spaces are invisible."""
+        if self.difference not in (Difference.CHANGED, Difference.ADDED):
+            return ""
+        was, now = _outer("".join(part.text for part in self.was)), _outer(self.text)
+        said = [
+            f"It {verb} with {_counted(after)}{f', before with {_counted(before)}' if self.was else ''}."
+            for verb, before, after in zip(("begins", "ends"), was, now, strict=True)
+            if before != after
+        ]
+        return " ".join(said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Similar:
+    """The newest similar approval before this one, and each argument beside its own."""
+
+    id: UUID
+    run: UUID
+    decided_by: str
+    decided_at: datetime
+    changes: tuple[Change, ...]
+
+    @property
+    def different(self) -> tuple[Change, ...]:
+        return tuple(c for c in self.changes if c.difference is not Difference.SAME)
+
+    @property
+    def same(self) -> tuple[Change, ...]:
+        return tuple(c for c in self.changes if c.difference is Difference.SAME)
+
+
+def similar(
+    approval: Approval, standing: Standing | None, *, until: float | None = None
+) -> Similar | None:
+    """None if it is the first of its kind among those that somebody of this standing may read.
+
+    `until` is a time of `time.monotonic()`: what is left then is shown whole, without its words being compared.
+    """
+    rows = Request.objects.filter(
+        principal.readable_requests(standing),
+        tool=approval.tool,
+        path=list(approval.path),
+        status=Request.Status.APPROVED,
+        kind=GateKind.APPROVAL,
+        removed_at=None,
+        decided_at__lt=approval.decided_at or timezone.now(),
+    ).exclude(pk=approval.id)
+    row = rows.order_by("-decided_at").first()
+    if row is None or row.decided_by is None or row.decided_at is None:
+        return None
+    if approval.tampered or verification.fault(row):
+        return None  # the row may hold arguments that were never approved
+    args = Request.objects.values_list("args", flat=True).get(pk=approval.id)
+    return Similar(
+        id=row.id,
+        run=row.run_id,
+        decided_by=row.decided_by,
+        decided_at=row.decided_at,
+        changes=tuple(
+            compared(json.loads(row.args), json.loads(args), until=until, secret=_secrets(row.tool))
+        ),
+    )
+
+
+def compared(
+    was: Any,
+    now: Any,
+    *,
+    until: float | None = None,
+    secret: Callable[[Any], frozenset[str]] = lambda args: frozenset(),
+) -> list[Change]:
+    """Compare all arguments of both, in the order of `now`. Arguments that are not an object count as one.
+
+    `secret` returns the names of arguments that were sealed for their place.
+    """
+    hidden = secret(was) | secret(now)
+    if not isinstance(was, dict) or not isinstance(now, dict):
+        was, now = {"arguments": was}, {"arguments": now}
+    names = [*now, *(name for name in was if name not in now)]
+    return [
+        Change(name=name, difference=Difference.HIDDEN, was=(), now=())
+        if name in hidden
+        else _compared(name, was, now, until)
+        for name in names
+    ]
+
+
+def _secrets(tool: str) -> Callable[[Any], frozenset[str]]:
+    return partial(sealing.secret_args, tool)
+
+
+def _compared(name: str, was: dict[str, Any], now: dict[str, Any], until: float | None) -> Change:
+    if name not in was:
+        added = _whole(_text(now[name]))
+        return Change(name=name, difference=Difference.ADDED, was=(), now=added)
+    if name not in now:
+        left_out = _whole(_text(was[name]))
+        return Change(name=name, difference=Difference.LEFT_OUT, was=left_out, now=())
+    before, after = _text(was[name]), _text(now[name])
+    # 1 and true are equal to Python and not to a tool: what is compared is their JSON.
+    if _json(was[name]) == _json(now[name]):
+        whole = (Part(text=after, changed=False),)
+        return Change(name=name, difference=Difference.SAME, was=whole, now=whole)
+    over = until is not None and monotonic() >= until
+    parts = None if over else _parts(before, after)
+    old, new = parts or (_whole(before), _whole(after))
+    in_words = parts is not None
+    return Change(name=name, difference=Difference.CHANGED, was=old, now=new, in_words=in_words)
+
+
+def _parts(was: str, now: str) -> tuple[tuple[Part, ...], tuple[Part, ...]] | None:
+    """Both texts, with the words that differ apart; None where that would take too long."""
+    if was == now:
+        return _whole(was), _whole(now)
+    if max(len(was), len(now)) > MAX_COMPARED:
+        return None
+    old, new = words(was), words(now)
+    shared = blocks(old, new)
+    if shared is None:
+        return None
+    left, right = [], []
+    a = b = 0
+    for start, at, size in shared:
+        left += [(old[a:start], True), (old[start : start + size], False)]
+        right += [(new[b:at], True), (new[at : at + size], False)]
+        a, b = start + size, at + size
+    return _joined(left), _joined(right)
+
+
+def _joined(pieces: list[tuple[list[str], bool]]) -> tuple[Part, ...]:
+    return tuple(Part(text="".join(words), changed=changed) for words, changed in pieces if words)
+
+
+def _outer(text: str) -> tuple[int, int]:
+    """Count the spaces at the beginning and the end of a text."""
+    return len(text) - len(text.lstrip(" ")), len(text) - len(text.rstrip(" "))
+
+
+def _counted(spaces: int) -> str:
+    return f"{spaces or 'no'} space{'' if spaces == 1 else 's'}"
+
+
+def _whole(text: str) -> tuple[Part, ...]:
+    return (Part(text=text, changed=True),)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=2)

@@ -1,0 +1,48 @@
+"""Verifies a stored request and its decision, whenever it is shown and before it is decided.
+
+Otherwise a program with write access to the database could change a request while a reviewer reads it, and restore it
+before the click.
+"""
+
+from approvals import stored_rows
+from approvals.models import Request
+from approvals.requests import snapshot, statements
+from runtime.errors import KeyMissing
+from runtime.ports.approvals import NotConfirmed
+
+_REMOVED_ARGS = "{}"
+_SIGNED = (Request.Status.APPROVED, Request.Status.DENIED, Request.Status.ANSWERED)
+
+
+def fault(request: Request) -> str | None:
+    """Say what in this row does not verify; None if all does. It takes a few hashes and no query."""
+    try:
+        if not is_removed(request):
+            snapshot.check_digests(request)
+        snapshot.check_seal(request)
+        _check_excluded(request)
+        if request.status in _SIGNED:
+            statements.read(request)
+    except (NotConfirmed, KeyMissing) as exc:
+        return str(exc)
+    except (ValueError, TypeError) as exc:  # a column holds a value of another type
+        return str(exc)
+    return None
+
+
+def _check_excluded(request: Request) -> None:
+    """Raise NotConfirmed if a person of the sealed origin is not in `excluded`, by which lists are filtered."""
+    missing = {*stored_rows.texts(request.origin)} - {*stored_rows.texts(request.excluded)}
+    if missing:
+        raise NotConfirmed(
+            f"{', '.join(sorted(missing))} could decide, although the run's origin includes them"
+        )
+
+
+def is_removed(request: Request) -> bool:
+    """Whether retention removed the arguments, which it never does while the request is pending."""
+    return (
+        request.removed_at is not None
+        and request.status != Request.Status.PENDING
+        and request.args == _REMOVED_ARGS
+    )

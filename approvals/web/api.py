@@ -1,0 +1,181 @@
+"""The approvals of the API, mounted where errors are answered and callers known."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from ninja import Router, Schema
+from pydantic import WithJsonSchema
+
+from approvals.decisions import decide as actions
+from approvals.errors import NotFound
+from approvals.permissions.principal import Access, Scope
+from approvals.queries import requests
+from runtime.core.documents.budget_text import NAMES
+from runtime.core.enums import VERDICTS, GateKind
+from runtime.queries import late_outcomes
+from runtime.queries.transcript import fold
+from runtime.web.api.late_outcomes import LateOut
+from runtime.web.requests import Authenticated, Body, Reason
+
+router = Router(tags=["approvals"])
+
+
+class ApprovalOut(Schema):
+    """One request: `kind` is `approval`, `in_doubt` for a call whose outcome was lost, or a halt: `hold`,
+    `limit` or `version`, where the agent itself waits, `tool` and `call` are empty and `args` says why.
+
+
+    `digest` is what a decision must name; `args` are complete. A call in doubt cannot be run again
+    before `not_before`, and a reported result must fit its `result_schema`, which other kinds do not have.
+    `removed_at` is when retention took `args`.
+    `origin` lists the people in the run's origin, with the requester: they cannot decide.
+    `tampered` says what does not verify if the stored request was changed: it cannot be decided.
+    """
+
+    id: UUID
+    run: UUID
+    gate: UUID
+    kind: str
+    frame: str
+    call: str
+    tool: str
+    args: Any
+    result_schema: Any
+    path: list[str]
+    risk: str
+    sentence: str
+    status: str
+    digest: str
+    requester: str
+    origin: list[str]
+    created_at: datetime
+    expires_at: datetime | None
+    not_before: datetime | None
+    decided_by: str | None
+    decided_at: datetime | None
+    effective_at: datetime | None
+    reason: str | None
+    removed_at: datetime | None
+    tampered: str | None
+
+
+class ApprovalDetailOut(ApprovalOut):
+    """One request, with what its call in doubt itself ended with, if a worker handed that in late."""
+
+    late_outcomes: list[LateOut]
+
+
+class ApprovalPage(Schema):
+    """A piece of the list, oldest first; `next` is the cursor of the piece after it."""
+
+    items: list[ApprovalOut]
+    next: str | None
+
+
+_DECIDED = (
+    *VERDICTS[GateKind.APPROVAL],
+    *VERDICTS[GateKind.HOLD],
+)  # a limit and a version as a hold
+
+
+Kind = Annotated[str, WithJsonSchema({"type": "string", "enum": [requests.ANY, *GateKind]})]
+
+State = Annotated[str, WithJsonSchema({"type": "string", "enum": [*requests.STATUSES]})]
+
+GRANT_SCHEMA = {"type": ["object", "null"], "propertyNames": {"enum": [*NAMES]}}
+
+
+class DecisionIn(Body):
+    """A verdict on what was seen; `grant` is how much more of what a limit gate names, where null is no limit.
+
+    Fields accept any value, so that a caller who may not read the request gets 404, not 422.
+    """
+
+    verdict: Annotated[Any, WithJsonSchema({"enum": [*_DECIDED]})] = None
+    digest: Annotated[Any, WithJsonSchema({"type": "string"})] = None
+    reason: Reason = ""
+    grant: Annotated[Any, WithJsonSchema(GRANT_SCHEMA)] = None
+
+
+class SettlementIn(Body):
+    """What became of a call in doubt. `result` is what it returned, given exactly if it happened."""
+
+    outcome: Annotated[Any, WithJsonSchema({"enum": [*VERDICTS[GateKind.IN_DOUBT]]})] = None
+    result: Any = None
+    reason: Reason = ""
+
+
+@router.get("/approvals", response=ApprovalPage)
+def list_approvals(
+    request: Authenticated,
+    kind: Kind = requests.ANY,
+    status: State | None = None,
+    run: UUID | None = None,
+    limit: int = requests.LIMIT,
+    cursor: str | None = None,
+) -> requests.Page:
+    """List the requests you may read, oldest first; `kind` selects those of one kind."""
+    Access().require(request.auth, Scope.APPROVALS_READ)
+    return requests.approvals(
+        request.auth, kind=kind, status=status, run=run, limit=limit, cursor=cursor
+    )
+
+
+@router.get("/approvals/{approval}", response=ApprovalDetailOut)
+def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
+    """One request, of any kind."""
+    Access().require(request.auth, Scope.APPROVALS_READ)
+    found = requests.approval(_id(approval), actor=request.auth)
+    shown = ApprovalOut.from_orm(found).dict()
+    return ApprovalDetailOut(**shown, late_outcomes=_late_outcomes(found))
+
+
+@router.post("/approvals/{approval}/decision", response=ApprovalOut)
+def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.Approval:
+    """Approve or deny a call, `continue` or `stop` at a halt, for good.
+
+    A denial needs a reason, which the agent's model hears; so does stopping, which ends the run.
+    """
+    return actions.decide(
+        request=_id(approval),
+        verdict=body.verdict,
+        digest=body.digest,
+        reason=body.reason,
+        actor=request.auth,
+        grant=body.grant,
+    )
+
+
+@router.post("/approvals/{approval}/undo", response=ApprovalOut)
+def undo(request: Authenticated, approval: str) -> requests.Approval:
+    """Take your own decision back, before it counts (`effective_at`): people are asked again."""
+    return actions.undo(request=_id(approval), actor=request.auth)
+
+
+@router.post("/runs/{run}/gates/{gate}/settle", response=ApprovalOut)
+def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> requests.Approval:
+    """Say what became of a call in doubt, for good. Giving up needs a reason, which the model hears."""
+    return actions.settle(
+        run=_id(run),
+        gate=_id(gate),
+        outcome=body.outcome,
+        result=body.result if "result" in body.model_fields_set else actions.ABSENT,
+        reason=body.reason,
+        actor=request.auth,
+    )
+
+
+def _late_outcomes(found: requests.Approval) -> list[LateOut]:
+    if found.kind != GateKind.IN_DOUBT:
+        return []
+    progress = fold.progress(found.run)
+    late = late_outcomes.late_of_call(found.run, progress, frame=found.frame, call=found.call)
+    return [LateOut.shown(one) for one in late]
+
+
+def _id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError as exc:
+        raise NotFound from exc

@@ -1,0 +1,39 @@
+"""What every page knows of the person in front of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
+
+from approvals.permissions import principal
+from approvals.policy import Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What the navigation offers: `decides` the inbox, `starts` a form for runs, `manages` the people."""
+
+    decides: bool = False
+    starts: bool = False
+    manages: bool = False
+    reads_agents: bool = False
+
+
+def desk(request: HttpRequest) -> dict[str, Any]:
+    """`desk` for templates, read from the database by the page that uses it."""
+    return {"desk": SimpleLazyObject(lambda: _desk(request))}
+
+
+def _desk(request: HttpRequest) -> Desk:
+    if not request.user.is_authenticated:
+        return Desk()
+    standing = principal.standing_of(principal.actor_of(request.user))
+    if standing is None:
+        return Desk()
+    return Desk(
+        decides=standing.has(principal.Scope.APPROVALS_DECIDE),
+        starts=standing.has(principal.Scope.RUNS_START),
+        manages=Group.ADMINS in standing.groups,
+        reads_agents=principal.reads_agents(standing),
+    )

@@ -1,0 +1,99 @@
+"""What is one's own: who I am here, my password, my tokens, my sessions."""
+
+from django.contrib import messages
+from django.contrib.auth import logout, update_session_auth_hash
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from approvals.accounts import (
+    listing,
+    login_throttle,
+    people,
+    tokens,
+)
+from approvals.errors import Invalid
+
+
+@require_safe
+@login_required
+def account(request: HttpRequest) -> HttpResponse:
+    return _page(request)
+
+
+@require_POST
+@login_required
+def change_password(request: HttpRequest) -> HttpResponse:
+    """Every other session ends, this one stays. The password of now is guessed no faster than at the login."""
+    me = request.user.get_username()
+    known = login_throttle.recognise(request, me, request.POST.get("current", ""))
+    if known is None:
+        status = 429 if login_throttle.refused_until(request) else 422
+        problem = Invalid("current", "That is not your password.")
+        return _page(request, problem, status)
+    try:
+        if request.POST.get("password", "") != request.POST.get("again", ""):
+            raise Invalid("password", "was not typed the same way twice.")
+        changed = people.set_password(
+            me, request.POST.get("password", ""), actor=me, keep=request.session.session_key
+        )
+    except Invalid as refused:
+        problem = Invalid(refused.field, f"The new {refused.field} {refused.detail}")
+        return _page(request, problem, refused.status)
+    update_session_auth_hash(request, changed)
+    messages.success(request, "Your password is changed. Your other sessions have ended.")
+    return redirect("account")
+
+
+@require_POST
+@never_cache
+@login_required
+def add_own_token(request: HttpRequest) -> HttpResponse:
+    """Create a token. This answer is the only page that ever shows it."""
+    owner = User.objects.get(username=request.user.get_username())
+    scopes = request.POST.getlist("scope")
+    try:
+        if not scopes:
+            raise Invalid("scope", "is missing: choose at least one.")
+        token, plain = tokens.create(owner, scopes, actor=owner.get_username())
+    except Invalid as refused:
+        problem = Invalid("scope", f"The {refused.field} {refused.detail}")
+        return _page(request, problem, refused.status)
+    context = {"place": "account", "token": token, "plain": plain}
+    return render(request, "token.html", context)
+
+
+@require_POST
+@login_required
+def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
+    me = request.user.get_username()
+    tokens.revoke(token, owner=me, actor=me)
+    messages.success(request, f"Token {token} is revoked.")
+    return redirect("account")
+
+
+@require_POST
+@login_required
+def log_out_everywhere(request: HttpRequest) -> HttpResponse:
+    people.end_sessions(User.objects.get(username=request.user.get_username()))
+    logout(request)
+    return redirect("login")
+
+
+def _page(request: HttpRequest, problem: Invalid | None = None, status: int = 200) -> HttpResponse:
+    mine = listing.person(request.user.get_username())
+    context = {
+        "place": "account",
+        "person": mine,
+        "rights": [
+            (name, words) for name, words in listing.GROUPS.items() if mine and name in mine.groups
+        ],
+        "scopes": listing.SCOPES.items(),
+        "chosen": request.POST.getlist("scope"),
+        "problem": problem,
+        "again_at": login_throttle.refused_until(request),
+    }
+    return render(request, "account.html", context, status=status)

@@ -1,0 +1,95 @@
+"""The page of one approval: what would happen, what surrounds it, and the two decisions."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_POST, require_safe
+
+from approvals.decisions import decide
+from approvals.errors import DigestMismatch
+from approvals.permissions import principal
+from approvals.permissions.principal import Standing
+from approvals.queries import requests
+from approvals.queries.similar import similar
+from approvals.web.pages import frame_gate, in_doubt
+from approvals.web.pages.decision_form import Problem, carry_out
+from approvals.web.pages.request_page import answer, picture
+from runtime.core.enums import HALTS, GateKind, Verdict
+from runtime.ports.access import Actor
+from runtime.queries import time_limits
+from runtime.web.requests import form_text
+
+_SAID = {
+    Verdict.APPROVE: ("Approved", "A worker starts it next."),
+    Verdict.DENY: ("Denied", "The agent is told why."),
+}
+
+
+@require_safe
+@login_required
+def approval(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """A request of any kind."""
+    actor = principal.actor_of(request.user)
+    shown = requests.approval(approval, actor=actor)
+    if shown.kind == GateKind.IN_DOUBT:
+        return in_doubt.page(request, shown, actor)
+    if shown.kind in HALTS:
+        return frame_gate.page(request, shown, actor)
+    return _page(request, shown, actor)
+
+
+@require_POST
+@login_required
+def approve(request: HttpRequest, approval: UUID) -> HttpResponse:
+    return _decide(request, approval, Verdict.APPROVE)
+
+
+@require_POST
+@login_required
+def deny(request: HttpRequest, approval: UUID) -> HttpResponse:
+    return _decide(request, approval, Verdict.DENY)
+
+
+def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
+    if requests.approval(approval, actor=principal.actor_of(request.user)).kind in HALTS:
+        raise Http404
+    return carry_out(
+        request,
+        approval,
+        verdict,
+        act=lambda actor: decide.decide(
+            request=approval,
+            verdict=verdict,
+            digest=request.POST.get("digest"),
+            reason=form_text(request.POST, "reason"),
+            actor=actor,
+        ),
+        page=_page,
+        said=_SAID[verdict],
+    )
+
+
+def _page(
+    request: HttpRequest,
+    shown: requests.Approval,
+    actor: Actor,
+    problem: Problem | None = None,
+) -> HttpResponse:
+    standing = principal.standing_of(actor)
+    context = {
+        **picture(shown, standing, problem),
+        **_similar(shown, standing),
+        "together": requests.of_turn(shown, standing),
+        "stale": isinstance(problem, DigestMismatch),
+        "reason": form_text(request.POST, "reason"),
+    }
+    return answer(request, "approval.html", context)
+
+
+def _similar(shown: requests.Approval, standing: Standing | None) -> dict[str, Any]:
+    """Look up the last similar approval, unless the page has already taken too long."""
+    if time_limits.is_used_up():
+        return {"similar": None, "similar_left_out": True}
+    return {"similar": similar(shown, standing, until=time_limits.soft_end())}

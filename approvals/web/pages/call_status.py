@@ -1,0 +1,117 @@
+"""Words the present state of a decided call: held up, about to start, started, or over."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from approvals import clock
+from approvals.queries import requests
+from runtime.control import kill_switches
+from runtime.core.continuation import CallState
+from runtime.core.enums import GateKind
+from runtime.queries import runs
+from runtime.queries.transcript import fold
+from runtime.queries.transcript.views import CallView, Progress
+from runtime.web.display import ahead
+
+_NOT_STARTED = (CallState.GATED, CallState.ADMITTED, CallState.PROPOSED)
+_TONES = {
+    CallState.FAILED: "danger",
+    CallState.REFUSED: "danger",
+    CallState.UNKNOWN: "warn",
+    CallState.CLOSED: "",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aftermath:
+    """The state of a decided call. `tone` is the colour of the box; `words`, with `moment`, name the state.
+
+    `may_start` says that the call is approved and has not started. `error` is its error, `result` its result if
+    `has_result`; `doubt` is the open request that asks for its outcome.
+    """
+
+    tone: str
+    words: str
+    moment: datetime | None
+    may_start: bool
+    error: str
+    has_result: bool
+    result: Any
+    doubt: UUID | None
+
+
+def aftermath(
+    shown: requests.Approval, status: str, call: CallView | None, progress: Progress
+) -> Aftermath | None:
+    """Describe the call of a decided request; None if the request is open or has no call."""
+    if status == "pending" or call is None:
+        return None
+    lost = call.state is CallState.UNKNOWN
+    doubt = requests.open_doubt(shown) if lost else None
+    return Aftermath(
+        tone=_TONES.get(call.state, "ok") if status in ("approved", "answered") else "danger",
+        words=_words(shown, status, call, progress, told=doubt is None),
+        moment=call.moment,
+        may_start=status == "approved" and call.state in _NOT_STARTED,
+        error=call.note if call.state in _TONES and call.state is not CallState.CLOSED else "",
+        has_result=call.state is CallState.RETURNED,
+        result=call.result,
+        doubt=doubt,
+    )
+
+
+def said(shown: requests.Approval, decided: str, then: str) -> str:
+    """Word the message after a decision: when it takes effect, or what it waits for."""
+    held = _held(shown, fold.progress(shown.run))
+    if _can_be_undone(shown):
+        after = f" Then it waits until {held} resumed." if held else ""
+        return f"{decided}. It takes effect {_ahead(shown)}; until then you can undo it.{after}"
+    return f"{decided}. It takes effect when {held} resumed." if held else f"{decided}. {then}"
+
+
+def _words(
+    shown: requests.Approval, status: str, call: CallView, progress: Progress, *, told: bool
+) -> str:
+    """Name the state. `told` says that no open request asks for the call's outcome."""
+    if shown.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:
+        when = _when(shown, progress, held="a worker applies it", free="a worker applies it next")
+        return f"recorded, {when}"
+    if call.state not in _NOT_STARTED:
+        return call.words
+    if status != "approved":
+        return "not started; the decision is recorded"
+    if call.state is not CallState.GATED and not _held(shown, progress):
+        return call.words
+    return f"approved, {_when(shown, progress, held='starts', free='a worker starts it next')}"
+
+
+def _when(shown: requests.Approval, progress: Progress, *, held: str, free: str) -> str:
+    """Say when a decision is carried out: after the undo window, after a stop or pause, or next."""
+    stopped = _held(shown, progress)
+    if not _can_be_undone(shown):
+        return f"{held} when {stopped} resumed" if stopped else free
+    after = f", then waits until {stopped} resumed" if stopped else ""
+    return f"takes effect {_ahead(shown)}{after}"
+
+
+def _can_be_undone(shown: requests.Approval) -> bool:
+    return shown.effective_at is not None and shown.effective_at > clock.now()
+
+
+def _ahead(shown: requests.Approval) -> str:
+    return "" if shown.effective_at is None else ahead(shown.effective_at)
+
+
+def _held(shown: requests.Approval, progress: Progress) -> str:
+    """Name what must be resumed first, with its verb; empty if nothing is held up."""
+    agents = [stop.agent for stop in kill_switches.active()]
+    if "" in agents:
+        return "every agent is"
+    for agent in shown.path:
+        if agent in agents:
+            return f"{agent} is"
+    told = runs.asked(shown.run).pause
+    paused = progress.pause is not None if told is None else told
+    return "the run is" if paused else ""

@@ -1,0 +1,52 @@
+"""What every form of a decision does: the act, then the page that fits what came of it."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from approvals.errors import (
+    AlreadyDecided,
+    Cancelled,
+    DigestMismatch,
+    Expired,
+    Invalid,
+    TamperedWith,
+    TooEarly,
+)
+from approvals.permissions import principal
+from approvals.queries import requests
+from approvals.web.pages import call_status
+from approvals.web.pages.request_page import too_late
+from runtime.core.enums import Verdict
+from runtime.errors import Forbidden
+from runtime.ports.access import Actor
+
+# What the person who decides can mend, or has to know.
+Problem = Forbidden | TamperedWith | DigestMismatch | TooEarly | Invalid
+
+
+def carry_out(
+    request: HttpRequest,
+    approval: UUID,
+    verdict: Verdict,
+    *,
+    act: Callable[[Actor], object],
+    page: Callable[[HttpRequest, requests.Approval, Actor, Problem], HttpResponse],
+    said: tuple[str, str],
+) -> HttpResponse:
+    """Carry out a decision. `act` decides, `page` shows the form again with the problem.
+
+    `said` words the decision, and what follows if nothing holds it up.
+    """
+    actor = principal.actor_of(request.user)
+    try:
+        act(actor)
+    except (AlreadyDecided, Cancelled, Expired) as exc:
+        return too_late(request, requests.approval(approval, actor=actor), verdict, exc)
+    except (Forbidden, TamperedWith, DigestMismatch, TooEarly, Invalid) as exc:
+        return page(request, requests.approval(approval, actor=actor), actor, exc)
+    messages.success(request, call_status.said(requests.approval(approval, actor=actor), *said))
+    return redirect("approval", approval=approval)

@@ -1,0 +1,85 @@
+"""The page of a halt: why an agent stopped, and the two ways on."""
+
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_POST
+
+from approvals.decisions import budget_grants, decide
+from approvals.errors import DigestMismatch, Invalid
+from approvals.permissions import principal
+from approvals.queries import requests
+from approvals.web.pages.decision_form import Problem, carry_out
+from approvals.web.pages.request_page import answer, picture
+from runtime.core.enums import HALTS, GateKind, Verdict
+from runtime.core.events import Change
+from runtime.ports.access import Actor
+from runtime.queries.version_diff import Difference, differences
+from runtime.web.requests import form_text
+
+_SAID = {
+    Verdict.CONTINUE: ("Recorded", "A worker continues the run next."),
+    Verdict.STOP: ("Recorded", "A worker ends the run next."),
+}
+
+
+@require_POST
+@login_required
+def go_on(request: HttpRequest, approval: UUID) -> HttpResponse:
+    return _decide(request, approval, Verdict.CONTINUE)
+
+
+@require_POST
+@login_required
+def stop(request: HttpRequest, approval: UUID) -> HttpResponse:
+    return _decide(request, approval, Verdict.STOP)
+
+
+def page(
+    request: HttpRequest,
+    shown: requests.Approval,
+    actor: Actor,
+    problem: Problem | None = None,
+) -> HttpResponse:
+    """`problem` is what was wrong with the form that was sent."""
+    context = {
+        **picture(shown, principal.standing_of(actor), problem),
+        "stale": isinstance(problem, DigestMismatch),
+        "reason": form_text(request.POST, "reason"),
+        "differences": _differences(shown),
+        "reached": budget_grants.reached(shown),
+        "grants": budget_grants.fields(shown, request.POST),
+        "grant_problem": budget_grants.problem(problem) if isinstance(problem, Invalid) else "",
+    }
+    return answer(request, "halt.html", context)
+
+
+def _differences(shown: requests.Approval) -> tuple[Difference, ...]:
+    """What changed of the agent, at a version gate; nothing for a request that is not of ours."""
+    if shown.kind != GateKind.VERSION:
+        return ()
+    try:
+        return differences(Change(**change) for change in shown.args["changes"])
+    except (KeyError, TypeError):
+        return ()
+
+
+def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
+    if requests.approval(approval, actor=principal.actor_of(request.user)).kind not in HALTS:
+        raise Http404
+    return carry_out(
+        request,
+        approval,
+        verdict,
+        act=lambda actor: decide.decide(
+            request=approval,
+            verdict=verdict,
+            digest=request.POST.get("digest"),
+            reason=form_text(request.POST, "reason"),
+            actor=actor,
+            grant=budget_grants.read(request.POST) or None if verdict is Verdict.CONTINUE else None,
+        ),
+        page=page,
+        said=_SAID[verdict],
+    )

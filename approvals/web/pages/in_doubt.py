@@ -1,0 +1,96 @@
+"""The page of a call in doubt: what was started, and the three ways to settle what became of it."""
+
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_POST
+
+from approvals import clock
+from approvals.decisions import decide, results
+from approvals.errors import Invalid
+from approvals.permissions import principal
+from approvals.queries import requests
+from approvals.web.pages.decision_form import Problem, carry_out
+from approvals.web.pages.request_page import answer, picture
+from runtime.core.enums import Verdict
+from runtime.ports.access import Actor
+from runtime.queries import late_outcomes
+from runtime.web.requests import form_text
+
+
+@require_POST
+@login_required
+def happened(request: HttpRequest, approval: UUID) -> HttpResponse:
+    return _settle(request, approval, Verdict.HAPPENED)
+
+
+@require_POST
+@login_required
+def run_again(request: HttpRequest, approval: UUID) -> HttpResponse:
+    return _settle(request, approval, Verdict.RUN_AGAIN)
+
+
+@require_POST
+@login_required
+def give_up(request: HttpRequest, approval: UUID) -> HttpResponse:
+    return _settle(request, approval, Verdict.GIVE_UP)
+
+
+def page(
+    request: HttpRequest,
+    shown: requests.Approval,
+    actor: Actor,
+    problem: Problem | None = None,
+    *,
+    outcome: Verdict | None = None,
+) -> HttpResponse:
+    """`outcome` is the form that was sent, `problem` what was wrong with it."""
+    seen = picture(shown, principal.standing_of(actor), problem)
+    context = {
+        **seen,
+        "late": late_outcomes.late_of_call(
+            shown.run, seen["progress"], frame=shown.frame, call=shown.call
+        ),
+        "ready": shown.not_before is None or shown.not_before <= clock.now(),
+        "returns_nothing": _returns_nothing(shown.result_schema),
+        "returns_text": results.is_text(shown.result_schema),
+        "outcome": outcome,
+        "reason": form_text(request.POST, "reason"),
+        "result": form_text(request.POST, "result"),
+        "wrong_result": isinstance(problem, Invalid) and problem.field.startswith("result"),
+    }
+    return answer(request, "doubt.html", context)
+
+
+def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpResponse:
+    shown = requests.approval(approval, actor=principal.actor_of(request.user))
+    return carry_out(
+        request,
+        approval,
+        outcome,
+        act=lambda actor: decide.settle(
+            run=shown.run,
+            gate=shown.gate,
+            outcome=outcome,
+            result=_result(request, shown) if outcome is Verdict.HAPPENED else decide.ABSENT,
+            reason=form_text(request.POST, "reason"),
+            actor=actor,
+        ),
+        page=partial(page, outcome=outcome),
+        said=("Settled", "A worker continues the run next."),
+    )
+
+
+def _returns_nothing(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "null"
+
+
+def _result(request: HttpRequest, shown: requests.Approval) -> Any:
+    """Read the result from the form. An unreadable one is refused only to a person who may settle the call."""
+    text = form_text(request.POST, "result")
+    if shown.refusal is not None or shown.status != "pending" or not text.strip():
+        return decide.ABSENT
+    return results.read(text, shown.result_schema)

@@ -1,0 +1,119 @@
+"""The inbox: what waits for this person and for others, one sentence each, and what was decided today."""
+
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_safe
+
+from approvals.errors import Invalid
+from approvals.permissions import principal
+from approvals.permissions.principal import Scope, Standing
+from approvals.queries import filters
+from approvals.queries import inbox as lists
+from approvals.queries.inbox import Piece, View
+from approvals.queries.requests import Approval
+from runtime.queries import outcomes, runs, time_limits
+from runtime.queries.outcomes import Outcome, Place
+
+MAX_KNOWN = 2 * lists.LIMIT
+_LET_START = ("approved", "answered")
+
+
+@require_safe
+@login_required
+def inbox(request: HttpRequest) -> HttpResponse:
+    """A page, or for a page that is open already only its list, with what became of `known` rows."""
+    standing = principal.standing_of(principal.actor_of(request.user))
+    view, q = _view(request), request.GET.get("q", "").strip()
+    live = "HX-Request" in request.headers
+    counts = lists.counts(standing)
+    context: dict[str, Any] = {"view": view, "q": q, "counts": counts}
+    context |= _list(request, standing, view, q, counts)
+    if live and view != View.DECIDED:  # in that view all rows are closed
+        context["closed"] = lists.closed(standing, _known(request))
+    elif not live:
+        is_admin = standing is not None and standing.has(Scope.ADMIN)
+        context |= {
+            "place": "inbox",
+            "max_filter": filters.MAX_LENGTH,
+            # An admin reads every run.
+            "alarms": runs.quarantined(Q()) if is_admin else 0,
+        }
+    status = 422 if context["problem"] else 200
+    answer = render(request, "inbox.html#list" if live else "inbox.html", context, status=status)
+    patch_vary_headers(answer, ["HX-Request"])
+    return answer
+
+
+def _list(
+    request: HttpRequest, standing: Standing | None, view: View, q: str, counts: lists.Counts
+) -> dict[str, Any]:
+    """The rows that were asked for, or what is wrong with the filter."""
+    cursor, problem = request.GET.get("cursor"), None
+    piece, doubts = Piece(items=(), next=None), tuple[Approval, ...]()
+    try:
+        if view != View.MINE or not counts.only_doubts or q or cursor:
+            piece = lists.piece(standing, view=view, q=q, cursor=cursor)
+        if view == View.MINE and counts.doubts and cursor is None:
+            doubts = lists.doubts(standing, q=q)
+    except Invalid as exc:
+        if exc.field != "q":
+            raise Http404(exc.detail) from exc
+        problem = exc
+    nothing = not (piece.items or doubts or q or cursor or problem)
+    return {
+        "groups": [] if view == View.DECIDED else lists.groups(piece.items),
+        "items": piece.items,
+        "no_outcomes": view == View.DECIDED and time_limits.is_used_up(),
+        "decided": _with_outcomes(piece.items) if view == View.DECIDED else [],
+        "next": piece.next,
+        "doubts": doubts,
+        "problem": problem,
+        "last": lists.last_closed(standing) if nothing and view == View.MINE else None,
+        "first_page": cursor is None,
+        "keep": _query(view, q),
+        "source": f"{request.path}?{_query(view, q)}{_query_of(cursor)}",
+    }
+
+
+def _with_outcomes(items: tuple[Approval, ...]) -> list[tuple[Approval, Outcome | None]]:
+    """Pair each request with the outcome of its call; None if the call did not start or no outcome is stored."""
+    places = {
+        item.id: Place(run=item.run, frame=item.frame, call=item.call)
+        for item in items
+        if item.call and item.status in _LET_START and not item.tampered
+    }
+    found = {} if time_limits.is_used_up() else outcomes.outcomes(places.values())
+    return [(item, found.get(places[item.id]) if item.id in places else None) for item in items]
+
+
+def _view(request: HttpRequest) -> View:
+    try:
+        return View(request.GET.get("view", View.MINE))
+    except ValueError as exc:
+        raise Http404 from exc
+
+
+def _known(request: HttpRequest) -> list[UUID]:
+    """The rows on somebody's screen, which the page itself says."""
+    try:
+        return [UUID(one) for one in request.GET.get("known", "").split(",") if one][:MAX_KNOWN]
+    except ValueError as exc:
+        raise Http404 from exc
+
+
+def _query(view: View, q: str) -> str:
+    """The list without its page, ready for more to be added."""
+    chosen = {"view": view if view != View.MINE else "", "q": q}
+    found = urlencode({name: value for name, value in chosen.items() if value})
+    return f"{found}&" if found else ""
+
+
+def _query_of(cursor: str | None) -> str:
+    return f"{urlencode({'cursor': cursor})}&" if cursor else ""

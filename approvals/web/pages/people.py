@@ -1,0 +1,167 @@
+"""The page of people, for admins: who there is, and one address for each thing that can be done."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from approvals.accounts import listing, tokens
+from approvals.accounts import people as actions
+from approvals.errors import ApprovalError, Guarded, Invalid
+from approvals.policy import Group
+from runtime.web.requests import admins_only
+
+SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment, as a form carries it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What was refused: about whom ("" for a new person), in which form, and the field if one is to blame."""
+
+    person: str
+    act: str
+    field: str
+    text: str
+
+    @property
+    def spot(self) -> str:
+        """Names one field of one form on the page."""
+        return f"{self.person}/{self.act}/{self.field}"
+
+
+@require_safe
+@admins_only
+def people(request: HttpRequest) -> HttpResponse:
+    """Everybody, or those whose name contains `q`; `open` is whose card is unfolded."""
+    return _page(request)
+
+
+@require_POST
+@admins_only
+def add_person(request: HttpRequest) -> HttpResponse:
+    username = request.POST.get("username", "")
+    try:
+        _password_typed_twice(request)
+        actions.create_person(
+            username=username,
+            password=request.POST.get("password", ""),
+            groups=_groups(request),
+            actor=_admin(request),
+        )
+    except ApprovalError as refused:
+        return _refuse(request, refused, person="", act="add")
+    return _done(request, username, f"{username} is added.")
+
+
+@require_POST
+@admins_only
+def set_groups(request: HttpRequest, person: str) -> HttpResponse:
+    try:
+        actions.set_groups(person, _groups(request), actor=_admin(request))
+    except (Invalid, Guarded) as refused:
+        return _refuse(request, refused, person=person, act="groups")
+    return _done(request, person, f"The groups of {person} are saved.")
+
+
+@require_POST
+@admins_only
+def disable(request: HttpRequest, person: str) -> HttpResponse:
+    try:
+        actions.disable(person, actor=_admin(request))
+    except Guarded as refused:
+        return _refuse(request, refused, person=person, act="disable")
+    return _done(request, person, f"{person} is disabled: no session, no token, no login.")
+
+
+@require_POST
+@admins_only
+def enable(request: HttpRequest, person: str) -> HttpResponse:
+    actions.enable(person, actor=_admin(request))
+    return _done(request, person, f"{person} can log in again. Revoked tokens stay revoked.")
+
+
+@require_POST
+@admins_only
+def set_password(request: HttpRequest, person: str) -> HttpResponse:
+    """For oneself there is the account page, which asks for the password of now."""
+    if person == _admin(request):
+        return redirect("account")
+    try:
+        _password_typed_twice(request)
+        actions.set_password(person, request.POST.get("password", ""), actor=_admin(request))
+    except Invalid as refused:
+        return _refuse(request, refused, person=person, act="password")
+    return _done(request, person, f"{person} has a new password. Open sessions have ended.")
+
+
+@require_POST
+@admins_only
+def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
+    """Confirm a right. The form names the assignment that was shown, so that a later one is not confirmed unread."""
+    seen = request.POST.get("seq", "")
+    try:
+        seq = int(seen) if SEQ.fullmatch(seen) else 0
+        actions.confirm(person, what, seq=seq, actor=_admin(request))
+    except Guarded as refused:
+        return _refuse(request, refused, person=person, act="confirm")
+    return _done(request, person, f"{what} of {person} is confirmed.")
+
+
+@require_POST
+@admins_only
+def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
+    tokens.revoke(token, owner=person, actor=_admin(request))
+    return _done(request, person, f"Token {token} of {person} is revoked.")
+
+
+def _page(request: HttpRequest, problem: Problem | None = None, status: int = 200) -> HttpResponse:
+    search = request.GET.get("q", "").replace("\x00", "")
+    unfolded = problem.person if problem else request.GET.get("open", "").replace("\x00", "")
+    context: dict[str, Any] = {
+        "place": "people",
+        "roster": listing.roster(search, shown=unfolded or None, reader=_admin(request)),
+        "search": search,
+        "unfolded": unfolded,
+        "problem": problem,
+        "typed": request.POST,
+        "chosen": request.POST.getlist("group"),
+        "groups": listing.GROUPS.items(),
+        "max_username": actions.MAX_USERNAME,
+        "me": request.user.get_username(),
+    }
+    return render(request, "people.html", context, status=status)
+
+
+def _refuse(request: HttpRequest, refused: ApprovalError, *, person: str, act: str) -> HttpResponse:
+    field = refused.field if isinstance(refused, Invalid) else ""
+    text = f"The {field} {refused.detail}" if field else refused.detail
+    problem = Problem(person=person, act=act, field=field, text=text)
+    return _page(request, problem, refused.status)
+
+
+def _done(request: HttpRequest, person: str, said: str) -> HttpResponse:
+    messages.success(request, said)
+    return redirect(f"{reverse('people')}?{urlencode({'open': person})}#{person}")
+
+
+def _groups(request: HttpRequest) -> set[Group]:
+    given = request.POST.getlist("group")
+    try:
+        return {Group(name) for name in given}
+    except ValueError as exc:
+        raise Invalid("group", "must be one of those on the page.") from exc
+
+
+def _password_typed_twice(request: HttpRequest) -> None:
+    if request.POST.get("password", "") != request.POST.get("again", ""):
+        raise Invalid("password", "was not typed the same way twice.")
+
+
+def _admin(request: HttpRequest) -> str:
+    return request.user.get_username()

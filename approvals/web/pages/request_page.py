@@ -1,0 +1,138 @@
+"""What the two pages of a request share: finding it, showing what surrounds it, and being too late."""
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.cache import patch_vary_headers
+
+from approvals import clock
+from approvals.errors import AlreadyDecided, Cancelled, Expired
+from approvals.permissions.principal import Scope, Standing
+from approvals.queries import inbox, requests
+from approvals.requests import statements
+from approvals.web.pages.arguments import arguments
+from approvals.web.pages.call_status import aftermath
+from runtime.core.enums import EffectClass, Verdict
+from runtime.core.ids import turn_of
+from runtime.core.limits import MAX_REASON
+from runtime.errors import RequestError
+from runtime.queries import runs
+from runtime.queries.transcript import call_context, fold
+from runtime.queries.transcript.views import Progress
+from runtime.web.requests import form_text
+
+# Somebody or something else was faster.
+TooLate = AlreadyDecided | Cancelled | Expired
+
+_EFFECTS: dict[str, str] = {
+    EffectClass.READ: "Only reads: if a worker dies in the middle, the call is simply made again.",
+    EffectClass.IDEMPOTENT: "Can be repeated without harm: if a worker dies in the middle, the call"
+    " is made again with the same idempotency key, so it takes effect once.",
+    EffectClass.TRANSACTIONAL: "Takes effect together with the run's journal or not at all: if a"
+    " worker dies in the middle, nothing of it has happened, and the call is made again.",
+    EffectClass.WRITE: "Happens once: if a worker dies in the middle, the call is never repeated on"
+    " its own, and people are asked what became of it.",
+}
+
+_VERBS: dict[Verdict, str] = {
+    Verdict.APPROVE: "approve it",
+    Verdict.DENY: "deny it",
+    Verdict.HAPPENED: "report what became of it",
+    Verdict.RUN_AGAIN: "let it run again",
+    Verdict.GIVE_UP: "give it up",
+    Verdict.CONTINUE: "let it go on",
+    Verdict.STOP: "stop the run",
+}
+
+
+def picture(
+    shown: requests.Approval,
+    standing: Standing | None,
+    problem: RequestError | None = None,
+) -> dict[str, Any]:
+    """The context of each page; `problem` is what was wrong with the decision just sent."""
+    is_admin = standing is not None and standing.has(Scope.ADMIN)
+    progress = fold.progress(shown.run, whole=is_admin)
+    before, next_ = inbox.neighbours(standing, shown)
+    status = _status(shown)
+    call = progress.call(shown.frame, shown.call)
+    return {
+        "before": before,
+        "next": next_,
+        "why": _why(progress, shown),
+        "place": "inbox",
+        "approval": shown,
+        "status": status,
+        "agent": _agent(shown),
+        "arguments": arguments(shown.args, shown.schema),
+        "effect": _EFFECTS.get(shown.effect, shown.effect),
+        "outlook": call_context.outlook(progress, frame=shown.frame, call=shown.call),
+        "call": call,
+        "after": aftermath(shown, status, call, progress),
+        "progress": progress,
+        "stopped": runs.quarantined(Q(id=shown.run)) > 0,
+        "undo_until": _undo_until(shown, standing),
+        "problem": problem,
+        "max_reason": MAX_REASON,
+    }
+
+
+def _undo_until(shown: requests.Approval, standing: Standing | None) -> datetime | None:
+    """Until when this reader can take the decision back; None if it is not theirs, or counts already."""
+    if standing is None or shown.decided_by != standing.person or shown.effective_at is None:
+        return None
+    return shown.effective_at if shown.effective_at > clock.now() else None
+
+
+def answer(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+    """The page, or for one that is open already only the part of it that changes."""
+    problem: RequestError | None = context["problem"]
+    status = 200 if problem is None else problem.status
+    again = request.method == "GET" and "HX-Request" in request.headers
+    page = render(request, f"{template}#live" if again else template, context, status=status)
+    patch_vary_headers(page, ["HX-Request"])
+    return page
+
+
+def too_late(
+    request: HttpRequest, seen: requests.Approval, verdict: Verdict, exc: TooLate
+) -> HttpResponse:
+    """The second of two clicks arrives where the first one led; anybody else is told what was first."""
+    mine = seen.decided_by == request.user.get_username()
+    if mine and seen.status == statements.STATUS[verdict]:
+        return redirect("approval", approval=seen.id)
+    context = {
+        "place": "inbox",
+        "approval": seen,
+        "status": _status(seen),
+        "verb": _VERBS[verdict],
+        "reason": form_text(request.POST, "reason"),
+        "result": form_text(request.POST, "result"),
+    }
+    return render(request, "conflict.html", context, status=exc.status)
+
+
+def _agent(shown: requests.Approval) -> str:
+    """Whose call it is, or who is halted."""
+    agents = shown.path[:-1] if shown.call else shown.path
+    return agents[-1] if agents else "The agent"
+
+
+def _why(progress: Progress, shown: requests.Approval) -> list[Any]:
+    """What the agent wrote in the reply that asked for this call."""
+    if not shown.call or shown.tampered:
+        return []
+    turn = turn_of(shown.call)
+    frame = next((frame for frame in progress.frames() if frame.id == shown.frame), None)
+    said = frame.messages if frame else ()
+    return [message.value for message in said if message.kind == "text" and message.turn == turn]
+
+
+def _status(shown: requests.Approval) -> str:
+    """Time decides at its moment, also while nobody has written that down."""
+    if shown.status != "pending" or shown.expires_at is None:
+        return shown.status
+    return "expired" if shown.expires_at <= clock.now() else "pending"

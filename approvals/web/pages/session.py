@@ -1,0 +1,45 @@
+"""Logging in and out, and where a person starts."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.views import LoginView, LogoutView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_safe
+
+from approvals.accounts import login_throttle
+from approvals.permissions import principal
+
+UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
+
+
+class Login(LoginView):
+    """Django's, which says when to try again to whoever has guessed too often, whoever they say they are."""
+
+    template_name = "login.html"
+    redirect_authenticated_user = True
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """After a form that was sent without a session, the page that is shown next says so."""
+        if "unsent" in self.request.GET:
+            messages.warning(self.request, UNSENT)
+        return super().form_valid(form)
+
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        again_at = login_throttle.refused_until(self.request)
+        context = self.get_context_data(form=form, again_at=again_at)
+        return self.render_to_response(context, status=429 if again_at else 200)
+
+
+login = Login.as_view()
+logout = LogoutView.as_view(http_method_names=["post"])
+
+
+@require_safe
+@login_required
+def home(request: HttpRequest) -> HttpResponse:
+    """The inbox, or the runs for whoever can decide nothing."""
+    standing = principal.standing_of(principal.actor_of(request.user))
+    decides = standing is not None and standing.has(principal.Scope.APPROVALS_DECIDE)
+    return redirect("inbox" if decides else "runs")

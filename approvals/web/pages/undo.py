@@ -1,0 +1,26 @@
+"""Taking one's own decision back, from the page on which it was taken."""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
+
+from approvals.decisions import decide
+from approvals.errors import AlreadyDecided, Cancelled, Expired, NotDecided, TooLate
+from approvals.permissions import principal
+
+
+@require_POST
+@login_required
+def undo(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """The request is open again, and the run has not heard anything."""
+    try:
+        decide.undo(request=approval, actor=principal.actor_of(request.user))
+    except (AlreadyDecided, Cancelled, Expired, NotDecided, TooLate) as exc:
+        messages.error(request, f"Nothing was changed. {exc.detail}")
+    else:
+        messages.success(request, "Taken back. Nothing has been decided.")
+    return redirect("approval", approval=approval)

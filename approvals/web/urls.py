@@ -1,0 +1,56 @@
+"""The addresses of this room's pages."""
+
+from django.urls import path
+
+from approvals.web.pages.account import (
+    account,
+    add_own_token,
+    change_password,
+    log_out_everywhere,
+    revoke_own_token,
+)
+from approvals.web.pages.approval import approval, approve, deny
+from approvals.web.pages.frame_gate import go_on, stop
+from approvals.web.pages.in_doubt import give_up, happened, run_again
+from approvals.web.pages.inbox import inbox
+from approvals.web.pages.people import (
+    add_person,
+    confirm,
+    disable,
+    enable,
+    people,
+    revoke_token,
+    set_groups,
+    set_password,
+)
+from approvals.web.pages.session import home, login, logout
+from approvals.web.pages.undo import undo
+
+urlpatterns = [
+    path("", home, name="home"),
+    path("login/", login, name="login"),
+    path("logout/", logout, name="logout"),
+    path("account/", account, name="account"),
+    path("account/password/", change_password, name="change_password"),
+    path("account/log-out-everywhere/", log_out_everywhere, name="log_out_everywhere"),
+    path("account/tokens/add/", add_own_token, name="add_own_token"),
+    path("account/tokens/<str:token>/revoke/", revoke_own_token, name="revoke_own_token"),
+    path("people/", people, name="people"),
+    path("people/add/", add_person, name="add_person"),
+    path("people/<str:person>/groups/", set_groups, name="set_groups"),
+    path("people/<str:person>/disable/", disable, name="disable"),
+    path("people/<str:person>/enable/", enable, name="enable"),
+    path("people/<str:person>/password/", set_password, name="set_password"),
+    path("people/<str:person>/rights/<str:what>/confirm/", confirm, name="confirm_right"),
+    path("people/<str:person>/tokens/<str:token>/revoke/", revoke_token, name="revoke_token"),
+    path("inbox/", inbox, name="inbox"),
+    path("a/<uuid:approval>/", approval, name="approval"),
+    path("a/<uuid:approval>/approve/", approve, name="approve"),
+    path("a/<uuid:approval>/deny/", deny, name="deny"),
+    path("a/<uuid:approval>/undo/", undo, name="undo"),
+    path("a/<uuid:approval>/continue/", go_on, name="go_on"),
+    path("a/<uuid:approval>/stop/", stop, name="stop"),
+    path("a/<uuid:approval>/settle/happened/", happened, name="happened"),
+    path("a/<uuid:approval>/settle/run-again/", run_again, name="run_again"),
+    path("a/<uuid:approval>/settle/give-up/", give_up, name="give_up"),
+]
