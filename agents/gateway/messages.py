@@ -27,6 +27,17 @@ from pydantic_ai.usage import RequestUsage
 
 from agents import outputs, secrets
 from agents.gateway import replies
+from agents.gateway.conversation_texts import (
+    DENIED,
+    EXPIRED,
+    GIVEN_UP,
+    MESSAGE,
+    NOT_TAKEN,
+    REFUSED,
+    REPORTED,
+    SUM_UP,
+    SUMMARY,
+)
 from agents.gateway.plain_replies import NO_TIME
 from agents.gateway.prices import cost_of
 from agents.spec import FINAL_ANSWER, AgentSpec, ToolSpec
@@ -35,24 +46,6 @@ from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
 from runtime.ports.effects import ModelAnswer
-
-DENIED = "A person denied this call, it was not made. The reason given: "
-EXPIRED = "This call was not made, because its approval expired. "
-GIVEN_UP = (
-    "This call was started, and it is not known whether it took effect. A person looked into it and gave it up."
-    " The reason given: "
-)
-REFUSED = "This call could not be made: "
-NOT_TAKEN = "This answer could not be taken: "
-REPORTED = "A person reported this result, because what the call itself returned was lost. The result as JSON: "
-REASONED = (DENIED, EXPIRED, GIVEN_UP, REFUSED)  # each is followed by the reason
-SUM_UP = (
-    "Do not go on yet, and call no tool. Sum up what has happened so far, for yourself: what you were asked,"
-    " what you found out, what you did, and what is left to do. You will go on from this summary alone, so"
-    " keep every name, number and id that you may still need. Answer with the summary and nothing else."
-)
-SUMMARY = "What happened up to here, summed up: "
-MESSAGE = "A message from "  # its author's name and a colon follow
 
 # Instead of arguments: the call repeats an earlier one of its reply, whose position this is.
 REPEATED = "$repeated"

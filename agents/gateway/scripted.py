@@ -28,7 +28,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo
 
-from agents.gateway.messages import MESSAGE, REASONED, REPORTED, SUM_UP, SUMMARY
+from agents.gateway.conversation_texts import MESSAGE, REASONED, REPORTED, SUM_UP, SUMMARY
 from agents.spec import FINAL_ANSWER
 
 Reply = ModelResponse

@@ -1,0 +1,19 @@
+"""The texts that models are told and that scripts recognise: how calls ended, summaries, messages of people."""
+
+DENIED = "A person denied this call, it was not made. The reason given: "
+EXPIRED = "This call was not made, because its approval expired. "
+GIVEN_UP = (
+    "This call was started, and it is not known whether it took effect. A person looked into it and gave it up."
+    " The reason given: "
+)
+REFUSED = "This call could not be made: "
+NOT_TAKEN = "This answer could not be taken: "
+REPORTED = "A person reported this result, because what the call itself returned was lost. The result as JSON: "
+REASONED = (DENIED, EXPIRED, GIVEN_UP, REFUSED)  # each is followed by the reason
+SUM_UP = (
+    "Do not go on yet, and call no tool. Sum up what has happened so far, for yourself: what you were asked,"
+    " what you found out, what you did, and what is left to do. You will go on from this summary alone, so"
+    " keep every name, number and id that you may still need. Answer with the summary and nothing else."
+)
+SUMMARY = "What happened up to here, summed up: "
+MESSAGE = "A message from "  # its author's name and a colon follow
