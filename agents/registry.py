@@ -9,8 +9,13 @@ from pathlib import Path
 from types import ModuleType
 
 from agents.errors import RegistryError
-from agents.mistakes import Mistake, Reading, Unusable, collecting
-from agents.spec import AgentSpec, ToolSpec
+from agents.sdk.mistakes import (
+    Mistake,
+    Reading,
+    Unusable,
+    collecting,
+)
+from agents.sdk.spec import AgentSpec, ToolSpec
 from runtime.errors import UnknownAgent
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from agents.errors import NotSealed
-from agents.spec import ToolSpec
-from agents.wording import MASK
+from agents.sdk.sentences import MASK
+from agents.sdk.spec import ToolSpec
 from runtime import sealing
 
 

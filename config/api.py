@@ -17,7 +17,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import APIKeyCookie, HttpBearer
 from ninja.utils import check_csrf
 
-from agents.api import router as agents_router
+from agents.web.api import router as agents_router
 from approvals.accounts import tokens
 from approvals.permissions import principal
 from approvals.web.api import router as approvals_router

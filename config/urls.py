@@ -16,7 +16,7 @@ urlpatterns = [
     path("api/v1/", api.api.urls),
     re_path("^api/", api.missing),
     path("", include("approvals.web.urls")),
-    path("", include("agents.urls")),
+    path("", include("agents.web.urls")),
     path("", include("runtime.web.urls")),
 ]
 handler404 = "config.urls.not_found"

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_out
 
-from agents.catalogue import Catalogue, publish
+from agents.catalogue.published import Catalogue, publish
 from agents.errors import RegistryError
 from agents.registry import load
 from approvals.accounts import people
@@ -40,10 +40,10 @@ def connect_effects() -> None:
     Ends the process with one line if they cannot be loaded.
     """
     # Only workers pay for importing what models and tools need.
-    from agents.children import Children
-    from agents.gateway.brakes import Brakes
-    from agents.gateway.provider import import_clients, require_models
-    from agents.handlers import Handler
+    from agents.effect_handler import Handler
+    from agents.isolation.processes import Children
+    from agents.llm.providers import import_clients, require_models
+    from agents.llm.rate_limits import Brakes
 
     try:
         registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)

@@ -1,1 +1,1 @@
-"""The only way to a model: pydantic-ai's model layer, in workers only, because importing it is slow."""
+"""The old place of `agents.sdk.scripts`, for one release."""

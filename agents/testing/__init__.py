@@ -9,11 +9,11 @@
 """
 
 # The rest of the kit loads Django's models, and those ask for settings.
-from agents.testing import surroundings
+from agents.testing import setup
 
-surroundings.configure()
+setup.configure()
 
-from agents.gateway.scripted import (  # noqa: E402
+from agents.sdk.scripts import (  # noqa: E402
     Reply,
     Result,
     Turn,
@@ -23,8 +23,8 @@ from agents.gateway.scripted import (  # noqa: E402
     script,
     together,
 )
-from agents.testing.flow import Flow, drive  # noqa: E402
-from agents.testing.models import replies  # noqa: E402
+from agents.testing.drive import Flow, drive  # noqa: E402
+from agents.testing.scripted_models import replies  # noqa: E402
 from agents.testing.worker import Made  # noqa: E402
 
 __all__ = [

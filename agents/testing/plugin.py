@@ -15,9 +15,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
-    from agents.testing import surroundings
+    from agents.testing import setup
 
-    surroundings.configure()
+    setup.configure()
 
 
 @pytest.fixture

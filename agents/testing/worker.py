@@ -17,14 +17,14 @@ from typing import Any
 from django.db import connection, transaction
 from django.test import override_settings
 
-from agents.gateway.provider import SCRIPTED
-from agents.handlers import Handler
+from agents.catalogue.versions import Version
+from agents.effect_handler import Handler
+from agents.llm.providers import SCRIPTED
 from agents.registry import Registry, family
-from agents.spec import AgentSpec
-from agents.testing import surroundings
-from agents.testing.gatekeeper import Gatekeeper
-from agents.testing.matching import contains
-from agents.versions import Version
+from agents.sdk.spec import AgentSpec
+from agents.testing import setup
+from agents.testing.approvals import Gatekeeper
+from agents.testing.event_match import contains
 from runtime.core.commands import AskModel, StartTool
 from runtime.core.continuation import Phase
 from runtime.core.documents.blobs import FilledIn, value_of
@@ -114,7 +114,7 @@ class Worker:
             )
             for one in known.values()
         }
-        surroundings.prepare(secrets=any(one.keeps_secrets for one in known.values()))
+        setup.prepare(secrets=any(one.keeps_secrets for one in known.values()))
         self._handler = Handler(Registry(agents=known), tidy=_nothing, versions=self._published)
         self._admission = Admission(
             handler=self._handler, gatekeeper=self._gatekeeper, clock=lambda: self.clock

@@ -10,7 +10,7 @@ from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 
 from agents.sdk import NotDone, ToolContext, ToolError, tool
-from agents.tools.person import EmailAddress, FullName, Username
+from agents.tools.person_fields import EmailAddress, FullName, Username
 
 WELCOME = """\
 Hello {full_name},

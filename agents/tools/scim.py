@@ -27,7 +27,7 @@ from scim2_models import (
 )
 
 from agents.sdk import Blame, NotDone, ToolContext, ToolError
-from agents.tools.waiting import seconds_of
+from agents.tools.retry_after import seconds_of
 
 Account = User[Any]
 

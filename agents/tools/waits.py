@@ -1,51 +1,11 @@
-"""Two tools that only wait: the engine does it, and no worker, thread or connection is held meanwhile."""
+"""The old name of `agents.tools.timers`. It works for one release, with a warning."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Annotated, Any, Literal, NoReturn
+import logging
 
-from pydantic import Field
+from agents.tools.timers import sleep_until, wait_for
 
-from agents.errors import ToolError
-from agents.sdk import tool
-from agents.spec import ToolSpec
-from runtime.core.limits import MAX_EVENT_NAME, MAX_WAIT_DAYS
+__all__ = ["sleep_until", "wait_for"]
 
-_AHEAD = f"at most {MAX_WAIT_DAYS} days ahead"
-Moment = Annotated[
-    str,
-    Field(
-        max_length=40,
-        description=f"a moment of RFC 3339 with its zone, as in 2030-01-31T09:00:00Z, {_AHEAD}",
-    ),
-]
-EventName = Annotated[str, Field(min_length=1, max_length=MAX_EVENT_NAME)]
-Match = Annotated[
-    dict[str, Any], Field(description="what the event's data must contain; {} for anything")
-]
-
-
-def _waits(kind: Literal["time", "event"]) -> Callable[[ToolSpec], ToolSpec]:
-    return lambda spec: replace(spec, waits=kind)
-
-
-@_waits("time")
-@tool(effect="read", sentence="Wait until {moment}")
-def sleep_until(moment: Moment) -> dict[str, Any]:
-    """Do nothing until a moment. Returns {"slept_until": …}."""
-    _not_here()
-
-
-@_waits("event")
-@tool(effect="read", sentence="Wait for the event {event} with {match} until {until}")
-def wait_for(event: EventName, match: Match, until: Moment) -> dict[str, Any]:
-    """Wait for an event from outside, for no longer than until a moment.
-
-    Returns {"event": …, "id": …, "data": …} when it comes, {"timed_out": true} if it does not. Only an event
-    that comes after this call counts.
-    """
-    _not_here()
-
-
-def _not_here() -> NoReturn:
-    raise ToolError("the engine waits in place of this function")
+logging.getLogger(__name__).warning(
+    "agents.tools.waits is now agents.tools.timers; the old name goes with the next release"
+)

@@ -8,8 +8,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.sdk import NotDone, ToolContext, ToolError, agent, tool
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+)
 
 
 @tool(isolate=True, effect="read")

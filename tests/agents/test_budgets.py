@@ -10,14 +10,14 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage
 from pytest_django import Settings
 
+from agents.effect_handler import Handler
 from agents.errors import DefinitionError
-from agents.gateway import prices
-from agents.gateway.messages import from_provider
-from agents.gateway.scripted import say, script
-from agents.handlers import Handler
+from agents.llm import pricing
+from agents.llm.messages import from_provider
 from agents.registry import Registry
 from agents.sdk import Budget, agent
-from agents.spec import AgentSpec
+from agents.sdk.scripts import say, script
+from agents.sdk.spec import AgentSpec
 from runtime.core import budgets
 from runtime.core.budgets import Rates
 
@@ -61,7 +61,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(one, address)
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    prices._dearest.cache_clear()
+    pricing._dearest.cache_clear()
 
 
 def test_an_agents_budget_is_frozen_when_its_frame_opens() -> None:
@@ -87,14 +87,14 @@ def test_a_budget_that_cannot_work_is_named(budget: Budget, problem: str) -> Non
 
 
 def test_a_script_costs_nothing() -> None:
-    assert prices.rates_of(made()) == Rates(input=0, output=0)
+    assert pricing.rates_of(made()) == Rates(input=0, output=0)
     assert from_provider(made(), say("done")).cost == 0
 
 
 @pytest.mark.usefixtures("alone")
 def test_a_providers_price_comes_from_the_bundled_list(settings: Settings) -> None:
     settings.ABEYANCE_MODEL = "openai:gpt-4o"
-    assert prices.rates_of(made()) == Rates(input=2_500_000, output=10_000_000)
+    assert pricing.rates_of(made()) == Rates(input=2_500_000, output=10_000_000)
     answer = from_provider(made(), reply("gpt-4o-2024-08-06", given=1_000, said=100))
     assert answer.cost == 2_500 + 1_000
     cached = reply("gpt-4o", given=1_000, said=100, cached=1_000)
@@ -104,22 +104,22 @@ def test_a_providers_price_comes_from_the_bundled_list(settings: Settings) -> No
 @pytest.mark.usefixtures("alone")
 def test_a_part_of_a_millionth_counts_as_a_whole_one(settings: Settings) -> None:
     settings.ABEYANCE_MODEL = "openai:gpt-4o-mini"
-    assert prices.cost_of(made(), reply("gpt-4o-mini", given=1, said=0)) == 1
+    assert pricing.cost_of(made(), reply("gpt-4o-mini", given=1, said=0)) == 1
 
 
 @pytest.mark.usefixtures("alone")
 def test_a_model_that_the_list_does_not_know_has_no_price(settings: Settings) -> None:
     settings.ABEYANCE_MODEL = "openai:our-own-llama"
-    assert prices.rates_of(made()) is None
+    assert pricing.rates_of(made()) is None
     assert from_provider(made(), reply("our-own-llama", given=9, said=9)).cost is None
 
 
 @pytest.mark.usefixtures("alone")
 def test_of_several_models_the_dearest_is_reckoned_with(settings: Settings) -> None:
     settings.ABEYANCE_MODEL = "openai:gpt-4o-mini,openai:gpt-4o"
-    assert prices.rates_of(made()) == Rates(input=2_500_000, output=10_000_000)
+    assert pricing.rates_of(made()) == Rates(input=2_500_000, output=10_000_000)
     settings.ABEYANCE_MODEL = "openai:gpt-4o,openai:our-own-llama"
-    assert prices.rates_of(made()) is None
+    assert pricing.rates_of(made()) is None
 
 
 @pytest.mark.usefixtures("alone")

@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 from django.db import connection, connections
 
-from agents.catalogue import Catalogue, publish
+from agents.catalogue.published import Catalogue, publish
 from agents.models import PublishedAgent
 from agents.registry import Registry
 from runtime.errors import InvalidInput, UnknownAgent
@@ -101,10 +101,10 @@ from django.conf import settings
 settings.DATABASES["default"].update(json.loads(sys.argv[1]))
 django.setup()
 from runtime import ports
-from agents.catalogue import Catalogue
+from agents.catalogue.published import Catalogue
 ports.plug(catalogue=Catalogue())
 ports.catalogue().check_input("hr_onboarding", json.loads(sys.argv[2]))
-foreign = ("agents.flows", "agents.tools", "agents.gateway", "agents.sdk", "pydantic_ai", "scim2_client")
+foreign = ("agents.flows", "agents.tools", "agents.llm", "agents.sdk.scripts", "pydantic_ai", "scim2_client")
 print(json.dumps([name for name in sys.modules if name.startswith(foreign)]))
 """
 

@@ -12,7 +12,7 @@ from agents.management.commands import agents as command
 
 AGENT = """
 from pydantic import BaseModel
-from agents.gateway.scripted import say, script
+from agents.sdk.scripts import say, script
 from agents.sdk import Budget, Holds, agent, tool
 
 class Input(BaseModel):

@@ -9,12 +9,12 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from agents.children import Child, Children
+from agents.effect_handler import Handler
 from agents.errors import DefinitionError
-from agents.handlers import Handler
+from agents.isolation.processes import Child, Children
 from agents.registry import load
 from agents.sdk import tool
-from agents.spec import ToolSpec
+from agents.sdk.spec import ToolSpec
 from runtime.core.enums import Blame
 from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
 from tests.agents import isolated

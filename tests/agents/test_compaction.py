@@ -6,9 +6,15 @@ import pytest
 from pydantic import BaseModel
 
 from agents.errors import DefinitionError
-from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.sdk import Compaction, agent, tool
-from agents.spec import AgentSpec
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+)
+from agents.sdk.spec import AgentSpec
 from agents.testing import drive
 
 

@@ -6,13 +6,18 @@ from uuid import uuid4
 
 import pytest
 
-from agents.gateway import conversations, replies
-from agents.gateway.conversations import KEPT, LONG, conversation_of
-from agents.gateway.messages import to_provider
-from agents.gateway.replies import read
-from agents.gateway.scripted import Reply, Turn, say, script
+from agents.llm import conversation_cache, replies
+from agents.llm.conversation_cache import KEPT, LONG, conversation_of
+from agents.llm.messages import to_provider
+from agents.llm.replies import read
 from agents.sdk import agent
-from agents.spec import AgentSpec
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    say,
+    script,
+)
+from agents.sdk.spec import AgentSpec
 from runtime.core.continuation import Call, CallState
 from tests.bench.agents import Walk, walker
 
@@ -62,7 +67,7 @@ def test_only_what_is_new_is_translated(monkeypatch: pytest.MonkeyPatch) -> None
         begun.append(len(done))
         return to_provider(agent, given, done)
 
-    monkeypatch.setattr(conversations, "to_provider", counted)
+    monkeypatch.setattr(conversation_cache, "to_provider", counted)
     whole, run = messages(LONG), uuid4()
     conversation_of(walker, run, "0", whole[:-2])
     conversation_of(walker, run, "0", whole)
@@ -145,4 +150,4 @@ def test_no_more_conversations_are_kept_than_said() -> None:
     told = messages(LONG)
     for _ in range(KEPT + 3):
         conversation_of(walker, uuid4(), "0", told)
-    assert len(conversations._known) == KEPT
+    assert len(conversation_cache._known) == KEPT

@@ -9,9 +9,15 @@ import pytest
 from httpx2 import Client, ReadTimeout
 from pydantic import BaseModel
 
-from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.registry import Registry
 from agents.sdk import agent, tool
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+)
 from runtime.broker import dispatch
 from runtime.core.enums import EffectClass
 from runtime.models import Gate

@@ -6,9 +6,15 @@ import pytest
 from django.contrib.auth.models import Group
 from pydantic import BaseModel
 
-from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.registry import Registry
 from agents.sdk import ToolError, agent, tool
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+)
 from runtime.broker import dispatch
 from runtime.core.enums import Verdict
 from runtime.models import Gate

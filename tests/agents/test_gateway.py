@@ -24,17 +24,23 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo
 from pytest_django import Settings
 
+from agents.effect_handler import Handler
 from agents.errors import RegistryError
-from agents.gateway import loop
-from agents.gateway.messages import to_provider
-from agents.gateway.outages import REMEMBERED, Outages
-from agents.gateway.provider import lacking, require_models
-from agents.gateway.request import chosen
-from agents.gateway.scripted import Turn, call, say, script, together
-from agents.handlers import Handler
+from agents.llm import event_loop
+from agents.llm.call import chosen
+from agents.llm.messages import to_provider
+from agents.llm.outages import REMEMBERED, Outages
+from agents.llm.providers import lacking, require_models
 from agents.registry import Registry
 from agents.sdk import agent, tool
-from agents.spec import AgentSpec
+from agents.sdk.scripts import (
+    Turn,
+    call,
+    say,
+    script,
+    together,
+)
+from agents.sdk.spec import AgentSpec
 from runtime.core.events import Proposal
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelAnswer, ModelFault, Outcome
@@ -284,28 +290,28 @@ def test_a_script_has_replied_on_return_in_the_thread_that_asked() -> None:
 def test_many_threads_share_one_loop() -> None:
     ran_in: queue.SimpleQueue[str] = queue.SimpleQueue()
 
-    async def call(_: loop.Stop) -> None:
+    async def call(_: event_loop.Stop) -> None:
         ran_in.put(threading.current_thread().name)
 
     with ThreadPoolExecutor(20) as pool:
-        list(pool.map(lambda _: loop.begin(call), range(50)))
+        list(pool.map(lambda _: event_loop.begin(call), range(50)))
     assert {ran_in.get(timeout=30) for _ in range(50)} == {"models"}
     assert [t.name for t in threading.enumerate()].count("models") == 1
 
 
 def test_model_calls_that_wait_hold_no_thread() -> None:
-    waiting: list[loop.Stop] = []
+    waiting: list[event_loop.Stop] = []
     ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    async def call(stop: loop.Stop) -> None:
+    async def call(stop: event_loop.Stop) -> None:
         waiting.append(stop)
         await stop
         ended.put(None)
 
-    ends = [loop.begin(call)]
+    ends = [event_loop.begin(call)]
     until(lambda: waiting, "the first call to be made")
     before = threading.active_count()
-    ends += [loop.begin(call) for _ in range(300)]
+    ends += [event_loop.begin(call) for _ in range(300)]
     until(lambda: len(waiting) == 301, "every call to be made")
     assert threading.active_count() <= before
     for end in ends:
@@ -317,13 +323,13 @@ def test_model_calls_that_wait_hold_no_thread() -> None:
 def test_a_call_that_does_not_end_is_given_up() -> None:
     came: queue.SimpleQueue[Exception] = queue.SimpleQueue()
 
-    async def call(stop: loop.Stop) -> None:
+    async def call(stop: event_loop.Stop) -> None:
         try:
-            await loop.within(0.05, asyncio.Event().wait(), stop)
+            await event_loop.within(0.05, asyncio.Event().wait(), stop)
         except TimeoutError as late:
             came.put(late)
 
-    loop.begin(call)
+    event_loop.begin(call)
     assert isinstance(came.get(timeout=30), TimeoutError)
 
 

@@ -7,10 +7,10 @@ from django.contrib.auth.models import Group
 from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse
 
-from agents.gateway.scripted import Turn, say, script
-from agents.handlers import Handler
+from agents.effect_handler import Handler
 from agents.registry import Registry
 from agents.sdk import NotDone, ToolContext, ToolError, agent, tool
+from agents.sdk.scripts import Turn, say, script
 from runtime.core.call_options import RetryPolicy
 from runtime.core.digest import sha256_of
 from runtime.core.enums import EffectClass, Risk

@@ -6,8 +6,14 @@ import pytest
 from pydantic import BaseModel
 
 from agents.errors import DefinitionError
-from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.sdk import Holds, agent, tool
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+)
 from agents.testing import drive
 
 

@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError, model_validator
 from pydantic_ai.messages import ModelResponse
 
-from agents import inputs
-from agents.gateway.scripted import Turn, call, say, script
 from agents.registry import Registry
-from agents.sdk import agent
+from agents.sdk import agent, inputs
+from agents.sdk.scripts import (
+    Turn,
+    call,
+    say,
+    script,
+)
 from agents.testing import drive
-from agents.tools.person import EmailAddress, FullName, Username
+from agents.tools.person_fields import EmailAddress, FullName, Username
 from runtime.errors import InvalidInput
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from agents.errors import DefinitionError
 from agents.sdk import Holds, agent
 from agents.testing import call, drive, say
-from agents.testing.flow import Flow
+from agents.testing.drive import Flow
 from runtime.core.events import FrameOpened
 from tests.agents.test_sdk import silent
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.handlers import Handler
+from agents.effect_handler import Handler
 from agents.registry import Registry
 from runtime.core.enums import EffectClass
 from runtime.core.events import Proposal

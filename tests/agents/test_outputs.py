@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from pydantic_ai.messages import ModelResponse, TextPart
 
 from agents.errors import DefinitionError
-from agents.gateway.conversations import conversation_of
-from agents.gateway.messages import from_provider, tools_of
+from agents.llm.conversation_cache import conversation_of
+from agents.llm.messages import from_provider, tools_of
 from agents.sdk import agent, tool
 from agents.testing import answer, call, drive, replies, say, together
 from runtime.core.events import ModelReplied

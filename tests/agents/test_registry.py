@@ -12,7 +12,7 @@ from runtime.errors import UnknownAgent
 
 AGENT = """
 from pydantic import BaseModel
-from agents.gateway.scripted import say, script
+from agents.sdk.scripts import say, script
 from agents.sdk import agent
 
 class Input(BaseModel):

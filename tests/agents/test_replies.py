@@ -18,12 +18,17 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-from agents.gateway import plain_replies
-from agents.gateway.messages import from_provider
-from agents.gateway.replies import _dumped, _validated, read, whole
-from agents.gateway.scripted import call, say
+from agents.llm import plain_replies
+from agents.llm.messages import from_provider
+from agents.llm.replies import (
+    _dumped,
+    _validated,
+    read,
+    whole,
+)
 from agents.sdk import agent, tool
-from agents.spec import AgentSpec
+from agents.sdk.scripts import call, say
+from agents.sdk.spec import AgentSpec
 from runtime.core.continuation import Call
 from runtime.ports.effects import ModelAnswer
 
@@ -188,9 +193,9 @@ def test_what_is_secret_stays_in_the_reply_as_it_was_sealed(sealed: AgentSpec) -
 
 @pytest.fixture
 def sealed() -> AgentSpec:
-    from agents.testing import surroundings
+    from agents.testing import setup
 
-    surroundings.prepare(secrets=True)
+    setup.prepare(secrets=True)
 
     @tool(effect="read", secret_args=("word",))
     def whisper(word: str) -> str:

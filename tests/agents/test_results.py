@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
-from agents.gateway.scripted import call, say, script
 from agents.sdk import ToolContext, agent, tool
-from agents.spec import ToolSpec
+from agents.sdk.scripts import call, say, script
+from agents.sdk.spec import ToolSpec
 from agents.testing import drive
 from runtime.ports.effects import ToolFault, ToolResult, Unknown
 

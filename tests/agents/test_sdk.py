@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
-from agents.gateway.scripted import Turn, say, script
 from agents.sdk import ToolContext, agent, tool
+from agents.sdk.scripts import Turn, say, script
 from runtime.core.call_options import TOOL_RETRIES, RetryPolicy
 from runtime.core.enums import EffectClass, Risk
 

@@ -20,12 +20,19 @@ from pydantic_ai.models.function import AgentInfo
 from pytest_django import Settings
 
 from agents import secrets
+from agents.effect_handler import Handler
 from agents.errors import DefinitionError, NotSealed
-from agents.gateway.messages import to_provider
-from agents.gateway.scripted import Reply, Turn, call, say, script, together
-from agents.handlers import Handler
+from agents.llm.messages import to_provider
 from agents.registry import Registry
 from agents.sdk import ToolError, agent, tool
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+    together,
+)
 from runtime import keyring, sealing
 from runtime.broker import dispatch
 from runtime.core.digest import require_json

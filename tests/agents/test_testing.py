@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from agents.registry import Registry
 from agents.sdk import NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
 from agents.testing import Turn, call, drive, replies, say, together
-from agents.testing.flow import Flow
+from agents.testing.drive import Flow
 from agents.testing.worker import BEGINNING
 from runtime.core.documents.codec import decode_entry, documents_of
 from runtime.core.enums import GateKind, Risk, Verdict

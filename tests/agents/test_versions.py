@@ -7,15 +7,15 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from agents import catalogue
-from agents.catalogue import publish
-from agents.handlers import Handler
+from agents.catalogue import published
+from agents.catalogue.published import publish
+from agents.catalogue.versions import changes, writes
+from agents.effect_handler import Handler
 from agents.models import AgentVersion
 from agents.registry import Registry
 from agents.sdk import agent, tool
-from agents.spec import AgentSpec
-from agents.testing.models import replies
-from agents.versions import changes, writes
+from agents.sdk.spec import AgentSpec
+from agents.testing.scripted_models import replies
 from runtime.errors import UnknownAgent
 from tests.agents.test_sdk import Input
 
@@ -129,7 +129,7 @@ def test_a_version_is_published_once_and_its_facts_make_its_fingerprint() -> Non
     first = AgentVersion.objects.get()
     publish(_registry(version()))
     assert AgentVersion.objects.get().published_at == first.published_at
-    (found,) = catalogue.versions([first.fingerprint]).values()
+    (found,) = published.versions([first.fingerprint]).values()
     assert (found.agent, found.facts) == ("greeter", version().facts)
 
 

@@ -10,11 +10,11 @@ from django.db import connection
 from pydantic import BaseModel
 
 from agents.sdk import Budget, agent
-from agents.spec import AgentSpec
+from agents.sdk.spec import AgentSpec
 from agents.testing import Flow, Turn, call, drive, replies, say, together
-from agents.testing.matching import contains
+from agents.testing.event_match import contains
 from agents.testing.worker import BEGINNING
-from agents.tools.waits import sleep_until, wait_for
+from agents.tools.timers import sleep_until, wait_for
 from runtime.core.limits import MAX_MATCH, MAX_WAIT_DAYS
 
 LATER = (BEGINNING + timedelta(days=3)).isoformat()

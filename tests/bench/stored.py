@@ -56,7 +56,7 @@ def adapter() -> None:
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.usage import RequestUsage
 
-    from agents.gateway.messages import from_provider
+    from agents.llm.messages import from_provider
     from runtime.execution.effects.validation import validate_outcome
     from tests.stored.scenarios import desk
 

@@ -55,7 +55,7 @@ read, of = set(), type(os.environ)
 get = of.__getitem__
 of.__getitem__ = lambda variables, name: read.add(name) or get(variables, name)
 from agents.endpoints import Endpoint, Kind
-from agents.gateway.clients import client_of
+from agents.llm.clients import client_of
 for kind in Kind:
     client_of(Endpoint(name=kind, kind=kind, key="x", url="http://127.0.0.1:9/v1"), "x")
 print(*read)

@@ -13,7 +13,7 @@ START = """
 import sys
 from config.worker import app
 app.loader.import_default_modules()
-import agents.flows.hr, agents.gateway.provider, agents.handlers
+import agents.flows.hr, agents.llm.providers, agents.effect_handler
 print(*sys.modules)
 """
 
@@ -22,7 +22,7 @@ def test_a_worker_imports_no_pages_no_command_line_and_no_client_that_is_not_set
     said = subprocess.run(
         [sys.executable, "-c", START], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
-    assert "agents.handlers" in said
+    assert "agents.effect_handler" in said
     assert {
         *("config.urls", "runtime.web.api.runs", "celery.bin.celery", "prompt_toolkit"),
         *("openai", "anthropic"),

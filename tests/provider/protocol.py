@@ -16,7 +16,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from agents.gateway.conversation_texts import DENIED, EXPIRED, REFUSED
+from agents.sdk.conversation_texts import DENIED, EXPIRED, REFUSED
 
 
 class BadRequest(Exception):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
+from agents.effect_handler import Handler
 from agents.endpoints import Endpoint, Kind
-from agents.handlers import Handler
 from agents.registry import Registry
 from config.env.environment import ROOT
 from runtime.core.enums import Blame
@@ -177,7 +177,7 @@ def test_a_wrong_key_is_said_to_be_wrong(
 
 def test_no_client_of_a_provider_is_imported_before_it_is_needed() -> None:
     code = (
-        "import sys, django; django.setup(); import agents.handlers, agents.flows.hr; "
+        "import sys, django; django.setup(); import agents.effect_handler, agents.flows.hr; "
         "print({'openai', 'anthropic'} & {*sys.modules})"
     )
     done = subprocess.run(

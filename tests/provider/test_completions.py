@@ -11,10 +11,10 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from agents.gateway.completions import Client
-from agents.gateway.messages import to_provider, tools_of
-from agents.gateway.provider import CLIENTS, model_of
-from agents.handlers import Handler
+from agents.effect_handler import Handler
+from agents.llm.messages import to_provider, tools_of
+from agents.llm.openai_client import Client
+from agents.llm.providers import CLIENTS, model_of
 from agents.registry import Registry
 from tests.agents.test_onboarding import NEWCOMER
 from tests.provider.server import KEY, Provider

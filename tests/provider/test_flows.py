@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agents.handlers import Handler
+from agents.effect_handler import Handler
 from agents.registry import Registry
 from approvals.policy import Group
 from runtime.control.cancel import cancel as cancel_run

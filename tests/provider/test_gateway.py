@@ -10,8 +10,8 @@ from types import AsyncGeneratorType, CoroutineType
 import pytest
 from pytest_django import Settings
 
-from agents.gateway import loop
-from agents.handlers import Handler
+from agents.effect_handler import Handler
+from agents.llm import event_loop
 from agents.registry import Registry
 from runtime.core.enums import Blame
 from runtime.execution.effects.perform import perform
@@ -91,7 +91,7 @@ def test_a_call_that_fails_leaves_no_stream_for_a_collection_to_end_in_another_t
 def _go_round() -> None:
     """Until the models' loop has ended what it was at."""
     for _ in range(2):
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop._running_loop()).result(60)
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), event_loop._running_loop()).result(60)
 
 
 @pytest.mark.parametrize("fault", [Fault.TRICKLE, Fault.HALF_OPEN])

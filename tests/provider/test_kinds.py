@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
+from agents.effect_handler import Handler
 from agents.endpoints import Endpoint, Kind
-from agents.handlers import Handler
 from agents.registry import Registry
 from agents.sdk import tool
 from runtime.core.enums import Blame

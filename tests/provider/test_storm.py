@@ -12,10 +12,10 @@ from django.db import connection
 from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse
 
-from agents.gateway.brakes import Brakes, Go, Wait
-from agents.gateway.scripted import Turn, say, script
+from agents.llm.rate_limits import Brakes, Go, Wait
 from agents.registry import Registry
 from agents.sdk import RetryPolicy, agent
+from agents.sdk.scripts import Turn, say, script
 from runtime.broker import dispatch
 from runtime.models import Run
 from tests.provider.server import KEY, Provider

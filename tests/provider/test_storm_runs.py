@@ -18,10 +18,15 @@ from django.db import connection, transaction
 from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse
 
-from agents.gateway.brakes import Brakes
-from agents.gateway.scripted import Turn, call, say, script
+from agents.llm.rate_limits import Brakes
 from agents.registry import Registry
 from agents.sdk import RetryPolicy, ToolContext, agent, tool
+from agents.sdk.scripts import (
+    Turn,
+    call,
+    say,
+    script,
+)
 from runtime.broker import dispatch
 from runtime.control import verification
 from runtime.control.start import create

@@ -2,8 +2,14 @@
 
 from pydantic import BaseModel
 
-from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.sdk import agent, tool
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+)
 
 
 class Walk(BaseModel):

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agents.sdk import agent, tool
-from agents.spec import AgentSpec
+from agents.sdk.spec import AgentSpec
 from agents.testing import Turn, call, drive, replies, say, together
-from agents.testing.flow import DECIDER, Flow
+from agents.testing.drive import DECIDER, Flow
 from approvals import policy
 from runtime.core.continuation import Continuation
 from runtime.core.digest import action_digest

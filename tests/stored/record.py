@@ -7,7 +7,7 @@ from typing import Any
 from agents.sdk import Holds
 from agents.testing import call
 from agents.testing.worker import Worker
-from agents.tools.waits import wait_for
+from agents.tools.timers import wait_for
 from runtime.core.documents import compression
 from runtime.core.documents.codec import (
     BRIEF,

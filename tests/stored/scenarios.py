@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from agents.sdk import NotDone, RetryPolicy, ToolContext, agent, tool
-from agents.spec import AgentSpec
+from agents.sdk.spec import AgentSpec
 from agents.testing import Turn, call, replies, say, together
 from agents.testing.worker import Worker
 from runtime.core.continuation import CallState, Continuation, FrameState, Phase

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from agents.spec import AgentSpec
+from agents.sdk.spec import AgentSpec
 from agents.testing.worker import Worker
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents.codec import decode_continuation, decode_entry

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from django.db import transaction
 
-from agents.gateway.brakes import Brakes
-from agents.handlers import Handler
+from agents.effect_handler import Handler
+from agents.llm.rate_limits import Brakes
 from agents.registry import Registry
 from runtime.control.settle import settle
 from runtime.control.start import create

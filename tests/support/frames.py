@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from agents.handlers import Handler
+from agents.effect_handler import Handler
 from runtime.core.continuation import Call
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelAnswer, ModelRequest

@@ -11,11 +11,11 @@ from django.db import connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from agents import forms
-from agents.actions import start_once
-from agents.catalogue import publish
+from agents.catalogue.published import publish
 from agents.models import AgentVersion, PublishedAgent, SentForm
 from agents.registry import Registry
+from agents.web import start_form
+from agents.web.start import start_once
 from runtime.core.digest import sha256_of
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -313,7 +313,7 @@ def test_every_field_says_what_is_wrong_with_it(ada: Client, joiner: PublishedAg
     ],
 )
 def test_what_is_typed_is_checked_by_its_kind(name: str, typed: str, error: str) -> None:
-    form, _ = forms.read(SCHEMA, {**TYPED, f"in.{name}": typed})
+    form, _ = start_form.read(SCHEMA, {**TYPED, f"in.{name}": typed})
     if error:
         assert error in form.problems[name]
 

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from agents.catalogue import publish
+from agents.catalogue.published import publish
 from agents.models import AgentVersion
 from agents.registry import Registry
 from approvals.models import Request

@@ -3,9 +3,21 @@
 Reviewers see both together and decide each for itself; a denial of one says nothing of the other.
 """
 
-from agents.flows.hr.newcomer import Newcomer, ask_for_account, no_account, why
-from agents.gateway.scripted import Reply, Turn, call, say, script, together
+from agents.flows.hr.new_hire import (
+    Newcomer,
+    ask_for_account,
+    no_account,
+    why,
+)
 from agents.sdk import agent
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+    together,
+)
 from agents.tools.directory import create_account, grant_application_access, set_privileges
 
 APPLICATION = "intranet"

@@ -8,9 +8,21 @@ mail is still sent, because the account is there to be used, and the last senten
 Without an account there are no privileges and no mail.
 """
 
-from agents.flows.hr.newcomer import NO_ACCOUNT, Newcomer, ask_for_account, no_account, why
-from agents.gateway.scripted import Reply, Turn, call, say, script
+from agents.flows.hr.new_hire import (
+    NO_ACCOUNT,
+    Newcomer,
+    ask_for_account,
+    no_account,
+    why,
+)
 from agents.sdk import agent
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+)
 from agents.tools.directory import create_account, set_privileges
 from agents.tools.mail import send_welcome_mail
 

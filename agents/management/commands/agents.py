@@ -32,7 +32,7 @@ class Command(BaseCommand):
         if options["brief"]:
             _end([*map(str, found.mistakes)] or _missing(found))
             return
-        from agents import listing
+        from agents.management import listing
 
         mistakes = [*map(str, found.mistakes), *_missing(found)]
         counted = [(len(found.registry.agents), "agent"), (len(mistakes), "mistake")]
@@ -54,7 +54,7 @@ def _missing(found: Survey) -> list[str]:
     if not found.registry.agents and not found.mistakes:
         return ["no agents are configured: name their modules in ABEYANCE_AGENTS"]
     # Importing the model layer takes a third of the start; mistakes in modules are reported without it.
-    from agents.gateway.provider import lacking
+    from agents.llm.providers import lacking
 
     return [*lacking(found.registry)]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from agents import catalogue
+from agents.catalogue import published
 
 
 class Command(BaseCommand):
@@ -23,7 +23,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         agent: str = options["agent"]
         try:
-            fingerprint = catalogue.make_newest(agent, options["fingerprint"])
+            fingerprint = published.make_newest(agent, options["fingerprint"])
         except LookupError as exc:
             raise CommandError(str(exc)) from exc
         self.stdout.write(f"{agent}: {fingerprint} counts as the newest.")

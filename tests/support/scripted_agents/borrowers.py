@@ -2,8 +2,14 @@
 
 from django.db import connection
 
-from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.sdk import ToolContext, agent, tool
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+)
 from tests.support.scripted_agents.patience import Errand, write
 
 SECONDS = 0.3

@@ -11,9 +11,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agents.gateway.scripted import Reply, Turn, call, say, script, together
 from agents.sdk import Compaction, NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
-from agents.tools.waits import wait_for
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+    together,
+)
+from agents.tools.timers import wait_for
 from tests.support import clock, ledger
 
 clock.set_wrong()

@@ -4,8 +4,15 @@ import threading
 
 from pydantic import BaseModel
 
-from agents.gateway.scripted import Reply, Turn, call, say, script, together
 from agents.sdk import agent, tool
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+    together,
+)
 
 
 class Calls(BaseModel):

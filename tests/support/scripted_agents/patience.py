@@ -9,8 +9,14 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.sdk import ToolContext, agent, tool
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+)
 
 FOLDER = "PATIENCE_FOLDER"
 DEADLINE = 120.0

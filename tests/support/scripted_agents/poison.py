@@ -5,8 +5,14 @@ import time
 
 from pydantic import BaseModel
 
-from agents.gateway.scripted import Reply, Turn, call, say, script
 from agents.sdk import ToolContext, agent, tool
+from agents.sdk.scripts import (
+    Reply,
+    Turn,
+    call,
+    say,
+    script,
+)
 
 STEPS = 3
 

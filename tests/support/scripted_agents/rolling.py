@@ -10,7 +10,7 @@ SOURCE = '''
 
 from pydantic import BaseModel
 
-from agents.gateway.scripted import Reply, Turn, call, say, script
+from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk import agent, tool
 from tests.support.scripted_agents.patience import write
 

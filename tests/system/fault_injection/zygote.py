@@ -49,7 +49,7 @@ def main() -> None:
 def _import_everything() -> None:
     import kombu.transport.redis  # noqa: F401
 
-    import agents.handlers  # noqa: F401
+    import agents.effect_handler  # noqa: F401
     import config.celery
     import runtime.tasks  # noqa: F401
     import tests.support.scripted_agents.flows  # noqa: F401
@@ -62,8 +62,8 @@ def _warm_up() -> None:
     """Have a script answer once: the first answer in a process takes long."""
     from pydantic_ai.messages import ModelRequest
 
-    from agents.gateway.messages import from_provider
-    from agents.gateway.playing import play
+    from agents.llm.messages import from_provider
+    from agents.llm.script_player import play
     from tests.support.scripted_agents.flows import outer
 
     asked = ModelRequest.user_text_prompt('{"turns": []}')

@@ -16,10 +16,10 @@ from pydantic_ai.models import Model
 from agents import endpoints
 from agents.endpoints import Endpoint, provider_of
 from agents.errors import RegistryError
-from agents.gateway.clients import client_of, import_for
+from agents.llm.clients import client_of, import_for
 from agents.registry import Registry
-from agents.spec import AgentSpec
-from agents.wording import MASK
+from agents.sdk.sentences import MASK
+from agents.sdk.spec import AgentSpec
 from runtime.core.limits import plain
 
 SCRIPTED = "scripted"

@@ -8,8 +8,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.usage import RequestUsage
 
-from agents.gateway.messages import tools_of
-from agents.spec import AgentSpec
+from agents.llm.messages import tools_of
+from agents.sdk.spec import AgentSpec
 
 CHARACTERS = 4  # of a token, about
 GIVEN = 50  # tokens of what goes along with every conversation, about

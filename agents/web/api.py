@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from agents import queries
+from agents.catalogue import queries
 from runtime.core.enums import EffectClass, Risk
 from runtime.ports import wiring
 from runtime.web.requests import Authenticated

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic_ai.messages import ModelResponse
 
 from agents.endpoints import Kind, provider_of
-from agents.gateway import provider
-from agents.spec import AgentSpec
+from agents.llm import providers
+from agents.sdk.spec import AgentSpec
 from runtime.core.budgets import MICROS, Rates
 
 _SAMPLE = (
@@ -23,14 +23,14 @@ _LISTED_AS = {Kind.GEMINI: "google", Kind.BEDROCK: "aws"}
 
 def rates_of(agent: AgentSpec) -> Rates | None:
     """What the agent's model charges; of several the dearest, None if one of them has no price."""
-    if provider.is_scripted(agent):
+    if providers.is_scripted(agent):
         return Rates(input=0, output=0)
-    return _dearest(provider.models_of(agent))
+    return _dearest(providers.models_of(agent))
 
 
 def cost_of(agent: AgentSpec, response: ModelResponse) -> int | None:
     """Return the cost of a reply in micro-units of US dollars, rounded up; None if unknown."""
-    if provider.is_scripted(agent):
+    if providers.is_scripted(agent):
         return 0
     if response.usage.unmeasured_requests or response.model_name is None:
         return None
@@ -63,7 +63,7 @@ def _rates(name: str) -> Rates | None:
 
 def _listed_as(provider_name: str) -> str:
     """Return a provider's name in the price list. A server that only speaks OpenAI's protocol keeps its own name."""
-    endpoint = provider.known().get(provider_name)
+    endpoint = providers.known().get(provider_name)
     if endpoint is None or endpoint.is_compatible:
         return provider_name
     return _LISTED_AS.get(endpoint.kind, endpoint.kind)

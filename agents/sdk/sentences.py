@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from agents.spec import ToolSpec
+from agents.sdk.spec import ToolSpec
 from runtime.core.limits import plain
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode

@@ -15,16 +15,22 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.settings import ModelSettings
 
-from agents.gateway import loop, provider
-from agents.gateway.brakes import Brakes, Go, Wait
-from agents.gateway.conversations import conversation_of
-from agents.gateway.faults import cut_off, ended, fault_of, said_of, too_slow
-from agents.gateway.messages import from_provider, sum_up, tools_of
-from agents.gateway.outages import Outages
-from agents.gateway.playing import play
-from agents.gateway.replies import whole
-from agents.spec import AgentSpec
-from agents.wording import describe_exception
+from agents.llm import event_loop, providers
+from agents.llm.conversation_cache import conversation_of
+from agents.llm.failures import (
+    cut_off,
+    ended,
+    fault_of,
+    said_of,
+    too_slow,
+)
+from agents.llm.messages import from_provider, sum_up, tools_of
+from agents.llm.outages import Outages
+from agents.llm.rate_limits import Brakes, Go, Wait
+from agents.llm.replies import whole
+from agents.llm.script_player import play
+from agents.sdk.sentences import describe_exception
+from agents.sdk.spec import AgentSpec
 from runtime.core.enums import Blame
 from runtime.core.limits import plain
 from runtime.errors import KeyMissing
@@ -48,7 +54,7 @@ def ask(
     The returned function ends the call; its outcome is delivered in any case. `brakes` limit the rate of all the
     installation's workers together; `outages` knows which models are out of order. A script has replied on return.
     """
-    if provider.is_scripted(agent):
+    if providers.is_scripted(agent):
         deliver(_scripted(agent, request))
         return _over
     call = _Call(agent, request, brakes, outages or Outages())
@@ -57,7 +63,7 @@ def ask(
             deliver(answer)
             return _over
         conversation = _conversation(agent, request)
-        model = provider.model_of(call.model)
+        model = providers.model_of(call.model)
         wait = call.admit()
     except Exception as exc:
         deliver(call.fault(exc))
@@ -65,7 +71,7 @@ def ask(
     if wait is not None:
         deliver(Braked(model=call.model, until=wait.until, ticket=wait.ticket))
         return _over
-    return loop.begin(lambda stop: call.make(model, conversation, stop, deliver))
+    return event_loop.begin(lambda stop: call.make(model, conversation, stop, deliver))
 
 
 def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFault:
@@ -103,7 +109,7 @@ def chosen(agent: AgentSpec, wanted: str, outages: Outages) -> tuple[str, str]:
     `wanted` is the model that the engine names once the attempts at the previous one are used up. It is ignored if it
     is no longer configured.
     """
-    models = provider.models_of(agent)
+    models = providers.models_of(agent)
     if wanted not in models:
         wanted = outages.choose(models)
     elif wanted != models[0]:
@@ -145,12 +151,12 @@ class _Call:
         self,
         model: Model,
         conversation: list[ModelMessage],
-        stop: loop.Stop,
+        stop: event_loop.Stop,
         deliver: Callable[[Outcome], None],
     ) -> None:
         try:
             exchange = self._exchange(model, conversation)
-            reply = await loop.within(self._request.deadline, exchange, stop)
+            reply = await event_loop.within(self._request.deadline, exchange, stop)
             outcome = self._answer(reply)
         except Exception as exc:
             outcome = self.fault(exc)
@@ -181,7 +187,7 @@ class _Call:
                 fault = ModelFault(error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER)
             case TimeoutError():
                 fault = too_slow(self.model, self._request.deadline)
-            case loop.Stopped():
+            case event_loop.Stopped():
                 fault = ended(self.model)
             case CutOff():
                 fault = cut_off(self.model)
@@ -215,11 +221,11 @@ class _Call:
 
     def _raised(self, exc: Exception) -> ModelFault:
         """A script that raises will raise again; a provider may do better next time."""
-        scripted = provider.is_scripted(self._agent)
+        scripted = providers.is_scripted(self._agent)
         if not scripted:
             fault = fault_of(exc, model=self.model)
             if not self._agent.keeps_secrets:  # a provider may quote the request
-                fault = replace(fault, said=provider.without_keys(said_of(exc)))
+                fault = replace(fault, said=providers.without_keys(said_of(exc)))
         else:
             said = type(exc).__name__ if self._agent.keeps_secrets else describe_exception(exc)
             fault = ModelFault(error=said, blame=Blame.REQUEST)

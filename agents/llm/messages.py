@@ -1,6 +1,6 @@
 """Translates between a frame's messages and the provider-neutral ones of pydantic-ai, both ways.
 
-A reply is stored as the provider gave it (see agents.gateway.replies), except that secret arguments are sealed, and
+A reply is stored as the provider gave it (see agents.llm.replies), except that secret arguments are sealed, and
 goes back untouched, except for what a provider would choke on: arguments that are no JSON object, and ids that repeat.
 We number its calls by position and not by the provider's ids: `c3.1` is the second call of the reply of turn 3.
 """
@@ -25,9 +25,12 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from agents import outputs, secrets
-from agents.gateway import replies
-from agents.gateway.conversation_texts import (
+from agents import secrets
+from agents.llm import replies
+from agents.llm.plain_replies import NO_TIME
+from agents.llm.pricing import cost_of
+from agents.sdk import outputs
+from agents.sdk.conversation_texts import (
     DENIED,
     EXPIRED,
     GIVEN_UP,
@@ -38,9 +41,7 @@ from agents.gateway.conversation_texts import (
     SUM_UP,
     SUMMARY,
 )
-from agents.gateway.plain_replies import NO_TIME
-from agents.gateway.prices import cost_of
-from agents.spec import FINAL_ANSWER, AgentSpec, ToolSpec
+from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.continuation import Call
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson

@@ -21,7 +21,7 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from agents.spec import ToolSpec
+from agents.sdk.spec import ToolSpec
 from runtime.core.enums import Blame
 from runtime.ports.effects import Outcome, ToolFault, ToolRequest, Unknown
 
@@ -98,7 +98,7 @@ class Child:
         self._ready = False
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "agents.child"],
+                [sys.executable, "-m", "agents.isolation.child"],
                 env={**os.environ, OUT: str(writes), "PYTHONPATH": os.pathsep.join(sys.path)},
                 stdin=subprocess.PIPE,
                 pass_fds=[writes],

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from agents.views import agent, agents, start
+from agents.web.views import agent, agents, start
 
 urlpatterns = [
     path("agents/", agents, name="agents"),

@@ -10,8 +10,8 @@ from typing import Any, Literal, assert_never
 
 from pydantic import BaseModel, TypeAdapter
 
-from agents import mistakes
 from agents.errors import DefinitionError
+from agents.sdk import mistakes
 from runtime.core.budgets import Budget
 from runtime.core.call_options import (
     MODEL_DEADLINE,

@@ -13,7 +13,7 @@ from openai import AsyncOpenAI, AsyncStream, NotGiven, Omit, omit
 from openai.resources.chat import AsyncChat, AsyncCompletions
 from openai.types.chat import ChatCompletionChunk
 
-from agents.gateway.faults import NotTheApi
+from agents.llm.failures import NotTheApi
 
 
 class Client(AsyncOpenAI):

@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
-from agents.gateway import plain_replies
-from agents.gateway.plain_replies import COUNTED, KINDS, NO_TIME
-from agents.spec import FINAL_ANSWER
+from agents.llm import plain_replies
+from agents.llm.plain_replies import COUNTED, KINDS, NO_TIME
+from agents.sdk.spec import FINAL_ANSWER
 from runtime.core.continuation import Call
 from runtime.core.events import Proposal
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self
 
-from agents import inputs
-from agents.spec import AgentSpec
-from agents.testing.models import Model, with_models
+from agents.sdk import inputs
+from agents.sdk.spec import AgentSpec
+from agents.testing.scripted_models import Model, with_models
 from agents.testing.transcript import lines_of
 from agents.testing.worker import Made, Worker
 from runtime.core.budgets import NO_LIMITS

@@ -6,11 +6,11 @@ from typing import Any
 
 from django.db.models.functions import Now
 
-from agents import inputs
+from agents.catalogue.versions import Version
 from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
-from agents.spec import AgentSpec, ToolSpec
-from agents.versions import Version
+from agents.sdk import inputs
+from agents.sdk.spec import AgentSpec, ToolSpec
 from runtime.core.digest import is_text, sha256_of
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression

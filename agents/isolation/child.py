@@ -1,4 +1,4 @@
-"""The process of isolated tools, `python -m agents.child`: takes calls from its worker, one after the other.
+"""The process of isolated tools, `python -m agents.isolation.child`: takes calls from its worker, one after the other.
 
 The worker kills it at the deadline of a call. Should the worker be gone by then, two things end it: the pipe from the
 worker is closed, and a timer of the kernel rings, which needs no turn of the interpreter.
@@ -31,7 +31,7 @@ def main() -> None:
 
 def _pipes() -> tuple["queue.SimpleQueue[bytes]", IO[bytes]]:
     """Requests as they come in, and where outcomes go. Neither is for what a tool starts or reads."""
-    from agents.children import OUT
+    from agents.isolation.processes import OUT
 
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     incoming = os.fdopen(os.dup(0), "rb")
@@ -54,9 +54,9 @@ def _perform(message: dict[str, Any]) -> tuple[str, Any]:
     """The kind of the outcome and what is in it."""
     from django.db import connections
 
-    from agents.children import KINDS, REQUEST
-    from agents.handlers import call_here
-    from agents.spec import ToolSpec
+    from agents.effect_handler import call_here
+    from agents.isolation.processes import KINDS, REQUEST
+    from agents.sdk.spec import ToolSpec
 
     request = REQUEST.validate_python(message["request"])
     tool = getattr(importlib.import_module(message["module"]), message["tool"], None)

@@ -11,19 +11,30 @@ from django.db import close_old_connections, connection, transaction
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from agents import catalogue, inputs, outputs, secrets
-from agents.children import Children
+from agents import secrets
+from agents.catalogue import published
+from agents.catalogue.versions import (
+    Version,
+    changes,
+    nothing_known,
+    writes,
+)
 from agents.errors import NotDone, NotSealed, ToolError
-from agents.gateway import prices
-from agents.gateway.brakes import Brakes
-from agents.gateway.messages import REPEATED
-from agents.gateway.outages import Outages
-from agents.gateway.request import KEY_WAIT, ask
+from agents.isolation.processes import Children
+from agents.llm import pricing
+from agents.llm.call import KEY_WAIT, ask
+from agents.llm.messages import REPEATED
+from agents.llm.outages import Outages
+from agents.llm.rate_limits import Brakes
 from agents.registry import Registry
-from agents.sdk import ToolContext
-from agents.spec import DEFAULT_DEADLINE, FINAL_ANSWER, AgentSpec, ToolSpec
-from agents.versions import Version, changes, nothing_known, writes
-from agents.wording import describe_exception, sentence_of
+from agents.sdk import ToolContext, inputs, outputs
+from agents.sdk.sentences import describe_exception, sentence_of
+from agents.sdk.spec import (
+    DEFAULT_DEADLINE,
+    FINAL_ANSWER,
+    AgentSpec,
+    ToolSpec,
+)
 from runtime.core.budgets import Rates
 from runtime.core.call_options import ModelTerms
 from runtime.core.digest import require_json, sha256_of
@@ -62,7 +73,7 @@ class Handler:
     brakes: Brakes | None = None
     children: Children | None = None
     outages: Outages = field(default_factory=Outages)
-    versions: Callable[[Iterable[str]], Mapping[str, Version]] = catalogue.versions
+    versions: Callable[[Iterable[str]], Mapping[str, Version]] = published.versions
 
     def agent(self, name: str) -> AgentFacts:
         """Raise UnknownAgent if this worker has no such agent."""
@@ -167,7 +178,7 @@ def call_here(tool: ToolSpec, opened: Any, request: ToolRequest) -> Outcome:
 
 
 def _facts_of(agent: AgentSpec) -> AgentFacts:
-    return _agent_facts(agent, prices.rates_of(agent))
+    return _agent_facts(agent, pricing.rates_of(agent))
 
 
 @lru_cache(256)

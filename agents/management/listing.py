@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from agents.gateway.provider import models_of
+from agents.llm.providers import models_of
 from agents.registry import Source, family
-from agents.spec import AgentSpec, ToolSpec
+from agents.sdk.spec import AgentSpec, ToolSpec
 from runtime.core.enums import Risk
 
 ASKED = "a person approves each call"

@@ -6,8 +6,13 @@ from dataclasses import replace
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo
 
-from agents.gateway.scripted import Reply, Script, Turn, script
-from agents.spec import AgentSpec
+from agents.sdk.scripts import (
+    Reply,
+    Script,
+    Turn,
+    script,
+)
+from agents.sdk.spec import AgentSpec
 
 Step = Reply | Callable[[Turn], Reply]
 Model = Script | Sequence[Step]

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from itertools import zip_longest
 from typing import Any
 
-from agents import catalogue
+from agents.catalogue import published as catalogue
+from agents.catalogue.versions import Version, changes
 from agents.models import AgentVersion, PublishedAgent
 from agents.schemas import Part, parts
-from agents.versions import Version, changes
 from runtime.core.enums import EffectClass
 from runtime.queries.version_diff import Difference, differences
 from runtime.queries.workers import live_versions

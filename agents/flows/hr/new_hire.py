@@ -2,8 +2,18 @@
 
 from pydantic import BaseModel
 
-from agents.gateway.scripted import Reply, Result, Turn, call
-from agents.tools.person import EmailAddress, FullName, SecurityLevel, Username
+from agents.sdk.scripts import (
+    Reply,
+    Result,
+    Turn,
+    call,
+)
+from agents.tools.person_fields import (
+    EmailAddress,
+    FullName,
+    SecurityLevel,
+    Username,
+)
 
 NO_ACCOUNT = "No account was made"
 

@@ -11,12 +11,12 @@ from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
 
-from agents import mistakes
-from agents.budget import Budget
 from agents.endpoints import NAMED
 from agents.errors import DefinitionError, NotDone, ToolError
-from agents.signature import Signature, json_schema_of, read_signature
-from agents.spec import (
+from agents.sdk import mistakes
+from agents.sdk.budget import Budget
+from agents.sdk.signature import Signature, json_schema_of, read_signature
+from agents.sdk.spec import (
     DEFAULT_DEADLINE,
     FINAL_ANSWER,
     AgentSpec,

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from agents import inputs
-from agents.spec import FINAL_ANSWER, AgentSpec
+from agents.sdk import inputs
+from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.events import Proposal
 from runtime.errors import InvalidInput
 

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from pydantic_ai.messages import ModelMessage
 
-from agents.gateway.messages import to_provider
-from agents.spec import AgentSpec
+from agents.llm.messages import to_provider
+from agents.sdk.spec import AgentSpec
 from runtime.core.continuation import Call
 from runtime.core.documents.blobs import begins
 

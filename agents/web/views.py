@@ -7,7 +7,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from agents import actions, ceilings, forms, queries
+from agents.catalogue import queries
+from agents.web import budget_fields, start_form
+from agents.web.start import start_once
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_KEY
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, UnknownAgent
@@ -53,24 +55,24 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
     try:
         wiring.access().require(actor_of(request), "runs:start")
     except Forbidden as exc:
-        return _page(request, shown, forms.empty(shown.schema), refusal=exc, status=403)
+        return _page(request, shown, start_form.empty(shown.schema), refusal=exc, status=403)
     if request.method != "POST":
-        return _page(request, shown, forms.empty(shown.schema))
+        return _page(request, shown, start_form.empty(shown.schema))
     return _sent(request, shown)
 
 
 def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
-    form, value = forms.read(shown.schema, request.POST)
+    form, value = start_form.read(shown.schema, request.POST)
     if form.problems:
         return _page(request, shown, form, status=422)
     try:
-        run = actions.start_once(
+        run = start_once(
             form=_number(request),
             agent=shown.name,
             input=value,
             business_key=request.POST.get("business_key", "").strip() or None,
             actor=actor_of(request),
-            budget=ceilings.read(request.POST),
+            budget=budget_fields.read(request.POST),
         )
     except UnknownAgent as exc:
         raise Http404 from exc
@@ -80,7 +82,7 @@ def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
         problem = "has started a run with another input already; choose another, or leave it empty"
         return _page(request, shown, form, key_problem=problem, status=409)
     except InvalidInput as exc:
-        if exc.field.startswith(ceilings.PREFIX):
+        if exc.field.startswith(budget_fields.PREFIX):
             return _page(request, shown, form, ceiling_problem=exc, status=422)
         return _page(request, shown, form, key_problem=exc.detail, status=422)
     except NotJson as exc:
@@ -91,7 +93,7 @@ def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
 def _page(
     request: HttpRequest,
     shown: queries.AgentView,
-    form: forms.StartForm,
+    form: start_form.StartForm,
     *,
     refusal: Forbidden | None = None,
     key_problem: str = "",
@@ -107,7 +109,7 @@ def _page(
         "key_problem": key_problem,
         "max_business_key": MAX_KEY,
         "number": _number(request),
-        "ceilings": ceilings.ceilings(request.POST, ceiling_problem),
+        "ceilings": budget_fields.ceilings(request.POST, ceiling_problem),
         "ceiling_problem": ceiling_problem,
         "wrong": bool(form.problems or key_problem or ceiling_problem),
     }

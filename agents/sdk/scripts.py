@@ -1,0 +1,147 @@
+"""Scripts that play the model: pure functions of the conversation, for demonstrations and tests.
+
+A script sees what any model would see and answers in the same types, through the same gateway::
+
+    @script
+    def greeter(turn: Turn) -> Reply:
+        mail = turn.result("send_mail")
+        if mail is None:
+            return call("send_mail", to=turn.input["email"])
+        return say("Done." if mail.ok else f"No mail was sent: {mail.why}")
+"""
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo
+
+from agents.sdk.conversation_texts import (
+    MESSAGE,
+    REASONED,
+    REPORTED,
+    SUM_UP,
+    SUMMARY,
+)
+from agents.sdk.spec import FINAL_ANSWER
+
+Reply = ModelResponse
+Script = Callable[[list[ModelMessage], AgentInfo], Reply]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The result of one call. `outcome` is `success`, `failed` or `denied`.
+
+    `reported` is true if a person reported the result.
+    """
+
+    tool: str
+    outcome: str
+    content: Any
+    reported: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == "success"
+
+    @property
+    def denied(self) -> bool:
+        return self.outcome == "denied"
+
+    @property
+    def why(self) -> str:
+        """The reason of a denial or the error of a failure, as it was given."""
+        text = str(self.content)
+        return next((text.removeprefix(one) for one in REASONED if text.startswith(one)), text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """The conversation so far: what the agent was started with and every result, oldest first.
+
+    `summary` stands for what is no longer there, empty if nothing was left out; `sums_up` asks for a new one.
+    `messages` are what people wrote to the run, each as `(who, text)`.
+    """
+
+    input: Any
+    results: tuple[Result, ...]
+    summary: str = ""
+    sums_up: bool = False
+    messages: tuple[tuple[str, str], ...] = ()
+
+    def result(self, tool: str) -> Result | None:
+        """The latest result of `tool`, None as long as it was not called."""
+        return next((result for result in reversed(self.results) if result.tool == tool), None)
+
+
+def script(play: Callable[[Turn], Reply]) -> Script:
+    """Make the model of an agent of a function that says what to do next."""
+
+    @functools.wraps(play)
+    def model(messages: list[ModelMessage], _: AgentInfo) -> Reply:
+        return play(_turn(messages))
+
+    return model
+
+
+def say(text: str) -> Reply:
+    """Answer, and be done."""
+    return ModelResponse(parts=[TextPart(content=text)])
+
+
+def answer(output: BaseModel | dict[str, Any]) -> Reply:
+    """Give the typed result of an agent, which ends its work."""
+    args = (
+        output.model_dump(mode="json", by_alias=True) if isinstance(output, BaseModel) else output
+    )
+    return call(FINAL_ANSWER, **args)
+
+
+def call(tool: str, **args: Any) -> Reply:
+    """Call a tool, or hand over to a sub-agent."""
+    return ModelResponse(parts=[ToolCallPart(tool_name=tool, args=args)])
+
+
+def together(*replies: Reply) -> Reply:
+    """Several calls in one turn, or a call with a word of why."""
+    return ModelResponse(parts=[part for reply in replies for part in reply.parts])
+
+
+def _turn(messages: list[ModelMessage]) -> Turn:
+    parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
+    prompt, *told = [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
+    summaries = [text.removeprefix(SUMMARY) for text in told if text.startswith(SUMMARY)]
+    results = tuple(_result(part) for part in parts if isinstance(part, ToolReturnPart))
+    return Turn(
+        input=json.loads(prompt),
+        results=results,
+        summary=summaries[-1] if summaries else "",
+        sums_up=told[-1:] == [SUM_UP],
+        messages=tuple(_message(text) for text in told if text.startswith(MESSAGE)),
+    )
+
+
+def _result(part: ToolReturnPart) -> Result:
+    content: Any = part.content
+    reported = isinstance(content, str) and content.startswith(REPORTED)
+    if reported:
+        content = json.loads(content.removeprefix(REPORTED))
+    return Result(tool=part.tool_name, outcome=part.outcome, content=content, reported=reported)
+
+
+def _message(text: str) -> tuple[str, str]:
+    who, _, said = text.removeprefix(MESSAGE).partition(": ")
+    return who, said
