@@ -54,9 +54,9 @@ def _perform(message: dict[str, Any]) -> tuple[str, Any]:
     """The kind of the outcome and what is in it."""
     from django.db import connections
 
-    from agents.effect_handler import call_here
     from agents.isolation.processes import KINDS, REQUEST
     from agents.sdk.spec import ToolSpec
+    from agents.tool_calls import call_here
 
     request = REQUEST.validate_python(message["request"])
     tool = getattr(importlib.import_module(message["module"]), message["tool"], None)

@@ -37,6 +37,7 @@ from agents.sdk.conversation_texts import (
     MESSAGE,
     NOT_TAKEN,
     REFUSED,
+    REPEATED,
     REPORTED,
     SUM_UP,
     SUMMARY,
@@ -48,8 +49,6 @@ from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
 from runtime.ports.effects import ModelAnswer
 
-# Instead of arguments: the call repeats an earlier one of its reply, whose position this is.
-REPEATED = "$repeated"
 # What other clients of this layer tell a model of arguments of its own that cannot be read.
 INVALID_JSON = "INVALID_JSON"
 

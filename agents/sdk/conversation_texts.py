@@ -17,3 +17,6 @@ SUM_UP = (
 )
 SUMMARY = "What happened up to here, summed up: "
 MESSAGE = "A message from "  # its author's name and a colon follow
+
+# Instead of arguments: the call repeats an earlier one of its reply, whose position this is.
+REPEATED = "$repeated"

@@ -100,10 +100,10 @@ import django
 from django.conf import settings
 settings.DATABASES["default"].update(json.loads(sys.argv[1]))
 django.setup()
-from runtime import ports
+from runtime.ports import wiring
 from agents.catalogue.published import Catalogue
-ports.plug(catalogue=Catalogue())
-ports.catalogue().check_input("hr_onboarding", json.loads(sys.argv[2]))
+wiring.plug(catalogue=Catalogue())
+wiring.catalogue().check_input("hr_onboarding", json.loads(sys.argv[2]))
 foreign = ("agents.flows", "agents.tools", "agents.llm", "agents.sdk.scripts", "pydantic_ai", "scim2_client")
 print(json.dumps([name for name in sys.modules if name.startswith(foreign)]))
 """

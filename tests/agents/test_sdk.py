@@ -1,5 +1,7 @@
 """What authors may write, and what they are told at once when it cannot work."""
 
+import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
@@ -390,3 +392,20 @@ def test_the_fingerprint_knows_approvals_and_secrets_but_not_how_often_something
     assert len(set(variants)) == len(variants)
     retried = _greet_with(retry=RetryPolicy(attempts=9, base=1.0, ceiling=1.0), expires_in=60)
     assert _agent(tools=[retried]) == _agent(tools=[_greet_with()])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("agents.gateway.scripted", "agents.sdk.scripts", "script"),
+        ("agents.tools.waits", "agents.tools.timers", "sleep_until"),
+    ],
+)
+def test_old_module_names_work_and_log_a_warning(
+    old: str, new: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sys.modules.pop(old, None)
+    found = importlib.import_module(old)
+    assert getattr(found, name) is getattr(importlib.import_module(new), name)
+    (line,) = caplog.messages
+    assert line == f"{old} is now {new}; the old name goes with the next release"

@@ -1,0 +1,185 @@
+"""Calls one tool: opens and reads its arguments, runs its function, and makes an outcome of its end."""
+
+import asyncio
+import logging
+from typing import Any
+
+from django.db import transaction
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from agents import secrets
+from agents.errors import NotDone, NotSealed, ToolError
+from agents.sdk import ToolContext
+from agents.sdk.conversation_texts import REPEATED
+from agents.sdk.sentences import describe_exception
+from agents.sdk.spec import ToolSpec
+from runtime.core.digest import require_json
+from runtime.core.documents.lost_results import has_happened, result_lost
+from runtime.core.enums import Blame, EffectClass
+from runtime.core.errors import NotJson
+from runtime.core.limits import MAX_RESULT, plain, size_of
+from runtime.ports.agents import CallRejected
+from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
+
+log = logging.getLogger(__name__)
+
+
+def call_here(tool: ToolSpec, opened: Any, request: ToolRequest) -> Outcome:
+    """Call a tool in this process, with arguments that were checked and opened before. Never raises."""
+    return call(tool, read_arguments(tool, opened), opened, request)
+
+
+def open_arguments(tool: ToolSpec, args: Any) -> Any:
+    try:
+        return secrets.open_args(tool, args)
+    except NotSealed as exc:
+        raise CallRejected(str(exc)) from exc
+
+
+def require_object(args: Any) -> None:
+    """Raise CallRejected with words of ours for the two ways in which there are no arguments at all."""
+    if isinstance(args, dict) and REPEATED in args:
+        raise CallRejected("this call is in the same reply already, and is made once")
+    if isinstance(args, str):
+        raise CallRejected("the arguments are not a JSON object; send the call again with one")
+
+
+def read_arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
+    """The arguments as the function's types.
+
+    Strict, and read from JSON: what runs is what was approved, "3" never becomes 3 on the way.
+    """
+    require_object(args)
+    try:
+        require_json(args, "arguments")
+        return tool.arguments.validate_json(to_json(args), strict=True)
+    except NotJson as exc:
+        raise CallRejected(plain(str(exc))) from exc
+    except ValidationError as exc:
+        problems = [_problem(error["loc"], error["msg"]) for error in exc.errors()]
+        raise CallRejected(plain(secrets.redact(tool, args, "; ".join(problems)))) from None
+
+
+def _problem(location: tuple[int | str, ...], message: str, where: str = "arguments") -> str:
+    return ".".join([where, *(str(step) for step in location)]) + f": {message}"
+
+
+def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRequest) -> Outcome:
+    """What a tool says of its secret arguments is taken out of every error."""
+
+    def told(text: str) -> str:
+        return plain(secrets.redact(tool, opened, text))
+
+    try:
+        return _run(tool, arguments, request)
+    except ToolError as exc:
+        return ToolFault(error=told(str(exc)) or type(exc).__name__)
+    except _NotKept as exc:
+        if has_happened(tool.effect):
+            return ToolResult(value=result_lost(told(str(exc))))
+        return ToolFault(error=told(str(exc)))
+    except NotDone as exc:
+        return ToolFault(
+            error=told(str(exc)) or type(exc).__name__,
+            again=True,
+            after=_wait(exc.after),
+            blame=exc.blame,
+        )
+    except (Exception, SystemExit) as exc:
+        error = told(describe_exception(exc))
+        # A traceback quotes what was raised: where there are secrets, the redacted text has to do.
+        traceback = None if tool.secret_args or tool.secret_result else exc
+        log.error(
+            "%s did not say what became of %s: %s",
+            tool.name,
+            request.key,
+            error,
+            exc_info=traceback,
+        )
+        return Unknown(error=error, blame=_blame(exc))
+
+
+def _blame(exc: BaseException) -> Blame:
+    match exc:
+        case TimeoutError():
+            return Blame.TIME
+        case ConnectionError():
+            return Blame.NETWORK
+        case _:
+            return Blame.TOOL
+
+
+class _NotKept(Exception):
+    """The tool has run, but what it returned cannot be kept."""
+
+
+def _run(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> ToolResult:
+    """A transactional tool leaves nothing behind unless it has a result that can be kept."""
+    before = [_context(request)] if tool.wants_context else []
+    if tool.effect is not EffectClass.TRANSACTIONAL:
+        return _result(tool, _returned(tool, before, arguments, request.deadline))
+    with transaction.atomic():
+        return _result(tool, _returned(tool, before, arguments, request.deadline))
+
+
+def _returned(
+    tool: ToolSpec, before: list[ToolContext], arguments: dict[str, Any], deadline: float
+) -> Any:
+    """What the function returns; one that is async runs in a loop of its own, and is cancelled at the deadline."""
+    if not tool.is_async:
+        return tool.function(*before, **arguments)
+    return asyncio.run(asyncio.wait_for(tool.function(*before, **arguments), deadline))
+
+
+def _wait(seconds: float | None) -> float | None:
+    return None if seconds is None or not 0 <= seconds < float("inf") else seconds
+
+
+def _context(request: ToolRequest) -> ToolContext:
+    return ToolContext(
+        run=request.run,
+        frame=request.frame,
+        call=request.call,
+        attempt=request.attempt,
+        key=request.key,
+        deadline=request.deadline,
+        requester=request.requester,
+        business_key=request.business_key,
+        input=request.input,
+    )
+
+
+def _result(tool: ToolSpec, value: Any) -> ToolResult:
+    """Raise _NotKept for what does not fit the function's annotation, and for what no journal takes."""
+    try:
+        value = _as_json(tool, value)
+    except ValidationError as exc:
+        problems = [_problem(error["loc"], error["msg"], "result") for error in exc.errors()]
+        why = "" if tool.secret_result else f": {'; '.join(problems)}"
+        raise _NotKept(f"{tool.name} ran, but its result is not of its type{why}") from exc
+    except (NotJson, PydanticSerializationError) as exc:
+        why = "" if tool.secret_result else f": {exc}"
+        raise _NotKept(f"{tool.name} ran, but its result is not JSON{why}") from exc
+    size = size_of(value)
+    if size > MAX_RESULT:
+        limit = f"{size} bytes of JSON, at most {MAX_RESULT} are kept"
+        raise _NotKept(f"{tool.name} ran, but its result is {limit}")
+    return ToolResult(value=secrets.seal_result(tool, value))
+
+
+def _as_json(tool: ToolSpec, value: Any) -> Any:
+    """Return the value as JSON if it is of the annotated type. Leave JSON as it is, with all its keys.
+
+    Raise ValidationError, NotJson or PydanticSerializationError.
+    """
+    if tool.result is None:
+        require_json(value, "result")
+        return value
+    fitting = tool.result.validate_python(value, strict=True)
+    try:
+        require_json(value, "result")
+    except NotJson:
+        value = tool.result.dump_python(fitting, mode="json", by_alias=True, warnings="error")
+        require_json(value, "result")
+    return value
