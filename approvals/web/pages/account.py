@@ -63,7 +63,7 @@ def add_own_token(request: HttpRequest) -> HttpResponse:
         problem = Invalid("scope", f"The {refused.field} {refused.detail}")
         return _page(request, problem, refused.status)
     context = {"place": "account", "token": token, "plain": plain}
-    return render(request, "token.html", context)
+    return render(request, "accounts/token.html", context)
 
 
 @require_POST
@@ -96,4 +96,4 @@ def _page(request: HttpRequest, problem: Invalid | None = None, status: int = 20
         "problem": problem,
         "again_at": login_throttle.refused_until(request),
     }
-    return render(request, "account.html", context, status=status)
+    return render(request, "accounts/account.html", context, status=status)

@@ -85,7 +85,7 @@ def _page(
         "stale": isinstance(problem, DigestMismatch),
         "reason": form_text(request.POST, "reason"),
     }
-    return answer(request, "approval.html", context)
+    return answer(request, "approvals/approval.html", context)
 
 
 def _similar(shown: requests.Approval, standing: Standing | None) -> dict[str, Any]:

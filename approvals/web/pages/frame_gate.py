@@ -52,7 +52,7 @@ def page(
         "grants": budget_grants.fields(shown, request.POST),
         "grant_problem": budget_grants.problem(problem) if isinstance(problem, Invalid) else "",
     }
-    return answer(request, "halt.html", context)
+    return answer(request, "approvals/frame_gate.html", context)
 
 
 def _differences(shown: requests.Approval) -> tuple[Difference, ...]:

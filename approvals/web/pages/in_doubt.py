@@ -62,7 +62,7 @@ def page(
         "result": form_text(request.POST, "result"),
         "wrong_result": isinstance(problem, Invalid) and problem.field.startswith("result"),
     }
-    return answer(request, "doubt.html", context)
+    return answer(request, "approvals/in_doubt.html", context)
 
 
 def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpResponse:

@@ -46,7 +46,12 @@ def inbox(request: HttpRequest) -> HttpResponse:
             "alarms": runs.quarantined(Q()) if is_admin else 0,
         }
     status = 422 if context["problem"] else 200
-    answer = render(request, "inbox.html#list" if live else "inbox.html", context, status=status)
+    answer = render(
+        request,
+        "approvals/inbox.html#list" if live else "approvals/inbox.html",
+        context,
+        status=status,
+    )
     patch_vary_headers(answer, ["HX-Request"])
     return answer
 

@@ -135,7 +135,7 @@ def _page(request: HttpRequest, problem: Problem | None = None, status: int = 20
         "max_username": actions.MAX_USERNAME,
         "me": request.user.get_username(),
     }
-    return render(request, "people.html", context, status=status)
+    return render(request, "accounts/people.html", context, status=status)
 
 
 def _refuse(request: HttpRequest, refused: ApprovalError, *, person: str, act: str) -> HttpResponse:

@@ -112,7 +112,7 @@ def too_late(
         "reason": form_text(request.POST, "reason"),
         "result": form_text(request.POST, "result"),
     }
-    return render(request, "conflict.html", context, status=exc.status)
+    return render(request, "approvals/conflict.html", context, status=exc.status)
 
 
 def _agent(shown: requests.Approval) -> str:

@@ -17,7 +17,7 @@ UNSENT = "You were logged out before this was sent. Nothing was decided or chang
 class Login(LoginView):
     """Django's, which says when to try again to whoever has guessed too often, whoever they say they are."""
 
-    template_name = "login.html"
+    template_name = "accounts/login.html"
     redirect_authenticated_user = True
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
