@@ -31,7 +31,7 @@ from runtime.errors import RunEnded
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
 from runtime.store.signals import GATE_DECIDED
-from tests.approvals.test_races import _together
+from tests.approvals.test_concurrency import _together
 from tests.support import seeds
 from tests.system.fault_injection.counts import count
 from tests.system.fault_injection.figures import say
