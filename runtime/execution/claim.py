@@ -20,6 +20,7 @@ from runtime.execution import crash_loops
 from runtime.execution.admission import versions
 from runtime.execution.commit import DATABASE_ERRORS, Loaded, Sizes
 from runtime.execution.heartbeat import ClaimedRun
+from runtime.execution.recent_runs import RecentRuns
 from runtime.execution.runner import Runner, RunnerQueue, WorkerContext
 from runtime.ports.effects import EffectHandler
 from runtime.store import blobs, leases, loading, pool, signals, workers
@@ -79,11 +80,13 @@ def _work(context: WorkerContext, held: ClaimedRun, messages: RunnerQueue, store
     """Verify what was loaded, and run the runner until it releases the run."""
     if _handle_crash_loop(held.claim):
         return
-    loaded = _load(held.claim, stored)
+    loaded = _load(held.claim, stored, context.recent)
     if _handle_crash_loop(held.claim, loaded.now):
         return
     version_changes = _version_changes(loaded, context.handler)
-    Runner(context, held, messages, loaded, version_changes).work()
+    now = Runner(context, held, messages, loaded, version_changes).work()
+    if not now.ended:
+        context.recent.keep(held.claim.run, loaded.texts, loaded.conversations)
     context.backoff.drop(held.claim.run)
 
 
@@ -158,15 +161,18 @@ def _mailbox(run: UUID) -> int:
         return leases.read(connection, run).mailbox
 
 
-def _load(claim: Claim, stored: Stored) -> Loaded:
+def _load(claim: Claim, stored: Stored, recent: RecentRuns) -> Loaded:
     """The verified state of the run at the claim's position."""
-    now, entries, told = stored.state(claim)
+    texts = stored.texts()
+    conversations = recent.take(claim.run, texts)
+    now, entries = stored.state(claim, conversations)
     if digests := referred(now):
         with pool.pooled() as connection:
             blobs.check(connection, digests)
     sizes = Sizes.of(entries, base=claim.base)
-    texts = [body for _, body, *_ in entries.rows]
-    return Loaded(now=now, texts=texts, conversations=told, sizes=sizes, mail=stored.mail())
+    return Loaded(
+        now=now, texts=texts, conversations=conversations, sizes=sizes, mail=stored.mail()
+    )
 
 
 def _version_changes(loaded: Loaded, handler: EffectHandler) -> versions.VersionChanges | None:

@@ -75,7 +75,7 @@ class Sizes:
 class Loaded:
     """A run as it was loaded: its verified state, the entries behind it, and its signals.
 
-    `texts` are the entries, of which `conversations` may have read the first ones.
+    `texts` are the entries, to which each step adds one, and of which `conversations` may have read the first ones.
     """
 
     now: Continuation
@@ -279,7 +279,7 @@ class StepWriter:
     def _brief(self, now: Continuation, entry: journal.Sealed) -> Brief | None:
         """Have the conversations read every entry that they have not, up to this one, which is not written yet."""
         if self._conversations.position > len(self._texts):  # an entry that was not written then
-            self._conversations = Conversations()
+            self._conversations.forget()
         for text in (*self._texts[self._conversations.position :], entry.body):
             self._conversations.read(text)
         return self._conversations.brief(now)

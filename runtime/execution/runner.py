@@ -37,6 +37,7 @@ from runtime.execution.effects.pool import EffectPool
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat
+from runtime.execution.recent_runs import RecentRuns
 from runtime.execution.step import StepBuilder
 from runtime.execution.yielding import YieldPolicy
 from runtime.ports.approvals import Gatekeeper
@@ -62,6 +63,7 @@ class WorkerContext:
     heartbeat: Heartbeat
     backoff: RunBackoff = field(default_factory=RunBackoff)
     slots: RunSlots = field(default_factory=RunSlots)
+    recent: RecentRuns = field(default_factory=RecentRuns)
 
 
 RunnerMessage = EffectFinished | None  # None to look for signals, a lost lease or a free slot
@@ -99,7 +101,8 @@ class Runner:
         )
         self._step = self._new_step()
 
-    def work(self) -> None:
+    def work(self) -> Continuation:
+        """Advance the run until it is released, and return the state that it has then."""
         for event in recover(self._writer.now, writes(self._version_changes or {})):
             self._step.add(event)
         try:
@@ -107,6 +110,7 @@ class Runner:
                 self._context.effect_pool.wake_next()
                 self._launch()
                 self._wait()
+            return self._writer.now
         finally:
             self._abort_model_calls()
             for work in (*self._step.records.work, *self._ready):

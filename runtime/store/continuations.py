@@ -85,7 +85,7 @@ def checked(
     """The verified continuation at position `base`, or the initial one at 0.
 
     `row` has position, body, MAC and key; `text_of` gives the text of a verified entry of the run by its position.
-    `conversations` have read no entry; those that the continuation needs are read into them.
+    `conversations` have read no entry, or the first ones; those that the continuation needs are read into them.
     Raises Tampered, KeyMissing, or NewerSchema.
     """
     if row is None and base == 0:

@@ -60,17 +60,22 @@ class Stored:
         count, origin, *columns = self.row[8:15]
         return signals.mail(count, _rows(columns), origin)
 
-    def state(self, claim: Claim) -> tuple[Continuation, Entries, Conversations]:
-        """The verified state at the claim's position, the entries of the run, and what was read of them for it.
+    def texts(self) -> list[str]:
+        """The entries as they are stored, not verified."""
+        return list(self.row[5] or ())
+
+    def state(self, claim: Claim, conversations: Conversations) -> tuple[Continuation, Entries]:
+        """The verified state at the claim's position, and the entries of the run.
+
+        `conversations` have read the first ones of them, or none. What the state needs is read into them.
 
         Raises Tampered, KeyMissing, or NewerSchema.
         """
         entries = Entries(journal.chained(self.run, WHOLE, _rows(self.row[4:8])))
         found = None if self.row[0] is None else self.row[0:4]
-        told = Conversations()
-        base = continuations.checked(self.run, claim.base, found, entries.text, told)
+        base = continuations.checked(self.run, claim.base, found, entries.text, conversations)
         now = journal.replayed(base, WHOLE, entries, position=claim.position, head=claim.head)
-        return now, entries, told
+        return now, entries
 
 
 def claim(

@@ -156,6 +156,29 @@ def test_another_number_of_messages_or_frames_is_not_restored(told: dict[str, An
     assert read(texts).restored(now, told) is None
 
 
+@pytest.mark.parametrize("count", [0, 1, 3, 5])
+def test_only_entries_that_were_not_read_before_are_read(count: int) -> None:
+    now, texts = run_of(*STARTED, RETURNED)
+    text, found = document_of(now, texts), read(texts[:count])
+    seen: list[int] = []
+
+    def text_of(position: int) -> str:
+        seen.append(position)
+        return texts[position - 1]
+
+    assert decode_continuation(text, text_of, found) == now
+    assert seen == list(range(count + 1, len(texts) + 1))
+    assert found.position == len(texts)
+
+
+def test_more_entries_than_it_is_of_are_read_anew() -> None:
+    now, texts = run_of(*STARTED, RETURNED)
+    later = texts_of([MessageReceived(by="bea", text="stop")])
+    found = read([*texts, *later])
+    assert decode_continuation(document_of(now, texts), lambda n: texts[n - 1], found) == now
+    assert found.position == len(texts)
+
+
 def test_without_its_entries_it_is_not_read() -> None:
     now, texts = run_of(*STARTED, RETURNED)
     text = document_of(now, texts)

@@ -104,8 +104,8 @@ def decode_continuation(
 ) -> Continuation:
     """A document of an older schema becomes one of this, and what it leaves out is taken from its run's entries.
 
-    They are read into `conversations`, which have read none, if it leaves out all they tell. Raises Unreadable or
-    NewerSchema.
+    They are read into `conversations`, which have read none or the first ones, if it leaves out all they tell. Raises
+    Unreadable or NewerSchema.
     """
     try:
         if text.startswith(_BEGINNING):
@@ -137,8 +137,10 @@ def _restored(text: str, text_of: TextOf, conversations: Conversations) -> Conti
     told = document.pop("told")
     state = _continuations().validate_python({**document, "schema": SCHEMA})
     last = state.position
+    if conversations.position > last:
+        conversations.forget()
     try:
-        for position in range(1, last + 1):
+        for position in range(conversations.position + 1, last + 1):
             conversations.read(text_of(position))
         found = conversations.restored(state, told)
         if found is not None:

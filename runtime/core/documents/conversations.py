@@ -47,6 +47,10 @@ class Conversations:
     """What the entries up to `position` tell. `whole` is False once one of them tells more than is read here."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, as if no entry had been read."""
         self.position = 0
         self.whole = True
         self._input: Any = None

@@ -1,0 +1,51 @@
+"""The long runs that this process released last, so that it reads their entries once.
+
+Every entry's MAC is verified again when such a run is claimed. If the entries are the very same texts as before, their
+conversations are too; entries that were added since are read.
+"""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from runtime.core.documents.conversations import Conversations
+
+KEPT = (
+    8 * 1024 * 1024
+)  # characters of entries; what was read of them takes about three times as much
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    texts: list[str]
+    conversations: Conversations
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecentRuns:
+    """By run, the one that was released last at the end. A run that is taken is no longer here."""
+
+    _runs: OrderedDict[UUID, _Read] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def keep(self, run: UUID, texts: list[str], conversations: Conversations) -> None:
+        """Keep what was read of these entries, if it was, and drop the oldest runs until there is room."""
+        if not 0 < conversations.position <= len(texts):
+            return
+        with self._lock:
+            self._runs[run] = _Read(
+                texts=texts, conversations=conversations, size=sum(map(len, texts))
+            )
+            self._runs.move_to_end(run)
+            while sum(one.size for one in self._runs.values()) > KEPT:
+                self._runs.popitem(last=False)
+
+    def take(self, run: UUID, texts: list[str]) -> Conversations:
+        """What was read of the run, if its entries begin as they did then; else conversations that have read none."""
+        with self._lock:
+            found = self._runs.pop(run, None)
+        if found is None or texts[: len(found.texts)] != found.texts:
+            return Conversations()
+        return found.conversations

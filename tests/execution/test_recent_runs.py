@@ -1,0 +1,113 @@
+"""A process that released a long run last reads its entries once, and verifies them each time."""
+
+from uuid import UUID
+
+import pytest
+
+from runtime.core.documents.conversations import Conversations
+from runtime.core.enums import Verdict
+from runtime.execution import recent_runs
+from runtime.execution.recent_runs import RecentRuns
+from runtime.models import JournalEntry
+from runtime.ports.effects import ToolResult
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import FakeTool, ask, say, turns
+
+RUN, OTHER = UUID(int=1), UUID(int=2)
+SCRIPT = turns(*(ask(("t", {"n": n})) for n in range(4)), say("done"))
+
+
+def read(count: int) -> Conversations:
+    found = Conversations()
+    for _ in range(count):
+        found.read("{}")
+    return found
+
+
+def test_a_run_is_taken_as_it_was_kept_and_only_once() -> None:
+    recent, conversations = RecentRuns(), read(2)
+    recent.keep(RUN, ["a", "b"], conversations)
+    assert recent.take(OTHER, ["a", "b"]).position == 0
+    assert recent.take(RUN, ["a", "b", "c"]) is conversations
+    assert recent.take(RUN, ["a", "b", "c"]).position == 0
+
+
+@pytest.mark.parametrize("texts", [["a"], ["a", "x"], ["x", "b", "c"], []], ids=str)
+def test_entries_that_begin_in_another_way_are_read_anew(texts: list[str]) -> None:
+    recent = RecentRuns()
+    recent.keep(RUN, ["a", "b"], read(2))
+    assert recent.take(RUN, texts).position == 0
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_what_was_not_read_or_not_written_is_not_kept(count: int) -> None:
+    recent = RecentRuns()
+    recent.keep(RUN, ["a", "b"], read(count))
+    assert recent.take(RUN, ["a", "b"]).position == 0
+
+
+def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent_runs, "KEPT", 10)
+    recent, runs = RecentRuns(), [UUID(int=number) for number in range(5)]
+    for number in (0, 1, 2, 3, 2, 4):
+        recent.keep(runs[number], ["abcd"], read(1))
+    assert [recent.take(run, ["abcd"]).position for run in runs] == [0, 0, 1, 0, 1]
+
+
+@pytest.fixture
+def entries_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each entry that conversations have read."""
+    found: list[str] = []
+    really = Conversations.read
+
+    def noted(self: Conversations, text: str) -> None:
+        found.append(text)
+        really(self, text)
+
+    monkeypatch.setattr(Conversations, "read", noted)
+    return found
+
+
+@pytest.fixture
+def desk(rig: MakeBench, continued: None) -> Rig:
+    return rig({"a": SCRIPT}, t=FakeTool(gated=True, body=lambda _: ToolResult(value="x")))
+
+
+def go_on(desk: Rig, run: UUID) -> str:
+    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    return desk.advance(run).status
+
+
+def test_a_process_reads_each_entry_of_a_run_once(desk: Rig, entries_read: list[str]) -> None:
+    run = desk.advance(desk.start("a")).id
+    for _ in range(3):
+        assert go_on(desk, run) == "suspended"
+    bodies = JournalEntry.objects.filter(run_id=run).order_by("position")
+    assert entries_read == list(bodies.values_list("body", flat=True))
+    assert go_on(desk, run) == "completed"
+
+
+def test_another_process_reads_all_of_them_and_the_first_what_came_since(
+    desk: Rig, rig: MakeBench, entries_read: list[str]
+) -> None:
+    run = desk.advance(desk.start("a")).id
+    before = len(entries_read)
+    other = rig({"a": SCRIPT}, t=FakeTool(gated=True, body=lambda _: ToolResult(value="x")))
+    other.gatekeeper.pictures = desk.gatekeeper.pictures
+    entries_read.clear()
+    assert go_on(other, run) == "suspended"
+    assert len(entries_read) > before
+    entries_read.clear()
+    desk.gatekeeper.pictures = other.gatekeeper.pictures
+    assert go_on(desk, run) == "suspended"
+    since = JournalEntry.objects.filter(run_id=run, position__gt=before).order_by("position")
+    assert entries_read == list(since.values_list("body", flat=True))
+
+
+def test_an_entry_that_was_edited_since_parks_the_run(desk: Rig) -> None:
+    run = desk.advance(desk.start("a")).id
+    entry = JournalEntry.objects.get(run_id=run, position=2)
+    JournalEntry.objects.filter(run_id=run, position=2).update(
+        body=entry.body.replace('{"schema":', '{ "schema":')
+    )
+    assert go_on(desk, run) == "quarantined"
