@@ -43,7 +43,7 @@ PIN = """
         mac = excluded.mac, key_id = excluded.key_id, at = clock_timestamp()
 """
 DROP = """
-    DELETE FROM runtime_continuation WHERE run_id = (SELECT id FROM run WHERE %(ended)s)
+    DELETE FROM runtime_continuation WHERE run_id = (SELECT id FROM run)
 """
 
 

@@ -13,6 +13,7 @@ Only the database's clock counts, and `clock_timestamp()`, since `now()` stands 
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from uuid import UUID
 
 from django.conf import settings
@@ -46,20 +47,18 @@ LIVE = f"""
 """
 
 # The part of the step statement that moves the run; no row means that the step may not be written.
-ADVANCE = """
+_ADVANCE = """
     UPDATE runtime_run SET position = %(position)s, head = %(mac)s, status = %(status)s,
-        base = CASE WHEN %(suspends)s THEN %(position)s ELSE base END,
-        output = %(output)s, reason = %(reason)s, awaits = %(awaits)s, unheard = %(unheard)s,
-        ended_at = CASE WHEN %(ended)s THEN clock_timestamp() END,
-        owner = CASE WHEN %(release)s THEN NULL ELSE owner END,
-        losses = CASE WHEN %(release)s THEN 0 ELSE losses END,
-        isolated = isolated AND NOT %(release)s,
-        lease_until = CASE WHEN %(release)s THEN NULL ELSE lease_until END,
-        due_at = CASE WHEN %(release)s THEN %(due)s::timestamptz ELSE due_at END
-    WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s AND position = %(position)s - 1
-        AND (NOT %(strict)s OR mailbox = %(mailbox)s)
+        awaits = %(awaits)s, unheard = %(unheard)s{changes}
+    WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s AND position = %(position)s - 1{condition}
     RETURNING id
 """
+# What few steps change besides, and the condition of those that count on the signals that they have read.
+_SUSPEND = ", base = %(position)s"
+_END = ", ended_at = clock_timestamp(), output = %(output)s, reason = %(reason)s"
+_RELEASE = """,
+        owner = NULL, lease_until = NULL, losses = 0, isolated = false, due_at = %(due)s::timestamptz"""
+_STRICT = " AND mailbox = %(mailbox)s"
 
 # The part of the statement that loads a run which claims it; no row means that the run is not to be had.
 CLAIM = f"""
@@ -132,6 +131,13 @@ def lease_seconds() -> float:
 def parameters(claim: Claim) -> dict[str, object]:
     """Of a step that is written under this claim."""
     return {"run": claim.run, "epoch": claim.epoch, "owner": claim.owner}
+
+
+@cache
+def advance(*, suspends: bool, ends: bool, releases: bool, strict: bool) -> str:
+    """The part of the step statement that moves the run, if it has not ended before."""
+    changes = _SUSPEND * suspends + _END * ends + _RELEASE * releases
+    return _ADVANCE.format(changes=changes, condition=_STRICT * strict)
 
 
 def abandon(connection: Connection, run: UUID, owner: UUID) -> None:

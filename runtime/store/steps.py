@@ -109,7 +109,7 @@ def commit(
     """
     failpoints.hit("before", step.kind, step.depth)
     own = tuple((name, _PARTS[name]) for name in _parts(step))
-    statement = _statement((*own, *((part.name, part.sql) for part in lent)))
+    statement = _statement(_advance(step), (*own, *((part.name, part.sql) for part in lent)))
     parameters = _parameters(step)
     for part in lent:
         parameters |= part.parameters
@@ -162,10 +162,19 @@ def _parts(step: Step) -> tuple[str, ...]:
     return tuple(name for name in _PARTS if needed[name])
 
 
+def _advance(step: Step) -> str:
+    return leases.advance(
+        suspends=step.continuation is not None,
+        ends=step.ended,
+        releases=step.release,
+        strict=step.release or bool(step.signals) or bool(step.opened) or step.first,
+    )
+
+
 @cache
-def _statement(parts: tuple[tuple[str, str], ...]) -> str:
+def _statement(advance: str, parts: tuple[tuple[str, str], ...]) -> str:
     tables = "".join(f", {name} AS ({sql})" for name, sql in parts)
-    return f"WITH run AS ({leases.ADVANCE}), entry AS ({APPEND}){tables} SELECT count(*) FROM run"
+    return f"WITH run AS ({advance}), entry AS ({APPEND}){tables} SELECT count(*) FROM run"
 
 
 def _parameters(step: Step) -> dict[str, object]:
@@ -176,11 +185,7 @@ def _parameters(step: Step) -> dict[str, object]:
         "reason": step.reason,
         "awaits": step.awaits,
         "unheard": step.unheard,
-        "ended": step.ended,
-        "release": step.release,
-        "suspends": step.continuation is not None,
         "due": step.due,
-        "strict": step.release or bool(step.signals) or bool(step.opened) or step.first,
         "mailbox": step.mailbox,
         "signals": list(step.signals),
         **leases.parameters(step.claim),
