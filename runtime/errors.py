@@ -54,13 +54,13 @@ class NoSuchEntry(RequestError):
 
 
 class NotQuiescent(RequestError):
-    """Nothing can go on from this entry: the run is over then, or an effect is under way or may have happened."""
+    """This entry cannot be forked: the run had ended, or an effect was running or in doubt."""
 
     status, code = 409, "not_quiescent"
 
 
 class NotAtRest(RequestError):
-    """A worker has the run, or will soon: only a run that waits and has nothing to take up can be exported."""
+    """Only a waiting run without pending signals can be exported."""
 
     status, code = 409, "not_at_rest"
 
@@ -85,7 +85,7 @@ class NotFailed(RequestError):
 
 
 class NotImportable(RequestError):
-    """The file is not a run that may be taken over."""
+    """The file is not a run that can be imported."""
 
     status, code = 422, "not_importable"
 
@@ -96,19 +96,19 @@ class NotImportable(RequestError):
 
 
 class RunKnown(RequestError):
-    """This run is here already, or was."""
+    """This run is or was in this installation."""
 
     status, code = 409, "run_known"
 
 
 class TooLarge(RequestError):
-    """The run is larger than what an installation takes over."""
+    """The run is too large to be imported."""
 
     status, code = 413, "too_large"
 
 
 class RunEnded(RequestError):
-    """The run is over."""
+    """The run has ended."""
 
     status, code = 409, "run_ended"
 
@@ -118,7 +118,7 @@ class RunEnded(RequestError):
 
 
 class TooManyUnheard(RequestError):
-    """The run takes no more messages until its agent has heard some."""
+    """The run accepts no more messages until its agent has received some."""
 
     status, code, field = 409, "too_many_unheard", "text"
 
@@ -135,7 +135,7 @@ class EventConflict(RequestError):
 
 
 class TooManyMatched(RequestError):
-    """More calls wait for this event than one event may end."""
+    """Too many calls wait for this event."""
 
     status, code, field = 409, "too_many_matched", "name"
 

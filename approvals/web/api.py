@@ -124,7 +124,7 @@ def list_approvals(
 
 @router.get("/approvals/{approval}", response=ApprovalDetailOut)
 def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
-    """One request, of any kind."""
+    """Read one request, of any kind."""
     Access().require(request.auth, Scope.APPROVALS_READ)
     found = requests.approval(_id(approval), actor=request.auth)
     shown = ApprovalOut.from_orm(found).dict()
@@ -133,7 +133,7 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
 
 @router.post("/approvals/{approval}/decision", response=ApprovalOut)
 def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.Approval:
-    """Approve or deny a call, `continue` or `stop` at a halt, for good.
+    """Approve or deny a call, or `continue` or `stop` a frame, for good.
 
     A denial needs a reason, which the agent's model hears; so does stopping, which ends the run.
     """
@@ -149,13 +149,13 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
 
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
 def undo(request: Authenticated, approval: str) -> requests.Approval:
-    """Take your own decision back, before it counts (`effective_at`): people are asked again."""
+    """Undo your own decision before it counts (`effective_at`); the request is open again."""
     return actions.undo(request=_id(approval), actor=request.auth)
 
 
 @router.post("/runs/{run}/gates/{gate}/settle", response=ApprovalOut)
 def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> requests.Approval:
-    """Say what became of a call in doubt, for good. Giving up needs a reason, which the model hears."""
+    """Resolve a call in doubt, for good. Giving up needs a reason, which the model is told."""
     return actions.settle(
         run=_id(run),
         gate=_id(gate),

@@ -9,9 +9,8 @@ from agents.catalogue import published
 
 class Command(BaseCommand):
     help = (
-        "Have a version of an agent count as the newest, whenever it was published first. Workers never go back to an"
-        " older version on their own: say this when you take a release back, and runs that have met the version in"
-        " between go on under this one, or ask people where the two differ too much."
+        "Make a version of an agent count as the newest, to take a release back. Runs that have met the later version"
+        " then continue under this one, or ask people if the two differ too much."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -14,7 +14,7 @@ _WITHIN = timedelta(seconds=10)
 
 class Command(BaseCommand):
     help = (
-        "Ends with 0 if a web process (/readyz), worker or sweeper of this host works, else with 1."
+        "End with 0 if a web process (/readyz), worker or sweeper of this host works, else with 1."
     )
     requires_system_checks = ()
 

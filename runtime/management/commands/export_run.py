@@ -15,8 +15,8 @@ from runtime.ports.access import Actor
 
 class Command(BaseCommand):
     help = (
-        "End a run that waits, and write it as one signed file that another installation can take over."
-        " A run that was exported gives its file again. Run it where the private key of exports is."
+        "End a waiting run here and write it as one signed file for another installation. For an exported run,"
+        " write its file again. Run it where the private key of exports is."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

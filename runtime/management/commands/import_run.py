@@ -14,8 +14,8 @@ from runtime.ports.access import Actor
 
 class Command(BaseCommand):
     help = (
-        "Take over a run: its file must be signed with a key that ABEYANCE_IMPORT_KEYS lists. It keeps its"
-        " id, belongs to whoever imports it, and is asked about again wherever people had to decide."
+        "Import a run from a file that is signed with a key of ABEYANCE_IMPORT_KEYS. The run keeps its id, belongs to"
+        " the importer, and its approvals are asked again."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -6,8 +6,8 @@ from runtime.management.again import AgainCommand
 
 class Command(AgainCommand):
     help = (
-        "Let a run out of quarantine: everything that is stored of it is verified, and if all of it holds"
-        " the run goes on where it stood; one that killed its workers goes on alone in a process."
+        "Release a run from quarantine if everything stored of it verifies. A run that killed its workers"
+        " continues in the isolated process."
     )
     act = staticmethod(release)
     who = "an admin"

@@ -11,8 +11,8 @@ from runtime.upkeep import partitions, retention, startup
 
 class Command(BaseCommand):
     help = (
-        "Remove the payloads of ended runs that ABEYANCE_RETENTION says are old enough, as the"
-        " sweeper does every hour. What was decided, by whom, and its signature stay."
+        "Delete the payloads of ended runs that ABEYANCE_RETENTION says are old enough, as the sweeper does every"
+        " hour. Decisions with their people and signatures stay."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

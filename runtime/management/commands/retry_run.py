@@ -7,7 +7,7 @@ from runtime.management.again import AgainCommand
 class Command(AgainCommand):
     help = (
         "Continue a failed run from where it failed, as the same run: its results and approvals stay,"
-        " its model is asked again, and no call that may have happened is repeated."
+        " its model is called again, and no call that may have happened is repeated."
     )
     act = staticmethod(retry)
     who = "its requester, or an admin"

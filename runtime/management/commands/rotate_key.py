@@ -9,8 +9,8 @@ from runtime import keyring
 
 class Command(BaseCommand):
     help = (
-        "Put a new key on top of a purpose's ring in KEYS_DIR. Other machines need a copy of the file:"
-        " until then they leave alone what they cannot verify. Restart what has the old key in memory."
+        "Put a new key on top of a ring in KEYS_DIR. Copy the file to the other machines, which leave alone runs that"
+        " they cannot verify until then, and restart processes that have the old key in memory."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -18,7 +18,7 @@ EXAMPLES = """\
 
 
 class Command(BaseCommand):
-    help = "Have no effect start for an agent, or for any, within two seconds; and end that."
+    help = "Stop an agent, or all of them, within two seconds; lift the stop; list stops."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter

@@ -11,7 +11,7 @@ from runtime.upkeep import startup, sweeper
 
 class Command(BaseCommand):
     help = (
-        "Send hints for due runs every second, look after partitions and retention every hour, until stopped."
+        "Dispatch due runs every second, and maintain partitions and retention every hour, until stopped."
         " Any number of sweepers may run."
     )
 

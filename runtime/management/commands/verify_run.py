@@ -13,9 +13,8 @@ from runtime.management.run_ids import run_id
 
 class Command(BaseCommand):
     help = (
-        "Verify every MAC of a run's journal, fold it, and hold what else is stored against it: the row,"
-        " the continuation, gates, mailbox, and that nothing is stuck. One line per finding; ends with 1"
-        " if there is any. Runs may be at work meanwhile."
+        "Verify every MAC of a run's journal, fold it, and compare row, continuation, gates, signals and audit with"
+        " the result. Print one line per finding, and end with 1 if there is any. Workers may run meanwhile."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -35,7 +35,7 @@ class EventOut(Schema):
 
 @router.post("/events", response={201: EventOut, 200: EventOut})
 def send_event(request: Authenticated, body: EventIn) -> Status[Sent]:
-    """Tell of an event: 201, or 200 if this id was told before, and then nothing happens again.
+    """Send an external event: 201, or 200 without effect if this id was sent before.
 
     It ends every wait that is open now, that names the event, and whose `match` is contained in `data`. It is
     not kept for waits that begin later. Its id is known for 30 days.

@@ -86,14 +86,14 @@ class ReadmitIn(Body):
 
 @router.get("/runs/{uuid:run}/verification", response=VerificationOut)
 def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
-    """Verify the run's journal and hold everything else that is stored of it against it; for admins."""
+    """Verify the run's journal, and compare everything else that is stored with it; for admins."""
     readable_whole(run, request.auth)
     return verification.verify(run)
 
 
 @router.get("/runs/{uuid:run}/at/{int:position}", response=PastOut)
 def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any]:
-    """The run as it was after an entry of its journal, and what the entry changed; for admins."""
+    """Read the run as it was after an entry of its journal, and what the entry changed; for admins."""
     found = readable_whole(run, request.auth)
     past = state_at.past(run, position) if position <= found.position else None
     if past is None:
@@ -122,14 +122,14 @@ def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[RunDetai
 
 @router.post("/runs/{uuid:run}/readmit", response=RunOut)
 def readmit_run(request: Authenticated, run: UUID, body: ReadmitIn) -> RunDetail:
-    """Let a run out of quarantine: it goes on where it stood, if what is stored of it verifies; for admins."""
+    """Release a run from quarantine, if its stored data verifies; for admins."""
     wiring.access().require(request.auth, "runs:read")
     return release(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/export")
 def export_run(request: Authenticated, run: UUID) -> HttpResponse:
-    """End a run here and answer with the signed file of it, for another installation; for admins.
+    """End a run here, and return its signed file for another installation; for admins.
 
     A run that was exported answers with its file again. `secrets` in its manifest names the keys without
     which the secrets in it cannot be opened.
@@ -143,6 +143,6 @@ def export_run(request: Authenticated, run: UUID) -> HttpResponse:
 @router.post("/imports", response={201: RunOut}, openapi_extra=_PARCEL)
 @raw_body
 def import_run(request: Authenticated) -> Status[RunDetail]:
-    """Take over a run: the body is the file of an export, signed with a key that is listed here; for admins."""
+    """Import a run: the body is an export file, signed with a key that is listed here; for admins."""
     new = transfer.import_run(data=request.body, actor=request.auth)
     return Status(201, readable(new, request.auth))

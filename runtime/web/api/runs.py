@@ -250,7 +250,7 @@ def list_runs(
     limit: Limit = 50,
     cursor: UUID | None = None,
 ) -> Page[RunDetail]:
-    """The runs you may read, newest first."""
+    """List the runs that you may read, newest first."""
     access = wiring.access()
     access.require(request.auth, "runs:read")
     return runs.run_details(
@@ -280,21 +280,21 @@ def read_run(
 
 @router.post("/runs/{uuid:run}/cancel", response=RunOut)
 def cancel_run(request: Authenticated, run: UUID, body: CancelIn) -> RunDetail:
-    """End a run, with a reason: what waits for people is closed, what is under way is waited for."""
+    """Cancel a run, with a reason: its gates close, and running calls may finish."""
     wiring.access().require(request.auth, "runs:cancel")
     return cancel(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/pause", response=RunOut)
 def pause_run(request: Authenticated, run: UUID, body: PauseIn) -> RunDetail:
-    """Hold a run up: what is under way is waited for, and nothing new starts until it is resumed."""
+    """Pause a run: running calls finish, and nothing new starts until it is resumed."""
     wiring.access().require(request.auth, "runs:control")
     return pause(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/resume", response=RunOut)
 def resume_run(request: Authenticated, run: UUID) -> RunDetail:
-    """Let a run go on that is held up."""
+    """Resume a paused run."""
     wiring.access().require(request.auth, "runs:control")
     return resume(run=run, actor=request.auth)
 
@@ -308,14 +308,14 @@ def retry_run(request: Authenticated, run: UUID, body: RetryIn) -> RunDetail:
 
 @router.post("/runs/{uuid:run}/messages", response={202: RunOut})
 def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[RunDetail]:
-    """Write to the agent of a run that is not over: it hears it when its model is asked next."""
+    """Send a message to the agent of a run that has not ended; its next model call has it."""
     wiring.access().require(request.auth, "runs:control")
     return Status(202, send_message(run=run, text=body.text, actor=request.auth))
 
 
 @router.get("/runs/{uuid:run}/budget", response=list[UseOut])
 def read_budget(request: Authenticated, run: UUID) -> tuple[Use, ...]:
-    """What the run has used, of how much where it is limited: its own use first."""
+    """Read what the run has used of its budgets, its own first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
     return budget_usage.spending(run)
@@ -323,7 +323,7 @@ def read_budget(request: Authenticated, run: UUID) -> tuple[Use, ...]:
 
 @router.get("/runs/{uuid:run}/late-outcomes", response=list[LateOut])
 def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
-    """What calls of the run ended with after their workers had lost it, oldest first."""
+    """List outcomes that arrived after their workers had lost the run, oldest first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
     return [LateOut.shown(one) for one in late_outcomes.late(run, fold.progress(run))]
@@ -342,7 +342,7 @@ def read_journal(
 
 @router.get("/contents/{digest}")
 def read_content(request: Authenticated, digest: str) -> Any:
-    """A result that an entry refers to by its hash, if you may read a run that does."""
+    """Read a result that an entry refers to by its hash, if you may read such a run."""
     access = wiring.access()
     access.require(request.auth, "runs:read")
     found = blobs.content(access.readable_runs(request.auth), digest)
@@ -353,7 +353,7 @@ def read_content(request: Authenticated, digest: str) -> Any:
 
 @router.get("/runs/{uuid:run}/continuation")
 def read_continuation(request: Authenticated, run: UUID) -> Any:
-    """Everything the run needs to go on, without secrets; for admins."""
+    """Read the continuation of a run, without secrets; for admins."""
     readable_whole(run, request.auth)
     document = runs.continuation(run)
     if document is None:
@@ -363,17 +363,17 @@ def read_continuation(request: Authenticated, run: UUID) -> Any:
 
 @router.get("/stops", response=list[StopOut])
 def list_stops(request: Authenticated, lifted: bool = False) -> list[Stop]:
-    """What is stopped, the newest first; with `lifted` the last stops that are over. For admins."""
+    """List the stops of agents, newest first; with `lifted` those that were lifted last. For admins."""
     return list_switches(lifted=lifted, actor=request.auth)
 
 
 @router.post("/stops", response={201: StopOut})
 def put_stop(request: Authenticated, body: StopIn) -> Status[Stop]:
-    """Stop an agent wherever it works, or all: within two seconds nothing new starts. For admins."""
+    """Stop an agent, or all of them: within two seconds nothing new starts. For admins."""
     return Status(201, engage(agent=body.agent, reason=body.reason, actor=request.auth))
 
 
 @router.post("/stops/{int:stop}/lift", response=StopOut)
 def lift_stop(request: Authenticated, stop: int) -> Stop:
-    """Let what was stopped go on. For admins."""
+    """Lift a stop, so that its runs continue. For admins."""
     return disengage(stop=stop, actor=request.auth)
