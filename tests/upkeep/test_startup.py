@@ -33,10 +33,10 @@ def test_a_key_that_a_live_run_needs_is_named(
         startup.require_keys_of_live_runs()
 
 
-def test_what_a_run_that_is_over_was_signed_with_is_not_asked_for(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+def test_the_key_of_an_ended_run_is_not_needed(
+    rig: MakeBench, continued: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its continuation goes with its last step; the row of one that is left is nobody's need."""
+    """A continuation goes with the last step of its run; here one is left."""
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run = desk.start("a")
     assert desk.advance(run).status == "suspended"
