@@ -24,7 +24,7 @@ from tests.skips import Skips
 from tests.support import emptying
 from tests.support.cast import Cast, assemble
 
-pytest_plugins = ["tests.support.engine", "tests.support.target"]
+pytest_plugins = ["tests.support.engine", "tests.support.office", "tests.support.target"]
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from scim2_server.utils import (
 from agents.registry import Registry, load
 from agents.sdk import ToolContext
 from runtime.broker import dispatch
-from tests.support.agent_engine import Engine, engine_of
+from tests.support.engine import Engine, engine_of
 
 RUN = UUID("0192f1c2-0000-7000-8000-000000000001")
 TOKEN = "let me in"

@@ -21,7 +21,7 @@ from agents.sdk.scripts import (
 from runtime.broker import dispatch
 from runtime.core.enums import EffectClass
 from runtime.models import Gate
-from tests.support.agent_engine import engine_of, events_of
+from tests.support.engine import engine_of, events_of
 
 
 class Silence:

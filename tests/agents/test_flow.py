@@ -21,7 +21,7 @@ from runtime.models import Gate
 from runtime.queries import runs
 from tests.agents.conftest import Directory, Sink
 from tests.agents.test_onboarding import NEWCOMER
-from tests.support.agent_engine import Engine, engine_of
+from tests.support.engine import Engine, engine_of
 
 FLOWS = [
     ("hr_onboarding", {"0": "hr_onboarding", "0.c1.0": "account_agent"}),

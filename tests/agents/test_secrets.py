@@ -43,7 +43,7 @@ from runtime.execution.effects.perform import perform
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import ModelFault, ToolFault, ToolRequest, ToolResult, Unknown
-from tests.support.agent_engine import engine_of
+from tests.support.engine import engine_of
 from tests.support.frames import RUN, Frame
 
 CANARY = "canary-Tr0ub4dor&3"

@@ -20,7 +20,7 @@ from runtime.errors import InvalidInput
 from runtime.ports.effects import ToolResult
 from tests.agents.conftest import Directory, Sink
 from tests.agents.test_onboarding import NEWCOMER
-from tests.support.agent_engine import Engine, events_of
+from tests.support.engine import Engine, events_of
 
 
 class Order(BaseModel):

@@ -53,7 +53,7 @@ def refused(request: Request, actor: Actor) -> str:
     assert not Request.objects.filter(principal.decidable_requests(standing), pk=request.pk)
     assert Request.objects.filter(principal.undecidable_requests(standing), pk=request.pk)
     with pytest.raises(Forbidden) as caught:
-        seeds.approve(request, actor)
+        seeds.decide(request, actor)
     return caught.value.code
 
 
@@ -62,7 +62,7 @@ def decides(request: Request, actor: Actor) -> None:
     standing = principal.standing_of(actor)
     assert Request.objects.filter(principal.decidable_requests(standing), pk=request.pk)
     assert not Request.objects.filter(principal.undecidable_requests(standing), pk=request.pk)
-    seeds.approve(request, actor)
+    seeds.decide(request, actor)
 
 
 def _key(name: str) -> int:
@@ -103,7 +103,7 @@ def test_saving_groups_again_gives_nothing_anew(admin: Actor, bea: Actor) -> Non
 def test_an_approval_is_void_once_the_giver_has_steered_the_run(admin: Actor) -> None:
     dora = given("dora", Group.REVIEWERS, by="admin")
     request = seeds.pending(requester="ada")
-    seeds.approve(request, dora)
+    seeds.decide(request, dora)
     with pytest.raises(ApprovalVoid, match="from admin"):
         Gatekeeper().confirm(
             gate=request.gate, action_digest=request.action_digest, origin=["admin"]
@@ -266,7 +266,7 @@ def test_a_second_admin_confirms_a_password_that_was_changed(
 
 def test_a_password_set_since_leaves_a_decision_alone(admin: Actor, bea: Actor) -> None:
     request = seeds.pending(requester="ada")
-    seeds.approve(request, bea)
+    seeds.decide(request, bea)
     people.set_password("bea", "another horse battery", actor="admin")
     Gatekeeper().confirm(gate=request.gate, action_digest=request.action_digest, origin=["admin"])
 
@@ -371,7 +371,7 @@ def test_a_token_gives_nothing_to_another_person(bea: Actor, ada: Actor) -> None
 
 def test_a_password_of_later_voids_no_approval(bea: Actor) -> None:
     request = seeds.pending(requester="ada")
-    seeds.approve(request, bea)
+    seeds.decide(request, bea)
     User.objects.filter(username="bea").update(password=make_password("another"))
     assert _groups(bea) == frozenset()
     Gatekeeper().confirm(gate=request.gate, action_digest=request.action_digest)

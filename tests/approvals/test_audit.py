@@ -189,7 +189,7 @@ def test_rows_that_were_cut_off_are_missed_at_their_request(
     kept: int, ada: Actor, bea: Actor
 ) -> None:
     request = seeds.pending()
-    seeds.approve(request, bea)
+    seeds.decide(request, bea)
     assert audit.verify(request.run_id) == 2
     AuditEntry.objects.filter(run=request.run_id, seq__gt=kept).delete()
     assert broken_at(request.run_id) == kept + 1

@@ -135,7 +135,7 @@ def _subject(case: Case, due: datetime) -> Request:
         if kind is GateKind.IN_DOUBT:
             _settle(request, BEA)
         else:
-            seeds.approve(request, BEA)
+            seeds.decide(request, BEA)
     return request
 
 

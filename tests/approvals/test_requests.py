@@ -28,7 +28,7 @@ def test_the_inbox_has_what_one_may_decide_in_the_order_of_deadlines(
     late = seeds.pending(requester="ada", expires_at=seeds.moment(900))
     soon = seeds.pending(requester="cyril", expires_at=seeds.moment(600))
     never = seeds.pending(requester="cyril")
-    seeds.approve(seeds.pending(requester="cyril"), bea)
+    seeds.decide(seeds.pending(requester="cyril"), bea)
     doubt = seeds.in_doubt(requester="cyril")
 
     standing = principal.standing_of(bea)
@@ -88,7 +88,7 @@ def test_a_list_can_be_cut_by_status_and_run(bea: Actor) -> None:
     of = seeds.run()
     one, two = seeds.opened(seeds.picture(of), seeds.picture(of, risk=Risk.LOW))
     other = seeds.pending()
-    seeds.approve(one, bea)
+    seeds.decide(one, bea)
 
     def ids(page: queries.Page) -> list[object]:
         return [item.id for item in page.items]

@@ -263,7 +263,7 @@ def test_a_request_that_was_changed_before_anybody_saw_it_starts_nothing(
     request.request_digest = snapshot.request_digest(request)  # which anybody can work out
     request.save()
     with pytest.raises(TamperedWith):
-        seeds.approve(request, bea)
+        seeds.decide(request, bea)
     sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
     assert "sealed" in refused(request, Decision(verdict=Verdict.APPROVE, by="bea"))
     with pytest.raises(NotConfirmed, match="sealed"):
@@ -359,7 +359,7 @@ def test_a_worker_without_the_private_key_checks_but_cannot_sign(
     keyring.ensure(keyring.DECISIONS)  # its start makes no key of its own
     assert not list(worker.glob("*.private"))
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
-        seeds.approve(waiting, bea)
+        seeds.decide(waiting, bea)
     waiting.refresh_from_db()
     assert waiting.status == Request.Status.PENDING
     assert Gate.objects.get(pk=waiting.gate).state == Gate.State.OPEN

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import UUID
 
 import pytest
 from django.conf import settings
@@ -14,10 +13,8 @@ from django.test import Client
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from runtime.broker import dispatch
 from tests.browser.chromium import CHROMIUM, FLAGS
-from tests.support.cast import PASSWORD, Cast
-from tests.support.office import Office
+from tests.support.cast import PASSWORD
 
 expect.set_options(timeout=60_000)  # what a page does not show by then it never will
 
@@ -86,18 +83,3 @@ def desk(chromium: Browser, live_server: LiveServer) -> Iterator[Desk]:
     )
     yield desk
     context.close()
-
-
-@pytest.fixture
-def office(transactional_db: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
-    """The engine at work on this test's database; hints go nowhere, since tests advance by hand."""
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
-    office = Office()
-    yield office
-    office.close()
-
-
-@pytest.fixture
-def suspended(office: Office) -> UUID:
-    """Ada's run, which waits for somebody to approve the privileges."""
-    return office.start()

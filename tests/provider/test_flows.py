@@ -23,7 +23,7 @@ from tests.agents.test_onboarding import NEWCOMER
 from tests.provider.faults import SPOILERS, Fault
 from tests.provider.server import KEY, Provider
 from tests.support import seeds
-from tests.support.agent_engine import Engine, events_of
+from tests.support.engine import Engine, events_of
 
 FLOWS = {"hr_onboarding": 1, "hr_onboarding_single": 1, "hr_access_bundle": 2}
 ROLE, APPLICATION = ["security-level-3"], ["application-intranet"]

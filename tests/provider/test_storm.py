@@ -20,7 +20,7 @@ from runtime.broker import dispatch
 from runtime.models import Run
 from tests.provider.server import KEY, Provider
 from tests.provider.storms import Closed
-from tests.support.agent_engine import Engine, engine_of, events_of
+from tests.support.engine import Engine, engine_of, events_of
 
 RUNS = 24
 WORKERS = 3

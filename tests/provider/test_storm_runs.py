@@ -36,7 +36,7 @@ from runtime.models import Gate, Run
 from runtime.ports.access import Actor
 from tests.provider.server import KEY, Provider
 from tests.provider.storms import Storm
-from tests.support.agent_engine import (
+from tests.support.engine import (
     AT_REST,
     Engine,
     engine_of,

@@ -16,7 +16,8 @@ from runtime.control.pause import pause
 from runtime.core.enums import Decision, Verdict
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
-from tests.support.target import BEA, Target
+from tests.support.office import BEA
+from tests.support.target import Target
 
 # Every column of a request that says what was approved, by whom and how; and a reason that is named.
 CHANGES: dict[str, tuple[Any, str]] = {

@@ -20,7 +20,8 @@ from runtime.models import Run
 from runtime.store import ledger, pool
 from runtime.upkeep import sweeper
 from tests.support import seeds
-from tests.support.target import BEA, Target
+from tests.support.office import BEA
+from tests.support.target import Target
 
 WINDOW = 60.0
 TABLES = {

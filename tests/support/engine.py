@@ -1,24 +1,31 @@
-"""A bench whose agents are scripts, on real Postgres."""
+"""Runs on real Postgres that the test's own thread advances, with scripts (Rig) or real agents (Engine)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from django.db import transaction
 from pytest_django import Settings
 
+from agents.effect_handler import Handler
+from agents.llm.rate_limits import Brakes
+from agents.registry import Registry
 from runtime.broker import dispatch
 from runtime.control.settle import settle
 from runtime.control.start import create
+from runtime.core.documents.codec import decode_entry, documents_of
 from runtime.core.enums import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat
 from runtime.execution.runner import WorkerContext
-from runtime.models import Gate, Run
+from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
+from runtime.ports.approvals import ActionPicture, Gatekeeper
+from runtime.ports.effects import EffectHandler
 from runtime.store import loading, pool
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
@@ -30,8 +37,10 @@ from tests.support.fake_ports import (
     FakeTool,
     Script,
 )
+from tests.support.people import until
 
 ADA = Actor(person="ada")
+AT_REST = ("suspended", "completed", "failed", "cancelled", "quarantined")
 LONG = 30.0  # seconds that a worker which must be replaced may take
 MakeBench = Callable[..., "Rig"]
 
@@ -54,23 +63,37 @@ def lose(*runs: UUID) -> None:
         due_runs.look(own)
 
 
-class Rig:
-    """One worker's bench and the doors of the engine, for one set of fake agents."""
+class HandDriven:
+    """A worker without threads of its own for runs: the test's thread advances them."""
+
+    def __init__(self, handler: EffectHandler, gatekeeper: Gatekeeper) -> None:
+        self.heartbeat = Heartbeat()
+        self.heartbeat.start()
+        self.bench = WorkerContext(
+            handler=handler,
+            gatekeeper=gatekeeper,
+            effect_pool=EffectPool(handler, slots=4, replace=lambda: self.heartbeat.retire(LONG)),
+            heartbeat=self.heartbeat,
+        )
+
+    def advance_once(self, run: UUID, *, isolated: bool = False) -> Run:
+        """As far as one worker takes it."""
+        advance(run, self.bench, isolated=isolated)
+        return Run.objects.get(id=run)
+
+    def close(self) -> None:
+        self.heartbeat.stop()
+        self.bench.effect_pool.close()
+
+
+class Rig(HandDriven):
+    """A worker and the user actions of the engine, for one set of fake agents."""
 
     def __init__(self, agents: dict[str, Script], tools: dict[str, FakeTool]) -> None:
         self.effects = FakeEffects(agents, tools)
         self.gatekeeper = FakeGatekeeper()
         wiring.plug(gatekeeper=self.gatekeeper)
-        self.heartbeat = Heartbeat()
-        self.heartbeat.start()
-        self.bench = WorkerContext(
-            handler=self.effects,
-            gatekeeper=self.gatekeeper,
-            effect_pool=EffectPool(
-                self.effects, slots=4, replace=lambda: self.heartbeat.retire(LONG)
-            ),
-            heartbeat=self.heartbeat,
-        )
+        super().__init__(self.effects, self.gatekeeper)
 
     def start(self, agent: str, value: object = None) -> UUID:
         with transaction.atomic():
@@ -78,15 +101,11 @@ class Rig:
 
     def advance(self, run: UUID) -> Run:
         """As far as it goes, also if it is tried in a process of its own on the way."""
-        if self.advance_once(run).isolated:
-            advance(run, self.bench, isolated=True)
-            advance(run, self.bench)
-        return Run.objects.get(id=run)
-
-    def advance_once(self, run: UUID) -> Run:
-        """As far as one ordinary worker takes it."""
-        advance(run, self.bench)
-        return Run.objects.get(id=run)
+        found = self.advance_once(run)
+        if found.isolated:
+            self.advance_once(run, isolated=True)
+            found = self.advance_once(run)
+        return found
 
     def decide(self, gate: UUID, verdict: Verdict, reason: str = "", result: object = None) -> None:
         decision = Decision(verdict=verdict, by="bea", reason=reason, result=result)
@@ -100,9 +119,65 @@ class Rig:
         """What this worker knows of a run that it has."""
         return next(one for one in self.heartbeat._held.values() if one.claim.run == run)
 
-    def close(self) -> None:
-        self.heartbeat.stop()
-        self.bench.effect_pool.close()
+
+class Engine(HandDriven):
+    """A worker with real agents; Ada starts runs, Bea decides."""
+
+    def begin(self, agent: str, content: Any) -> Run:
+        """A new run, as far as it goes without people."""
+        with transaction.atomic():
+            run = create(agent=agent, input=content, requester=Actor(person="ada")).run
+        return self.go_on(run)
+
+    def decide(
+        self, run: Run, verdict: Verdict, reason: str = "", *, tool: str | None = None
+    ) -> Run:
+        """Settle the one open gate, or the one of `tool`, and go on."""
+        (gate,) = [gate for gate in self.gates(run) if tool in (None, self.tool_at(gate))]
+        with transaction.atomic():
+            settle(gate=gate, decision=Decision(verdict=verdict, by="bea", reason=reason))
+        return self.go_on(run.id)
+
+    def go_on(self, run: UUID) -> Run:
+        """Advance until only people can; waits between attempts are waited for."""
+
+        def rested() -> Run | None:
+            found = self.advance_once(run)
+            return found if found.status in AT_REST else None
+
+        return until(rested, f"run {run} to rest")
+
+    def gates(self, run: Run) -> list[UUID]:
+        return list(Gate.objects.filter(run=run.id, state="open").values_list("id", flat=True))
+
+    def tool_at(self, gate: UUID) -> str:
+        (tool,) = [picture.tool for picture in self.pictures if picture.gate == gate]
+        return tool
+
+    @property
+    def pictures(self) -> list[ActionPicture]:
+        """What reviewers were shown."""
+        gatekeeper = self.bench.gatekeeper
+        assert isinstance(gatekeeper, FakeGatekeeper)
+        return gatekeeper.pictures
+
+
+def events_of(run: Run) -> list[dict[str, Any]]:
+    """Everything in the journal of a run, in order."""
+    bodies = JournalEntry.objects.filter(run_id=run.id).order_by("position")
+    return [
+        event
+        for body in bodies.values_list("body", flat=True)
+        for event in documents_of(decode_entry(body).events)
+    ]
+
+
+@contextmanager
+def engine_of(registry: Registry, brakes: Brakes | None = None) -> Iterator[Engine]:
+    """A worker with these agents, for as long as the block lasts."""
+    engine = Engine(Handler(registry, brakes=brakes), FakeGatekeeper())
+    yield engine
+    engine.close()
 
 
 def _give_each(hints: Sequence[dispatch.Hint]) -> None:
@@ -127,9 +202,14 @@ def everything_permitted() -> Iterator[None]:
 
 
 @pytest.fixture
-def rig(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
-    """Make rigs; hints go nowhere, since these tests advance by hand."""
+def by_hand(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send no hints, since the test advances its runs by hand."""
     monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+
+
+@pytest.fixture
+def rig(by_hand: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
+    """Make rigs."""
     monkeypatch.setattr(dispatch, "send_all", _give_each)
     real = wiring.gatekeeper()
     rigs: list[Rig] = []

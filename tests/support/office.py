@@ -1,14 +1,14 @@
-"""Scripted onboarding agents on a bench of one, and the doors of the engine to start and continue runs."""
+"""The onboarding agents on a worker that the test advances by hand, and what people do with their runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+import pytest
 from django.db import transaction
 
 from approvals.adapter import Gatekeeper
-from approvals.decisions.decide import decide
 from approvals.models import Request
 from approvals.requests import snapshot
 from runtime import keyring
@@ -22,14 +22,12 @@ from runtime.core.enums import (
     Risk,
     Verdict,
 )
-from runtime.execution.claim import advance
-from runtime.execution.effects.pool import EffectPool
-from runtime.execution.heartbeat import Heartbeat
-from runtime.execution.runner import WorkerContext
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.ports.agents import AgentFacts, CallFacts
 from runtime.ports.effects import ModelFault, Unknown
+from tests.support.cast import Cast
+from tests.support.engine import HandDriven
 from tests.support.fake_ports import (
     FakeEffects,
     FakeTool,
@@ -38,7 +36,9 @@ from tests.support.fake_ports import (
     say,
     turns,
 )
+from tests.support.seeds import decide
 
+BEA = Actor(person="bea")
 NEWCOMER = {"full_name": "New Hire", "username": "newhire", "security_level": 3}
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -120,21 +120,14 @@ class OfficeEffects(FakeEffects):
         )
 
 
-class Office:
-    """One worker, advanced by hand."""
+class Office(HandDriven):
+    """A worker with the onboarding agents and the real approvals."""
 
     def __init__(self) -> None:
         self.effects = OfficeEffects(
             onboarding({"username": "newhire", "security_level": 3}), dict(TOOLS)
         )
-        self.heartbeat = Heartbeat()
-        self.heartbeat.start()
-        self.bench = WorkerContext(
-            handler=self.effects,
-            gatekeeper=Gatekeeper(),
-            effect_pool=EffectPool(self.effects, slots=4),
-            heartbeat=self.heartbeat,
-        )
+        super().__init__(self.effects, Gatekeeper())
 
     def start(
         self,
@@ -193,26 +186,12 @@ class Office:
 
     def approve(self, run: UUID) -> Run:
         """As Bea, and take the run further."""
-        request = self.request(run)
-        decide(
-            request=request.id,
-            verdict=Verdict.APPROVE,
-            digest=request.request_digest,
-            reason="",
-            actor=Actor(person="bea"),
-        )
+        decide(self.request(run), BEA)
         return self.advance(run)
 
     def deny(self, run: UUID, reason: str) -> Run:
         """As Bea, and take the run further."""
-        request = self.request(run)
-        decide(
-            request=request.id,
-            verdict=Verdict.DENY,
-            digest=request.request_digest,
-            reason=reason,
-            actor=Actor(person="bea"),
-        )
+        decide(self.request(run), BEA, Verdict.DENY, reason)
         return self.advance(run)
 
     def cancel(self, run: UUID, reason: str) -> UUID:
@@ -222,8 +201,7 @@ class Office:
         return run
 
     def advance(self, run: UUID, *, isolated: bool = False) -> Run:
-        advance(run, self.bench, isolated=isolated)
-        return Run.objects.get(id=run)
+        return self.advance_once(run, isolated=isolated)
 
     def request(self, run: UUID) -> Request:
         """The one approval request of a run."""
@@ -233,6 +211,16 @@ class Office:
         """The one request of a run about a call in doubt."""
         return Request.objects.get(run=run, kind=GateKind.IN_DOUBT)
 
-    def close(self) -> None:
-        self.heartbeat.stop()
-        self.bench.effect_pool.close()
+
+@pytest.fixture
+def office(by_hand: None, cast: Cast) -> Iterator[Office]:
+    """The engine at work on this test's database."""
+    office = Office()
+    yield office
+    office.close()
+
+
+@pytest.fixture
+def suspended(office: Office) -> UUID:
+    """Ada's run, which waits for a reviewer to approve the privileges."""
+    return office.start()

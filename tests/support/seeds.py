@@ -13,7 +13,7 @@ from django.utils import timezone
 from approvals import clock
 from approvals.accounts.people import create_person
 from approvals.adapter import Gatekeeper
-from approvals.decisions import decide
+from approvals.decisions import decide as decisions
 from approvals.models import Request
 from approvals.policy import Group
 from runtime.core.continuation import RunStatus
@@ -154,13 +154,13 @@ def in_doubt(*, requester: str = "ada", **given: Any) -> Request:
     return pending(requester=requester, kind=GateKind.IN_DOUBT, **given)
 
 
-def approve(request: Request, actor: Actor) -> None:
-    """Approve a request as it is stored."""
-    decide.decide(
+def decide(request: Request, actor: Actor, verdict: str = "approve", reason: str = "") -> None:
+    """Decide a request as it is stored."""
+    decisions.decide(
         request=request.id,
-        verdict="approve",
+        verdict=verdict,
         digest=request.request_digest,
-        reason="",
+        reason=reason,
         actor=actor,
     )
 

@@ -1,4 +1,4 @@
-"""The office of the desk's tests, its worker advanced by hand, and a thief who takes runs away from it."""
+"""An office whose stored rows a test changes, and which other workers take runs from."""
 
 from collections.abc import Iterator
 from unittest.mock import patch
@@ -6,9 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from approvals.decisions.decide import decide
 from approvals.models import Request
-from runtime.broker import dispatch
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Continuation, JournalEntry, Run
@@ -17,9 +15,8 @@ from runtime.ports.effects import ToolRequest, ToolResult
 from runtime.store import continuations, pool
 from tests.support.cast import Cast
 from tests.support.fake_ports import FakeTool
-from tests.support.office import Office
-
-BEA = Actor(person="bea")
+from tests.support.office import BEA, Office
+from tests.support.seeds import decide
 
 
 def refused(run: UUID, actor: Actor) -> str:
@@ -31,10 +28,7 @@ def refused(run: UUID, actor: Actor) -> str:
 
 def approve(run: UUID, actor: Actor) -> None:
     """Approve the run's open request."""
-    asked = Request.objects.get(run=run, status="pending")
-    decide(
-        request=asked.id, verdict="approve", digest=asked.request_digest, reason="ok", actor=actor
-    )
+    decide(Request.objects.get(run=run, status="pending"), actor, reason="ok")
 
 
 class Target(Office):
@@ -43,13 +37,7 @@ class Target(Office):
     def decide(self, run: UUID, verdict: Verdict = Verdict.APPROVE, reason: str = "") -> Request:
         """As Bea, of what was asked first; no worker has looked at the run since."""
         asked = Request.objects.filter(run=run, status="pending").earliest("created_at", "id")
-        decide(
-            request=asked.id,
-            verdict=verdict,
-            digest=asked.request_digest,
-            reason=reason,
-            actor=BEA,
-        )
+        decide(asked, BEA, verdict, reason)
         return Request.objects.get(id=asked.id)
 
     def abandoned(self) -> UUID:
@@ -95,8 +83,7 @@ class Target(Office):
 
 
 @pytest.fixture
-def target(transactional_db: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+def target(by_hand: None, cast: Cast) -> Iterator[Target]:
     target = Target()
     yield target
     target.close()

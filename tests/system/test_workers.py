@@ -115,7 +115,7 @@ def test_a_decision_with_twenty_wake_ups_is_one_mail(shift: Shift) -> None:
 from uuid import UUID
 from approvals.decisions.decide import decide
 from runtime.broker import dispatch
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 decide(
     request=UUID({asked["id"]!r}),
     verdict="approve",

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from io import StringIO
 from uuid import UUID
@@ -15,7 +14,6 @@ from pytest_django import Settings
 from approvals import audit
 from approvals.models import AuditEntry, Request
 from approvals.requests import snapshot, statements
-from runtime.broker import dispatch
 from runtime.control import verification
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import EffectClass, Verdict
@@ -38,12 +36,9 @@ BIG = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=SE
 
 
 @pytest.fixture
-def target(transactional_db: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
-    target = Target()
+def target(target: Target) -> Target:
     target.effects.tools["create_account"] = BIG
-    yield target
-    target.close()
+    return target
 
 
 def ended(target: Target, *, days: int, verdict: Verdict = Verdict.APPROVE) -> UUID:

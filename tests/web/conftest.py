@@ -1,33 +1,14 @@
 """An office: runs that really started, suspended and wait, made by the engine with scripted agents."""
 
-from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
 from agents.models import PublishedAgent
-from runtime.broker import dispatch
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
-from tests.support.office import Office
-
-
-@pytest.fixture
-def office(transactional_db: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
-    """The engine at work on this test's database; hints go nowhere, since tests advance by hand."""
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
-    office = Office()
-    yield office
-    office.close()
-
-
-@pytest.fixture
-def suspended(office: Office) -> UUID:
-    """Ada's run, which waits for somebody to approve the privileges."""
-    return office.start()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import json
 from django.db import transaction
 from runtime.broker import dispatch
 from runtime.control.start import create
-from runtime.ports import Actor
+from runtime.ports.access import Actor
 started = []
 for number in range({number}):
     with transaction.atomic():
