@@ -8,7 +8,6 @@ from django.test import Client
 
 from approvals.models import Request
 from runtime.models import Run
-from tests.support.cast import Cast
 from tests.support.office import Office
 
 WHY = "account_agent stops after every reply"
@@ -72,19 +71,3 @@ def test_stopping_needs_a_reason_and_ends_the_run(
     run = Run.objects.get(id=hold.run_id)
     assert (run.status, run.reason) == ("cancelled", "It goes in circles.")
     assert "The run was stopped by <bdi>bea</bdi>" in _page(bea, f"/a/{hold.id}/")
-
-
-def test_the_requester_reads_it_and_decides_nothing(ada: Client, hold: Request) -> None:
-    assert "You may read this, but not decide it" in _page(ada, f"/a/{hold.id}/")
-    assert _send(ada, hold, "continue").status_code == 403
-
-
-def test_a_verdict_of_another_kind_is_refused(bea: Client, hold: Request, office: Office) -> None:
-    assert _send(bea, hold, "approve").status_code == 404
-    call = office.request(office.start())
-    assert _send(bea, call, "continue").status_code == 404
-
-
-def test_the_second_decision_is_too_late(bea: Client, cast: Cast, hold: Request) -> None:
-    _send(bea, hold, "continue")
-    assert _send(bea, hold, "stop", reason="no").status_code == 409

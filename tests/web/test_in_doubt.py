@@ -14,7 +14,7 @@ from runtime.core.continuation import RunStatus
 from runtime.ports.effects import ToolResult
 from tests.support import seeds
 from tests.support.fake_ports import FakeTool
-from tests.support.office import LOST, MAIL_RESULT, Office
+from tests.support.office import MAIL_RESULT, Office
 
 HOSTILE = "<script>alert(1)</script>\u202ebea"
 
@@ -164,68 +164,6 @@ def test_giving_up_tells_the_agent_the_reason(bea: Client, office: Office, doubt
     assert "Nobody\nknows." in str(_heard(office)["content"])
     page = bea.get(f"/runs/{doubt}/").content.decode()
     assert "given up by <bdi>bea</bdi>" in page
-
-
-def test_two_clicks_settle_once(bea: Client, office: Office, doubt: UUID) -> None:
-    request = office.doubt(doubt)
-    for _ in range(2):
-        answer = _send(bea, request, "give-up", reason="Nobody knows.")
-        assert (answer.status_code, answer["Location"]) == (302, f"/a/{request.id}/")
-
-
-def test_whoever_comes_second_keeps_what_they_wrote(
-    bea: Client, ada: Client, office: Office
-) -> None:
-    office.effects.tools["send_welcome_mail"] = LOST
-    run = office.start(requester="admin")
-    office.approve(run)
-    request = office.doubt(run)
-    _send(bea, request, "give-up", reason="Nobody knows.")
-    answer = _send(ada, request, "happened", result='{"message_id": "x"}', reason="I know.")
-    assert answer.status_code == 409
-    page = answer.content.decode()
-    assert "<bdi>bea</bdi> was first" in page
-    assert "I know." in page
-    assert "message_id" in page
-
-
-def test_the_requester_hears_why_she_may_not(ada: Client, office: Office, doubt: UUID) -> None:
-    request = office.doubt(doubt)
-    page = _page(ada, request)
-    assert "You may read this, but not settle it" in page
-    assert "/settle/" not in page
-    for outcome in ("happened", "run-again", "give-up"):
-        answer = _send(ada, request, outcome, result="not json", reason="x")
-        assert answer.status_code == 403
-        assert "started this run, so another person must decide" in answer.content.decode()
-    assert office.doubt(doubt).status == "pending"
-
-
-def test_is_not_there_for_somebody_without_rights(
-    cyril: Client, office: Office, doubt: UUID
-) -> None:
-    request = office.doubt(doubt)
-    assert cyril.get(f"/a/{request.id}/").status_code == 404
-    for outcome in ("happened", "run-again", "give-up"):
-        assert _send(cyril, request, outcome, result="x", reason="x").status_code == 404
-
-
-def test_a_get_never_settles(bea: Client, office: Office, doubt: UUID) -> None:
-    request = office.doubt(doubt)
-    for outcome in ("happened", "run-again", "give-up"):
-        assert bea.get(f"/a/{request.id}/settle/{outcome}/").status_code == 405
-    assert office.doubt(doubt).status == "pending"
-
-
-def test_a_doubt_is_not_approved_and_an_approval_not_settled(
-    bea: Client, office: Office, doubt: UUID, suspended: UUID
-) -> None:
-    request = office.doubt(doubt)
-    answer = bea.post(f"/a/{request.id}/approve/", {"digest": request.request_digest})
-    assert answer.status_code == 422
-    assert _send(bea, office.request(suspended), "give-up", reason="x").status_code == 422
-    assert office.doubt(doubt).status == "pending"
-    assert office.request(suspended).status == "pending"
 
 
 def test_hostile_words_are_text(bea: Client, office: Office, doubt: UUID) -> None:
