@@ -6,8 +6,8 @@ import pytest
 from django.http import HttpResponse
 from django.test import Client
 
+from approvals.accounts.people import create_person
 from approvals.models import Request
-from approvals.people import create_person
 from approvals.policy import Group
 from tests.support.cast import PASSWORD
 from tests.support.office import Office
