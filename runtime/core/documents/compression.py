@@ -2,13 +2,12 @@
 
 Postgres compresses what is longer than two kilobytes, each value by itself. An entry has a few hundred bytes, most of
 which other entries have too: the names of events and of their fields. DEFLATE (RFC 1951) with these names as its preset
-dictionary writes an entry in 7 us and reads it in 2. The dictionary is part of the schema: if one byte of it changes,
+dictionary writes an entry in 5 us and reads it in 2. The dictionary is part of the schema: if one byte of it changes,
 nothing that was compressed with it can be read.
 """
 
-import base64
-import binascii
 import zlib
+from binascii import a2b_base64, b2a_base64
 
 from runtime.core.errors import Unreadable
 
@@ -47,6 +46,8 @@ _DICTIONARY = (
     b'","deadline":30.0}},{"type":"ToolStarted","frame":"0","call":"c1.0","attempt":1,"at":"'
     b'{"schema":5,"at":"2026-01-01T00:00:00.000000+00:00","events":[{"type":"'
 )
+# It has read the dictionary, and is copied for each text.
+_DEFLATE = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zdict=_DICTIONARY)
 
 
 def stored_text(text: str) -> str:
@@ -72,15 +73,16 @@ def plain_text(stored: str) -> str:
 
 def compress(text: str) -> str:
     """The text as base64 of what DEFLATE makes of it."""
-    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zdict=_DICTIONARY)
-    return base64.b64encode(deflate.compress(text.encode()) + deflate.flush()).decode()
+    deflate = _DEFLATE.copy()
+    found = deflate.compress(text.encode()) + deflate.flush()
+    return b2a_base64(found, newline=False).decode()
 
 
 def decompress(text: str) -> str:
     """What `compress` was given. Raises ValueError for any other text, and for more than MAX_CHARACTERS."""
     inflate = zlib.decompressobj(_WINDOW, zdict=_DICTIONARY)
     try:
-        found = inflate.decompress(binascii.a2b_base64(text, strict_mode=True), MAX_CHARACTERS)
+        found = inflate.decompress(a2b_base64(text, strict_mode=True), MAX_CHARACTERS)
     except zlib.error as exc:
         raise ValueError(str(exc)) from exc
     if not inflate.eof or inflate.unused_data:
