@@ -52,7 +52,7 @@ app.conf.update(
     broker_connection_max_retries=None,
     broker_connection_retry_on_startup=True,
     broker_transport_options={
-        "queue_order_strategy": "config.broker.queues:Queues",
+        "queue_order_strategy": "config.broker.queues:QueueOrder",
         "priority_steps": [0],  # one list for each queue instead of four
         # Without these a stopped broker holds its callers for as long as it likes.
         "socket_timeout": 5,
@@ -84,7 +84,7 @@ def _equip(sender: Any, **_: Any) -> None:
 
     # What Postgres shows of each connection of this process.
     os.environ.setdefault("PGAPPNAME", f"abeyance worker {os.getpid()}")
-    queues.furnish(sender.concurrency)
+    queues.set_concurrency(sender.concurrency)
     try:
         startup.require_database()
         startup.require_broker()

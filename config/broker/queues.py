@@ -1,8 +1,8 @@
-"""The places of a worker: how many runs it takes at once, and how many of those may be new ones.
+"""Chooses the queues that a worker reads, by how many new runs it already works on.
 
-A run keeps its place while it waits for a model, so new runs alone could fill a worker for a long time.
-Some places are therefore kept for runs that go on: while the others are taken, hints at new runs are left
-where they are, in the broker, for this worker later or for another one now.
+A run occupies a thread of the worker while it waits for a model, so new runs could fill a worker for a long time.
+Some threads are therefore reserved for resumed runs. While the others are taken, messages of new runs stay in the
+broker, for this worker later or for another one now.
 """
 
 from collections.abc import Sequence
@@ -12,48 +12,48 @@ from weakref import WeakValueDictionary
 from celery import signals
 
 NEW = "runs"  # the queue of new runs
-KEPT = 8  # one place in so many
+RESERVED = 8  # one thread of so many is kept for resumed runs
 
 _for_new = 1
-# By task, from when a hint was received until it was looked at; one that Celery drops in between goes by itself.
+# The tasks at work, by id. A task that Celery drops disappears with its request.
 _taken: "WeakValueDictionary[str, Any]" = WeakValueDictionary()
 
 
-def furnish(places: int) -> None:
-    """Say how many places this worker has."""
+def set_concurrency(runs: int) -> None:
+    """Tell how many runs this worker works on at once."""
     global _for_new
-    _for_new = max(1, places - places // KEPT)
+    _for_new = max(1, runs - runs // RESERVED)
 
 
 @signals.task_received.connect
 def take(request: Any, **_: Any) -> None:
-    """A hint takes a place."""
+    """Count a received task."""
     _taken[request.id] = request
 
 
 @signals.task_postrun.connect
 def leave(task_id: str, **_: Any) -> None:
-    """The place is free again."""
+    """Count a finished task no more."""
     _taken.pop(task_id, None)
 
 
-class Queues:
-    """kombu's `queue_order_strategy`: which queues the broker is asked for next.
+class QueueOrder:
+    """Implements kombu's `queue_order_strategy`: the queues to read next.
 
-    It is asked for one message at a time, of the first queue that has one.
+    A worker reads one message at a time, from the first of these queues that has one.
     """
 
     def __init__(self) -> None:
         self._all: list[str] = []
 
     def update(self, queues: Sequence[str]) -> None:
-        self._all = sorted(queues)  # runs that go on before new ones
+        self._all = sorted(queues)  # resumed runs first
 
     def consume(self, number: int) -> list[str]:
-        """Queues with places for what is in them."""
+        """Return the queues whose messages this worker can take now."""
         full = len(_taken) >= _for_new
         return [queue for queue in self._all[:number] if queue != NEW or not full]
 
     def rotate(self, last: str) -> str:
-        """The order stays as it is, whichever gave a message last."""
+        """Keep the order."""
         return last

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from config.env.errors import BadSetting
+from config.env.errors import InvalidSetting
 from runtime.core.budgets import Budget
 from runtime.core.documents.budget_text import BadAmount, budget_of, typed
 
@@ -15,4 +15,4 @@ def read(variables: Mapping[str, str]) -> Budget | None:
     try:
         return budget_of(typed({name: variables.get(PREFIX + name.upper(), "") for name in NAMES}))
     except BadAmount as exc:
-        raise BadSetting(PREFIX + exc.name.upper(), exc.why) from None
+        raise InvalidSetting(PREFIX + exc.name.upper(), exc.why) from None

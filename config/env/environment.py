@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from agents import endpoints
 from agents.endpoints import Endpoint
 from config.env import budget, providers, values
-from config.env.errors import BadSetting
+from config.env.errors import InvalidSetting
 from runtime.core.budgets import Budget
 from runtime.upkeep import retention_rules
 
@@ -76,7 +76,7 @@ def load(variables: Mapping[str, str]) -> Environment:
     """Read and check everything; the process ends with one line if something is wrong."""
     try:
         return read(variables)
-    except BadSetting as problem:
+    except InvalidSetting as problem:
         raise SystemExit(f"abeyance: {problem}") from None
 
 
@@ -142,13 +142,13 @@ def _database(variables: Mapping[str, str]) -> dict[str, Any]:
     name = "DATABASE_URL"
     url = variables.get(name) or "postgres://localhost/abeyance"
     if urlsplit(url).scheme not in ("postgres", "postgresql"):
-        raise BadSetting(name, "must start with postgres://")
+        raise InvalidSetting(name, "must start with postgres://")
     try:
         config: dict[str, Any] = environ.Env.db_url_config(url)
     except (ImproperlyConfigured, ValueError) as error:
-        raise BadSetting(name, f"cannot be read: {error}") from error
+        raise InvalidSetting(name, f"cannot be read: {error}") from error
     if not config.get("NAME"):
-        raise BadSetting(
+        raise InvalidSetting(
             name, "must end with the name of a database, as in postgres://host/abeyance"
         )
     if password := _password(variables, "DATABASE_PASSWORD_FILE", name, config.get("PASSWORD")):
@@ -161,7 +161,7 @@ def _role(variables: Mapping[str, str], name: str, *, beside: str) -> str | None
     """A role of Postgres, given together with the other one."""
     role = variables.get(name) or None
     if role and not variables.get(beside):
-        raise BadSetting(name, f"is set without {beside}: set both, or neither")
+        raise InvalidSetting(name, f"is set without {beside}: set both, or neither")
     return role
 
 
@@ -174,13 +174,15 @@ def _redis_url(variables: Mapping[str, str]) -> str:
     name = "REDIS_URL"
     url = variables.get(name) or "redis://localhost:6379/0"
     if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
-        raise BadSetting(name, "must start with redis://, rediss:// or unix://")
+        raise InvalidSetting(name, "must start with redis://, rediss:// or unix://")
     parts = urlsplit(url)
     password = _password(variables, "REDIS_PASSWORD_FILE", name, parts.password)
     if not password:
         return url
     if parts.scheme == "unix":
-        raise BadSetting("REDIS_PASSWORD_FILE", f"is not for a socket: {name} starts with unix://")
+        raise InvalidSetting(
+            "REDIS_PASSWORD_FILE", f"is not for a socket: {name} starts with unix://"
+        )
     place = parts.netloc.rpartition("@")[2]
     return parts._replace(
         netloc=f"{parts.username or ''}:{quote(password, safe='')}@{place}"
@@ -194,7 +196,7 @@ def _email(variables: Mapping[str, str]) -> dict[str, Any]:
             variables.get(name) or "smtp://localhost:25"
         )
     except (ImproperlyConfigured, ValueError) as error:
-        raise BadSetting(name, f"cannot be read: {error}") from error
+        raise InvalidSetting(name, f"cannot be read: {error}") from error
     given = config.get("EMAIL_HOST_PASSWORD")
     if password := _password(variables, "EMAIL_PASSWORD_FILE", name, given, may_be_empty=True):
         config["EMAIL_HOST_PASSWORD"] = password
@@ -209,7 +211,7 @@ def _names(variables: Mapping[str, str], name: str, default: str) -> tuple[str, 
     names = tuple(part.strip() for part in variables.get(name, default).split(",") if part.strip())
     for module in names:
         if not all(part.isidentifier() for part in module.split(".")):
-            raise BadSetting(name, f"names {module!r}, which is not a Python module")
+            raise InvalidSetting(name, f"names {module!r}, which is not a Python module")
     return names
 
 
@@ -218,7 +220,7 @@ def _agents_dir(variables: Mapping[str, str]) -> str:
     name = "AGENTS_DIR"
     given = os.path.expanduser(variables.get(name, ""))  # noqa: PTH111 - empty stays empty
     if given and not os.path.isdir(given):  # noqa: PTH112 - Path would raise where it may not look
-        raise BadSetting(name, f"is not a folder that can be reached: {given}")
+        raise InvalidSetting(name, f"is not a folder that can be reached: {given}")
     return given
 
 
@@ -229,9 +231,11 @@ def _seconds(
     try:
         value = float(text) if text else default
     except ValueError:
-        raise BadSetting(name, f"must be a number of seconds, not {text!r}") from None
+        raise InvalidSetting(name, f"must be a number of seconds, not {text!r}") from None
     if not least <= value <= most:
-        raise BadSetting(name, f"must be between {least:.0f} and {most:.0f} seconds, not {text}")
+        raise InvalidSetting(
+            name, f"must be between {least:.0f} and {most:.0f} seconds, not {text}"
+        )
     return value
 
 
@@ -239,7 +243,7 @@ def _retention(variables: Mapping[str, str]) -> tuple[retention_rules.Rule, ...]
     try:
         return retention_rules.parse(variables.get("ABEYANCE_RETENTION", ""))
     except ValueError as error:
-        raise BadSetting("ABEYANCE_RETENTION", str(error)) from None
+        raise InvalidSetting("ABEYANCE_RETENTION", str(error)) from None
 
 
 def _number(variables: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
@@ -247,7 +251,7 @@ def _number(variables: Mapping[str, str], name: str, default: int, least: int, m
     if not text:
         return default
     if not (text.isascii() and text.isdecimal()) or not least <= int(text[:9]) <= most:
-        raise BadSetting(name, f"must be a whole number from {least} to {most}, not {text!r}")
+        raise InvalidSetting(name, f"must be a whole number from {least} to {most}, not {text!r}")
     return int(text)
 
 
@@ -264,7 +268,7 @@ def _secret_key(variables: Mapping[str, str]) -> str:
         return ""
     key = values.content(name, path)
     if len(key) < 50:
-        raise BadSetting(name, "must hold at least 50 characters")
+        raise InvalidSetting(name, "must hold at least 50 characters")
     return key
 
 
@@ -277,9 +281,9 @@ def _password(
         return ""
     password = values.content(name, path)
     if password and given:
-        raise BadSetting(name, f"and a password in {url} are both set: keep one of them")
+        raise InvalidSetting(name, f"and a password in {url} are both set: keep one of them")
     if not password and not may_be_empty:
-        raise BadSetting(name, f"holds nothing: {path}")
+        raise InvalidSetting(name, f"holds nothing: {path}")
     return password
 
 
@@ -292,7 +296,7 @@ def _paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
     given = [part.strip() for part in variables.get(name, "").split(",") if part.strip()]
     for part in given:
         if not os.path.exists(part):  # noqa: PTH110 - Path would raise where it may not look
-            raise BadSetting(name, f"names what cannot be found: {part}")
+            raise InvalidSetting(name, f"names what cannot be found: {part}")
     return tuple(Path(part) for part in given)
 
 
@@ -305,7 +309,7 @@ def _behind_proxy(variables: Mapping[str, str], public_url: str) -> bool:
     said = values.yes(variables, name)
     if not said and public_url.startswith("https://"):
         # The web process speaks plain HTTP: it would send every request to https for ever.
-        raise BadSetting(
+        raise InvalidSetting(
             name, "must be yes, because PUBLIC_URL is https: a proxy that sets X-Forwarded-Proto"
         )
     return said
@@ -314,7 +318,7 @@ def _behind_proxy(variables: Mapping[str, str], public_url: str) -> bool:
 def _allowed_hosts(variables: Mapping[str, str], public_url: str) -> tuple[str, ...]:
     given = [part.strip() for part in variables.get("ALLOWED_HOSTS", "").split(",") if part.strip()]
     if "*" in given:
-        raise BadSetting("ALLOWED_HOSTS", "must list host names; * would accept any")
+        raise InvalidSetting("ALLOWED_HOSTS", "must list host names; * would accept any")
     public = urlsplit(public_url).hostname or ""
     return tuple(dict.fromkeys([*given, public, "127.0.0.1", "localhost", "[::1]"]))
 
@@ -322,12 +326,12 @@ def _allowed_hosts(variables: Mapping[str, str], public_url: str) -> tuple[str, 
 def _instance(variables: Mapping[str, str]) -> str:
     name = variables.get("ABEYANCE_INSTANCE", "")
     if name and not name.isalnum():
-        raise BadSetting("ABEYANCE_INSTANCE", f"must be letters and digits, not {name!r}")
+        raise InvalidSetting("ABEYANCE_INSTANCE", f"must be letters and digits, not {name!r}")
     return name
 
 
 def _log_level(variables: Mapping[str, str]) -> str:
     level = variables.get("LOG_LEVEL", "INFO").upper()
     if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise BadSetting("LOG_LEVEL", f"must be debug, info, warning or error, not {level!r}")
+        raise InvalidSetting("LOG_LEVEL", f"must be debug, info, warning or error, not {level!r}")
     return level

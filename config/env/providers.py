@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from agents.endpoints import NAMED, OWN_VARIABLES, PREFIX, Endpoint, Kind, missing, provider_of
 from config.env import values
-from config.env.errors import BadSetting
+from config.env.errors import InvalidSetting
 
 SCRIPTED = "scripted"
 PARTS = ("URL", "KEY", "KEY_FILE", "KIND", "STREAM")
@@ -25,17 +25,17 @@ def model(variables: Mapping[str, str], known: Mapping[str, Endpoint]) -> str:
     chosen = [one.strip() for one in (variables.get(name) or SCRIPTED).split(",")]
     for one in chosen if chosen != [SCRIPTED] else []:
         if not NAMED.fullmatch(one) or chosen.count(one) > 1:
-            raise BadSetting(
+            raise InvalidSetting(
                 name, f"must be scripted, or each model once as provider:model, not {one!r}"
             )
         if (lacking := missing(one, known)) is None:
             continue
         if lacking.may_be_file:
-            raise BadSetting(
+            raise InvalidSetting(
                 lacking.variable,
                 f"must be set, or {lacking.variable}_FILE, because {name} names {one}",
             )
-        raise BadSetting(name, f"names {one}, but {provider_of(one)} has no address: {lacking}")
+        raise InvalidSetting(name, f"names {one}, but {provider_of(one)} has no address: {lacking}")
     return ",".join(chosen)
 
 
@@ -43,12 +43,12 @@ def _name(variable: str) -> str:
     match = VARIABLE.fullmatch(variable)
     if match is None:
         parts = ", ".join(f"_{part}" for part in PARTS)
-        raise BadSetting(
+        raise InvalidSetting(
             variable, f"is not a known setting: after the provider's name comes one of {parts}"
         )
     name = match[1].lower()
     if name in OWN_VARIABLES:
-        raise BadSetting(
+        raise InvalidSetting(
             variable, f"is not a known setting: set {' and '.join(OWN_VARIABLES[name])} for {name}"
         )
     return name
@@ -60,7 +60,7 @@ def _endpoint(variables: Mapping[str, str], name: str) -> Endpoint:
     kind = _kind(variables, name, f"{prefix}KIND")
     if not url and kind is Kind.OPENAI and not variables.get(f"{prefix}KIND"):
         # A key alone must not be sent to OpenAI because of a mistyped name.
-        raise BadSetting(f"{prefix}URL", f"must be set, or {prefix}KIND: {name} has no address")
+        raise InvalidSetting(f"{prefix}URL", f"must be set, or {prefix}KIND: {name} has no address")
     return Endpoint(
         name=name,
         kind=kind,
@@ -75,5 +75,5 @@ def _kind(variables: Mapping[str, str], name: str, variable: str) -> Kind:
     kinds = tuple(Kind)
     said = variables.get(variable, "").lower() or (name if name in kinds else Kind.OPENAI)
     if said not in kinds:
-        raise BadSetting(variable, f"must be one of {', '.join(kinds)}, not {said!r}")
+        raise InvalidSetting(variable, f"must be one of {', '.join(kinds)}, not {said!r}")
     return Kind(said)

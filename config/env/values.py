@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from config.env.errors import BadSetting
+from config.env.errors import InvalidSetting
 
 
 def secret(variables: Mapping[str, str], name: str) -> str:
@@ -13,7 +13,7 @@ def secret(variables: Mapping[str, str], name: str) -> str:
     path = variables.get(file, "")
     given = variables.get(name, "").strip()
     if path and given:
-        raise BadSetting(file, f"and {name} are both set: keep one of them")
+        raise InvalidSetting(file, f"and {name} are both set: keep one of them")
     return content(file, path) if path else given
 
 
@@ -22,9 +22,9 @@ def content(name: str, path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise BadSetting(name, f"cannot be read: {path}: {error.strerror}") from error
+        raise InvalidSetting(name, f"cannot be read: {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadSetting(name, f"cannot be read: {path} is not text") from error
+        raise InvalidSetting(name, f"cannot be read: {path} is not text") from error
 
 
 def web_address(variables: Mapping[str, str], name: str) -> str:
@@ -32,7 +32,7 @@ def web_address(variables: Mapping[str, str], name: str) -> str:
     url = variables.get(name, "").rstrip("/")
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise BadSetting(name, "must be an address such as https://directory.example/scim/v2")
+        raise InvalidSetting(name, "must be an address such as https://directory.example/scim/v2")
     return url
 
 
@@ -40,5 +40,5 @@ def yes(variables: Mapping[str, str], name: str, default: str = "no") -> bool:
     """Read a yes or no."""
     said = variables.get(name, "").lower() or default
     if said not in ("yes", "no"):
-        raise BadSetting(name, f"must be yes or no, not {said!r}")
+        raise InvalidSetting(name, f"must be yes or no, not {said!r}")
     return said == "yes"

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from config.local.data_dir import Home
+from config.local.data_dir import DataDir
 from config.local.processes import spawn
 from config.local.processes.users import Account
 from config.local.servers import roles
 
 
 def of_application(
-    home: Home,
+    home: DataDir,
     given: Mapping[str, str],
     *,
     database: str,
@@ -30,7 +30,7 @@ def of_application(
         "ABEYANCE_LEDGER": given.get("ABEYANCE_LEDGER") or str(home.folder / "ledger" / "ledger"),
         # Demo people must be able to decide at once.
         "ABEYANCE_COOLING_OFF_SECONDS": given.get("ABEYANCE_COOLING_OFF_SECONDS")
-        or ("0" if home.recall("demo") else ""),
+        or ("0" if home.get("demo") else ""),
         "SECRET_KEY_FILE": str(home.secret_key),
         "STATIC_ROOT": str(home.folder / "static"),
         "PUBLIC_URL": url,
@@ -50,7 +50,7 @@ def scim_url(port: int) -> str:
     return f"http://127.0.0.1:{port}/v2"
 
 
-def scim_token(home: Home, given: Mapping[str, str]) -> str:
+def scim_token(home: DataDir, given: Mapping[str, str]) -> str:
     """A real directory's token is given with its address; the embedded one has its own."""
     if given.get("SCIM_URL"):
         return given.get("SCIM_TOKEN", "")

@@ -20,9 +20,9 @@ from typing import Any
 from config.local.errors import Refused
 from config.local.processes.users import (
     Account,
+    can_access,
     give,
     owner_of,
-    reaches,
 )
 from runtime import keyring
 
@@ -32,7 +32,7 @@ APPLICATION_FOLDERS = ("keys", "worker-keys", "ledger", "static", "directory", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
+class DataDir:
     """An opened data folder; `lock` is the descriptor that holds it. `id` tells it from any other, for ever."""
 
     folder: Path
@@ -56,11 +56,11 @@ class Home:
     def secret_key(self) -> Path:
         return self.folder / "keys" / "django.secret"
 
-    def recall(self, name: str) -> Any:
+    def get(self, name: str) -> Any:
         """A fact that an earlier start noted, or None."""
         return read(self.folder / "home.json").get(name)
 
-    def note(self, **facts: Any) -> None:
+    def set(self, **facts: Any) -> None:
         """Keep facts for later starts."""
         path = self.folder / "home.json"
         write(path, read(path) | facts)
@@ -81,7 +81,7 @@ def default() -> Path:
     return Path("~/.local/share/abeyance").expanduser()
 
 
-def open_home(folder: Path, servers_account: Account) -> Home:
+def open_home(folder: Path, servers_account: Account) -> DataDir:
     """Take the folder for us alone, making it if need be. Raises Refused if it is in use or cannot be used."""
     try:
         _make(folder, servers_account)
@@ -90,8 +90,8 @@ def open_home(folder: Path, servers_account: Account) -> Home:
         known = read(folder / "home.json")
         identity = known.get("id") or secrets.token_hex(8)
         servers = _servers_folder(folder, known, identity, servers_account)
-        home = Home(folder=folder, id=identity, lock=lock, servers=servers)
-        home.note(id=identity, servers=None if servers.parent == folder else str(servers))
+        home = DataDir(folder=folder, id=identity, lock=lock, servers=servers)
+        home.set(id=identity, servers=None if servers.parent == folder else str(servers))
     except OSError as error:
         why = _why(error)
         raise Refused(f"cannot use {folder} ({why}): HOME_DIR=… chooses another folder") from error
@@ -109,7 +109,7 @@ def _why(error: OSError) -> str:
     return f"{why}: {path} belongs to {owner_of(path)}"
 
 
-def visit(folder: Path) -> Home:
+def attach(folder: Path) -> DataDir:
     """A folder that somebody else holds. Raises Refused if nobody does."""
     try:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
@@ -126,25 +126,25 @@ def visit(folder: Path) -> Home:
         raise Refused(f"nothing runs on {folder}: start it with make up, and leave that running")
     known = read(folder / "home.json")
     servers = Path(known["servers"]) if known["servers"] else folder / "servers"
-    return Home(folder=folder, id=known["id"], lock=lock, servers=servers)
+    return DataDir(folder=folder, id=known["id"], lock=lock, servers=servers)
 
 
-def furnish(home: Home, application: Account) -> None:
+def furnish(home: DataDir, application: Account) -> None:
     """Make what the application keeps in the folder, and hand all of it over if its account has changed."""
     for name in APPLICATION_FOLDERS:
         (home.folder / name).mkdir(mode=0o700, exist_ok=True)
     _link_worker_keys(home)
     if not home.secret_key.exists():
         _write_text(home.secret_key, secrets.token_urlsafe(64) + "\n")
-    if os.geteuid() == 0 and home.recall("application") != application.uid:
+    if os.geteuid() == 0 and home.get("application") != application.uid:
         for name in APPLICATION_FOLDERS:
             _hand_over(home.folder / name, application.uid, application.gid)
-        home.note(application=application.uid)
+        home.set(application=application.uid)
 
 
-def hand_over(home: Home) -> None:
+def hand_over(home: DataDir) -> None:
     """Make the application's account the owner of all that is in its folders. Only root has to."""
-    uid = home.recall("application")
+    uid = home.get("application")
     if os.geteuid() == 0 and uid is not None:
         for name in APPLICATION_FOLDERS:
             _hand_over(home.folder / name, uid, -1)
@@ -218,7 +218,7 @@ def _servers_folder(
 ) -> Path:
     if "id" in known:
         servers = Path(known["servers"]) if known["servers"] else folder / "servers"
-    elif reaches(account, folder, os.X_OK):
+    elif can_access(account, folder, os.X_OK):
         servers = folder / "servers"
     else:
         servers = ELSEWHERE / identity
@@ -233,12 +233,12 @@ def _servers_folder(
                 path.mkdir()
                 path.chmod(0o711)
         give(account, [servers])
-    if not reaches(account, servers, os.R_OK | os.W_OK | os.X_OK):
+    if not can_access(account, servers, os.R_OK | os.W_OK | os.X_OK):
         raise Refused(f"{account.name}, who runs Postgres, cannot reach {servers}")
     return servers
 
 
-def _link_worker_keys(home: Home) -> None:
+def _link_worker_keys(home: DataDir) -> None:
     """Links to every key but the private ones, which are for processes that decide alone."""
     for purpose in keyring.PURPOSES:
         name = keyring.shared_file(purpose)

@@ -19,9 +19,9 @@ from config.env import environment
 from config.local import data_dir as homes
 from config.local import demo_people
 from config.local.app_environment import scim_token
-from config.local.data_dir import Home
+from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Refused
-from config.local.services import Machine
+from config.local.services import Stack
 
 Say = Callable[[str], None]
 
@@ -36,38 +36,38 @@ def check(folder: Path, wanted: bool | None) -> None:
         )
 
 
-def arrive(machine: Machine, host: str, wanted: bool | None, say: Say) -> dict[str, Any] | None:
+def ensure_demo(stack: Stack, host: str, wanted: bool | None, say: Say) -> dict[str, Any] | None:
     """What the file of the demo people holds, None where there is none. No demo once stays no demo."""
-    home = machine.home
-    remembered = home.recall("demo_people")
+    home = stack.home
+    remembered = home.get("demo_people")
     if home.credentials.exists():
         pass
     elif remembered is not None:
-        _withdraw(machine, remembered, say)
-        home.note(demo=False, demo_people=None)
-    elif wanted is False or (wanted is None and home.recall("demo") is False):
-        home.note(demo=False)
+        _revoke(stack, remembered, say)
+        home.set(demo=False, demo_people=None)
+    elif wanted is False or (wanted is None and home.get("demo") is False):
+        home.set(demo=False)
     else:
         say("Making the demo people")
-        _run(machine, [str(home.credentials)], _about(machine, host))
-        home.note(demo=True)
-    known = demo_people.keep_current(home.credentials, url=machine.url, scim_url=machine.scim_url)
+        _run(stack, [str(home.credentials)], _about(stack, host))
+        home.set(demo=True)
+    known = demo_people.keep_current(home.credentials, url=stack.url, scim_url=stack.scim_url)
     if known is not None:
-        home.note(demo_people=_addresses(known))
+        home.set(demo_people=_addresses(known))
     return known
 
 
-def advice(home: Home) -> str:
+def next_step(home: DataDir) -> str:
     """The line that makes the first admin, as it is typed for this folder."""
     return _typed(home, "people add NAME --group admins")
 
 
-def _withdraw(machine: Machine, remembered: dict[str, str], say: Say) -> None:
-    _run(machine, ["--withdraw"], remembered)
+def _revoke(stack: Stack, remembered: dict[str, str], say: Say) -> None:
+    _run(stack, ["--withdraw"], remembered)
     names = ", ".join(remembered)
     say(
         f"credentials.json is gone, so what was in it has ended: the tokens, passwords and sessions of {names}."
-        f" They stay, and get new passwords with {_typed(machine.home, 'people password NAME')}"
+        f" They stay, and get new passwords with {_typed(stack.home, 'people password NAME')}"
     )
 
 
@@ -76,21 +76,21 @@ def _addresses(known: dict[str, Any]) -> dict[str, str]:
     return {name: person["token"].split("_")[1] for name, person in known["users"].items()}
 
 
-def _about(machine: Machine, host: str) -> dict[str, Any]:
-    real_directory = bool(machine.given.get("SCIM_URL"))
-    real_mail = bool(machine.given.get("EMAIL_URL"))
+def _about(stack: Stack, host: str) -> dict[str, Any]:
+    real_directory = bool(stack.given.get("SCIM_URL"))
+    real_mail = bool(stack.given.get("EMAIL_URL"))
     return {
         "host": host,
-        "url": machine.url,
+        "url": stack.url,
         "scim": {
-            "url": machine.scim_url,
-            "token": None if real_directory else scim_token(machine.home, machine.given),
+            "url": stack.scim_url,
+            "token": None if real_directory else scim_token(stack.home, stack.given),
         },
-        "mail": {"folder": None if real_mail else str(machine.home.folder / "mail")},
+        "mail": {"folder": None if real_mail else str(stack.home.folder / "mail")},
     }
 
 
-def _run(machine: Machine, arguments: list[str], told: dict[str, Any]) -> None:
+def _run(stack: Stack, arguments: list[str], told: dict[str, Any]) -> None:
     """In a process of the starter's, because the file is for the starter alone."""
     done = subprocess.run(
         [sys.executable, "-m", "config.local.demo_people", *arguments],
@@ -98,7 +98,7 @@ def _run(machine: Machine, arguments: list[str], told: dict[str, Any]) -> None:
         capture_output=True,
         text=True,
         cwd=environment.ROOT,
-        env=machine.environment(),
+        env=stack.environment(),
         check=False,
     )
     if done.returncode:
@@ -107,6 +107,6 @@ def _run(machine: Machine, arguments: list[str], told: dict[str, Any]) -> None:
         )
 
 
-def _typed(home: Home, command: str) -> str:
+def _typed(home: DataDir, command: str) -> str:
     where = "" if home.folder == homes.default() else f"HOME_DIR={shlex.quote(str(home.folder))} "
     return f'make manage {where}CMD="{command}"'

@@ -26,7 +26,7 @@ PEOPLE: dict[str, tuple[str, ...]] = {
 }
 
 
-def assemble(path: Path, about: dict[str, Any]) -> bool:
+def create_demo(path: Path, about: dict[str, Any]) -> bool:
     """Make everybody, unless there are people already; whether they were made.
 
     `about` is the rest of what the file at `path` shall hold.
@@ -42,7 +42,7 @@ def assemble(path: Path, about: dict[str, Any]) -> bool:
     return True
 
 
-def withdraw(addresses: dict[str, str]) -> None:
+def revoke_demo(addresses: dict[str, str]) -> None:
     """End what the file told: of each person in it the token with this public id, the password, all sessions."""
     from django.db import transaction
 
@@ -91,7 +91,7 @@ if __name__ == "__main__":
     told = json.load(sys.stdin)
     django.setup()
     if sys.argv[1] == "--withdraw":
-        withdraw(told)
+        revoke_demo(told)
     else:
         require_loopback(told.pop("host"))
-        assemble(Path(sys.argv[1]), told)
+        create_demo(Path(sys.argv[1]), told)

@@ -15,7 +15,7 @@ import psycopg
 from config.env.environment import ROOT
 from config.local import app_environment, orphans
 from config.local import data_dir as homes
-from config.local.data_dir import Home
+from config.local.data_dir import DataDir
 from config.local.errors import Refused
 from config.local.processes import users
 from config.local.servers import broker, postgres, roles
@@ -25,7 +25,7 @@ def manage(folder: Path, words: Sequence[str], *, given: Mapping[str, str]) -> i
     """The exit code of the command. Raises Refused if nothing runs on the folder."""
     if not words:
         raise Refused('say what to run, as in make manage CMD="people list"')
-    home = homes.visit(folder)
+    home = homes.attach(folder)
     variables = _environment(home, given)
     try:
         done = subprocess.run(
@@ -38,9 +38,9 @@ def manage(folder: Path, words: Sequence[str], *, given: Mapping[str, str]) -> i
     return done.returncode
 
 
-def _environment(home: Home, given: Mapping[str, str]) -> dict[str, str]:
+def _environment(home: DataDir, given: Mapping[str, str]) -> dict[str, str]:
     """As of the processes that run, with what was given now in the place of what was given to them."""
-    sockets, ports, url = orphans.sockets(home), home.recall("ports"), home.recall("url")
+    sockets, ports, url = orphans.sockets(home), home.get("ports"), home.get("url")
     if sockets is None or ports is None or url is None:
         raise Refused(f"{home.folder} is not up yet: wait until Abeyance is ready, and try again")
     settings = app_environment.of_application(
@@ -57,7 +57,7 @@ def _environment(home: Home, given: Mapping[str, str]) -> dict[str, str]:
     return app_environment.inherited(given, users.starter(), sockets) | settings
 
 
-def _database(home: Home, sockets: Path) -> str:
+def _database(home: DataDir, sockets: Path) -> str:
     if not (home.servers / "postgres").exists():
         raise Refused(f"{home.folder} has no Postgres of its own: give DATABASE_URL as to make up")
     url = postgres.url(sockets, roles.OWNER, roles.of(home).passwords[roles.OWNER])

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from config.local import data_dir as homes
-from config.local.data_dir import Home
+from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart
 from config.local.processes.spawn import MARK
 
@@ -24,13 +24,13 @@ _SAME_BIRTH = 0.05  # seconds; the kernel keeps hundredths
 _SOCKETS = "abeyance-"  # folders in the temporary folder that hold our sockets
 
 
-def note(home: Home, sockets: Path, pids: Sequence[int]) -> None:
+def note(home: DataDir, sockets: Path, pids: Sequence[int]) -> None:
     """Remember what runs, for a start after we were killed."""
     noted = [{"pid": pid, "born": born} for pid in pids if (born := _born(pid)) is not None]
     homes.write(home.processes, {"sockets": str(sockets), "processes": noted})
 
 
-def clear(home: Home) -> int:
+def clear(home: DataDir) -> int:
     """End what is left of earlier starts of this folder and remove its sockets; how many processes it was."""
     known = _known(home)
     found = list({process.pid: process for process in _left(home, known)}.values())
@@ -55,19 +55,19 @@ def end_orphans(data: Path) -> None:
         raise DidNotStart(f"process {left[0]} of the Postgres that died in {data} does not end")
 
 
-def forget(home: Home, sockets: Path) -> None:
+def forget(home: DataDir, sockets: Path) -> None:
     """Everything has stopped: nothing is left to find."""
     _remove_sockets(str(sockets))
     home.processes.unlink(missing_ok=True)
 
 
-def sockets(home: Home) -> Path | None:
+def sockets(home: DataDir) -> Path | None:
     """The folder of the sockets of what runs, None if nothing does."""
     folder = _known(home).get("sockets")
     return Path(folder) if folder else None
 
 
-def _known(home: Home) -> dict[str, Any]:
+def _known(home: DataDir) -> dict[str, Any]:
     try:
         known: dict[str, Any] = json.loads(home.processes.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -75,7 +75,7 @@ def _known(home: Home) -> dict[str, Any]:
     return known
 
 
-def _left(home: Home, known: dict[str, Any]) -> Iterator[psutil.Process]:
+def _left(home: DataDir, known: dict[str, Any]) -> Iterator[psutil.Process]:
     noted = {entry["pid"]: entry["born"] for entry in known.get("processes", [])}
     data = home.servers / "postgres"
     for process in psutil.process_iter():

@@ -1,4 +1,4 @@
-"""What runs on this machine and how: the embedded servers and the processes of the table, each as a job to keep up."""
+"""The embedded servers and the processes of the table, each as a service of this machine."""
 
 import itertools
 import os
@@ -17,7 +17,7 @@ from config.env import environment as env
 from config.env.environment import ROOT
 from config.local import app_environment as environment
 from config.local import orphans
-from config.local.data_dir import Home
+from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Ended, Refused
 from config.local.processes import (
     logs,
@@ -27,7 +27,7 @@ from config.local.processes import (
 from config.local.processes import (
     sockets as listeners,
 )
-from config.local.processes.supervisor import Bell, Job
+from config.local.processes.supervisor import Service, SignalPipe
 from config.local.processes.users import Account
 from config.local.servers import (
     binaries,
@@ -43,11 +43,11 @@ LONGEST_SOCKET = 103  # bytes of a path; the lowest limit among operating system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """Everything that jobs are made of; `sockets` is a folder for this start only."""
+class Stack:
+    """Everything that services are made of; `sockets` is a folder for this start only."""
 
-    home: Home
-    bell: Bell
+    home: DataDir
+    pipe: SignalPipe
     sockets: Path
     servers: Account
     application: Account
@@ -83,7 +83,7 @@ class Machine:
             settings |= environment.roles_to_grant()
         return environment.inherited(self.given, self.application, self.sockets) | settings
 
-    def database(self) -> Job | None:
+    def database(self) -> Service | None:
         """The embedded Postgres, made if this is the first start."""
         cluster = self.cluster
         if cluster is None:
@@ -92,7 +92,7 @@ class Machine:
         number = connections(env.read(self.given).workers)
         settings = postgres.DURABLE | {"max_connections": str(number)}
 
-        def begin() -> subprocess.Popen[bytes]:
+        def start() -> subprocess.Popen[bytes]:
             orphans.end_orphans(cluster.data)
             postgres.unlock(cluster)  # we hold the folder, and nobody is left in it
             with self._log("postgres") as log:
@@ -100,32 +100,36 @@ class Machine:
                     cluster,
                     log,
                     settings,
-                    pause=self.bell.pause,
+                    pause=self.pipe.pause,
                     arrange=roles.of(self.home).arrange,
                 )
 
         # SIGINT is Postgres' fast shutdown.
-        return Job(
-            name="postgres", begin=begin, stage=DATABASE, patience=3.5, farewell=signal.SIGINT
+        return Service(
+            name="postgres",
+            start=start,
+            stop_order=DATABASE,
+            patience=3.5,
+            stop_signal=signal.SIGINT,
         )
 
-    def broker(self) -> Job | None:
+    def broker(self) -> Service | None:
         """The embedded broker."""
         queue = self.queue
         if queue is None:
             return None
 
-        def begin() -> subprocess.Popen[bytes]:
+        def start() -> subprocess.Popen[bytes]:
             with self._log("broker") as log:
-                return broker.start(queue, log, pause=self.bell.pause)
+                return broker.start(queue, log, pause=self.pipe.pause)
 
-        return Job(name="broker", begin=begin, stage=SERVERS, patience=1.5)
+        return Service(name="broker", start=start, stop_order=SERVERS, patience=1.5)
 
-    def others(self) -> list[Job]:
+    def others(self) -> list[Service]:
         """The directory and the mailbox, unless real ones are given."""
-        jobs = []
+        services = []
         if not self.given.get("SCIM_URL"):
-            jobs.append(
+            services.append(
                 self._server(
                     "directory",
                     self.directory,
@@ -135,7 +139,7 @@ class Machine:
                 )
             )
         if not self.given.get("EMAIL_URL"):
-            jobs.append(
+            services.append(
                 self._server(
                     "mailbox",
                     self.mailbox,
@@ -144,20 +148,20 @@ class Machine:
                     secrets={},
                 )
             )
-        return jobs
+        return services
 
-    def processes(self) -> list[Job]:
+    def processes(self) -> list[Service]:
         """The processes of the table; as many workers as there shall be, each on a core of its own."""
         chosen = env.read(self.given)
-        jobs = []
+        services = []
         for process in table(bind=f"fd://{self.web.fileno()}", drain=chosen.drain_seconds):
             if process.name != "worker":
-                jobs.append(self._process(process, process.name))
+                services.append(self._process(process, process.name))
                 continue
             for number, core in zip(range(chosen.workers), _cores(), strict=False):
                 name = f"{process.name}-{number + 1}" if number else process.name
-                jobs.append(self._process(process, name, core))
-        return jobs
+                services.append(self._process(process, name, core))
+        return services
 
     def prepare(self) -> None:
         """Run `manage.py prepare` to its end, as the owner of the tables. Raises DidNotStart if it fails."""
@@ -177,7 +181,7 @@ class Machine:
             process = self._start(command, log.fileno(), self.environment(role))
         try:
             while process.poll() is None:
-                self.bell.pause(0.5)
+                self.pipe.pause(0.5)
         finally:
             spawn.signal_group(process, signal.SIGKILL)
             process.wait()
@@ -210,28 +214,28 @@ class Machine:
         *,
         module: str,
         secrets: dict[str, str],
-    ) -> Job:
+    ) -> Service:
         variables = environment.inherited({}, self.application, self.sockets)
         variables |= {spawn.MARK: self.home.id, "PYTHONUNBUFFERED": "1"} | secrets
         command = [sys.executable, "-m", module, str(listener.fileno()), str(data)]
 
-        def begin() -> subprocess.Popen[bytes]:
+        def start() -> subprocess.Popen[bytes]:
             with logs.append(self.home.logs, name) as log:
                 return self._start(command, log.fileno(), variables, listener)
 
-        return Job(name=name, begin=begin, stage=SERVERS, patience=1.5)
+        return Service(name=name, start=start, stop_order=SERVERS, patience=1.5)
 
-    def _process(self, process: Process, name: str, core: int | None = None) -> Job:
+    def _process(self, process: Process, name: str, core: int | None = None) -> Service:
         listener = [self.web] if process.name == "web" else []
         variables = self.environment(roles.WEB if process.decides else roles.WORKER)
         if not process.decides:
             variables["KEYS_DIR"] = str(self.home.folder / "worker-keys")
 
-        def begin() -> subprocess.Popen[bytes]:
+        def start() -> subprocess.Popen[bytes]:
             with logs.append(self.home.logs, name) as log:
                 return self._start(process.command, log.fileno(), variables, *listener, core=core)
 
-        return Job(name=name, begin=begin, stage=APPLICATION, patience=process.patience)
+        return Service(name=name, start=start, stop_order=APPLICATION, patience=process.patience)
 
     def _start(
         self,
@@ -247,29 +251,29 @@ class Machine:
             environment=variables,
             folder=ROOT,
             log=log,
-            hand_down=[one.fileno() for one in listener],
+            pass_fds=[one.fileno() for one in listener],
             core=core,
         )
 
 
 def build(
-    home: Home, bell: Bell, servers: Account, web: socket.socket, given: Mapping[str, str]
-) -> Machine:
+    home: DataDir, pipe: SignalPipe, servers: Account, web: socket.socket, given: Mapping[str, str]
+) -> Stack:
     """Decide who runs what from where, and take the sockets."""
     sockets = _sockets(servers)
     application = _application_account(servers, home)
-    ports = home.recall("ports") or {}
+    ports = home.get("ports") or {}
     directory = listeners.any_port(ports.get("directory"))
     mailbox = listeners.any_port(ports.get("mailbox"))
-    home.note(
+    home.set(
         ports={
             "directory": listeners.port_of(directory),
             "mailbox": listeners.port_of(mailbox),
         }
     )
-    return Machine(
+    return Stack(
         home=home,
-        bell=bell,
+        pipe=pipe,
         sockets=sockets,
         servers=servers,
         application=application,
@@ -287,7 +291,7 @@ def _cores() -> Iterator[int | None]:
     return itertools.cycle(spawn.cores() or (None,))
 
 
-def _cluster(home: Home, account: Account, sockets: Path) -> postgres.Cluster:
+def _cluster(home: DataDir, account: Account, sockets: Path) -> postgres.Cluster:
     return postgres.Cluster(
         programs=binaries.postgres(account, home.servers / "programs"),
         data=home.servers / "postgres",
@@ -298,7 +302,7 @@ def _cluster(home: Home, account: Account, sockets: Path) -> postgres.Cluster:
     )
 
 
-def _broker(home: Home, account: Account, sockets: Path) -> broker.Broker:
+def _broker(home: DataDir, account: Account, sockets: Path) -> broker.Broker:
     return broker.Broker(
         program=binaries.broker(account, home.servers / "programs"),
         data=home.servers / "broker",
@@ -328,11 +332,11 @@ def _require_short(folder: Path) -> None:
         )
 
 
-def _application_account(servers: Account, home: Home) -> Account:
+def _application_account(servers: Account, home: DataDir) -> Account:
     """The servers' account if it can run the application from here and reach the data, else the starter."""
     if not servers.switch:
         return servers
-    if users.reaches(servers, home.folder, os.X_OK) and _can_run(servers):
+    if users.can_access(servers, home.folder, os.X_OK) and _can_run(servers):
         return servers
     return users.starter()
 
@@ -340,7 +344,7 @@ def _application_account(servers: Account, home: Home) -> Account:
 def _can_run(account: Account) -> bool:
     """Tried, because an interpreter, its libraries, the clone and its environment can each be out of reach."""
     places = [ROOT / "templates", ROOT / "static"]
-    if not all(users.reaches(account, place) for place in places if place.exists()):
+    if not all(users.can_access(account, place) for place in places if place.exists()):
         return False
     try:
         done = subprocess.run(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from config.env import environment
-from config.env.errors import BadSetting
+from config.env.errors import InvalidSetting
 from config.local import data_dir as homes
 from config.local import demo, http_client, orphans
 from config.local import services as machines
@@ -16,12 +16,12 @@ from config.local.processes import logs, sockets, users
 from config.local.processes.reload import SECONDS, WITHOUT_AGENTS, Reload
 from config.local.processes.supervisor import (
     LOOK,
-    Bell,
-    Job,
+    Service,
+    SignalPipe,
     Stop,
     Supervisor,
 )
-from config.local.services import Machine
+from config.local.services import Stack
 
 Say = Callable[[str], None]
 
@@ -56,7 +56,7 @@ def up(
     `with_demo` is whether to make demo people and runs; None keeps the choice of the start before, at first yes.
     `reload` replaces the workers when a file in the agents' folder changes.
     """
-    bell = Bell()
+    pipe = SignalPipe()
     sockets.require_loopback(host)
     given = _checked(given)
     if reload and not given.get("AGENTS_DIR"):
@@ -67,19 +67,19 @@ def up(
     if ended := orphans.clear(home):
         say(f"Ended {ended} processes that an earlier start of this folder left behind")
     logs.put_aside(home.logs)
-    machine = machines.build(home, bell, servers, sockets.web(host, port), given)
-    supervisor = Supervisor(bell, say, lambda pids: orphans.note(home, machine.sockets, pids))
+    stack = machines.build(home, pipe, servers, sockets.web(host, port), given)
+    supervisor = Supervisor(pipe, say, lambda pids: orphans.note(home, stack.sockets, pids))
     try:
-        require_agents(given.get("AGENTS_DIR", ""), machine.application)
-        look = _reloading(machine, supervisor, say) if reload else _nothing
-        _explain(machine, say)
-        _bring_up(machine, supervisor, host, with_demo, say)
+        require_agents(given.get("AGENTS_DIR", ""), stack.application)
+        look = _reloading(stack, supervisor, say) if reload else _nothing
+        _explain(stack, say)
+        _bring_up(stack, supervisor, host, with_demo, say)
         supervisor.watch(look, every=SECONDS if reload else LOOK)
     except Stop:
         say("Stopping")
     finally:
         supervisor.stop()
-        orphans.forget(home, machine.sockets)
+        orphans.forget(home, stack.sockets)
     say("Stopped")
 
 
@@ -90,14 +90,14 @@ def _checked(given: Mapping[str, str]) -> Mapping[str, str]:
         given = {**given, "AGENTS_DIR": os.path.abspath(folder)}  # noqa: PTH100 - links stay
     try:
         environment.read(given)
-    except BadSetting as problem:
+    except InvalidSetting as problem:
         raise Refused(str(problem)) from problem
     return given
 
 
 def require_agents(folder: str, workers: users.Account) -> None:
     """Raises Refused for agents in a folder that workers cannot read; an empty `folder` means none."""
-    if folder and not users.reaches(workers, Path(folder)):
+    if folder and not users.can_access(workers, Path(folder)):
         who = workers.name
         raise Refused(
             f"AGENTS_DIR: workers run as {who}, who cannot read {folder};"
@@ -105,97 +105,97 @@ def require_agents(folder: str, workers: users.Account) -> None:
         )
 
 
-def _explain(machine: Machine, say: Say) -> None:
+def _explain(stack: Stack, say: Say) -> None:
     """What is not as one would expect, a line each."""
-    if machine.servers.switch and not machine.application.switch:
-        say(f"Web and worker run as root, because {machine.servers.name} cannot run them from here")
-    if machine.home.servers.parent != machine.home.folder and machine.cluster is not None:
-        place = machine.home.servers
+    if stack.servers.switch and not stack.application.switch:
+        say(f"Web and worker run as root, because {stack.servers.name} cannot run them from here")
+    if stack.home.servers.parent != stack.home.folder and stack.cluster is not None:
+        place = stack.home.servers
         say(
-            f"Postgres keeps its data in {place}, because {machine.servers.name} cannot reach the folder"
+            f"Postgres keeps its data in {place}, because {stack.servers.name} cannot reach the folder"
         )
 
 
 def _bring_up(
-    machine: Machine, supervisor: Supervisor, host: str, wanted: bool | None, say: Say
+    stack: Stack, supervisor: Supervisor, host: str, wanted: bool | None, say: Say
 ) -> None:
-    homes.furnish(machine.home, machine.application)
-    if problem := load_agents(machine):
+    homes.furnish(stack.home, stack.application)
+    if problem := load_agents(stack):
         raise Refused(problem)
-    for what, job in (("Postgres", machine.database()), ("the broker", machine.broker())):
-        if job is not None:
+    for what, service in (("Postgres", stack.database()), ("the broker", stack.broker())):
+        if service is not None:
             say(f"Starting {what}")
-            supervisor.start(job)
-    for job in machine.others():
-        supervisor.start(job)
+            supervisor.start(service)
+    for service in stack.others():
+        supervisor.start(service)
     say("Preparing the database")
-    machine.prepare()
-    known = demo.arrive(machine, host, wanted, say)
-    machine.home.note(url=machine.url)
+    stack.prepare()
+    known = demo.ensure_demo(stack, host, wanted, say)
+    stack.home.set(url=stack.url)
     say("Starting web, worker and sweeper")
-    jobs = machine.processes()
-    first = [job for job in jobs if job.name in FIRST]
-    for job in first:
-        supervisor.start(job)
-    _wait_until_ready(machine, supervisor, first)
-    for job in jobs:
-        if job not in first:
-            supervisor.start(job)
-    if known is not None and _has_first_runs(machine):
+    services = stack.processes()
+    first = [service for service in services if service.name in FIRST]
+    for service in first:
+        supervisor.start(service)
+    _wait_until_ready(stack, supervisor, first)
+    for service in services:
+        if service not in first:
+            supervisor.start(service)
+    if known is not None and _has_first_runs(stack):
         say("Starting the first three runs")
-        _start_runs(machine, supervisor, known["users"]["ada"]["token"])
-        machine.home.note(welcomed=True)
-    _show(machine, known, say)
+        _start_runs(stack, supervisor, known["users"]["ada"]["token"])
+        stack.home.set(welcomed=True)
+    _show(stack, known, say)
 
 
-def load_agents(machine: Machine) -> str:
+def load_agents(stack: Stack) -> str:
     """Load the agents once, as workers will. What is wrong with them, in one line, or nothing."""
-    said = machine.mistake()
+    said = stack.mistake()
     if said is None:
         return ""
     line = said.removeprefix("abeyance: ")
     return line if line != said else f"the agents cannot be loaded: {said}"
 
 
-def _reloading(machine: Machine, supervisor: Supervisor, say: Say) -> Callable[[], None]:
+def _reloading(stack: Stack, supervisor: Supervisor, say: Say) -> Callable[[], None]:
     """Return the function that looks for files changed from now on."""
     watching = Reload(
-        Path(machine.given["AGENTS_DIR"]),
-        load=lambda: load_agents(machine),
+        Path(stack.given["AGENTS_DIR"]),
+        load=lambda: load_agents(stack),
         replace=lambda: supervisor.replace(_loads_agents),
         say=say,
     )
     return watching.look
 
 
-def _loads_agents(job: Job) -> bool:
-    return job.stage == machines.APPLICATION and job.name not in WITHOUT_AGENTS
+def _loads_agents(service: Service) -> bool:
+    return service.stop_order == machines.APPLICATION and service.name not in WITHOUT_AGENTS
 
 
 def _nothing() -> None:
     """Watch nothing."""
 
 
-def _wait_until_ready(machine: Machine, supervisor: Supervisor, jobs: Sequence[Job]) -> None:
+def _wait_until_ready(stack: Stack, supervisor: Supervisor, services: Sequence[Service]) -> None:
     """Until /readyz says yes. Raises DidNotStart when a process keeps dying or time is up."""
     deadline = time.monotonic() + READY_WITHIN
-    while _lacking(machine):
-        machine.bell.pause(0.1)
-        supervisor.tend()
-        for job in jobs:
-            if supervisor.ends(job.name) >= TRIES:
-                said = logs.last_line(machine.home.logs, job.name) or "it said nothing"
-                raise DidNotStart(f"{job.name} does not start: {said} (see {machine.home.logs})")
+    while _lacking(stack):
+        stack.pipe.pause(0.1)
+        supervisor.check()
+        for service in services:
+            if supervisor.ends(service.name) >= TRIES:
+                said = logs.last_line(stack.home.logs, service.name) or "it said nothing"
+                raise DidNotStart(f"{service.name} does not start: {said} (see {stack.home.logs})")
         if time.monotonic() > deadline:
             raise DidNotStart(
-                f"not ready within {READY_WITHIN:g} s: {_lacking(machine)} (see {machine.home.logs})"
+                f"not ready within {READY_WITHIN:g} s: {_lacking(stack)} (see {stack.home.logs})"
             )
 
 
-def _lacking(machine: Machine) -> str:
+def _lacking(stack: Stack) -> str:
     """What is not there yet, as /readyz says it; empty when it is ready."""
     try:
-        status, said = http_client.ask(machine.url, "GET", "/readyz")
+        status, said = http_client.ask(stack.url, "GET", "/readyz")
     except http_client.Unreachable as problem:
         return f"web does not answer: {problem}"
     if status == 200:
@@ -205,19 +205,19 @@ def _lacking(machine: Machine) -> str:
     return f"/readyz lacks {', '.join(lacking)}" if lacking else f"/readyz answers {status}"
 
 
-def _has_first_runs(machine: Machine) -> bool:
+def _has_first_runs(stack: Stack) -> bool:
     """Whether they are still to be started, and their agents among those of the workers."""
-    return HR in environment.read(machine.given).agents and not machine.home.recall("welcomed")
+    return HR in environment.read(stack.given).agents and not stack.home.get("welcomed")
 
 
-def _start_runs(machine: Machine, supervisor: Supervisor, token: str) -> None:
+def _start_runs(stack: Stack, supervisor: Supervisor, token: str) -> None:
     """Over the API as anybody would; a start that was cut off repeats it without a second run."""
-    waiting = [_start_run(machine.url, token, *run) for run in FIRST_RUNS]
+    waiting = [_start_run(stack.url, token, *run) for run in FIRST_RUNS]
     deadline = time.monotonic() + AT_GATES_WITHIN
     while waiting and time.monotonic() < deadline:
-        machine.bell.pause(0.1)
-        supervisor.tend()
-        waiting = [run for run in waiting if _status(machine.url, token, run) != "suspended"]
+        stack.pipe.pause(0.1)
+        supervisor.check()
+        waiting = [run for run in waiting if _status(stack.url, token, run) != "suspended"]
 
 
 def _start_run(url: str, token: str, agent: str, full_name: str, username: str, level: int) -> str:
@@ -242,20 +242,20 @@ def _status(url: str, token: str, run: str) -> str:
     return str(said["status"]) if said else ""
 
 
-def _show(machine: Machine, known: dict[str, Any] | None, say: Say) -> None:
+def _show(stack: Stack, known: dict[str, Any] | None, say: Say) -> None:
     """The one screen."""
-    lines = ["", f"Abeyance is ready at {machine.url}", ""]
+    lines = ["", f"Abeyance is ready at {stack.url}", ""]
     if known is not None:
         bea = known["users"]["bea"]["password"]
         lines.append(f"  Log in   as bea with the password {bea}")
         lines.append(
-            f"           (ada, cyril, admin and everybody's API tokens: {machine.home.credentials})"
+            f"           (ada, cyril, admin and everybody's API tokens: {stack.home.credentials})"
         )
     else:
-        lines.append(f"  Admins   are made with {demo.advice(machine.home)}")
+        lines.append(f"  Admins   are made with {demo.next_step(stack.home)}")
     lines += [
-        f"  Data     {machine.home.folder}",
-        f"  Logs     {machine.home.logs}",
+        f"  Data     {stack.home.folder}",
+        f"  Logs     {stack.home.logs}",
         "  Stop     Ctrl-C",
         "",
     ]

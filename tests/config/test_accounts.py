@@ -22,9 +22,9 @@ def test_what_an_account_reaches_is_asked_as_that_account(sandbox: Path, tmp_pat
     account = users.unprivileged()
     hidden = tmp_path / "hidden"
     hidden.mkdir(mode=0o700)
-    assert users.reaches(account, sandbox)
-    assert not users.reaches(account, hidden)
-    assert users.reaches(users.starter(), hidden)
+    assert users.can_access(account, sandbox)
+    assert not users.can_access(account, hidden)
+    assert users.can_access(users.starter(), hidden)
 
 
 @only_root

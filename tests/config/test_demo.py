@@ -45,7 +45,7 @@ def test_a_folder_of_a_demo_stays_one(tmp_path: Path, wanted: bool | None) -> No
 
 def test_the_advice_can_be_typed_as_it_is(tmp_path: Path) -> None:
     home = open_home(tmp_path / "a home", users.starter())
-    assert demo.advice(home) == (
+    assert demo.next_step(home) == (
         f"make manage HOME_DIR='{tmp_path}/a home' CMD=\"people add NAME --group admins\""
     )
     os.close(home.lock)
@@ -57,7 +57,7 @@ def test_what_the_file_told_ends_and_nothing_else(cast: Cast) -> None:
     other, kept = tokens.create(cast.ada, ["runs:read"])
     for person in (cast.ada, cast.bea):
         Client().force_login(person)
-    demo_people.withdraw({"ada": told.public_id, "gone": "0" * 16})
+    demo_people.revoke_demo({"ada": told.public_id, "gone": "0" * 16})
     assert tokens.authenticate(plain) is None
     assert tokens.authenticate(kept) == Actor(person="ada", token=other.public_id)
     cast.ada.refresh_from_db()

@@ -9,7 +9,7 @@ import redis
 
 from agents.endpoints import Endpoint, Kind
 from config.env import environment
-from config.env.errors import BadSetting
+from config.env.errors import InvalidSetting
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ from config.env.errors import BadSetting
     ],
 )
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
-    with pytest.raises(BadSetting) as problem:
+    with pytest.raises(InvalidSetting) as problem:
         environment.read({name: value})
     assert str(problem.value).startswith(f"{name} ")
     assert "\n" not in str(problem.value)
@@ -113,7 +113,7 @@ def test_a_socket_folder_can_stand_in_the_place_of_the_host() -> None:
 def test_a_short_secret_key_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("short\n")
-    with pytest.raises(BadSetting, match="SECRET_KEY_FILE must hold at least 50 characters"):
+    with pytest.raises(InvalidSetting, match="SECRET_KEY_FILE must hold at least 50 characters"):
         environment.read({"SECRET_KEY_FILE": str(file)})
 
 
@@ -142,7 +142,7 @@ def test_https_in_the_public_address_is_known_to_every_setting_that_asks() -> No
 )
 def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> None:
     for missing in ({}, {key: " "}):
-        with pytest.raises(BadSetting, match=f"{key} must be set") as problem:
+        with pytest.raises(InvalidSetting, match=f"{key} must be set") as problem:
             environment.read({"ABEYANCE_MODEL": model, **missing})
         assert problem.value.name == key
     given = environment.read({"ABEYANCE_MODEL": model, key: "sk-canary\n"})
@@ -157,7 +157,7 @@ def test_models_are_listed_once_each_in_the_order_in_which_they_are_asked() -> N
     given = environment.read({"ABEYANCE_MODEL": "openai:x , anthropic:y", **keys})
     assert given.model == "openai:x,anthropic:y"
     for wrong in ("openai:x,openai:x", "openai:x,"):
-        with pytest.raises(BadSetting, match="ABEYANCE_MODEL"):
+        with pytest.raises(InvalidSetting, match="ABEYANCE_MODEL"):
             environment.read({"ABEYANCE_MODEL": wrong, **keys})
 
 
@@ -189,7 +189,7 @@ def test_a_provider_is_named_by_its_variables(tmp_path: Path) -> None:
 
 
 def test_a_key_alone_is_not_sent_to_openai() -> None:
-    with pytest.raises(BadSetting, match=r"^ABEYANCE_PROVIDER_ACME_URL must be set"):
+    with pytest.raises(InvalidSetting, match=r"^ABEYANCE_PROVIDER_ACME_URL must be set"):
         environment.read({"ABEYANCE_PROVIDER_ACME_KEY": "sk-canary"})
 
 
@@ -252,7 +252,7 @@ def test_secrets_come_from_files_and_no_text_shows_them(secret_file: str) -> Non
 def test_a_secret_that_is_given_twice_is_refused(
     secret_file: str, file: str, name: str, value: str
 ) -> None:
-    with pytest.raises(BadSetting, match=f"^{file} .*{name}"):
+    with pytest.raises(InvalidSetting, match=f"^{file} .*{name}"):
         environment.read({file: secret_file, name: value})
 
 
@@ -262,7 +262,7 @@ def test_a_secret_that_nobody_needs_may_be_an_empty_file() -> None:
 
 
 def test_https_without_a_proxy_that_ends_it_would_redirect_for_ever() -> None:
-    with pytest.raises(BadSetting, match=r"^BEHIND_PROXY must be yes"):
+    with pytest.raises(InvalidSetting, match=r"^BEHIND_PROXY must be yes"):
         environment.read({"PUBLIC_URL": "https://abeyance.example"})
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from config.local import data_dir, services
-from config.local.data_dir import Home
+from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Ended, Refused
 from config.local.processes import logs, users
 from config.local.servers import postgres
-from config.local.services import Machine
+from config.local.services import Stack
 
 
-def _open(folder: Path) -> Home:
+def _open(folder: Path) -> DataDir:
     return data_dir.open_home(folder, users.starter())
 
 
@@ -92,7 +92,7 @@ def test_what_may_not_be_opened_is_named_with_its_owner(tmp_path: Path) -> None:
 
 def test_data_that_is_kept_elsewhere_and_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     opened = _open(tmp_path / "home")
-    opened.note(servers=str(tmp_path / "gone"))
+    opened.set(servers=str(tmp_path / "gone"))
     os.close(opened.lock)
     with pytest.raises(Refused, match=r"/gone, where Postgres keeps the data of .*is not there"):
         _open(tmp_path / "home")
@@ -136,7 +136,7 @@ def test_a_server_that_ends_is_named_with_the_cause_in_its_log(
     with logs.append(tmp_path, name) as log:
         log.write(SAID[name].encode())
     of_this: Any = SimpleNamespace(home=SimpleNamespace(logs=tmp_path))
-    with pytest.raises(DidNotStart) as said, Machine._log(of_this, name):
+    with pytest.raises(DidNotStart) as said, Stack._log(of_this, name):
         raise Ended("it ended: exit code 1")
     assert str(said.value) == f"it ended: exit code 1: {why} (see {tmp_path}/{name}.log)"
 

@@ -11,7 +11,7 @@ import pytest
 
 from config.local import data_dir as homes
 from config.local import orphans
-from config.local.data_dir import Home
+from config.local.data_dir import DataDir
 from config.local.processes import users
 from config.local.processes.spawn import MARK
 
@@ -19,7 +19,7 @@ _WAIT = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.r
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
+def home(tmp_path: Path) -> Iterator[DataDir]:
     home = homes.open_home(tmp_path / "home", users.starter())
     yield home
     os.close(home.lock)
@@ -46,7 +46,7 @@ def _waiting(extra: dict[str, str]) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_process_with_our_mark_is_ended_though_nobody_noted_it(home: Home) -> None:
+def test_a_process_with_our_mark_is_ended_though_nobody_noted_it(home: DataDir) -> None:
     with _waiting({MARK: home.id}) as process:
         alive = psutil.Process(process.pid)
         assert orphans.clear(home) == 1
@@ -54,7 +54,7 @@ def test_a_process_with_our_mark_is_ended_though_nobody_noted_it(home: Home) -> 
 
 
 def test_a_process_of_another_folder_is_left_alone(
-    home: Home, bystander: subprocess.Popen[str]
+    home: DataDir, bystander: subprocess.Popen[str]
 ) -> None:
     with _waiting({MARK: "another"}) as process:
         assert orphans.clear(home) == 0
@@ -63,7 +63,7 @@ def test_a_process_of_another_folder_is_left_alone(
     assert bystander.poll() is None
 
 
-def test_a_noted_process_is_ended(home: Home, bystander: subprocess.Popen[str]) -> None:
+def test_a_noted_process_is_ended(home: DataDir, bystander: subprocess.Popen[str]) -> None:
     orphans.note(home, home.folder, [bystander.pid])
     alive = psutil.Process(bystander.pid)
     assert orphans.clear(home) == 1
@@ -71,7 +71,7 @@ def test_a_noted_process_is_ended(home: Home, bystander: subprocess.Popen[str]) 
 
 
 def test_somebody_who_has_got_the_id_of_a_dead_process_is_left_alone(
-    home: Home, bystander: subprocess.Popen[str]
+    home: DataDir, bystander: subprocess.Popen[str]
 ) -> None:
     born = psutil.Process(bystander.pid).create_time() - 60
     homes.write(home.processes, {"processes": [{"pid": bystander.pid, "born": born}]})
@@ -79,7 +79,7 @@ def test_somebody_who_has_got_the_id_of_a_dead_process_is_left_alone(
     assert bystander.poll() is None
 
 
-def test_only_a_folder_of_sockets_is_removed(home: Home, tmp_path: Path) -> None:
+def test_only_a_folder_of_sockets_is_removed(home: DataDir, tmp_path: Path) -> None:
     for name, stays in (("abeyance-x", False), ("precious", True)):
         folder = tmp_path / name
         folder.mkdir()

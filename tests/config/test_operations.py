@@ -11,7 +11,7 @@ import pytest
 
 from config.env import environment
 from config.env.environment import ROOT
-from config.env.errors import BadSetting
+from config.env.errors import InvalidSetting
 from config.processes import table
 
 VARIABLES = (ROOT / "docs/reference/environment.md").read_text()
@@ -124,7 +124,7 @@ def test_limits_are_those_that_hold() -> None:
         for value in (least, most):
             environment.read({name: str(value)})
         for value in (least - 1, most + 1):
-            with pytest.raises(BadSetting, match=name):
+            with pytest.raises(InvalidSetting, match=name):
                 environment.read({name: str(value)})
 
 

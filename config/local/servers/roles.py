@@ -13,7 +13,7 @@ import psycopg
 from psycopg import Connection, sql
 from psycopg.rows import TupleRow
 
-from config.local.data_dir import Home
+from config.local.data_dir import DataDir
 from config.local.servers import postgres
 from config.local.servers.postgres import Cluster
 
@@ -59,7 +59,7 @@ class Roles:
                 _hand_over(connection)
 
 
-def of(home: Home) -> Roles:
+def of(home: DataDir) -> Roles:
     """Those of a data folder, whose passwords are made when they are first asked for."""
     return Roles(
         passwords={
