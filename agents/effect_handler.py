@@ -36,13 +36,13 @@ from runtime.core.digest import sha256_of
 from runtime.core.enums import Blame, EffectClass, Risk
 from runtime.core.limits import plain
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
-from runtime.ports.agents import AgentFacts, CallFacts, CallRejected, TurnBoundary, VersionChange
+from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
 from runtime.ports.effects import (
     Abort,
-    ModelFault,
+    ModelFailure,
     ModelRequest,
     Outcome,
-    ToolFault,
+    ToolFailure,
     ToolRequest,
 )
 
@@ -66,7 +66,7 @@ class Handler:
     outages: Outages = field(default_factory=Outages)
     versions: Callable[[Iterable[str]], Mapping[str, Version]] = published.versions
 
-    def agent(self, name: str) -> AgentFacts:
+    def agent(self, name: str) -> AgentInfo:
         """Raise UnknownAgent if this worker has no such agent."""
         return _facts_of(self.registry.get(name))
 
@@ -105,7 +105,7 @@ class Handler:
             "" if spec.instruct is None else inputs.instructions(spec.instruct, spec.input, given)
         )
 
-    def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
+    def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         """Raise CallRejected, with a text for the model, if the call cannot be made, or KeyMissing."""
         caller = self.registry.get(agent)
         if (spec := caller.tool(tool)) is not None:
@@ -133,7 +133,7 @@ class Handler:
         try:
             agent = self.registry.get(request.agent)
         except UnknownAgent as exc:
-            deliver(ModelFault(error=str(exc), blame=Blame.REQUEST))
+            deliver(ModelFailure(error=str(exc), blame=Blame.REQUEST))
             return _over
         return ask(agent, request, deliver, self.brakes, self.outages)
 
@@ -145,14 +145,16 @@ class Handler:
         try:
             tool = self.registry.get(request.agent).tool(request.tool)
             if tool is None:
-                return ToolFault(error=f"this worker's {request.agent} has no tool {request.tool}")
+                return ToolFailure(
+                    error=f"this worker's {request.agent} has no tool {request.tool}"
+                )
             opened = open_arguments(tool, request.args)
             arguments = read_arguments(tool, opened)
         except (UnknownAgent, CallRejected) as exc:
-            return ToolFault(error=str(exc))
+            return ToolFailure(error=str(exc))
         except KeyMissing as exc:
             log.error("%s waits: %s", request.key, exc)
-            return ToolFault(error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER)
+            return ToolFailure(error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER)
         if tool.isolate and self.children is not None:
             return self.children.perform(tool, opened, request)
         try:
@@ -163,13 +165,13 @@ class Handler:
                 self.tidy()
 
 
-def _facts_of(agent: AgentSpec) -> AgentFacts:
+def _facts_of(agent: AgentSpec) -> AgentInfo:
     return _agent_facts(agent, pricing.rates_of(agent))
 
 
 @lru_cache(256)
-def _agent_facts(agent: AgentSpec, rates: Rates | None) -> AgentFacts:
-    return AgentFacts(
+def _agent_facts(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
+    return AgentInfo(
         name=agent.name,
         fingerprint=agent.fingerprint,
         prompt=agent.prompt,
@@ -185,10 +187,10 @@ def _over() -> None:
     """The call has ended already."""
 
 
-def _tool_facts(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallFacts:
+def _tool_facts(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallInfo:
     opened = open_arguments(tool, args)
     read_arguments(tool, opened)
-    return CallFacts(sentence=sentence_of(tool, opened), **_constant_facts(caller, tool))
+    return CallInfo(sentence=sentence_of(tool, opened), **_constant_facts(caller, tool))
 
 
 @lru_cache(1024)
@@ -209,14 +211,14 @@ def _constant_facts(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     }
 
 
-def _delegation_facts(caller: AgentSpec, child: AgentSpec, args: Any) -> CallFacts:
+def _delegation_facts(caller: AgentSpec, child: AgentSpec, args: Any) -> CallInfo:
     require_object(args)
     try:
         inputs.check(child.input_schema, args, where="arguments")
         inputs.read(child.input, args, where="arguments")
     except InvalidInput as exc:
         raise CallRejected(plain(exc.all_of_it)) from exc
-    return CallFacts(
+    return CallInfo(
         tool=child.name,
         effect=EffectClass.IDEMPOTENT,
         risk=Risk.LOW,

@@ -20,7 +20,7 @@ from runtime.core.enums import Blame, EffectClass
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_RESULT, plain, size_of
 from runtime.ports.agents import CallRejected
-from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
+from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 
 log = logging.getLogger(__name__)
 
@@ -74,13 +74,13 @@ def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRe
     try:
         return _run(tool, arguments, request)
     except ToolError as exc:
-        return ToolFault(error=told(str(exc)) or type(exc).__name__)
+        return ToolFailure(error=told(str(exc)) or type(exc).__name__)
     except _NotKept as exc:
         if has_happened(tool.effect):
             return ToolResult(value=result_lost(told(str(exc))))
-        return ToolFault(error=told(str(exc)))
+        return ToolFailure(error=told(str(exc)))
     except NotDone as exc:
-        return ToolFault(
+        return ToolFailure(
             error=told(str(exc)) or type(exc).__name__,
             again=True,
             after=_wait(exc.after),

@@ -32,7 +32,7 @@ from approvals.requests.statements import Statement
 from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor
-from runtime.ports.agents import CallFacts
+from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import ActionPicture, ApprovalVoid, NotConfirmed, Part
 from runtime.store import ledger, pool
 from runtime.store.pool import Connection
@@ -41,7 +41,7 @@ from runtime.store.pool import Connection
 class Gatekeeper:
     """Says which calls need a person and keeps their requests."""
 
-    def gates(self, facts: CallFacts) -> bool:
+    def gates(self, facts: CallInfo) -> bool:
         """Whether this call waits for a person."""
         return policy.gates(gated=facts.gated, risk=facts.risk)
 

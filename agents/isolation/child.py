@@ -61,7 +61,7 @@ def _perform(message: dict[str, Any]) -> tuple[str, Any]:
     request = REQUEST.validate_python(message["request"])
     tool = getattr(importlib.import_module(message["module"]), message["tool"], None)
     if not isinstance(tool, ToolSpec):
-        return "ToolFault", {"error": f"{message['module']} has no tool {message['tool']}"}
+        return "ToolFailure", {"error": f"{message['module']} has no tool {message['tool']}"}
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, request.deadline + MARGIN)
     try:

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from agents.sdk.spec import ToolSpec
 from runtime.core.enums import Blame
-from runtime.ports.effects import Outcome, ToolFault, ToolRequest, Unknown
+from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, Unknown
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Children:
             child.kill()
             error = f"the process for {tool.name} did not start: look at the worker's log"
             log.error("%s waits: %s", request.key, error)
-            return ToolFault(error=error, again=True, blame=Blame.WORKER)
+            return ToolFailure(error=error, again=True, blame=Blame.WORKER)
         request = replace(request, deadline=max(0.1, ends - time.monotonic()))
         outcome = child.perform(tool, opened, request, ends)
         if outcome is not None:

@@ -34,7 +34,7 @@ from agents.sdk.spec import AgentSpec
 from runtime.core.enums import Blame
 from runtime.core.limits import plain
 from runtime.errors import KeyMissing
-from runtime.ports.effects import Abort, Braked, ModelAnswer, ModelFault, ModelRequest, Outcome
+from runtime.ports.effects import Abort, Braked, ModelAnswer, ModelFailure, ModelRequest, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def ask(
     return event_loop.begin(lambda stop: call.make(model, conversation, stop, deliver))
 
 
-def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFault:
+def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFailure:
     """The reply of the agent's script."""
     try:
         if (answer := _own_summary(agent, request)) is not None:
@@ -163,10 +163,10 @@ class _Call:
         await self._tell(outcome)
         deliver(outcome)
 
-    def _answer(self, reply: ModelResponse) -> ModelAnswer | ModelFault:
+    def _answer(self, reply: ModelResponse) -> ModelAnswer | ModelFailure:
         return from_provider(self._agent, reply, model=self.model, summary=self._request.summary)
 
-    async def _tell(self, outcome: ModelAnswer | ModelFault) -> None:
+    async def _tell(self, outcome: ModelAnswer | ModelFailure) -> None:
         """What the provider's answer means to everybody else who would ask it."""
         if isinstance(outcome, ModelAnswer):
             self._outages.end(self.model)
@@ -178,13 +178,13 @@ class _Call:
         elif outcome.blame is Blame.LIMIT or (outcome.after and outcome.blame is Blame.PROVIDER):
             await asyncio.to_thread(self._brakes.hit, self._provider, self._go, outcome.after)
 
-    def fault(self, exc: Exception) -> ModelFault:
+    def fault(self, exc: Exception) -> ModelFailure:
         """What it means that the call raised this."""
         match exc:
             case KeyMissing():
                 said = (self._agent.name, self._request.run, exc)
                 log.error("model call of %s in run %s waits: %s", *said)
-                fault = ModelFault(error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER)
+                fault = ModelFailure(error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER)
             case TimeoutError():
                 fault = too_slow(self.model, self._request.deadline)
             case event_loop.Stopped():
@@ -210,7 +210,7 @@ class _Call:
             raise CutOff
         return reply
 
-    def _complete(self, fault: ModelFault) -> ModelFault:
+    def _complete(self, fault: ModelFailure) -> ModelFailure:
         return replace(fault, model=self.model, other=self._other, partial=self._partial())
 
     def _partial(self) -> str:
@@ -219,7 +219,7 @@ class _Call:
             return plain(self._stream.get().text or "") if self._stream is not None else ""
         return ""
 
-    def _raised(self, exc: Exception) -> ModelFault:
+    def _raised(self, exc: Exception) -> ModelFailure:
         """A script that raises will raise again; a provider may do better next time."""
         scripted = providers.is_scripted(self._agent)
         if not scripted:
@@ -228,7 +228,7 @@ class _Call:
                 fault = replace(fault, said=providers.without_keys(said_of(exc)))
         else:
             said = type(exc).__name__ if self._agent.keeps_secrets else describe_exception(exc)
-            fault = ModelFault(error=said, blame=Blame.REQUEST)
+            fault = ModelFailure(error=said, blame=Blame.REQUEST)
         # A traceback may quote the request: where there may be secrets in it, the fault has to do.
         log.warning(
             "model call of %s in run %s failed: %s",

@@ -25,7 +25,7 @@ from pydantic_ai.exceptions import (
 
 from runtime.core.enums import Blame
 from runtime.core.limits import plain
-from runtime.ports.effects import ModelFault
+from runtime.ports.effects import ModelFailure
 
 # A matter of time, although the status says the request is at fault.
 PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY}
@@ -40,7 +40,7 @@ class NotTheApi(Exception):
     """The answer is an HTML page, so the address is wrong."""
 
 
-def fault_of(exc: Exception, *, model: str) -> ModelFault:
+def fault_of(exc: Exception, *, model: str) -> ModelFailure:
     """The fault behind whatever a provider's client or its answer raised; `model` as it is configured."""
     match exc:
         case ModelAPIError():
@@ -57,7 +57,7 @@ def fault_of(exc: Exception, *, model: str) -> ModelFault:
             # Whatever it is, it came of what the provider sent, and the next answer may be better.
             kind = type(exc).__name__
             error = f"the answer of {model} could not be read ({kind}): the provider is at fault"
-            return ModelFault(error=error, again=True)
+            return ModelFailure(error=error, again=True)
 
 
 def said_of(exc: Exception) -> str:
@@ -69,23 +69,23 @@ def said_of(exc: Exception) -> str:
     return message if isinstance(message, str) else json.dumps(exc.body, default=str)
 
 
-def too_slow(model: str, deadline: float) -> ModelFault:
+def too_slow(model: str, deadline: float) -> ModelFailure:
     return _late(f"{model} did not answer within {deadline:g} s")
 
 
-def cut_off(model: str) -> ModelFault:
+def cut_off(model: str) -> ModelFailure:
     """A stream that ends before the reply does, without any error."""
     error = f"the reply of {model} broke off: the provider or the network is at fault"
-    return ModelFault(error=error, again=True, blame=Blame.NETWORK)
+    return ModelFailure(error=error, again=True, blame=Blame.NETWORK)
 
 
-def ended(model: str) -> ModelFault:
-    return ModelFault(
+def ended(model: str) -> ModelFailure:
+    return ModelFailure(
         error=f"the call of {model} was ended before it answered", blame=Blame.REQUEST
     )
 
 
-def _answered(exc: ModelAPIError, model: str) -> ModelFault:
+def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
     status = exc.status_code if isinstance(exc, ModelHTTPError) else None
     said = "" if status is None else f" (status {status})"
     if _refuses_key(exc):
@@ -94,7 +94,7 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFault:
         case ModelTimeoutError():
             return _late(f"{model} did not answer in time")
         case ModelConnectionError():
-            return ModelFault(
+            return ModelFailure(
                 error=f"the connection to {model} failed: the provider or the network is at fault",
                 again=True,
                 blame=Blame.NETWORK,
@@ -109,12 +109,12 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFault:
             )
     if status in LIMITS:
         error = f"{model} asks for fewer requests{said}: too many come from here, or from everybody"
-        return ModelFault(error=error, again=True, after=exc.retry_after, blame=Blame.LIMIT)
+        return ModelFailure(error=error, again=True, after=exc.retry_after, blame=Blame.LIMIT)
     if status in PASSING or status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         if status is None and isinstance(exc, ModelRequestRejectedError):
             return _rejected(exc, model, said)
         error = f"{model} is in trouble{said}: the provider is at fault"
-        return ModelFault(error=error, again=True, after=exc.retry_after)
+        return ModelFailure(error=error, again=True, after=exc.retry_after)
     return _rejected(exc, model, said)
 
 
@@ -127,26 +127,26 @@ def _refuses_key(exc: ModelAPIError) -> bool:
     return isinstance(exc, ModelHTTPError) and exc.status_code in KEY
 
 
-def _wrong_key(model: str, said: str) -> ModelFault:
+def _wrong_key(model: str, said: str) -> ModelFailure:
     return _set_up(f"the key for {model} was refused{said}: it is wrong, or may not do this")
 
 
-def _rejected(exc: ModelAPIError, model: str, said: str) -> ModelFault:
+def _rejected(exc: ModelAPIError, model: str, said: str) -> ModelFailure:
     """The provider's code says more than its text, which may quote the request."""
     code = exc.provider_error_code or exc.provider_error_type
     why = f", code {code}" if code and code.replace("_", "").isalnum() else ""
     return _asked(plain(f"{model} rejected the request{said}{why}: the request is at fault"))
 
 
-def _asked(error: str) -> ModelFault:
+def _asked(error: str) -> ModelFailure:
     """Asking again would be answered the same."""
-    return ModelFault(error=error, blame=Blame.REQUEST)
+    return ModelFailure(error=error, blame=Blame.REQUEST)
 
 
-def _set_up(error: str) -> ModelFault:
+def _set_up(error: str) -> ModelFailure:
     """Asking again helps once an administrator has changed something."""
-    return ModelFault(error=error, again=True, blame=Blame.SETUP)
+    return ModelFailure(error=error, again=True, blame=Blame.SETUP)
 
 
-def _late(error: str) -> ModelFault:
-    return ModelFault(error=error, again=True, blame=Blame.TIME)
+def _late(error: str) -> ModelFailure:
+    return ModelFailure(error=error, again=True, blame=Blame.TIME)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from runtime.core.enums import Decision, Verdict
 from runtime.ports.access import Actor
-from runtime.ports.agents import CallFacts
+from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import ActionPicture, NotConfirmed, Part
 from runtime.store.pool import Connection
 
@@ -18,7 +18,7 @@ class Gatekeeper:
         self.shown: dict[UUID, ActionPicture] = {}
         self.said: dict[UUID, Decision] = {}
 
-    def gates(self, facts: CallFacts) -> bool:
+    def gates(self, facts: CallInfo) -> bool:
         return facts.gated
 
     def show(self, pictures: Sequence[ActionPicture]) -> None:

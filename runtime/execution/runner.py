@@ -41,7 +41,7 @@ from runtime.execution.recent_runs import RecentRuns
 from runtime.execution.step import StepBuilder
 from runtime.execution.yielding import YieldPolicy
 from runtime.ports.approvals import Gatekeeper
-from runtime.ports.effects import EffectHandler, ModelRequest, Outcome, ToolFault, ToolRequest
+from runtime.ports.effects import EffectHandler, ModelRequest, Outcome, ToolFailure, ToolRequest
 from runtime.store import leases, ledger
 from runtime.store.records import Changed, Work, changed
 from runtime.store.steps import Result
@@ -386,7 +386,7 @@ class Runner:
             self._results.pop(0)
             self._step = self._new_step()
             if problem is not None:
-                fault = ToolFault(error=f"it was rolled back: {problem}", again=True)
+                fault = ToolFailure(error=f"it was rolled back: {problem}", again=True)
                 self._add_outcome(result.effect, fault)
             for change in later:
                 self._step.change(change)

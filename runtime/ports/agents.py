@@ -18,7 +18,7 @@ from runtime.ports.access import Expression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentFacts:
+class AgentInfo:
     """What the engine freezes of an agent when a frame opens. Digests are `sha256:<hex>`.
 
     `budget` is what one activation may use with all below it; `rates` are what its model charges, None if
@@ -36,7 +36,7 @@ class AgentFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallFacts:
+class CallInfo:
     """What the code says of one proposed call: how risky it is and how to put it in a sentence.
 
     `schema` is the JSON Schema of the arguments, `schema_digest` its digest; `deadline` is in seconds;
@@ -68,7 +68,7 @@ class VersionChange:
     `older` says that the frame's version came after this process's. `writes` are tools that have become writes.
     """
 
-    agent: AgentFacts
+    agent: AgentInfo
     changes: tuple[Change, ...]
     older: bool = False
     writes: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from runtime.core.enums import (
     Risk,
 )
 from runtime.ports.access import Actor
-from runtime.ports.agents import CallFacts
+from runtime.ports.agents import CallInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Part:
 class Gatekeeper(Protocol):
     """Says which calls need a person and keeps their requests; implemented by approvals."""
 
-    def gates(self, facts: CallFacts) -> bool:
+    def gates(self, facts: CallInfo) -> bool:
         """Whether this call waits for a person. Policy may be stricter than the tool, never laxer."""
 
     def open(

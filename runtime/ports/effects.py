@@ -9,7 +9,7 @@ from uuid import UUID
 from runtime.core.continuation import Call
 from runtime.core.enums import Blame, EffectClass
 from runtime.core.events import Proposal
-from runtime.ports.agents import AgentFacts, CallFacts, TurnBoundary, VersionChange
+from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class ModelAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFault:
+class ModelFailure:
     """`again` says that another attempt can help, `after` how many seconds the provider asked to wait.
 
     `model` is the one that failed, `other` the agent's next, empty for none. `partial` is the text that
@@ -119,7 +119,7 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolFault:
+class ToolFailure:
     """The tool said no, which is told to the model, or (`again`) certainly did nothing and may be tried again.
 
     `after` is how many seconds the other side asked to wait.
@@ -142,13 +142,13 @@ class Unknown:
 Abort = Callable[[], None]
 
 
-Outcome = ModelAnswer | ModelFault | Braked | ToolResult | ToolFault | Unknown
+Outcome = ModelAnswer | ModelFailure | Braked | ToolResult | ToolFailure | Unknown
 
 
 class EffectHandler(Protocol):
     """Does what the core plans; implemented by agents, in workers only."""
 
-    def agent(self, name: str) -> AgentFacts:
+    def agent(self, name: str) -> AgentInfo:
         """Raise UnknownAgent if this process has no such agent."""
 
     def fingerprints(self) -> Mapping[str, str]:
@@ -169,7 +169,7 @@ class EffectHandler(Protocol):
         Raise InvalidInput if the author's function fails.
         """
 
-    def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
+    def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         """Pure and quick. Raise CallRejected if the call cannot be made."""
 
     def hold(self, position: "TurnBoundary") -> str:

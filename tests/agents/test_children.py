@@ -16,7 +16,7 @@ from agents.registry import load
 from agents.sdk import tool
 from agents.sdk.spec import ToolSpec
 from runtime.core.enums import Blame
-from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult, Unknown
+from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 from tests.agents import isolated
 from tests.support.people import until
 
@@ -73,16 +73,16 @@ def test_a_tool_that_ends_its_process_is_in_doubt(children: Children) -> None:
 
 
 def test_what_a_tool_raises_is_the_same_outcome_as_in_the_worker(children: Children) -> None:
-    assert call(children, isolated.refuse) == ToolFault(error="not today")
+    assert call(children, isolated.refuse) == ToolFailure(error="not today")
     undone = call(children, isolated.undone)
-    assert undone == ToolFault(error="later", again=True, after=3.0, blame=undone.blame)  # type: ignore[union-attr]
+    assert undone == ToolFailure(error="later", again=True, after=3.0, blame=undone.blame)  # type: ignore[union-attr]
     assert call(children, isolated.fail) == Unknown(error="ValueError: a surprise")
 
 
 def test_a_process_that_does_not_start_did_nothing(caplog: pytest.LogCaptureFixture) -> None:
     outcome = call(Children(["tests.agents.no_such_module"]), isolated.crash)
     error = "the process for crash did not start: look at the worker's log"
-    assert outcome == ToolFault(error=error, again=True, blame=Blame.WORKER)
+    assert outcome == ToolFailure(error=error, again=True, blame=Blame.WORKER)
     assert f"the key waits: {error}" in caplog.text
 
 

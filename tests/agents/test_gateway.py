@@ -43,7 +43,7 @@ from agents.sdk.scripts import (
 from agents.sdk.spec import AgentSpec
 from runtime.core.events import Proposal
 from runtime.execution.effects.perform import perform
-from runtime.ports.effects import ModelAnswer, ModelFault, Outcome
+from runtime.ports.effects import ModelAnswer, ModelFailure, Outcome
 from tests.support.frames import Frame
 from tests.support.people import until
 
@@ -86,7 +86,7 @@ def _frame(model: Model, text: str = "why?") -> Frame:
 
 def _fault(frame: Frame, deadline: float = 10.0) -> str:
     outcome = perform(frame.handler, frame.request(deadline))
-    assert isinstance(outcome, ModelFault), outcome
+    assert isinstance(outcome, ModelFailure), outcome
     return outcome.error
 
 

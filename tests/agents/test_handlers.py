@@ -16,7 +16,7 @@ from runtime.core.digest import sha256_of
 from runtime.core.enums import EffectClass, Risk
 from runtime.errors import UnknownAgent
 from runtime.ports.agents import CallRejected
-from runtime.ports.effects import EffectHandler, ToolFault, ToolRequest, ToolResult, Unknown
+from runtime.ports.effects import EffectHandler, ToolFailure, ToolRequest, ToolResult, Unknown
 from tests.support.frames import RUN
 
 
@@ -203,8 +203,8 @@ def test_a_tool_may_know_its_call(handler: Handler) -> None:
 @pytest.mark.parametrize(
     ("how", "outcome"),
     [
-        ("tool error", ToolFault(error="there is no such person")),
-        ("not done", ToolFault(error="the line is dead", again=True)),
+        ("tool error", ToolFailure(error="there is no such person")),
+        ("not done", ToolFailure(error="the line is dead", again=True)),
         ("surprise", Unknown(error="KeyError: 'surprise'")),
         ("exit", Unknown(error="SystemExit: 3")),
         ("nul", Unknown(error="ValueError: a\\0b\\ud800")),
@@ -243,7 +243,7 @@ def test_a_write_whose_result_cannot_be_kept_has_happened(
 def test_what_goes_wrong_before_the_tool_is_called_is_certain(
     handler: Handler, name: str, args: dict[str, Any], agent: str
 ) -> None:
-    assert isinstance(_perform(handler, name, args, agent), ToolFault)
+    assert isinstance(_perform(handler, name, args, agent), ToolFailure)
 
 
 def _mode(approvals: Any) -> Handler:
@@ -333,7 +333,7 @@ def test_how_long_the_other_side_asks_to_wait_is_passed_on(after: float, told: A
     )
     handler = Handler(Registry(agents={"knocker": knocker}), tidy=_nothing)
     outcome = _perform(handler, "knock", {}, "knocker")
-    assert outcome == ToolFault(error="not now", again=True, after=told)
+    assert outcome == ToolFailure(error="not now", again=True, after=told)
 
 
 @tool(effect="transactional")
@@ -358,9 +358,9 @@ def employ(how: str) -> Any:
     ("how", "outcome", "rows"),
     [
         ("fine", ToolResult, 1),
-        ("object", ToolFault, 0),
-        ("error", ToolFault, 0),
-        ("not done", ToolFault, 0),
+        ("object", ToolFailure, 0),
+        ("error", ToolFailure, 0),
+        ("not done", ToolFailure, 0),
         ("surprise", Unknown, 0),
     ],
 )

@@ -15,7 +15,7 @@ from agents.sdk import ToolContext, agent, tool
 from agents.sdk.scripts import call, say, script
 from agents.sdk.spec import ToolSpec
 from agents.testing import drive
-from runtime.ports.effects import ToolFault, ToolResult, Unknown
+from runtime.ports.effects import ToolFailure, ToolResult, Unknown
 
 MOMENT = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
 
@@ -88,7 +88,7 @@ def test_a_result_of_another_type_is_a_failure_with_its_place() -> None:
         return {"a": 1, "b": "2"}  # type: ignore[dict-item]
 
     outcome = outcome_of(look)
-    assert isinstance(outcome, ToolFault)
+    assert isinstance(outcome, ToolFailure)
     assert not outcome.again
     assert outcome.error == (
         "look ran, but its result is not of its type: result.b: Input should be a valid integer"
@@ -113,7 +113,7 @@ def test_a_secret_result_of_another_type_is_not_quoted() -> None:
         return {"hunter2": "x"}  # type: ignore[dict-item]
 
     outcome = outcome_of(look)
-    assert isinstance(outcome, ToolFault)
+    assert isinstance(outcome, ToolFailure)
     assert outcome.error == "look ran, but its result is not of its type"
 
 

@@ -42,7 +42,7 @@ from runtime.errors import KeyMissing
 from runtime.execution.effects.perform import perform
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports.agents import CallRejected
-from runtime.ports.effects import ModelFault, ToolFault, ToolRequest, ToolResult, Unknown
+from runtime.ports.effects import ModelFailure, ToolFailure, ToolRequest, ToolResult, Unknown
 from tests.support.engine import engine_of
 from tests.support.frames import RUN, Frame
 
@@ -231,7 +231,7 @@ def test_a_result_is_sealed_and_an_error_is_without_the_secret(
     assert sealing.is_sealed(done.value)
     assert secrets.open_result(lock, done.value) == {"code": ANSWER}
     assert heard[-1] == CANARY
-    assert _perform(_sealed(how="told")) == ToolFault(error="the door does not take ••••")
+    assert _perform(_sealed(how="told")) == ToolFailure(error="the door does not take ••••")
     assert _perform(_sealed(how="raised")) == Unknown(error="ValueError: bad password '••••'")
     assert "bad password" in caplog.text
     assert CANARY not in caplog.text
@@ -247,7 +247,7 @@ def test_a_missing_key_is_raised_when_describing_and_waited_for_when_performing(
         Handler(_registry()).describe(agent="smith", tool="lock", args=args)
     before = len(heard)
     outcome = _perform(args)
-    assert isinstance(outcome, ToolFault)
+    assert isinstance(outcome, ToolFailure)
     assert (outcome.again, outcome.after) == (True, 60.0)
     assert "is not in the ring" in outcome.error
     assert len(heard) == before
@@ -260,7 +260,7 @@ def test_a_model_call_waits_for_a_missing_key_too(keys: Path) -> None:
     keys.write_text(f"other:{'ab' * 32}\n")
     keyring._ring.cache_clear()
     outcome = perform(frame.handler, frame.request())
-    assert isinstance(outcome, ModelFault)
+    assert isinstance(outcome, ModelFailure)
     assert (outcome.again, outcome.after) == (True, 60.0)
 
 
@@ -311,7 +311,7 @@ def test_what_a_model_raises_is_not_quoted_where_there_are_secrets(
 
     frame = Frame(Handler(_registry(model)), "smith", {"text": "go"})
     fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFault)
+    assert isinstance(fault, ModelFailure)
     assert (fault.error, fault.again) == ("KeyError", False)
     assert "failed: KeyError" in caplog.text
     assert CANARY not in caplog.text

@@ -24,7 +24,7 @@ from runtime.core.enums import (
 )
 from runtime.errors import KeyMissing
 from runtime.ports.access import Actor
-from runtime.ports.agents import CallFacts
+from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import Gatekeeper as GatekeeperPort
 from runtime.ports.approvals import NotConfirmed
 from tests.support import seeds
@@ -68,7 +68,7 @@ def refused(request: Request, action_digest: str | None = None) -> str:
 
 @pytest.mark.parametrize("gated", [True, False])
 def test_a_call_waits_where_its_tool_says_so(gated: bool) -> None:
-    facts = CallFacts(
+    facts = CallInfo(
         tool="set_privileges",
         effect=EffectClass.IDEMPOTENT,
         risk=Risk.HIGH,

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from runtime.core.budgets import Budget
-from runtime.ports.effects import ToolFault
+from runtime.ports.effects import ToolFailure
 from tests.browser.conftest import Desk
 from tests.support.fake_ports import FakeTool
 from tests.support.office import Office
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 def test_pages_say_only_what_is_true(desk: Desk, office: Office) -> None:
     page, main = desk.page, desk.page.locator("main")
     office.approve(office.start())  # what the next ones are compared with
-    fault = ToolFault(error="no rights for that")
+    fault = ToolFailure(error="no rights for that")
     office.effects.tools["set_privileges"] = FakeTool(gated=True, body=lambda request: fault)
     odd = {"username": "newhir\u0435 ", "security_level": 3}
     request, short = office.request(office.start(args=odd)), office.short(Budget(turns=1))

@@ -12,8 +12,8 @@ from playwright.sync_api import Page, Request
 
 from agents.models import PublishedAgent
 from runtime.models import Run
-from runtime.ports.agents import CallFacts
-from runtime.ports.effects import ToolFault, ToolResult
+from runtime.ports.agents import CallInfo
+from runtime.ports.effects import ToolFailure, ToolResult
 from tests.browser.conftest import Desk
 from tests.browser.hostile import strings
 from tests.support.fake_ports import (
@@ -37,7 +37,7 @@ OURS = re.compile(
 class HostileEffects(OfficeEffects):
     """The sentence is whatever the agent gave as its first argument."""
 
-    def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
+    def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         facts = super().describe(agent=agent, tool=tool, args=args)
         return replace(facts, sentence=args["a"]) if tool == "set_privileges" else facts
 
@@ -53,7 +53,7 @@ def _run(office: Office, batch: list[str]) -> UUID:
     words = iter(batch)
     args = {"a": next(words), **{f"{n} {next(words)}": next(words) for n in range(3)}}
     office.effects.steps = (next(words), next(words))
-    failing = FakeTool(body=lambda request: ToolFault(error=request.args["error"]))
+    failing = FakeTool(body=lambda request: ToolFailure(error=request.args["error"]))
     returning = FakeTool(body=lambda request: ToolResult(value=request.args["result"]))
     office.effects.tools |= {"failing": failing, "returning": returning}
     result = {next(words): [next(words), {"deep": next(words)}]}

@@ -15,7 +15,7 @@ from runtime.core.limits import MAX_UNHEARD
 from runtime.errors import RunEnded, TooManyUnheard
 from runtime.models import Run, Signal
 from runtime.ports.access import Actor
-from runtime.ports.effects import ModelFault, ModelRequest, Outcome
+from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
 from runtime.store import pool
 from tests.control.test_pause import (
     _wait_until_somebody_waits_for_us,
@@ -180,7 +180,7 @@ def test_a_model_that_failed_is_given_it_at_its_next_attempt(
         _wait_until_taken_up(desk, run)
         connection.close()
         written.set()
-        return ModelFault(error="busy", again=True)
+        return ModelFailure(error="busy", again=True)
 
     desk = rig({"a": model})
     run = desk.start("a")

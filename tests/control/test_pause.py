@@ -16,7 +16,7 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
-from runtime.ports.effects import ModelRequest, Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.ports.effects import ModelRequest, Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import pool
 from tests.execution.test_runner import events, types
 from tests.execution.test_waits import (
@@ -119,7 +119,7 @@ def test_a_wait_that_ends_in_a_pause_goes_on_after_it(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("random.random", lambda: 0.9)
-    tool = failing(1, ToolFault(error="busy", again=True))
+    tool = failing(1, ToolFailure(error="busy", again=True))
     waiting = FakeTool(effect=EffectClass.READ, body=tool.body, retry=LONG)
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=waiting)
     run = desk.start("a")

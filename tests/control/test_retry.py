@@ -15,7 +15,7 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import NotFailed
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
-from runtime.ports.effects import ModelFault, Unknown
+from runtime.ports.effects import ModelFailure, Unknown
 from runtime.queries import run_page, runs
 from runtime.queries.transcript import fold
 from tests.execution.test_runner import events
@@ -28,11 +28,11 @@ from tests.support.fake_ports import (
     turns,
 )
 
-BAD = ModelFault(error="openai:a rejected the request (status 400)")
+BAD = ModelFailure(error="openai:a rejected the request (status 400)")
 GATED = FakeTool(gated=True)
 
 
-def failing(faults: list[ModelFault], replies: Script) -> Script:
+def failing(faults: list[ModelFailure], replies: Script) -> Script:
     """A model that fails with these faults in order, from its second turn on."""
     return lambda request: (
         faults.pop(0) if faults and len(request.messages) > 1 else replies(request)

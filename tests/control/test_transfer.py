@@ -21,7 +21,7 @@ from runtime.errors import GateNotOpen, NotAtRest, NotImportable, RunEnded, TooL
 from runtime.models import Continuation, Gate, JournalEntry, Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.ports.effects import ModelFault, ToolResult
+from runtime.ports.effects import ModelFailure, ToolResult
 from runtime.store import pool
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
@@ -130,7 +130,7 @@ def test_a_run_goes_on_elsewhere_and_is_asked_about_again(
 def test_a_run_that_waits_for_a_time_waits_for_it_elsewhere(
     rig: MakeBench, elsewhere: Callable[[UUID], None]
 ) -> None:
-    slow = ModelFault(error="busy", again=True, after=30.0)
+    slow = ModelFailure(error="busy", again=True, after=30.0)
     desk = rig({"a": turns(slow, say("done"))})
     run = desk.advance(desk.start("a"))
     assert run.status == "waiting"

@@ -18,7 +18,7 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.models import Run
 from runtime.ports.effects import (
     ModelAnswer,
-    ModelFault,
+    ModelFailure,
     ModelRequest,
     Outcome,
     ToolRequest,
@@ -233,7 +233,7 @@ def test_a_deeper_agent_than_the_budget_allows_is_not_opened_before_somebody_say
 def test_the_time_of_a_run_is_used_up_while_it_waits_for_a_retry(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = rig({"a": turns(ModelFault(error="busy", again=True, after=50.0))})
+    desk = rig({"a": turns(ModelFailure(error="busy", again=True, after=50.0))})
     began = timezone.now()
     run = desk.advance(start(Budget(seconds=20.0)))
     assert run.status == "waiting"

@@ -14,10 +14,10 @@ from runtime.core.documents.codec import decode_continuation
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.limits import MAX_SUMMARY
 from runtime.models import Base, Continuation, Run
-from runtime.ports.agents import AgentFacts
+from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import (
     ModelAnswer,
-    ModelFault,
+    ModelFailure,
     ModelRequest,
     Outcome,
     ToolRequest,
@@ -46,7 +46,7 @@ class Compacting(FakeEffects):
 
     terms = CompactionTerms(messages=5)
 
-    def agent(self, name: str) -> AgentFacts:
+    def agent(self, name: str) -> AgentInfo:
         return replace(super().agent(name), compaction=self.terms)
 
     @property
@@ -183,7 +183,7 @@ def test_a_summary_that_cannot_be_had_is_tried_again(desk: Rig) -> None:
     def reply(request: ModelRequest) -> Outcome:
         if request.summary and not failed:
             failed.append(request)
-            return ModelFault(error="overloaded", again=True, after=0.0)
+            return ModelFailure(error="overloaded", again=True, after=0.0)
         return model(request)
 
     desk.effects.agents["a"] = reply

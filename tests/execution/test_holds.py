@@ -7,7 +7,7 @@ import pytest
 
 from runtime.core.enums import EffectClass, Verdict
 from runtime.models import Gate, Run
-from runtime.ports.agents import CallFacts
+from runtime.ports.agents import CallInfo
 from tests.execution.test_runner import events, types
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
@@ -35,7 +35,7 @@ def puzzled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Exception]]:
     problems: list[Exception] = [ZeroDivisionError("a rule divides by zero")]
     asked = FakeGatekeeper.gates
 
-    def gates(self: FakeGatekeeper, facts: CallFacts) -> bool:
+    def gates(self: FakeGatekeeper, facts: CallInfo) -> bool:
         if problems:
             raise problems[0]
         return asked(self, facts)

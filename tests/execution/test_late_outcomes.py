@@ -20,7 +20,7 @@ from runtime.core.limits import KEPT_INLINE
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool
 from runtime.models import Gate, LateOutcome, Run
-from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import late_outcomes, pool, runs
 from runtime.upkeep import retention
 from tests.execution.test_runner import events, types
@@ -142,7 +142,7 @@ def test_a_late_result_settles_the_call(desks: Desks, slow: Slow, lost: Callable
 
 
 def test_a_late_error_settles_it_too(desks: Desks, slow: Slow, lost: Callable[[], UUID]) -> None:
-    slow.outcome = ToolFault(error="no such mailbox")
+    slow.outcome = ToolFailure(error="no such mailbox")
     run = lost()
     ended(desks, slow)
     assert desks[1].advance(run).status == "completed"

@@ -9,7 +9,7 @@ from pytest_django import Settings
 from runtime.core.enums import Blame, Verdict
 from runtime.core.machine import retries
 from runtime.models import Gate, Run
-from runtime.ports.effects import ModelFault
+from runtime.ports.effects import ModelFailure
 from runtime.queries import runs
 from runtime.queries.transcript import fold
 from tests.execution.test_runner import events, types
@@ -23,13 +23,13 @@ from tests.support.fake_ports import (
 )
 
 GATED = FakeTool(gated=True)
-OUT = ModelFault(error="openai:a is in trouble (status 503)", again=True, model="openai:a")
-NO_KEY = ModelFault(
+OUT = ModelFailure(error="openai:a is in trouble (status 503)", again=True, model="openai:a")
+NO_KEY = ModelFailure(
     error="the key for openai:a was refused (status 401)", again=True, blame=Blame.SETUP
 )
 
 
-def faulty(faults: list[ModelFault], replies: Script) -> Script:
+def faulty(faults: list[ModelFailure], replies: Script) -> Script:
     """A model that first gives these faults, then replies."""
     return lambda request: faults.pop(0) if faults else replies(request)
 
@@ -54,7 +54,7 @@ def test_a_provider_that_is_out_for_long_fails_no_run(rig: MakeBench) -> None:
 
 
 def test_one_refused_key_after_an_approval_fails_no_run(rig: MakeBench) -> None:
-    faults: list[ModelFault] = []
+    faults: list[ModelFailure] = []
     desk = rig({"a": faulty(faults, turns(ask(("t", {})), say("done")))}, t=GATED)
     run = desk.advance(desk.start("a"))
     faults.append(NO_KEY)
@@ -90,7 +90,7 @@ def test_a_run_that_got_its_reply_waits_for_no_provider(rig: MakeBench) -> None:
 
 @pytest.mark.parametrize("fault", [OUT, NO_KEY])
 def test_people_are_asked_once_the_patience_is_over(
-    rig: MakeBench, settings: Settings, fault: ModelFault
+    rig: MakeBench, settings: Settings, fault: ModelFailure
 ) -> None:
     settings.ABEYANCE_OUTAGE_SECONDS = 0.0
     faults = [fault] * 9

@@ -10,10 +10,10 @@ from runtime.core.documents.codec import decode_entry, documents_of
 from runtime.core.enums import Decision, EffectClass, Verdict
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
 from runtime.ports.effects import (
-    ModelFault,
+    ModelFailure,
     ModelRequest,
     Outcome,
-    ToolFault,
+    ToolFailure,
     ToolRequest,
     ToolResult,
     Unknown,
@@ -123,7 +123,7 @@ def test_a_gate_three_agents_down_resumes_every_level(rig: MakeBench) -> None:
 
 def test_a_failed_sub_agent_is_an_error_result_of_its_parents_call(rig: MakeBench) -> None:
     desk = rig(
-        {"top": turns(ask(("low", {})), say("went on")), "low": turns(ModelFault(error="broke"))}
+        {"top": turns(ask(("low", {})), say("went on")), "low": turns(ModelFailure(error="broke"))}
     )
     run = desk.advance(desk.start("top"))
     assert run.status == "completed"
@@ -131,7 +131,7 @@ def test_a_failed_sub_agent_is_an_error_result_of_its_parents_call(rig: MakeBenc
 
 
 def test_a_root_agent_whose_model_fails_fails_the_run_with_the_reason(rig: MakeBench) -> None:
-    run = rig({"a": turns(ModelFault(error="broke"))})
+    run = rig({"a": turns(ModelFailure(error="broke"))})
     desk = run
     failed = desk.advance(desk.start("a"))
     assert (failed.status, failed.reason, failed.output) == ("failed", "broke", None)
@@ -170,7 +170,7 @@ def test_an_idempotent_call_that_raises_is_tried_three_times_with_one_key(rig: M
 def test_a_tool_that_says_no_is_told_to_the_model(rig: MakeBench) -> None:
     desk = rig(
         {"a": turns(ask(("t", {})), say("ok"))},
-        t=FakeTool(body=lambda request: ToolFault(error="username taken")),
+        t=FakeTool(body=lambda request: ToolFailure(error="username taken")),
     )
     desk.advance(desk.start("a"))
     result = desk.effects.models[-1].messages[-1]["results"][0]

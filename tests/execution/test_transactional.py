@@ -10,7 +10,7 @@ from django.db import connection
 from runtime.core.enums import EffectClass
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.effects.transactional import transact
-from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import pool
 
 MOST = pool.DJANGOS_OF_A_WORKER - 1
@@ -42,7 +42,7 @@ def test_transactional_calls_leave_one_connection_to_the_runs_they_wait_for() ->
     def perform(request: ToolRequest) -> Outcome:
         begun.release()
         assert go.wait(60)
-        return ToolFault(error="enough")
+        return ToolFailure(error="enough")
 
     def call() -> None:
         outcomes.append(transact(_effect(_nothing_comes), perform))
@@ -57,7 +57,7 @@ def test_transactional_calls_leave_one_connection_to_the_runs_they_wait_for() ->
     for thread in threads:
         thread.join()
     assert not one_more
-    assert outcomes == [ToolFault(error="enough")] * len(threads)
+    assert outcomes == [ToolFailure(error="enough")] * len(threads)
 
 
 @pytest.mark.django_db(transaction=True)

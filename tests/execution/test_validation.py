@@ -17,9 +17,9 @@ from runtime.execution.effects.validation import validate_outcome
 from runtime.models import Run
 from runtime.ports.effects import (
     ModelAnswer,
-    ModelFault,
+    ModelFailure,
     Outcome,
-    ToolFault,
+    ToolFailure,
     ToolRequest,
     ToolResult,
     Unknown,
@@ -125,7 +125,7 @@ ERROR = "\x00\ud800" + "x" * 1_000_000
 @pytest.mark.parametrize(
     ("outcome", "status"),
     [
-        (ToolFault(error=ERROR), "completed"),
+        (ToolFailure(error=ERROR), "completed"),
         (Unknown(error=ERROR), "suspended"),
     ],
 )
@@ -141,7 +141,7 @@ def test_so_are_those_of_models_and_of_what_raises(rig: MakeBench) -> None:
         raise ValueError(ERROR)
 
     desk = rig(
-        {"a": turns(ModelFault(error=ERROR)), "b": turns(ask(("t", {})), say("done"))},
+        {"a": turns(ModelFailure(error=ERROR)), "b": turns(ask(("t", {})), say("done"))},
         t=FakeTool(body=raises),
     )
     failed = desk.advance(desk.start("a"))

@@ -16,10 +16,10 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate, Run
 from runtime.ports.effects import (
-    ModelFault,
+    ModelFailure,
     ModelRequest,
     Outcome,
-    ToolFault,
+    ToolFailure,
     ToolRequest,
     ToolResult,
     Unknown,
@@ -66,14 +66,14 @@ def failing(times: int, outcome: Outcome) -> FakeTool:
 
 
 def test_what_certainly_did_not_happen_is_tried_again_whatever_its_class(rig: MakeBench) -> None:
-    tool = failing(2, ToolFault(error="refused", again=True))
+    tool = failing(2, ToolFailure(error="refused", again=True))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "completed"
     assert [call.attempt for call in desk.effects.calls] == [1, 2, 3]
 
 
 def test_attempts_are_bounded_and_the_model_hears_the_last_error(rig: MakeBench) -> None:
-    tool = failing(9, ToolFault(error="refused", again=True))
+    tool = failing(9, ToolFailure(error="refused", again=True))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "completed"
     assert len(desk.effects.calls) == 3
@@ -107,7 +107,7 @@ def test_a_long_wait_frees_the_worker_and_goes_on_when_its_time_has_come(
 def test_a_model_that_is_busy_is_asked_again_after_the_time_it_named(rig: MakeBench) -> None:
     def reply(request: ModelRequest) -> Outcome:
         busy = len(desk.effects.models) < 3
-        return ModelFault(error="429", again=True, after=0.01) if busy else say("done")
+        return ModelFailure(error="429", again=True, after=0.01) if busy else say("done")
 
     desk = rig({"a": reply})
     run = desk.advance(desk.start("a"))
@@ -117,7 +117,7 @@ def test_a_model_that_is_busy_is_asked_again_after_the_time_it_named(rig: MakeBe
 
 
 def test_a_model_fault_that_trying_again_cannot_mend_fails_at_once(rig: MakeBench) -> None:
-    desk = rig({"a": lambda request: ModelFault(error="the key is wrong")})
+    desk = rig({"a": lambda request: ModelFailure(error="the key is wrong")})
     run = desk.advance(desk.start("a"))
     assert (run.status, run.reason, len(desk.effects.models)) == ("failed", "the key is wrong", 1)
 
@@ -313,7 +313,7 @@ def test_an_approval_whose_decider_lost_the_right_is_asked_for_again(rig: MakeBe
 def test_another_attempt_needs_an_approval_that_still_holds(rig: MakeBench) -> None:
     def body(request: ToolRequest) -> Outcome:
         desk.gatekeeper.void = True
-        return ToolFault(error="refused", again=True)
+        return ToolFailure(error="refused", again=True)
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True, body=body))
     run = desk.advance(desk.start("a"))

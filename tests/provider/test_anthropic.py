@@ -18,7 +18,7 @@ from agents.registry import Registry
 from config.env.environment import ROOT
 from runtime.core.enums import Blame
 from runtime.execution.effects.perform import perform
-from runtime.ports.effects import ModelFault
+from runtime.ports.effects import ModelFailure
 from tests.agents.test_onboarding import CREATE, NEWCOMER
 from tests.support.frames import Frame
 
@@ -130,7 +130,7 @@ def test_a_server_that_refuses_to_stream_is_asked_for_whole_replies(
     assert answer.calls == (CREATE,)
     assert answer.usage == {"input_tokens": 5, "output_tokens": 3}
     fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFault)
+    assert isinstance(fault, ModelFailure)
     assert "broke off" in fault.error
 
 
@@ -139,7 +139,7 @@ def test_a_stream_that_ends_before_the_reply_does_is_no_reply(
 ) -> None:
     answers.append((200, {**REPLY, "stop_reason": None}))
     fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFault)
+    assert isinstance(fault, ModelFailure)
     assert "the reply of anthropic:loopback broke off" in fault.error
     assert fault.again
 
@@ -149,7 +149,7 @@ def test_an_overloaded_provider_is_asked_again_when_it_says(
 ) -> None:
     answers.append((529, OVERLOADED))
     fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFault)
+    assert isinstance(fault, ModelFailure)
     assert (fault.again, fault.after) == (True, 3.0)
     assert fault.blame is Blame.LIMIT
     assert KEY not in fault.error
@@ -160,7 +160,7 @@ def test_what_it_wrote_is_kept(answers: list[Any], frame: Frame) -> None:
     said = {"type": "invalid_request_error", "message": "max_tokens is too large"}
     answers.append((400, {"type": "error", "error": said}))
     fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFault)
+    assert isinstance(fault, ModelFailure)
     assert fault.said == "max_tokens is too large"
 
 
@@ -169,7 +169,7 @@ def test_a_wrong_key_is_said_to_be_wrong(
 ) -> None:
     settings.ANTHROPIC_API_KEY = "sk-canary-wrong"
     fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFault)
+    assert isinstance(fault, ModelFailure)
     assert fault.blame is Blame.SETUP
     assert "the key for anthropic:loopback was refused" in fault.error
     assert "canary" not in fault.error

@@ -15,7 +15,7 @@ from agents.llm import event_loop
 from agents.registry import Registry
 from runtime.core.enums import Blame
 from runtime.execution.effects.perform import perform
-from runtime.ports.effects import ModelAnswer, ModelFault, Outcome
+from runtime.ports.effects import ModelAnswer, ModelFailure, Outcome
 from tests.agents.test_onboarding import NEWCOMER
 from tests.provider.faults import Fault
 from tests.provider.server import KEY, Provider
@@ -27,9 +27,9 @@ def frame(hr: Registry) -> Frame:
     return Frame(Handler(hr), "account_agent", NEWCOMER)
 
 
-def _fault(frame: Frame, deadline: float = 10.0) -> ModelFault:
+def _fault(frame: Frame, deadline: float = 10.0) -> ModelFailure:
     outcome = perform(frame.handler, frame.request(deadline))
-    assert isinstance(outcome, ModelFault), outcome
+    assert isinstance(outcome, ModelFailure), outcome
     return outcome
 
 
@@ -116,7 +116,7 @@ def test_a_call_that_is_ended_is_over_at_once_for_both_sides(
     assert provider.speaking.wait(60)
     end()
     found = came.get(timeout=60)
-    assert isinstance(found, ModelFault)
+    assert isinstance(found, ModelFailure)
     assert (found.again, found.model) == (False, "openai:loopback")
     assert "drip" in found.partial or fault is Fault.HALF_OPEN
     assert provider.left.wait(60)

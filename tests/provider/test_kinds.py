@@ -12,7 +12,7 @@ from agents.registry import Registry
 from agents.sdk import tool
 from runtime.core.enums import Blame
 from runtime.execution.effects.perform import perform
-from runtime.ports.effects import ModelFault
+from runtime.ports.effects import ModelFailure
 from tests.agents.test_onboarding import CREATE, NEWCOMER
 from tests.provider.server import KEY, Provider
 from tests.support.frames import Frame
@@ -78,7 +78,7 @@ def test_a_wrong_key_or_address_is_a_matter_of_setup(
     provider.root = "/v1" if wrong == "key" else "/elsewhere"
     frame = _frame(hr, f"{name}:model")
     fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFault)
+    assert isinstance(fault, ModelFailure)
     assert (fault.blame, fault.again) == (Blame.SETUP, True)
     assert "canary" not in fault.error
 
@@ -92,7 +92,7 @@ def test_a_key_that_gemini_refuses_with_400_is_not_the_request_s_fault(
     _name(settings, provider, "gemini", Kind.GEMINI)
     frame = _frame(hr, "gemini:model")
     fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFault)
+    assert isinstance(fault, ModelFailure)
     assert (fault.blame, fault.again) == (Blame.SETUP, True)
 
 
@@ -140,7 +140,7 @@ def test_an_error_with_status_200_is_no_answer(
     _name(settings, provider, "our_gpu", Kind.VLLM)
     frame = _frame(hr, "our_gpu:model")
     fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFault)
+    assert isinstance(fault, ModelFailure)
     assert (fault.blame, fault.again, fault.said) == (Blame.PROVIDER, True, "out of memory")
 
 
@@ -158,7 +158,7 @@ def test_a_right_key_is_not_called_wrong(
     _name(settings, provider, "our_gpu", Kind.VLLM)
     frame = _frame(hr, "our_gpu:model")
     fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFault)
+    assert isinstance(fault, ModelFailure)
     assert (said in fault.error, fault.said) == (True, "No.")
 
 
@@ -181,6 +181,6 @@ def test_a_page_for_people_means_a_wrong_address(
     _name(settings, provider, "our_gpu", Kind.VLLM)
     frame = _frame(hr, "our_gpu:model")
     fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFault)
+    assert isinstance(fault, ModelFailure)
     assert (fault.blame, fault.again) == (Blame.SETUP, True)
     assert "look at the provider's address" in fault.error

@@ -21,7 +21,7 @@ from runtime.core.continuation import CallState, Continuation, FrameState, Phase
 from runtime.core.documents.codec import encode_continuation
 from runtime.core.events import RunStarted
 from runtime.ports.approvals import ActionPicture
-from runtime.ports.effects import ModelFault, ModelRequest
+from runtime.ports.effects import ModelFailure, ModelRequest
 
 PICTURE = TypeAdapter(ActionPicture)
 INPUT = {"number": "A-1"}
@@ -131,7 +131,7 @@ class Recorder(Worker):
     def _outcome(self, request: Any, *, kept: bool) -> Any:
         if self._busy and isinstance(request, ModelRequest):
             self._busy = False
-            return ModelFault(error="the provider is busy", again=True)
+            return ModelFailure(error="the provider is busy", again=True)
         return super()._outcome(request, kept=kept)
 
 

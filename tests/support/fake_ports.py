@@ -23,12 +23,12 @@ from runtime.core.enums import (
 from runtime.core.events import Proposal
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
-from runtime.ports.agents import AgentFacts, CallFacts, CallRejected, TurnBoundary, VersionChange
+from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
 from runtime.ports.approvals import ActionPicture, ApprovalVoid, NotConfirmed, Part
 from runtime.ports.effects import (
     Abort,
     ModelAnswer,
-    ModelFault,
+    ModelFailure,
     ModelRequest,
     Outcome,
     ToolRequest,
@@ -119,11 +119,11 @@ class FakeEffects:
         self.rates: Rates | None = None
         self._lock = threading.Lock()
 
-    def agent(self, name: str) -> AgentFacts:
+    def agent(self, name: str) -> AgentInfo:
         if name not in self.agents:
             raise UnknownAgent(name)
         fingerprint = self.released.get(name, f"sha256:{name}")
-        return AgentFacts(
+        return AgentInfo(
             name=name,
             fingerprint=fingerprint,
             prompt="sha256:p",
@@ -148,7 +148,7 @@ class FakeEffects:
     def instruct(self, agent: str, given: Any) -> str:
         return ""
 
-    def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
+    def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         if tool in self.agents:
             return self._facts(tool, FakeTool(effect=EffectClass.IDEMPOTENT), delegate=tool)
         if tool not in self.tools:
@@ -172,18 +172,18 @@ class FakeEffects:
             try:
                 deliver(self.agents[request.agent](request))
             except Exception as exc:
-                deliver(ModelFault(error=f"{type(exc).__name__}: {exc}"))
+                deliver(ModelFailure(error=f"{type(exc).__name__}: {exc}"))
 
         threading.Thread(target=reply, name="fake model", daemon=True).start()
 
         def end() -> None:
             self.ended.append(request)
-            deliver(ModelFault(error="ended", partial="so f"))
+            deliver(ModelFailure(error="ended", partial="so f"))
 
         return end
 
-    def _facts(self, name: str, tool: FakeTool, delegate: str | None) -> CallFacts:
-        return CallFacts(
+    def _facts(self, name: str, tool: FakeTool, delegate: str | None) -> CallInfo:
+        return CallInfo(
             tool=name,
             effect=tool.effect,
             risk=Risk.HIGH,
@@ -211,7 +211,7 @@ class FakeGatekeeper:
         self.forged = False
         self.void = False
 
-    def gates(self, facts: CallFacts) -> bool:
+    def gates(self, facts: CallInfo) -> bool:
         return facts.gated
 
     def open(

@@ -24,8 +24,8 @@ from runtime.core.enums import (
 )
 from runtime.models import Run
 from runtime.ports.access import Actor
-from runtime.ports.agents import AgentFacts, CallFacts
-from runtime.ports.effects import ModelFault, Unknown
+from runtime.ports.agents import AgentInfo, CallInfo
+from runtime.ports.effects import ModelFailure, Unknown
 from tests.support.cast import Cast
 from tests.support.engine import HandDriven
 from tests.support.fake_ports import (
@@ -98,11 +98,11 @@ class OfficeEffects(FakeEffects):
     steps: tuple[str, ...] | None = ("Create the account", "Set its privileges")
     result_schema: dict[str, Any] | None = MAIL_RESULT_SCHEMA
 
-    def agent(self, name: str) -> AgentFacts:
+    def agent(self, name: str) -> AgentInfo:
         plan = self.steps if name == "account_agent" else None
         return replace(super().agent(name), plan=plan)
 
-    def describe(self, *, agent: str, tool: str, args: Any) -> CallFacts:
+    def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         facts = super().describe(agent=agent, tool=tool, args=args)
         if tool == "send_welcome_mail":
             return replace(
@@ -169,7 +169,7 @@ class Office(HandDriven):
     def failed(self) -> UUID:
         """A run of Ada's whose model could not answer after Bea had approved a call of it."""
         self.effects.agents["hr_onboarding"] = turns(
-            ask(("account_agent", NEWCOMER)), ModelFault(error="no")
+            ask(("account_agent", NEWCOMER)), ModelFailure(error="no")
         )
         run = self.start()
         self.approve(run)

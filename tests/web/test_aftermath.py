@@ -16,7 +16,7 @@ from runtime.control.pause import pause
 from runtime.core.budgets import Budget
 from runtime.models import Gate, Run
 from runtime.ports.access import Actor
-from runtime.ports.effects import ToolFault, ToolResult, Unknown
+from runtime.ports.effects import ToolFailure, ToolResult, Unknown
 from tests.support.fake_ports import FakeTool
 from tests.support.office import LOST, Office
 
@@ -101,7 +101,7 @@ def test_a_call_that_ran_may_not_start_and_shows_its_result(
 
 
 def test_a_call_that_failed_is_not_in_a_green_box(bea: Client, office: Office) -> None:
-    fault = ToolFault(error="permission denied for the directory")
+    fault = ToolFailure(error="permission denied for the directory")
     office.effects.tools["set_privileges"] = FakeTool(gated=True, body=lambda request: fault)
     request = office.request(office.start())
     _send(bea, request, "approve")
@@ -113,8 +113,8 @@ def test_a_call_that_failed_is_not_in_a_green_box(bea: Client, office: Office) -
 
 
 def test_decided_today_shows_the_outcome_of_each_call(bea: Client, office: Office) -> None:
-    said_of: dict[str, ToolFault | Unknown] = {
-        "a": ToolFault(error="no such <person>"),
+    said_of: dict[str, ToolFailure | Unknown] = {
+        "a": ToolFailure(error="no such <person>"),
         "b": Unknown(error="cut off"),
     }
     office.effects.tools["set_privileges"] = FakeTool(

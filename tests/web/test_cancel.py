@@ -7,7 +7,7 @@ from django.test import Client
 from approvals.models import AuditEntry, Request
 from runtime.core.continuation import RunStatus
 from runtime.models import Gate, Run, Signal
-from runtime.ports.effects import ModelFault
+from runtime.ports.effects import ModelFailure
 from tests.support.api_client import Caller
 from tests.support.office import Office
 
@@ -167,6 +167,6 @@ def test_an_approval_that_took_no_effect_says_so(
 
 
 def test_a_failed_run_is_over_too(ada_api: Caller, office: Office) -> None:
-    office.effects.agents["hr_onboarding"] = lambda request: ModelFault(error="gone")
+    office.effects.agents["hr_onboarding"] = lambda request: ModelFailure(error="gone")
     answer = ada_api.post(f"/runs/{office.start()}/cancel", WHY)
     assert (answer.status_code, answer.json()["status"]) == (409, "failed")

@@ -7,7 +7,7 @@ from django.utils import timezone
 from approvals.models import Request
 from runtime.core.enums import GateKind
 from runtime.core.machine import retries
-from runtime.ports.effects import ModelFault
+from runtime.ports.effects import ModelFailure
 from tests.support.api_client import Caller
 from tests.support.office import Office
 
@@ -19,7 +19,7 @@ SHOWN = "no capacity &lt;b&gt;in eu-1&lt;/b&gt; until noon"
 @pytest.fixture(autouse=True)
 def out(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """The provider of hr_onboarding does not answer, and the first round is over at once."""
-    fault = ModelFault(error=SAID, again=True, model="openai:a", said=WROTE)
+    fault = ModelFailure(error=SAID, again=True, model="openai:a", said=WROTE)
     office.effects.agents["hr_onboarding"] = lambda request: fault
     monkeypatch.setattr(retries, "_worth", lambda policy, blame: False)
     monkeypatch.setattr(retries, "FIRST_ROUND", 200.0)

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 
 from runtime import sealing
-from runtime.ports.effects import ToolFault, ToolResult
+from runtime.ports.effects import ToolFailure, ToolResult
 from runtime.queries.redaction import masked
 from runtime.sealing import PLACEHOLDER
 from tests.support.api_client import Caller
@@ -201,7 +201,7 @@ def _secretive(office: Office, *, lost: bool = False) -> UUID:
         ask(("set_privileges", level)),
         say(f"I was given {json.dumps(_sealed())}."),
     )
-    fault = ToolFault(error=f"refused {_sealed()!r}")
+    fault = ToolFailure(error=f"refused {_sealed()!r}")
     office.effects.tools["broken"] = FakeTool(body=lambda request: fault)
     if lost:
         office.effects.tools["set_privileges"] = FakeTool(gated=True, body=LOST.body)

@@ -10,7 +10,7 @@ from django.test import Client
 from approvals import audit
 from approvals.models import AuditEntry
 from runtime.models import Run
-from runtime.ports.effects import ModelFault
+from runtime.ports.effects import ModelFailure
 from tests.support.api_client import Caller
 from tests.support.fake_ports import ask, say, turns
 from tests.support.office import NEWCOMER, Office
@@ -22,7 +22,7 @@ WHY = {"reason": "The model is mended."}
 def failed(office: Office) -> UUID:
     """A run of Ada's that failed after Bea had approved a call of it, and whose model is mended."""
     delegation = ask(("account_agent", NEWCOMER))
-    office.effects.agents["hr_onboarding"] = turns(delegation, ModelFault(error="<no>"))
+    office.effects.agents["hr_onboarding"] = turns(delegation, ModelFailure(error="<no>"))
     run = office.start()
     assert office.approve(run).status == "failed"
     office.effects.agents["hr_onboarding"] = turns(delegation, say("done"))

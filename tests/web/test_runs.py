@@ -12,7 +12,7 @@ from approvals.decisions.decide import decide
 from runtime.core.call_options import RetryPolicy
 from runtime.models import Run
 from runtime.ports.access import Actor
-from runtime.ports.effects import ModelFault, Outcome, ToolFault
+from runtime.ports.effects import ModelFailure, Outcome, ToolFailure
 from tests.support.fake_ports import FakeTool, say
 from tests.support.office import Office
 
@@ -103,7 +103,9 @@ def test_a_run_in_doubt_explains_itself(ada: Client, office: Office) -> None:
 
 
 def test_a_failed_run_says_why(ada: Client, office: Office) -> None:
-    office.effects.agents["hr_onboarding"] = lambda request: ModelFault(error="the model is <gone>")
+    office.effects.agents["hr_onboarding"] = lambda request: ModelFailure(
+        error="the model is <gone>"
+    )
     page = _text(ada, f"/runs/{office.start()}/")
     assert "The run failed" in page
     assert "the model is &lt;gone&gt;" in page
@@ -170,7 +172,7 @@ def test_every_status_has_words(ada: Client, suspended: UUID, status: str, words
 
 
 def test_a_run_that_tries_again_says_when(ada: Client, office: Office) -> None:
-    busy = ModelFault(error="busy <now>", again=True, after=60.0)
+    busy = ModelFailure(error="busy <now>", again=True, after=60.0)
     office.effects.agents["hr_onboarding"] = lambda request: busy
     run = office.start()
     assert Run.objects.get(id=run).status == "waiting"
@@ -186,10 +188,10 @@ def test_the_page_of_a_model_s_call_says_who_was_asked_and_what_came(
 ) -> None:
     answer = say("done")
     outcomes: list[Outcome] = [
-        ModelFault(
+        ModelFailure(
             error="cut", again=True, after=0.0, model="openai:a", other="openai:b", partial="ha<lf"
         ),
-        ModelFault(error="request", model="openai:a", other="openai:b"),
+        ModelFailure(error="request", model="openai:a", other="openai:b"),
         replace(answer, model="openai:b"),
     ]
     office.effects.agents["hr_onboarding"] = lambda request: outcomes.pop(0)
@@ -201,7 +203,7 @@ def test_the_page_of_a_model_s_call_says_who_was_asked_and_what_came(
 
 
 def test_a_tool_that_tries_again_says_when(ada: Client, office: Office) -> None:
-    busy = ToolFault(error="busy", again=True, after=60.0)
+    busy = ToolFailure(error="busy", again=True, after=60.0)
     slowly = RetryPolicy(attempts=3, base=60.0, ceiling=60.0)
     office.effects.tools["create_account"] = FakeTool(body=lambda request: busy, retry=slowly)
     run = office.start()
@@ -294,7 +296,7 @@ def test_pages_and_fragments_keep_tab_and_search(ada: Client, suspended: UUID) -
 
 def test_the_list_says_why_a_run_failed(ada: Client, office: Office) -> None:
     reason = "<b>gone</b>" + "x" * 1000
-    office.effects.agents["hr_onboarding"] = lambda request: ModelFault(error=reason)
+    office.effects.agents["hr_onboarding"] = lambda request: ModelFailure(error=reason)
     office.start()
     page = _text(ada, "/runs/?tab=failed")
     assert "&lt;b&gt;gone&lt;/b&gt;" in page

@@ -8,7 +8,7 @@ from django.test import Client
 
 from runtime.core.enums import Blame
 from runtime.models import JournalEntry, Run
-from runtime.ports.effects import ModelFault
+from runtime.ports.effects import ModelFailure
 from runtime.queries import runs
 from runtime.queries.history import comparison, state_at
 from runtime.queries.history.comparison import Comparison
@@ -81,7 +81,9 @@ def test_the_state_at_an_entry_by_the_api(
 def test_only_admins_read_what_a_provider_wrote(
     admin: Client, ada: Client, admin_api: Caller, ada_api: Caller, office: Office
 ) -> None:
-    fault = ModelFault(error="rejected", blame=Blame.REQUEST, model="openai:a", said="odd <field>")
+    fault = ModelFailure(
+        error="rejected", blame=Blame.REQUEST, model="openai:a", said="odd <field>"
+    )
     office.effects.agents["hr_onboarding"] = lambda request: fault
     run = office.start()
     assert "odd &lt;field&gt;" in page(admin, f"/runs/{run}/?step=0/m1")

@@ -17,7 +17,7 @@ from runtime import sealing
 from runtime.core.call_options import RetryPolicy
 from runtime.core.documents.compression import plain_text
 from runtime.models import Gate, JournalEntry, Run
-from runtime.ports.effects import Braked, ModelFault, Outcome, ToolFault
+from runtime.ports.effects import Braked, ModelFailure, Outcome, ToolFailure
 from runtime.queries import run_page, runs
 from runtime.queries.history import state_at
 from runtime.queries.timeline.axis import Span, Use, scale
@@ -123,7 +123,7 @@ def test_calls_of_one_turn_keep_their_gates_and_attempts_together(office: Office
 
 
 def test_failed_attempts_and_the_waits_between_them_are_rows(office: Office) -> None:
-    busy = ToolFault(error="busy", again=True)
+    busy = ToolFailure(error="busy", again=True)
     slowly = RetryPolicy(attempts=3, base=600.0, ceiling=600.0)
     office.effects.tools["create_account"] = FakeTool(body=lambda request: busy, retry=slowly)
     rows = _rows(office.start())
@@ -134,7 +134,7 @@ def test_failed_attempts_and_the_waits_between_them_are_rows(office: Office) -> 
 
 
 def test_a_model_without_a_reply_is_a_row_with_its_error(ada: Client, office: Office) -> None:
-    office.effects.agents["hr_onboarding"] = lambda request: ModelFault(error="gone <b>")
+    office.effects.agents["hr_onboarding"] = lambda request: ModelFailure(error="gone <b>")
     page = _text(ada, f"/runs/{office.start()}/?step=0/m1")
     assert 'class="k-fail"' in page
     assert page.count("gone &lt;b&gt;") >= 2
@@ -369,7 +369,7 @@ HOSTILE = (
 
 def test_hostile_text_stays_text_in_every_tab(admin: Client, office: Office) -> None:
     level = {"username": HOSTILE, "security_level": 1}
-    office.effects.tools[HOSTILE] = FakeTool(body=lambda request: ToolFault(error=HOSTILE))
+    office.effects.tools[HOSTILE] = FakeTool(body=lambda request: ToolFailure(error=HOSTILE))
     office.effects.agents["account_agent"] = turns(
         ask((HOSTILE, {HOSTILE: HOSTILE}), ("set_privileges", level)), say(HOSTILE)
     )

@@ -24,7 +24,7 @@ from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.machine.messages import unheard_of
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
 from runtime.execution.admission.gates import AdmissionResult, gate_id, halt, outage_gate, picture
-from runtime.ports.agents import CallFacts, CallRejected, TurnBoundary
+from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
 from runtime.ports.approvals import ApprovalVoid, Gatekeeper, NotConfirmed
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases
@@ -165,13 +165,13 @@ class Admission:
         shown = replace(picture(now, event, found, facts), not_before=found.started_at + wait)
         return AdmissionResult(event=event, picture=shown)
 
-    def _facts_of_started(self, now: Continuation, frame: str, call: Call) -> CallFacts:
+    def _facts_of_started(self, now: Continuation, frame: str, call: Call) -> CallInfo:
         """What the code says today of a call that was started, even if it could not be made today."""
         assert call.terms is not None
         try:
             return self._describe(now, frame, call)
         except (CallRejected, NotJson):
-            return CallFacts(
+            return CallInfo(
                 tool=call.tool,
                 effect=call.terms.effect,
                 risk=Risk.HIGH,
@@ -197,7 +197,7 @@ class Admission:
             raise Tampered(f"the {what}: {exc}") from exc
         return True
 
-    def _describe(self, now: Continuation, frame: str, call: Call) -> CallFacts:
+    def _describe(self, now: Continuation, frame: str, call: Call) -> CallInfo:
         size = size_of(call.args)
         if size > MAX_ARGS:
             raise CallRejected(f"arguments: {size} bytes of JSON, at most {MAX_ARGS} are taken")
@@ -208,7 +208,7 @@ class Admission:
         return facts
 
     def _gated(
-        self, now: Continuation, frame: str, call: Call, facts: CallFacts, terms: Terms
+        self, now: Continuation, frame: str, call: Call, facts: CallInfo, terms: Terms
     ) -> AdmissionResult:
         seconds = facts.expires_in or float(settings.ABEYANCE_APPROVAL_SECONDS)
         event = GateOpened(
@@ -231,7 +231,7 @@ def _require_new(now: Continuation, frame: str, call: Call) -> None:
             raise CallRejected(f"this repeats {other.id} of the same turn, which is made once")
 
 
-def _terms(now: Continuation, frame: str, call: Call, facts: CallFacts) -> Terms:
+def _terms(now: Continuation, frame: str, call: Call, facts: CallInfo) -> Terms:
     digest = action_digest(
         tool=facts.tool,
         schema=facts.schema_digest,

@@ -12,7 +12,7 @@ from runtime.core.enums import EffectClass, GateKind, Risk
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain
-from runtime.ports.agents import CallFacts
+from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import ActionPicture
 
 _RISKS = {GateKind.HOLD: Risk.MEDIUM, GateKind.LIMIT: Risk.MEDIUM, GateKind.VERSION: Risk.HIGH}
@@ -88,7 +88,7 @@ def outage_gate(now: Continuation, frame: Frame, outage: Outage, at: datetime) -
     return halt(now, frame.id, GateKind.HOLD, why=why, facts=facts, at=at)
 
 
-def picture(now: Continuation, event: GateOpened, call: Call, facts: CallFacts) -> ActionPicture:
+def picture(now: Continuation, event: GateOpened, call: Call, facts: CallInfo) -> ActionPicture:
     """What people are shown of a call."""
     assert event.terms is not None  # only a halt has none
     return ActionPicture(

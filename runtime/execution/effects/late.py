@@ -19,7 +19,7 @@ from runtime.core.documents.lost_results import has_happened, result_lost
 from runtime.core.errors import NotJson
 from runtime.errors import RunEnded
 from runtime.execution.effects.outcomes import arrival
-from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import late_outcomes, leases, pool, runs
 from runtime.store.late_outcomes import LateOutcome
 
@@ -33,7 +33,7 @@ def record(request: ToolRequest, outcome: Outcome, *, started_at: datetime, work
 
     `started_at` is the time of the intent. Blocks while Postgres is unreachable, for at most a minute. Never raises.
     """
-    if not isinstance(outcome, ToolResult | ToolFault) or not has_happened(request.effect):
+    if not isinstance(outcome, ToolResult | ToolFailure) or not has_happened(request.effect):
         return
     for _ in range(TRIES):
         try:
@@ -49,7 +49,7 @@ def record(request: ToolRequest, outcome: Outcome, *, started_at: datetime, work
 
 
 def _record(
-    request: ToolRequest, outcome: ToolResult | ToolFault, started_at: datetime, worker: UUID
+    request: ToolRequest, outcome: ToolResult | ToolFailure, started_at: datetime, worker: UUID
 ) -> None:
     with pool.pooled() as connection, connection.transaction():
         leases.lock(connection, request.run)
@@ -64,7 +64,7 @@ def _record(
                 at=pool.now(connection),
                 outcome="returned" if isinstance(outcome, ToolResult) else "failed",
                 result=outcome.value if isinstance(outcome, ToolResult) else None,
-                error=outcome.error if isinstance(outcome, ToolFault) else "",
+                error=outcome.error if isinstance(outcome, ToolFailure) else "",
             )
         )
         if not late_outcomes.put(connection, late):

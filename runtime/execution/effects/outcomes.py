@@ -29,10 +29,10 @@ from runtime.core.machine.retries import unanswered, uncertain, undone
 from runtime.ports.effects import (
     Braked,
     ModelAnswer,
-    ModelFault,
+    ModelFailure,
     ModelRequest,
     Outcome,
-    ToolFault,
+    ToolFailure,
     ToolRequest,
     ToolResult,
     Unknown,
@@ -108,7 +108,7 @@ def _model_event(
             return _summarised(frame, outcome)
         case ModelAnswer():
             return _replied(request, outcome)
-        case ModelFault():
+        case ModelFailure():
             return unanswered(
                 frame,
                 outcome.error,
@@ -125,7 +125,7 @@ def _model_event(
             )
         case Braked():
             return _braked(frame, outcome, at)
-        case Unknown() | ToolFault():
+        case Unknown() | ToolFailure():
             return ModelFailed(frame=request.frame, error=outcome.error)
         case ToolResult():
             return ModelFailed(frame=request.frame, error="a tool's result instead of a reply")
@@ -187,7 +187,7 @@ def _tool_event(
             return ToolReturned(
                 frame=frame, call=call.id, attempt=request.attempt, result=outcome.value
             )
-        case ToolFault() if outcome.again:
+        case ToolFailure() if outcome.again:
             return undone(
                 frame,
                 call,
@@ -197,11 +197,11 @@ def _tool_event(
                 chance=chance,
                 blame=outcome.blame,
             )
-        case ToolFault():
+        case ToolFailure():
             return ToolFailed(
                 frame=frame, call=call.id, attempt=request.attempt, error=outcome.error
             )
-        case Unknown() | ModelFault():
+        case Unknown() | ModelFailure():
             return uncertain(frame, call, outcome.error, at=at, chance=chance, blame=outcome.blame)
         case ModelAnswer() | Braked():
             error = "a model's reply instead of a result"
@@ -223,7 +223,7 @@ def timed_out(request: ModelRequest | ToolRequest) -> Outcome:
     """Return the outcome of an effect that has not ended at its deadline."""
     error = f"it did not end within {request.deadline:g} s"
     if isinstance(request, ModelRequest):
-        return ModelFault(error=error, again=True, blame=Blame.TIME)
+        return ModelFailure(error=error, again=True, blame=Blame.TIME)
     late = Unknown(error=error, blame=Blame.TIME)
     if request.effect is EffectClass.TRANSACTIONAL:
         return rolled_back(replace(late, error=f"{error}, and was rolled back"))
@@ -233,7 +233,7 @@ def timed_out(request: ModelRequest | ToolRequest) -> Outcome:
 def rolled_back(outcome: Outcome) -> Outcome:
     """Return the outcome of a transactional call: anything but a result was rolled back, so nothing is uncertain."""
     if isinstance(outcome, Unknown):
-        return ToolFault(error=outcome.error, again=True, blame=outcome.blame)
+        return ToolFailure(error=outcome.error, again=True, blame=outcome.blame)
     return outcome
 
 

@@ -17,10 +17,10 @@ from runtime.ports.effects import (
     Abort,
     EffectHandler,
     ModelAnswer,
-    ModelFault,
+    ModelFailure,
     ModelRequest,
     Outcome,
-    ToolFault,
+    ToolFailure,
     ToolRequest,
     ToolResult,
     Unknown,
@@ -62,7 +62,7 @@ def start_model_call(
         return handler.begin(request, came)
     except Exception as exc:
         log.exception("the effect handler raised on the model call of %s", request.run)
-        deliver(ModelFault(error=plain(f"{type(exc).__name__}: {exc}")))
+        deliver(ModelFailure(error=plain(f"{type(exc).__name__}: {exc}")))
         return no_abort
 
 
@@ -73,7 +73,7 @@ def _valid(request: ModelRequest | ToolRequest, outcome: Outcome) -> Outcome:
     except NotJson as exc:
         problem = f"what it returned cannot be kept: {exc}"
         if isinstance(outcome, ModelAnswer):
-            return ModelFault(error=problem)
+            return ModelFailure(error=problem)
         if isinstance(request, ToolRequest) and has_happened(request.effect):
             return ToolResult(value=result_lost(problem))
-        return ToolFault(error=problem)
+        return ToolFailure(error=problem)

@@ -17,7 +17,7 @@ from django.db import Error, close_old_connections, connection, transaction
 from runtime.errors import LeaseLost, RuntimeFault
 from runtime.execution.effects.outcomes import rolled_back, timed_out
 from runtime.execution.effects.running import EffectFinished, RunningEffect, no_abort
-from runtime.ports.effects import Outcome, ToolFault, ToolRequest, ToolResult
+from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import pool, steps
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def transact(effect: RunningEffect, perform: Callable[[ToolRequest], Outcome]) -
         result.report(problem)
         return None
     if problem is not None:
-        return ToolFault(error=f"{type(problem).__name__}: {problem}", again=True)
+        return ToolFailure(error=f"{type(problem).__name__}: {problem}", again=True)
     return outcome
 
 

@@ -9,9 +9,9 @@ from runtime.core.limits import MAX_CALLS, MAX_REPLY, MAX_RESULT, MAX_TOOL, plai
 from runtime.ports.effects import (
     Braked,
     ModelAnswer,
-    ModelFault,
+    ModelFailure,
     Outcome,
-    ToolFault,
+    ToolFailure,
     ToolResult,
     Unknown,
 )
@@ -26,14 +26,14 @@ def validate_outcome(outcome: Outcome) -> Outcome:
         case ToolResult():
             _require(outcome.value, "result", MAX_RESULT)
             return outcome
-        case ModelFault():
+        case ModelFailure():
             return replace(
                 outcome,
                 error=plain(outcome.error),
                 partial=plain(outcome.partial),
                 said=plain(outcome.said),
             )
-        case ToolFault() | Unknown():
+        case ToolFailure() | Unknown():
             return replace(outcome, error=plain(outcome.error))
         case Braked():
             return outcome
