@@ -26,7 +26,7 @@ from approvals import (
 from approvals.decisions import closing, open_requests
 from approvals.errors import BrokenChain
 from approvals.models import Request
-from approvals.permissions import principal
+from approvals.permissions import principals, request_rules
 from approvals.requests import snapshot, statements
 from approvals.requests.statements import Statement
 from runtime.core.enums import Decision, GateKind, Verdict
@@ -166,7 +166,7 @@ _ASK = f"""
     FROM approvals_request r WHERE r.gate = %(gate)s
 """
 _WHAT_WAS_SAID = _ASK.format(held="NULL")
-_WITH_RIGHTS = _ASK.format(held=principal.held("r.decided_by"))
+_WITH_RIGHTS = _ASK.format(held=principals.held("r.decided_by"))
 
 
 # Checking what was decided
@@ -233,10 +233,10 @@ def _said(asked: _Asked) -> Statement:
 
 def _check_rights(asked: _Asked, said: Statement, origin: Collection[str]) -> None:
     """Raise ApprovalVoid unless the decider, who is the stored one, may still decide."""
-    standing = principal.standing(Actor(person=said.by), asked.held, said.at, past=True)
-    refusal = principal.refusal(standing, asked.request, origin)
-    if refusal is not None:
-        raise ApprovalVoid(f"{said.by} approved it, but may not any more: {refusal.detail}")
+    principal = principals.from_rights(Actor(person=said.by), asked.held, said.at, past=True)
+    denial = request_rules.denial(principal, asked.request, origin)
+    if denial is not None:
+        raise ApprovalVoid(f"{said.by} approved it, but may not any more: {denial.detail}")
 
 
 def _check_expired(asked: _Asked, decision: Decision) -> None:

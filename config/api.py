@@ -19,7 +19,7 @@ from ninja.utils import check_csrf
 
 from agents.web.api import router as agents_router
 from approvals.accounts import tokens
-from approvals.permissions import principal
+from approvals.permissions import access, principals, scopes
 from approvals.web.api import router as approvals_router
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
@@ -52,7 +52,7 @@ class Session(APIKeyCookie):
             return None
         if check_csrf(request):
             raise Forbidden("csrf", "A request of a browser session needs its X-CSRFToken header.")
-        return principal.actor_of(request.user)
+        return principals.actor_of(request.user)
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Actor | None:
         """Demanded by the class above and never called: the session middleware has read the cookie."""
@@ -81,7 +81,7 @@ def _for_readers(view: View) -> View:
             actor = Bearer()(request) or Session()(request)
             if actor is None:
                 raise AuthenticationError
-            principal.Access().require(actor, principal.Scope.RUNS_READ)
+            access.Access().require(actor, scopes.Scope.RUNS_READ)
         except (AuthenticationError, Forbidden) as exc:
             return api.on_exception(request, exc)
         return view(request, **path)

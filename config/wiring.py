@@ -11,7 +11,7 @@ from agents.errors import RegistryError
 from agents.registry import load
 from approvals.accounts import people
 from approvals.adapter import Gatekeeper
-from approvals.permissions.principal import Access
+from approvals.permissions.access import Access
 from runtime.broker import dispatch
 from runtime.ports import wiring
 from runtime.upkeep import startup

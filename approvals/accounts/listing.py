@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from approvals import clock
 from approvals.models import Assignment, Token
 from approvals.permissions import assignments
-from approvals.permissions.principal import Scope
+from approvals.permissions.scopes import Scope
 from approvals.policy import DECIDING, Group
 
 LIMIT = 100  # people on one page; a name finds the others

@@ -24,7 +24,7 @@ from approvals.accounts import tokens
 from approvals.accounts.log import note
 from approvals.errors import Guarded, Invalid, UnknownPerson
 from approvals.models import Assignment
-from approvals.permissions import assignments, principal
+from approvals.permissions import assignments, principals
 from approvals.policy import Group
 
 MAX_USERNAME = 64
@@ -215,9 +215,11 @@ def _groups_of(person: User) -> set[Group]:
 def _admins() -> set[str]:
     """Name the people who are admins right now."""
     named = User.objects.filter(is_active=True, groups__name=Group.ADMINS)
-    standings = map(principal.standing_of, map(principal.actor_of, named))
+    standings = map(principals.principal_of, map(principals.actor_of, named))
     return {
-        standing.person for standing in standings if standing and Group.ADMINS in standing.groups
+        principal.person
+        for principal in standings
+        if principal and Group.ADMINS in principal.groups
     }
 
 

@@ -21,7 +21,7 @@ from approvals.accounts.log import note
 from approvals.errors import Invalid, UnknownToken
 from approvals.models import Token
 from approvals.permissions import signatures
-from approvals.permissions.principal import ALL_SCOPES
+from approvals.permissions.scopes import ALL_SCOPES
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from approvals import audit, clock, stored_rows
 from approvals.models import Request
-from approvals.permissions import principal
+from approvals.permissions import principals
 from approvals.requests import statements
 from runtime.control.settle import settle
 from runtime.core.enums import Decision, Verdict
@@ -26,7 +26,7 @@ _LOOK: Final = f"""
             WHERE g.id = r.gate AND g.state = 'open' AND runtime_run.ended_at IS NULL),
         (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
-        coalesce(last.seq, 0), coalesce(last.hash, ''), {principal.HELD}, {stored_rows.COLUMNS}
+        coalesce(last.seq, 0), coalesce(last.hash, ''), {principals.HELD}, {stored_rows.COLUMNS}
     FROM approvals_request r LEFT JOIN LATERAL (
         SELECT seq, hash FROM approvals_auditentry WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
     ) last ON true
@@ -49,11 +49,11 @@ _CLOSE: Final = """
 class Looked:
     """A request as it was at `at`: whether its gate was open, how many decisions on it were taken back.
 
-    `standing` holds the rights of the person who asks, `last` is the end of its run's audit chain.
+    `principal` holds the rights of the person who asks, `last` is the end of its run's audit chain.
     """
 
     request: Request
-    standing: principal.Standing | None
+    principal: principals.Principal | None
     at: datetime
     is_open: bool
     undone: int
@@ -85,7 +85,7 @@ def close(looked: Looked, decision: Decision, actor: Actor) -> None:
 
 
 def _look(statement: str, of: dict[str, object], actor: Actor) -> Looked | None:
-    parameters = {**of, "undone": audit.UNDONE, **principal.parameters_of(actor)}
+    parameters = {**of, "undone": audit.UNDONE, **principals.parameters_of(actor)}
     with pool.asking() as connection:
         found = pool.row(connection, statement, parameters)
     if found is None:
@@ -93,7 +93,7 @@ def _look(statement: str, of: dict[str, object], actor: Actor) -> Looked | None:
     at, is_open, undone, seq, mac, held = found[:6]
     return Looked(
         request=stored_rows.read(found[6:]),
-        standing=principal.standing(actor, held, at),
+        principal=principals.from_rights(actor, held, at),
         at=clock.told(at),
         is_open=is_open,
         undone=undone,

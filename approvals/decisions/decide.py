@@ -1,6 +1,6 @@
 """Deciding: the one choke point for every door. Nobody else closes a request in a person's name.
 
-The order of refusal is part of the contract: whoever may not read a request learns nothing about
+The order of checks is part of the contract: whoever may not read a request learns nothing about
 it, whoever may not decide learns nothing about races or digests. Lock order: run, gate, request,
 signal, audit.
 """
@@ -37,7 +37,7 @@ from approvals.errors import (
     TooLate,
 )
 from approvals.models import Request
-from approvals.permissions import principal
+from approvals.permissions import principals, request_rules
 from approvals.queries import requests
 from approvals.requests import verification
 from runtime.control.settle import undo as undo_decision
@@ -138,9 +138,9 @@ def undo(*, request: UUID, actor: Actor) -> requests.Approval:
     """
     with transaction.atomic():
         audit.hold_run_of(request)
-        standing = principal.standing_of(actor)
-        row = requests.readable(request, standing)
-        _check_right(row, standing)
+        principal = principals.principal_of(actor)
+        row = requests.readable(request, principal)
+        _check_right(row, principal)
         _check_undoable(row, actor)
         try:
             undo_decision(gate=row.gate)
@@ -149,7 +149,7 @@ def undo(*, request: UUID, actor: Actor) -> requests.Approval:
         _reopen(row, actor)
         taken_back = ledger.undone(row.id, audit.undone(row))
     ledger.note(taken_back)  # after the commit, and before the caller answers
-    return requests.plain(row, standing)
+    return requests.plain(row, principal)
 
 
 def _check_undoable(row: Request, actor: Actor) -> None:
@@ -206,10 +206,10 @@ def _attempt(
 ) -> requests.Approval | Expired:
     """Raises GateNotOpen, with nothing written, if another act on the run came in between."""
     looked = look()
-    if looked is None or not principal.reads(looked.standing, looked.request):
+    if looked is None or not request_rules.reads(looked.principal, looked.request):
         raise NotFound
-    row, at, standing = looked.request, looked.at, looked.standing
-    _check_right(row, standing)
+    row, at, principal = looked.request, looked.at, looked.principal
+    _check_right(row, principal)
     _check_still_open(row)
     _check_untouched(row)
     decision = None if closing.is_due(row, at) else judge(row, at)
@@ -220,14 +220,14 @@ def _attempt(
     seconds = float(settings.ABEYANCE_UNDO_SECONDS)
     row.effective_at = at + timedelta(seconds=seconds) if seconds else None
     commit.close(looked, decision, actor)
-    return requests.verified(row, standing)
+    return requests.verified(row, principal)
 
 
-def _check_right(row: Request, standing: principal.Standing | None) -> None:
-    refusal = principal.refusal(standing, row)
-    if refusal is not None:
-        log.refused(standing.person if standing else None, f"request {row.id}", refusal.code)
-        raise refusal
+def _check_right(row: Request, principal: principals.Principal | None) -> None:
+    denial = request_rules.denial(principal, row)
+    if denial is not None:
+        log.refused(principal.person if principal else None, f"request {row.id}", denial.code)
+        raise denial
 
 
 def _check_still_open(row: Request) -> None:

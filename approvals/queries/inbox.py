@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from approvals.errors import Invalid
 from approvals.models import Request
-from approvals.permissions import principal
-from approvals.permissions.principal import Standing
+from approvals.permissions import request_rules
+from approvals.permissions.principals import Principal
 from approvals.queries import filters
 from approvals.queries.requests import Approval, plain
 from runtime.core.enums import GateKind
@@ -80,16 +80,16 @@ class Piece:
     next: str | None
 
 
-def counts(standing: Standing | None) -> Counts:
+def counts(principal: Principal | None) -> Counts:
     """How many wait, for this person and for others; each is counted up to MOST and one more."""
     pending = Request.objects.filter(
-        principal.readable_requests(standing), status=Request.Status.PENDING
+        request_rules.readable_requests(principal), status=Request.Status.PENDING
     )
-    decidable = pending.filter(principal.decidable_requests(standing))
+    decidable = pending.filter(request_rules.decidable_requests(principal))
     mine, doubts, others = _counted(
         decidable,
         decidable.filter(kind=GateKind.IN_DOUBT),
-        pending.filter(principal.undecidable_requests(standing)),
+        pending.filter(request_rules.undecidable_requests(principal)),
     )
     return Counts(mine=mine, doubts=doubts, others=others)
 
@@ -111,38 +111,38 @@ def _counted(*lists: QuerySet[Request]) -> list[int]:
 
 
 def piece(
-    standing: Standing | None, *, view: View, q: str = "", cursor: str | None = None
+    principal: Principal | None, *, view: View, q: str = "", cursor: str | None = None
 ) -> Piece:
     """One piece of a list. Calls in doubt are not among `mine`: see `doubts`. Raises Invalid: q, cursor."""
-    readable = principal.readable_requests(standing)
+    readable = request_rules.readable_requests(principal)
     rows = Request.objects.filter(readable, filters.condition(q))
     if view == View.DECIDED:
         rows = rows.filter(decided_at__gte=midnight())
-        return _piece(rows.order_by("-decided_at", "-id"), _before, cursor, standing)
+        return _piece(rows.order_by("-decided_at", "-id"), _before, cursor, principal)
     rows = rows.filter(status=Request.Status.PENDING)
     if view == View.MINE:
-        chosen = principal.decidable_requests(standing) & ~Q(kind=GateKind.IN_DOUBT)
+        chosen = request_rules.decidable_requests(principal) & ~Q(kind=GateKind.IN_DOUBT)
     else:
-        chosen = principal.undecidable_requests(standing)
+        chosen = request_rules.undecidable_requests(principal)
     ordered = rows.filter(chosen).order_by(F("expires_at").asc(nulls_last=True), "created_at", "id")
-    return _piece(ordered, _after, cursor, standing)
+    return _piece(ordered, _after, cursor, principal)
 
 
-def doubts(standing: Standing | None, *, q: str = "") -> tuple[Approval, ...]:
+def doubts(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...]:
     """The calls in doubt that this person may settle, the oldest first. Raises Invalid: q."""
     rows = Request.objects.filter(
-        principal.decidable_requests(standing),
+        request_rules.decidable_requests(principal),
         filters.condition(q),
         status=Request.Status.PENDING,
         kind=GateKind.IN_DOUBT,
     )
-    return tuple(plain(row, standing) for row in rows.order_by("created_at", "id")[:LIMIT])
+    return tuple(plain(row, principal) for row in rows.order_by("created_at", "id")[:LIMIT])
 
 
-def neighbours(standing: Standing | None, item: Approval) -> tuple[UUID | None, UUID | None]:
+def neighbours(principal: Principal | None, item: Approval) -> tuple[UUID | None, UUID | None]:
     """What stands before and after an approval in the list `mine`, whether or not it is in it itself."""
     rows = Request.objects.filter(
-        principal.decidable_requests(standing),
+        request_rules.decidable_requests(principal),
         ~Q(kind=GateKind.IN_DOUBT),
         status=Request.Status.PENDING,
     ).exclude(pk=item.id)
@@ -153,17 +153,19 @@ def neighbours(standing: Standing | None, item: Approval) -> tuple[UUID | None, 
     return before, rows.filter(later).order_by(*order).values_list("id", flat=True).first()
 
 
-def closed(standing: Standing | None, known: Collection[UUID]) -> tuple[Approval, ...]:
+def closed(principal: Principal | None, known: Collection[UUID]) -> tuple[Approval, ...]:
     """Those of the requests somebody has on the screen that wait no more."""
-    rows = Request.objects.filter(principal.readable_requests(standing), pk__in=known)
-    return tuple(plain(row, standing) for row in rows.exclude(status=Request.Status.PENDING))
+    rows = Request.objects.filter(request_rules.readable_requests(principal), pk__in=known)
+    return tuple(plain(row, principal) for row in rows.exclude(status=Request.Status.PENDING))
 
 
-def last_closed(standing: Standing | None) -> Approval | None:
+def last_closed(principal: Principal | None) -> Approval | None:
     """The request that was closed last, None if there never was one."""
-    rows = Request.objects.filter(principal.readable_requests(standing), decided_at__isnull=False)
+    rows = Request.objects.filter(
+        request_rules.readable_requests(principal), decided_at__isnull=False
+    )
     row = rows.order_by("-decided_at", "-id").first()
-    return None if row is None else plain(row, standing)
+    return None if row is None else plain(row, principal)
 
 
 def _said(count: int) -> str:
@@ -195,11 +197,11 @@ def _piece(
     rows: QuerySet[Request],
     beyond: Callable[[datetime | None, datetime, UUID], Q],
     cursor: str | None,
-    standing: Standing | None,
+    principal: Principal | None,
 ) -> Piece:
     if cursor is not None:
         rows = rows.filter(beyond(*_place(cursor)))
-    found = [plain(row, standing) for row in rows[: LIMIT + 1]]
+    found = [plain(row, principal) for row in rows[: LIMIT + 1]]
     items = tuple(found[:LIMIT])
     return Piece(items=items, next=_cursor(items[-1]) if len(found) > LIMIT else None)
 

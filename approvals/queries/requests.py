@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 from approvals import stored_rows
 from approvals.errors import Invalid, NotFound, TamperedWith
 from approvals.models import Request
-from approvals.permissions import principal
+from approvals.permissions import principals, request_rules
 from approvals.requests import verification
 from runtime import sealing
 from runtime.core.enums import GateKind
@@ -36,7 +36,7 @@ class Approval:
     `args` and the schemas are JSON values; `result_schema` is that of a result to report in doubt, None if the
     tool does not say what it returns. `expires_at` is when time itself decides; `not_before` is when a call in
     doubt may run again. `digest` is the request digest, which a decision must
-    name; `refusal` says why this actor may not decide it (`scope`, `requester`, `origin`, `not_eligible`,
+    name; `denial` says why this actor may not decide it (`scope`, `requester`, `origin`, `not_eligible`,
     `given_by_origin` or `cooling_off`), at any status, and is None if they may. `origin` lists the people in the
     run's origin, with the requester: they cannot decide it.
     `removed_at` is when retention took the arguments and the sentence.
@@ -70,7 +70,7 @@ class Approval:
     effective_at: datetime | None
     reason: str | None
     removed_at: datetime | None
-    refusal: Forbidden | None
+    denial: Forbidden | None
     tampered: str | None
 
 
@@ -95,11 +95,11 @@ def approvals(
 
     Raises Invalid: kind, status, limit, cursor.
     """
-    standing = principal.standing_of(actor)
+    principal = principals.principal_of(actor)
     kinds = (ANY, *GateKind)
     if kind not in kinds:
         raise Invalid("kind", f"must be one of {', '.join(kinds)}")
-    rows = Request.objects.filter(principal.readable_requests(standing))
+    rows = Request.objects.filter(request_rules.readable_requests(principal))
     if kind != ANY:
         rows = rows.filter(kind=kind)
     if status is not None:
@@ -108,27 +108,27 @@ def approvals(
         rows = rows.filter(status=status)
     if run is not None:
         rows = rows.filter(run=run)
-    return _page(rows, standing, limit=limit, cursor=cursor)
+    return _page(rows, principal, limit=limit, cursor=cursor)
 
 
 def approval(request: UUID, *, actor: Actor) -> Approval:
     """One approval. Raises NotFound if there is none or the actor may not read it."""
-    standing = principal.standing_of(actor)
-    return plain(readable(request, standing), standing)
+    principal = principals.principal_of(actor)
+    return plain(readable(request, principal), principal)
 
 
-def of_turn(approval: Approval, standing: principal.Standing | None) -> tuple[Approval, ...]:
-    """The other approvals of the same turn that somebody of this standing may read, in its order."""
+def of_turn(approval: Approval, principal: principals.Principal | None) -> tuple[Approval, ...]:
+    """The other approvals of the same turn that somebody of this principal may read, in its order."""
     if approval.tampered:
         return ()  # its call may be malformed
     rows = Request.objects.filter(
-        principal.readable_requests(standing),
+        request_rules.readable_requests(principal),
         run=approval.run,
         frame=approval.frame,
         kind=GateKind.APPROVAL,
         call__startswith=f"c{turn_of(approval.call)}.",
     ).exclude(pk=approval.id)
-    return tuple(plain(row, standing) for row in rows.order_by("created_at", "id"))
+    return tuple(plain(row, principal) for row in rows.order_by("created_at", "id"))
 
 
 def open_doubt(approval: Approval) -> UUID | None:
@@ -143,21 +143,21 @@ def open_doubt(approval: Approval) -> UUID | None:
     return rows.values_list("id", flat=True).first()
 
 
-def readable(request: UUID, standing: principal.Standing | None) -> Request:
-    """The row, for somebody of this standing. Raises NotFound."""
-    row = Request.objects.filter(principal.readable_requests(standing), pk=request).first()
+def readable(request: UUID, principal: principals.Principal | None) -> Request:
+    """The row, for somebody of this principal. Raises NotFound."""
+    row = Request.objects.filter(request_rules.readable_requests(principal), pk=request).first()
     if row is None:
         raise NotFound
     return row
 
 
-def plain(row: Request, standing: principal.Standing | None) -> Approval:
+def plain(row: Request, principal: principals.Principal | None) -> Approval:
     """Verify a row and return it as plain data, with the reader's rights."""
-    return verified(row, standing, verification.fault(row))
+    return verified(row, principal, verification.fault(row))
 
 
 def verified(
-    row: Request, standing: principal.Standing | None, tampered: str | None = None
+    row: Request, principal: principals.Principal | None, tampered: str | None = None
 ) -> Approval:
     """Return a row as `plain` does, of which the caller knows what does not verify."""
     return Approval(
@@ -189,17 +189,17 @@ def verified(
         effective_at=row.effective_at,
         reason=row.reason,
         removed_at=row.removed_at if verification.is_removed(row) else None,
-        refusal=_refusal(row, standing, tampered),
+        denial=_denial(row, principal, tampered),
         tampered=tampered,
     )
 
 
-def _refusal(
-    row: Request, standing: principal.Standing | None, tampered: str | None
+def _denial(
+    row: Request, principal: principals.Principal | None, tampered: str | None
 ) -> Forbidden | None:
     if tampered:
         return Forbidden("tampered", TamperedWith(tampered).detail)
-    return principal.refusal(standing, row)
+    return request_rules.denial(principal, row)
 
 
 def _value(text: str) -> Any:
@@ -212,7 +212,7 @@ def _value(text: str) -> Any:
 
 def _page(
     rows: QuerySet[Request],
-    standing: principal.Standing | None,
+    principal: principals.Principal | None,
     *,
     limit: int,
     cursor: str | None,
@@ -222,7 +222,7 @@ def _page(
     if cursor is not None:
         rows = rows.filter(_after(cursor))
     found = list(rows.order_by("created_at", "id")[: limit + 1])
-    items = tuple(plain(row, standing) for row in found[:limit])
+    items = tuple(plain(row, principal) for row in found[:limit])
     return Page(items=items, next=_cursor(items[-1]) if len(found) > limit else None)
 
 

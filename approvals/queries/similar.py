@@ -16,8 +16,8 @@ from uuid import UUID
 from django.utils import timezone
 
 from approvals.models import Request
-from approvals.permissions import principal
-from approvals.permissions.principal import Standing
+from approvals.permissions import request_rules
+from approvals.permissions.principals import Principal
 from approvals.queries.requests import Approval
 from approvals.queries.word_diff import blocks, words
 from approvals.requests import verification
@@ -95,14 +95,14 @@ class Similar:
 
 
 def similar(
-    approval: Approval, standing: Standing | None, *, until: float | None = None
+    approval: Approval, principal: Principal | None, *, until: float | None = None
 ) -> Similar | None:
-    """None if it is the first of its kind among those that somebody of this standing may read.
+    """None if it is the first of its kind among those that somebody of this principal may read.
 
     `until` is a time of `time.monotonic()`: what is left then is shown whole, without its words being compared.
     """
     rows = Request.objects.filter(
-        principal.readable_requests(standing),
+        request_rules.readable_requests(principal),
         tool=approval.tool,
         path=list(approval.path),
         status=Request.Status.APPROVED,

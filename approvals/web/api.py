@@ -9,7 +9,8 @@ from pydantic import WithJsonSchema
 
 from approvals.decisions import decide as actions
 from approvals.errors import NotFound
-from approvals.permissions.principal import Access, Scope
+from approvals.permissions.access import Access
+from approvals.permissions.scopes import Scope
 from approvals.queries import requests
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.enums import VERDICTS, GateKind

@@ -6,7 +6,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from approvals.permissions import principal
+from approvals.permissions import access, principals, scopes
 from approvals.policy import Group
 
 
@@ -28,12 +28,12 @@ def desk(request: HttpRequest) -> dict[str, Any]:
 def _desk(request: HttpRequest) -> Desk:
     if not request.user.is_authenticated:
         return Desk()
-    standing = principal.standing_of(principal.actor_of(request.user))
-    if standing is None:
+    principal = principals.principal_of(principals.actor_of(request.user))
+    if principal is None:
         return Desk()
     return Desk(
-        decides=standing.has(principal.Scope.APPROVALS_DECIDE),
-        starts=standing.has(principal.Scope.RUNS_START),
-        manages=Group.ADMINS in standing.groups,
-        reads_agents=principal.reads_agents(standing),
+        decides=principal.has(scopes.Scope.APPROVALS_DECIDE),
+        starts=principal.has(scopes.Scope.RUNS_START),
+        manages=Group.ADMINS in principal.groups,
+        reads_agents=access.reads_agents(principal),
     )

@@ -75,7 +75,7 @@ def keep_current(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | Non
 def _make(name: str, groups: tuple[str, ...]) -> dict[str, str]:
     from approvals.accounts import tokens
     from approvals.accounts.people import create_person
-    from approvals.permissions.principal import ALL_SCOPES
+    from approvals.permissions.scopes import ALL_SCOPES
     from approvals.policy import Group
 
     password = secrets.token_urlsafe(12)

@@ -8,7 +8,7 @@ from ninja.testing import TestClient
 
 from approvals.accounts import tokens
 from approvals.errors import Invalid, NotFound
-from approvals.permissions.principal import ALL_SCOPES, Scope
+from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.web.api import router
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor

@@ -15,8 +15,8 @@ from approvals.accounts.password_hasher import Hasher
 from approvals.adapter import Gatekeeper
 from approvals.errors import Guarded
 from approvals.models import Adoption, Assignment, Request, Token
-from approvals.permissions import assignments, principal
-from approvals.permissions.principal import ALL_SCOPES
+from approvals.permissions import assignments, principals, request_rules
+from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
@@ -49,9 +49,9 @@ def confirm(name: str, what: str, by: str | None) -> None:
 
 def refused(request: Request, actor: Actor) -> str:
     """Return the code of the refusal, after checking that lists agree."""
-    standing = principal.standing_of(actor)
-    assert not Request.objects.filter(principal.decidable_requests(standing), pk=request.pk)
-    assert Request.objects.filter(principal.undecidable_requests(standing), pk=request.pk)
+    principal = principals.principal_of(actor)
+    assert not Request.objects.filter(request_rules.decidable_requests(principal), pk=request.pk)
+    assert Request.objects.filter(request_rules.undecidable_requests(principal), pk=request.pk)
     with pytest.raises(Forbidden) as caught:
         seeds.decide(request, actor)
     return caught.value.code
@@ -59,9 +59,9 @@ def refused(request: Request, actor: Actor) -> str:
 
 def decides(request: Request, actor: Actor) -> None:
     """Approve, after checking that lists offer it."""
-    standing = principal.standing_of(actor)
-    assert Request.objects.filter(principal.decidable_requests(standing), pk=request.pk)
-    assert not Request.objects.filter(principal.undecidable_requests(standing), pk=request.pk)
+    principal = principals.principal_of(actor)
+    assert Request.objects.filter(request_rules.decidable_requests(principal), pk=request.pk)
+    assert not Request.objects.filter(request_rules.undecidable_requests(principal), pk=request.pk)
     seeds.decide(request, actor)
 
 
@@ -119,12 +119,12 @@ def test_a_new_right_cools_off(admin: Actor, settings: Settings) -> None:
     assert refused(seeds.pending(requester="ada"), dora) == "cooling_off"
     with pool.asking() as connection:
         row = connection.execute(
-            f"SELECT {principal.HELD}", principal.parameters_of(dora)
+            f"SELECT {principals.HELD}", principals.parameters_of(dora)
         ).fetchone()
     assert row is not None
-    standing = principal.standing(dora, row[0], seeds.moment(DAY + 60), past=True)
-    assert standing is not None
-    assert standing.cooling_until is None
+    principal = principals.from_rights(dora, row[0], seeds.moment(DAY + 60), past=True)
+    assert principal is not None
+    assert principal.cooling_until is None
 
 
 def test_taken_and_given_back_it_cools_off_again(
@@ -219,8 +219,8 @@ def test_an_admin_who_waits_is_not_the_one_who_is_left(admin: Actor, second: Act
 
 
 def _is_admin(actor: Actor) -> bool:
-    standing = principal.standing_of(actor)
-    return standing is not None and Group.ADMINS in standing.groups
+    principal = principals.principal_of(actor)
+    return principal is not None and Group.ADMINS in principal.groups
 
 
 # Passwords
@@ -299,13 +299,13 @@ def test_a_password_that_was_written_into_the_table_gives_no_right(bea: Actor) -
     person = User.objects.get(username="bea")
     person.set_password("another horse battery")
     person.save()
-    standing = principal.standing_of(bea)
-    assert standing is not None
-    assert standing.groups == frozenset()
+    principal = principals.principal_of(bea)
+    assert principal is not None
+    assert principal.groups == frozenset()
     people.set_password(
         "bea", "a third horse battery", actor="bea"
     )  # the giver knows the password and can change it
-    assert principal.standing_of(bea) == standing
+    assert principals.principal_of(bea) == principal
 
 
 def test_a_login_leaves_the_stored_password_as_it_was_signed(settings: Settings) -> None:
@@ -325,7 +325,7 @@ class _Weak(Hasher):
 
 def test_an_unsigned_membership_gives_no_right(cyril: Actor) -> None:
     User.objects.get(username="cyril").groups.add(GroupRow.objects.get(name=Group.REVIEWERS))
-    assert principal.standing_of(cyril) == principal.Standing(
+    assert principals.principal_of(cyril) == principals.Principal(
         person="cyril", groups=frozenset(), scopes=ALL_SCOPES
     )
 
@@ -366,7 +366,7 @@ def test_a_signed_right_gives_nothing_without_the_membership(bea: Actor, ada: Ac
 
 def test_a_token_gives_nothing_to_another_person(bea: Actor, ada: Actor) -> None:
     token, _ = tokens.create(User.objects.get(username="ada"), ["approvals:decide"])
-    assert principal.standing_of(Actor(person="bea", token=token.public_id)) is None
+    assert principals.principal_of(Actor(person="bea", token=token.public_id)) is None
 
 
 def test_a_password_of_later_voids_no_approval(bea: Actor) -> None:
@@ -389,15 +389,15 @@ def test_a_row_whose_time_is_none_gives_no_right(bea: Actor) -> None:
 
 
 def _groups(actor: Actor) -> frozenset[str]:
-    standing = principal.standing_of(actor)
-    assert standing is not None
-    return standing.groups
+    principal = principals.principal_of(actor)
+    assert principal is not None
+    return principal.groups
 
 
 def test_an_earlier_row_is_not_put_on_top_again(bea: Actor) -> None:
     people.set_groups("bea", [], actor=None)
     User.objects.get(username="bea").groups.add(GroupRow.objects.get(name=Group.REVIEWERS))
-    assert principal.standing_of(bea) == principal.Standing(
+    assert principals.principal_of(bea) == principals.Principal(
         person="bea", groups=frozenset(), scopes=ALL_SCOPES
     )
     first = Assignment.objects.get(username="bea", what="reviewers", seq=1)
@@ -430,7 +430,7 @@ def test_a_token_that_was_changed_opens_nothing(bea: Actor, change: dict[str, ob
         cursor.execute("SET LOCAL session_replication_role = replica")  # no trigger refuses it
     Token.objects.filter(pk=token.pk).update(**change)
     assert tokens.authenticate(plain) is None
-    assert principal.standing_of(actor) is None
+    assert principals.principal_of(actor) is None
 
 
 # Rights from before assignments were recorded
@@ -448,7 +448,7 @@ def test_what_was_there_before_is_taken_over_once(cyril: Actor) -> None:
     people.create_person(username="dora", password=PASSWORD, groups=[])
     User.objects.get(username="dora").groups.add(group)
     assert not adoption.adopt()
-    standing = principal.standing_of(Actor(person="dora"))
-    assert standing is not None
-    assert standing.groups == frozenset()
+    principal = principals.principal_of(Actor(person="dora"))
+    assert principal is not None
+    assert principal.groups == frozenset()
     assert Adoption.objects.count() == 1

@@ -15,7 +15,8 @@ from approvals.adapter import Gatekeeper
 from approvals.decisions import decide as actions
 from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.models import AuditEntry, Request
-from approvals.permissions.principal import ALL_SCOPES, Access, Scope
+from approvals.permissions.access import Access
+from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.requests import snapshot
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import Forbidden

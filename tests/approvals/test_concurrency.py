@@ -20,7 +20,7 @@ from approvals.adapter import Gatekeeper
 from approvals.decisions import decide
 from approvals.errors import AlreadyDecided, Cancelled, Expired, NotFound
 from approvals.models import AuditEntry, Request, Token
-from approvals.permissions.principal import ALL_SCOPES
+from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from runtime.control.cancel import cancel
 from runtime.core.enums import Decision, Verdict

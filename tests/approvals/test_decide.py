@@ -13,7 +13,7 @@ from approvals.decisions import commit
 from approvals.decisions import decide as actions
 from approvals.errors import AlreadyDecided, ApprovalError, DigestMismatch, Invalid, NotFound
 from approvals.models import AuditEntry, Request, Token
-from approvals.permissions.principal import ALL_SCOPES, Scope
+from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.queries.requests import Approval
 from runtime.errors import Forbidden
 from runtime.models import Gate, Run, Signal

@@ -21,7 +21,7 @@ from approvals.errors import (
     TooEarly,
 )
 from approvals.models import AuditEntry, Request
-from approvals.permissions.principal import ALL_SCOPES, Scope
+from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.queries.requests import Approval
 from approvals.web.api import router
 from runtime.errors import Forbidden

@@ -9,7 +9,7 @@ from approvals.adapter import Gatekeeper
 from approvals.decisions.decide import decide, settle, undo
 from approvals.errors import TamperedWith
 from approvals.models import Request
-from approvals.permissions import principal
+from approvals.permissions import principals
 from approvals.queries import inbox
 from approvals.queries.requests import approval
 from approvals.requests import verification
@@ -133,11 +133,11 @@ def test_a_request_without_an_origin_keeps_its_digest() -> None:
 def test_the_lists_tell_both_apart(ada: Actor, bea: Actor) -> None:
     request = asked()
     for actor, mine, others in ((ada, 0, 1), (bea, 1, 0)):
-        standing = principal.standing_of(actor)
-        counts = inbox.counts(standing)
+        principal = principals.principal_of(actor)
+        counts = inbox.counts(principal)
         assert (counts.mine, counts.others) == (mine, others)
     join(request, bea)
-    assert inbox.counts(principal.standing_of(bea)).mine == 0
+    assert inbox.counts(principals.principal_of(bea)).mine == 0
 
 
 def test_a_decision_is_not_taken_back_into_ones_own_run(bea: Actor, settings: object) -> None:

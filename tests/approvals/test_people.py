@@ -20,7 +20,7 @@ from approvals.accounts import people, tokens
 from approvals.accounts.people import create_person
 from approvals.errors import ApprovalError, Guarded, Invalid, UnknownPerson
 from approvals.models import Token
-from approvals.permissions.principal import ALL_SCOPES
+from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from tests.support.cast import PASSWORD, Cast
 

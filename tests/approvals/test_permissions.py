@@ -5,13 +5,11 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.utils import timezone
 
 from approvals.accounts import tokens
-from approvals.models import Token
-from approvals.permissions.principal import (
-    ALL_SCOPES,
-    Access,
-    Scope,
-    actor_of,
-)
+from approvals.models import Request, Token
+from approvals.permissions import request_rules
+from approvals.permissions.access import Access
+from approvals.permissions.principals import actor_of, principal_of
+from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.policy import Group
 from runtime.errors import Forbidden
 from runtime.models import Run
@@ -135,3 +133,12 @@ def test_a_browser_session_is_its_user_and_has_no_token(bea: Actor) -> None:
     assert actor_of(User.objects.get(username="bea")) == bea
     with pytest.raises(ValueError, match="nobody"):
         actor_of(AnonymousUser())
+
+
+@pytest.mark.parametrize(("person", "expected"), [("ada", True), ("bea", True), ("cyril", False)])
+def test_reviewers_read_a_request_of_unknown_risk(
+    cast: dict[str, Actor], person: str, expected: bool
+) -> None:
+    row = Request(requester="somebody", risk="nothing", origin=[], excluded=[])
+    principal = principal_of(cast[person])
+    assert request_rules.reads(principal, row) is expected

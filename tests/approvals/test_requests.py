@@ -10,7 +10,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from approvals.errors import Invalid, NotFound
 from approvals.models import Request
-from approvals.permissions import principal
+from approvals.permissions import access, principals
 from approvals.queries import inbox
 from approvals.queries import requests as queries
 from approvals.queries.inbox import View
@@ -31,27 +31,27 @@ def test_the_inbox_has_what_one_may_decide_in_the_order_of_deadlines(
     seeds.decide(seeds.pending(requester="cyril"), bea)
     doubt = seeds.in_doubt(requester="cyril")
 
-    standing = principal.standing_of(bea)
-    mine = inbox.piece(standing, view=View.MINE)
+    principal = principals.principal_of(bea)
+    mine = inbox.piece(principal, view=View.MINE)
     assert [item.id for item in mine.items] == [soon.id, late.id, never.id]
     assert mine.items[0].sentence == soon.sentence
-    assert [item.id for item in inbox.doubts(standing)] == [doubt.id]
-    assert (inbox.counts(standing), mine.next) == (inbox.Counts(mine=4, doubts=1, others=0), None)
+    assert [item.id for item in inbox.doubts(principal)] == [doubt.id]
+    assert (inbox.counts(principal), mine.next) == (inbox.Counts(mine=4, doubts=1, others=0), None)
 
-    own = inbox.piece(principal.standing_of(ada), view=View.MINE)
+    own = inbox.piece(principals.principal_of(ada), view=View.MINE)
     assert [item.id for item in own.items] == [soon.id, never.id]
-    assert inbox.counts(principal.standing_of(ada)).others == 1
+    assert inbox.counts(principals.principal_of(ada)).others == 1
 
 
 def test_what_stands_before_and_after_an_approval_is_what_the_inbox_shows(bea: Actor) -> None:
     deadlines = [seeds.moment(seconds) for seconds in (900, 600)] + [None, None]
     for deadline in deadlines:
         seeds.pending(requester="ada", expires_at=deadline)
-    standing = principal.standing_of(bea)
-    items = inbox.piece(standing, view=View.MINE).items
+    principal = principals.principal_of(bea)
+    items = inbox.piece(principal, view=View.MINE).items
     ids = [None, *(item.id for item in items), None]
     for number, item in enumerate(items):
-        assert inbox.neighbours(standing, item) == (ids[number], ids[number + 2])
+        assert inbox.neighbours(principal, item) == (ids[number], ids[number + 2])
 
 
 def test_an_inbox_of_somebody_who_decides_nothing_is_empty_but_counts(
@@ -60,18 +60,18 @@ def test_an_inbox_of_somebody_who_decides_nothing_is_empty_but_counts(
     seeds.pending(requester="ada")
     nobody = Actor(person="nobody")
     for actor, others in ((cyril, 0), (admin, 1), (nobody, 0)):
-        standing = principal.standing_of(actor)
-        assert inbox.piece(standing, view=View.MINE).items == ()
-        assert inbox.counts(standing) == inbox.Counts(mine=0, doubts=0, others=others)
+        principal = principals.principal_of(actor)
+        assert inbox.piece(principal, view=View.MINE).items == ()
+        assert inbox.counts(principal) == inbox.Counts(mine=0, doubts=0, others=others)
 
 
 def test_an_approval_is_complete_and_says_what_its_reader_may_do(ada: Actor, bea: Actor) -> None:
     request = seeds.pending(requester="ada")
     seen = queries.approval(request.id, actor=bea)
     assert (seen.args, seen.schema, seen.path) == (seeds.ARGS, seeds.SCHEMA, seeds.PATH)
-    assert (seen.digest, seen.status, seen.refusal) == (request.request_digest, "pending", None)
+    assert (seen.digest, seen.status, seen.denial) == (request.request_digest, "pending", None)
 
-    own = queries.approval(request.id, actor=ada).refusal
+    own = queries.approval(request.id, actor=ada).denial
     assert own is not None
     assert own.code == "requester"
 
@@ -120,7 +120,7 @@ def test_a_risk_that_does_not_exist_hides_no_request(
         actor.person: {
             view
             for view in (View.MINE, View.OTHERS)
-            for item in inbox.piece(principal.standing_of(actor), view=view).items
+            for item in inbox.piece(principals.principal_of(actor), view=view).items
             if item.tampered
         }
         for actor in (ada, bea, cyril, admin)
@@ -132,8 +132,8 @@ def test_a_risk_that_does_not_exist_hides_no_request(
         "admin": {View.OTHERS},
     }
     assert [item.id for item in queries.approvals(bea).items] == [request.id]
-    assert Run.objects.filter(principal.Access().readable_runs(bea)).exists()
-    assert not Run.objects.filter(principal.Access().readable_runs(cyril)).exists()
+    assert Run.objects.filter(access.Access().readable_runs(bea)).exists()
+    assert not Run.objects.filter(access.Access().readable_runs(cyril)).exists()
     client = Client()
     client.force_login(User.objects.get(username="bea"))
     for path in ("/inbox/", f"/a/{request.id}/"):

@@ -12,7 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 from approvals.accounts import tokens
 from approvals.errors import Invalid, UnknownToken
 from approvals.models import Token
-from approvals.permissions.principal import ALL_SCOPES, Scope
+from approvals.permissions.scopes import ALL_SCOPES, Scope
 from runtime.ports.access import Actor
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 
 from approvals.accounts import tokens
-from approvals.permissions.principal import ALL_SCOPES
+from approvals.permissions.scopes import ALL_SCOPES
 from config.local import demo, demo_people
 from config.local.__main__ import main
 from config.local.data_dir import open_home

@@ -22,7 +22,7 @@ from config.env.environment import ROOT
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup()
 
-from approvals.permissions.principal import Scope  # noqa: E402 - settings come first
+from approvals.permissions.scopes import Scope  # noqa: E402 - settings come first
 from approvals.policy import Group  # noqa: E402
 from config.api import api  # noqa: E402
 from runtime.core.budgets import Limit  # noqa: E402

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from approvals.accounts import tokens
-from approvals.permissions.principal import ALL_SCOPES
+from approvals.permissions.scopes import ALL_SCOPES
 
 
 class Caller:

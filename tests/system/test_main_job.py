@@ -151,7 +151,7 @@ def _reviewers(office: Office) -> dict[str, str]:
     said = office.execute(f"""
 from approvals import tokens
 from approvals.accounts.people import create_person
-from approvals.permissions.principal import ALL_SCOPES
+from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 for n in range({DECIDERS}):
     person = create_person(username=f"reviewer{{n}}", password="x" * 40, groups=[Group.REVIEWERS])

@@ -11,7 +11,7 @@ from django.test import Client
 
 from approvals.accounts import tokens
 from approvals.models import Token
-from approvals.permissions.principal import ALL_SCOPES, Scope
+from approvals.permissions.scopes import ALL_SCOPES, Scope
 from tests.support.cast import PASSWORD, Cast
 
 NEW = "another horse battery"

@@ -19,7 +19,7 @@ from pytest_django import Settings
 from agents.models import PublishedAgent
 from approvals.accounts import people, tokens
 from approvals.decisions import decide
-from approvals.permissions.principal import ALL_SCOPES
+from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from config.api import api
 from runtime.control.transfer import export_run

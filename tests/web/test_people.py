@@ -12,7 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 from approvals.accounts import listing, tokens
 from approvals.accounts.people import create_person
 from approvals.models import Token
-from approvals.permissions.principal import ALL_SCOPES
+from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from runtime.errors import Forbidden
 from tests.support.cast import PASSWORD, Cast

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from approvals.accounts import listing, tokens
 from approvals.errors import UnknownPerson
 from approvals.management import command
-from approvals.permissions.principal import ALL_SCOPES
+from approvals.permissions.scopes import ALL_SCOPES
 
 
 class Command(command.Door):

@@ -9,8 +9,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from approvals.decisions import decide
 from approvals.errors import DigestMismatch
-from approvals.permissions import principal
-from approvals.permissions.principal import Standing
+from approvals.permissions import principals
+from approvals.permissions.principals import Principal
 from approvals.queries import requests
 from approvals.queries.similar import similar
 from approvals.web.pages import frame_gate, in_doubt
@@ -31,7 +31,7 @@ _SAID = {
 @login_required
 def approval(request: HttpRequest, approval: UUID) -> HttpResponse:
     """A request of any kind."""
-    actor = principal.actor_of(request.user)
+    actor = principals.actor_of(request.user)
     shown = requests.approval(approval, actor=actor)
     if shown.kind == GateKind.IN_DOUBT:
         return in_doubt.page(request, shown, actor)
@@ -53,7 +53,7 @@ def deny(request: HttpRequest, approval: UUID) -> HttpResponse:
 
 
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
-    if requests.approval(approval, actor=principal.actor_of(request.user)).kind in HALTS:
+    if requests.approval(approval, actor=principals.actor_of(request.user)).kind in HALTS:
         raise Http404
     return carry_out(
         request,
@@ -77,19 +77,19 @@ def _page(
     actor: Actor,
     problem: Problem | None = None,
 ) -> HttpResponse:
-    standing = principal.standing_of(actor)
+    principal = principals.principal_of(actor)
     context = {
-        **picture(shown, standing, problem),
-        **_similar(shown, standing),
-        "together": requests.of_turn(shown, standing),
+        **picture(shown, principal, problem),
+        **_similar(shown, principal),
+        "together": requests.of_turn(shown, principal),
         "stale": isinstance(problem, DigestMismatch),
         "reason": form_text(request.POST, "reason"),
     }
     return answer(request, "approvals/approval.html", context)
 
 
-def _similar(shown: requests.Approval, standing: Standing | None) -> dict[str, Any]:
+def _similar(shown: requests.Approval, principal: Principal | None) -> dict[str, Any]:
     """Look up the last similar approval, unless the page has already taken too long."""
     if time_limits.is_used_up():
         return {"similar": None, "similar_left_out": True}
-    return {"similar": similar(shown, standing, until=time_limits.soft_end())}
+    return {"similar": similar(shown, principal, until=time_limits.soft_end())}

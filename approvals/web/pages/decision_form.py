@@ -16,7 +16,7 @@ from approvals.errors import (
     TamperedWith,
     TooEarly,
 )
-from approvals.permissions import principal
+from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web.pages import call_status
 from approvals.web.pages.request_page import too_late
@@ -41,7 +41,7 @@ def carry_out(
 
     `said` words the decision, and what follows if nothing holds it up.
     """
-    actor = principal.actor_of(request.user)
+    actor = principals.actor_of(request.user)
     try:
         act(actor)
     except (AlreadyDecided, Cancelled, Expired) as exc:

@@ -8,7 +8,7 @@ from django.views.decorators.http import require_POST
 
 from approvals.decisions import budget_grants, decide
 from approvals.errors import DigestMismatch, Invalid
-from approvals.permissions import principal
+from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web.pages.decision_form import Problem, carry_out
 from approvals.web.pages.request_page import answer, picture
@@ -44,7 +44,7 @@ def page(
 ) -> HttpResponse:
     """`problem` is what was wrong with the form that was sent."""
     context = {
-        **picture(shown, principal.standing_of(actor), problem),
+        **picture(shown, principals.principal_of(actor), problem),
         "stale": isinstance(problem, DigestMismatch),
         "reason": form_text(request.POST, "reason"),
         "differences": _differences(shown),
@@ -66,7 +66,7 @@ def _differences(shown: requests.Approval) -> tuple[Difference, ...]:
 
 
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
-    if requests.approval(approval, actor=principal.actor_of(request.user)).kind not in HALTS:
+    if requests.approval(approval, actor=principals.actor_of(request.user)).kind not in HALTS:
         raise Http404
     return carry_out(
         request,

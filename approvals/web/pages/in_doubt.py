@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 from approvals import clock
 from approvals.decisions import decide, results
 from approvals.errors import Invalid
-from approvals.permissions import principal
+from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web.pages.decision_form import Problem, carry_out
 from approvals.web.pages.request_page import answer, picture
@@ -48,7 +48,7 @@ def page(
     outcome: Verdict | None = None,
 ) -> HttpResponse:
     """`outcome` is the form that was sent, `problem` what was wrong with it."""
-    seen = picture(shown, principal.standing_of(actor), problem)
+    seen = picture(shown, principals.principal_of(actor), problem)
     context = {
         **seen,
         "late": late_outcomes.late_of_call(
@@ -66,7 +66,7 @@ def page(
 
 
 def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpResponse:
-    shown = requests.approval(approval, actor=principal.actor_of(request.user))
+    shown = requests.approval(approval, actor=principals.actor_of(request.user))
     return carry_out(
         request,
         approval,
@@ -91,6 +91,6 @@ def _returns_nothing(schema: Any) -> bool:
 def _result(request: HttpRequest, shown: requests.Approval) -> Any:
     """Read the result from the form. An unreadable one is refused only to a person who may settle the call."""
     text = form_text(request.POST, "result")
-    if shown.refusal is not None or shown.status != "pending" or not text.strip():
+    if shown.denial is not None or shown.status != "pending" or not text.strip():
         return decide.ABSENT
     return results.read(text, shown.result_schema)

@@ -12,8 +12,9 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from approvals.errors import Invalid
-from approvals.permissions import principal
-from approvals.permissions.principal import Scope, Standing
+from approvals.permissions import principals
+from approvals.permissions.principals import Principal
+from approvals.permissions.scopes import Scope
 from approvals.queries import filters
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import Piece, View
@@ -29,16 +30,16 @@ _LET_START = ("approved", "answered")
 @login_required
 def inbox(request: HttpRequest) -> HttpResponse:
     """A page, or for a page that is open already only its list, with what became of `known` rows."""
-    standing = principal.standing_of(principal.actor_of(request.user))
+    principal = principals.principal_of(principals.actor_of(request.user))
     view, q = _view(request), request.GET.get("q", "").strip()
     live = "HX-Request" in request.headers
-    counts = lists.counts(standing)
+    counts = lists.counts(principal)
     context: dict[str, Any] = {"view": view, "q": q, "counts": counts}
-    context |= _list(request, standing, view, q, counts)
+    context |= _list(request, principal, view, q, counts)
     if live and view != View.DECIDED:  # in that view all rows are closed
-        context["closed"] = lists.closed(standing, _known(request))
+        context["closed"] = lists.closed(principal, _known(request))
     elif not live:
-        is_admin = standing is not None and standing.has(Scope.ADMIN)
+        is_admin = principal is not None and principal.has(Scope.ADMIN)
         context |= {
             "place": "inbox",
             "max_filter": filters.MAX_LENGTH,
@@ -57,16 +58,16 @@ def inbox(request: HttpRequest) -> HttpResponse:
 
 
 def _list(
-    request: HttpRequest, standing: Standing | None, view: View, q: str, counts: lists.Counts
+    request: HttpRequest, principal: Principal | None, view: View, q: str, counts: lists.Counts
 ) -> dict[str, Any]:
     """The rows that were asked for, or what is wrong with the filter."""
     cursor, problem = request.GET.get("cursor"), None
     piece, doubts = Piece(items=(), next=None), tuple[Approval, ...]()
     try:
         if view != View.MINE or not counts.only_doubts or q or cursor:
-            piece = lists.piece(standing, view=view, q=q, cursor=cursor)
+            piece = lists.piece(principal, view=view, q=q, cursor=cursor)
         if view == View.MINE and counts.doubts and cursor is None:
-            doubts = lists.doubts(standing, q=q)
+            doubts = lists.doubts(principal, q=q)
     except Invalid as exc:
         if exc.field != "q":
             raise Http404(exc.detail) from exc
@@ -80,7 +81,7 @@ def _list(
         "next": piece.next,
         "doubts": doubts,
         "problem": problem,
-        "last": lists.last_closed(standing) if nothing and view == View.MINE else None,
+        "last": lists.last_closed(principal) if nothing and view == View.MINE else None,
         "first_page": cursor is None,
         "keep": _query(view, q),
         "source": f"{request.path}?{_query(view, q)}{_query_of(cursor)}",

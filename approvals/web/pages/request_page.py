@@ -10,7 +10,8 @@ from django.utils.cache import patch_vary_headers
 
 from approvals import clock
 from approvals.errors import AlreadyDecided, Cancelled, Expired
-from approvals.permissions.principal import Scope, Standing
+from approvals.permissions.principals import Principal
+from approvals.permissions.scopes import Scope
 from approvals.queries import inbox, requests
 from approvals.requests import statements
 from approvals.web.pages.arguments import arguments
@@ -50,13 +51,13 @@ _VERBS: dict[Verdict, str] = {
 
 def picture(
     shown: requests.Approval,
-    standing: Standing | None,
+    principal: Principal | None,
     problem: RequestError | None = None,
 ) -> dict[str, Any]:
     """The context of each page; `problem` is what was wrong with the decision just sent."""
-    is_admin = standing is not None and standing.has(Scope.ADMIN)
+    is_admin = principal is not None and principal.has(Scope.ADMIN)
     progress = fold.progress(shown.run, whole=is_admin)
-    before, next_ = inbox.neighbours(standing, shown)
+    before, next_ = inbox.neighbours(principal, shown)
     status = _status(shown)
     call = progress.call(shown.frame, shown.call)
     return {
@@ -74,15 +75,15 @@ def picture(
         "after": aftermath(shown, status, call, progress),
         "progress": progress,
         "stopped": runs.quarantined(Q(id=shown.run)) > 0,
-        "undo_until": _undo_until(shown, standing),
+        "undo_until": _undo_until(shown, principal),
         "problem": problem,
         "max_reason": MAX_REASON,
     }
 
 
-def _undo_until(shown: requests.Approval, standing: Standing | None) -> datetime | None:
+def _undo_until(shown: requests.Approval, principal: Principal | None) -> datetime | None:
     """Until when this reader can take the decision back; None if it is not theirs, or counts already."""
-    if standing is None or shown.decided_by != standing.person or shown.effective_at is None:
+    if principal is None or shown.decided_by != principal.person or shown.effective_at is None:
         return None
     return shown.effective_at if shown.effective_at > clock.now() else None
 

@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 
 from approvals.accounts import login_throttle
-from approvals.permissions import principal
+from approvals.permissions import principals, scopes
 
 UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
 
@@ -40,6 +40,6 @@ logout = LogoutView.as_view(http_method_names=["post"])
 @login_required
 def home(request: HttpRequest) -> HttpResponse:
     """The inbox, or the runs for whoever can decide nothing."""
-    standing = principal.standing_of(principal.actor_of(request.user))
-    decides = standing is not None and standing.has(principal.Scope.APPROVALS_DECIDE)
+    principal = principals.principal_of(principals.actor_of(request.user))
+    decides = principal is not None and principal.has(scopes.Scope.APPROVALS_DECIDE)
     return redirect("inbox" if decides else "runs")

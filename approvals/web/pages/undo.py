@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST
 
 from approvals.decisions import decide
 from approvals.errors import AlreadyDecided, Cancelled, Expired, NotDecided, TooLate
-from approvals.permissions import principal
+from approvals.permissions import principals
 
 
 @require_POST
@@ -18,7 +18,7 @@ from approvals.permissions import principal
 def undo(request: HttpRequest, approval: UUID) -> HttpResponse:
     """The request is open again, and the run has not heard anything."""
     try:
-        decide.undo(request=approval, actor=principal.actor_of(request.user))
+        decide.undo(request=approval, actor=principals.actor_of(request.user))
     except (AlreadyDecided, Cancelled, Expired, NotDecided, TooLate) as exc:
         messages.error(request, f"Nothing was changed. {exc.detail}")
     else:

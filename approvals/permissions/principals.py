@@ -1,0 +1,176 @@
+"""Reads the rights of an actor: those of the person's groups, limited to the scopes of the token."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import TypeVar
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+
+from approvals import policy, stored_rows
+from approvals.models import Assignment, Token
+from approvals.permissions import assignments, signatures
+from approvals.permissions.assignments import Bond
+from approvals.permissions.scopes import ALL_SCOPES, rights_of
+from approvals.policy import Group
+from runtime.ports.access import Actor
+from runtime.store import pool
+
+R = TypeVar("R", Assignment, Token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """The rights of an actor at this moment, read from the database at each use.
+
+    `groups` lists the groups with a signed assignment. `bonds` names people in whose runs a right to decide does not
+    count; before `cooling_until` it counts in no run.
+    """
+
+    person: str
+    groups: frozenset[str]
+    scopes: frozenset[str]
+    bonds: tuple[Bond, ...] = ()
+    cooling_until: datetime | None = None
+
+    def has(self, scope: str) -> bool:
+        return scope in self.scopes and scope in rights_of(self.groups)
+
+
+def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
+    """The actor behind a browser session, which has every scope. The user must be logged in."""
+    if not user.is_authenticated:
+        raise ValueError("nobody is logged in")
+    return Actor(person=user.get_username())
+
+
+def held(person: str, key: str = "") -> str:
+    """Return the SQL expression of all that a person's rights rest on, as JSON text, for `from_rights` to verify.
+
+    `person` and `key`, the id of a token, are expressions too. Without `key` no token is looked for: workers may not
+    read tokens. It is NULL for a person who is unknown or disabled. An assignment counts only if the person has what it
+    gives in Django's tables as well.
+    """
+    token = (
+        f"""(SELECT json_build_array({_TOKEN}) FROM approvals_token t
+                WHERE t.public_id = {key} AND t.owner_id = u.id AND t.revoked_at IS NULL)"""
+        if key
+        else "NULL"
+    )
+    return f"""(
+        SELECT json_build_object(
+            'given', (SELECT json_agg(json_build_array({_ASSIGNMENT})) FROM (
+                SELECT DISTINCT ON (what) * FROM approvals_assignment
+                WHERE person_id = u.id ORDER BY what, seq DESC
+            ) a WHERE CASE a.what
+                WHEN 'password' THEN a.digest = encode(sha256(convert_to(u.password, 'UTF8')), 'hex')
+                ELSE a.what IN (SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id
+                    WHERE m.user_id = u.id)
+                END),
+            'token', {token})::text
+        FROM auth_user u WHERE u.username = {person} AND u.is_active)"""
+
+
+_ASSIGNMENT_NAMES = stored_rows.names_of(Assignment)
+_TOKEN_NAMES = tuple(name for name in stored_rows.names_of(Token) if name != "last_used_at")
+_ASSIGNMENT = ", ".join(f"a.{name}" for name in _ASSIGNMENT_NAMES)
+_TOKEN = ", ".join(f"t.{name}" for name in _TOKEN_NAMES)
+_TIMES = frozenset({"at", "given_at", "confirmed_at", "created_at", "revoked_at"})
+# The expression for an actor, of whom `parameters_of` gives the parameters.
+HELD = held("%(person)s", "%(token)s")
+_LOOK = f"SELECT clock_timestamp(), {HELD}"
+
+
+def parameters_of(actor: Actor) -> dict[str, object]:
+    """Return the parameters of HELD."""
+    return {"person": actor.person, "token": actor.token}
+
+
+def principal_of(actor: Actor) -> Principal | None:
+    """Return an actor's rights; None if the person is unknown or disabled, or the token not valid for this person.
+
+    With an unsigned password a person has no rights.
+    """
+    with pool.asking() as connection:
+        row = connection.execute(_LOOK, parameters_of(actor)).fetchone()
+    assert row is not None  # a SELECT without FROM has one row
+    return from_rights(actor, row[1], row[0])
+
+
+def from_rights(
+    actor: Actor, found: str | None, now: datetime, *, past: bool = False
+) -> Principal | None:
+    """Return the rights of an actor by what HELD found; None as `principal_of` does.
+
+    With `past`, `now` is the time of a past decision: the cooling-off period must have ended by then, and the password,
+    which may have been set since, is not looked at.
+    """
+    rows, token = _read(found) if found is not None else ((), None)
+    scopes = _scopes_of(actor, token)
+    if found is None or scopes is None:
+        return None
+    held = {
+        row.what: row
+        for row, text in rows
+        if row.username == actor.person and assignments.in_force_by(row, text)
+    }
+    password = held.pop(assignments.CREDENTIAL, None)
+    given = {what: row for what, row in held.items() if not assignments.is_pending(row)}
+    if not past:
+        given = _with_password(given, password)
+    deciding = [row for what, row in given.items() if what in policy.DECIDING]
+    if deciding and password is not None and not past:
+        deciding.append(password)
+    ends = [end for row in deciding if (end := assignments.cools_until(row)) and end > now]
+    return Principal(
+        person=actor.person,
+        groups=frozenset(given),
+        scopes=scopes,
+        bonds=tuple(bond for row in deciding if (bond := assignments.bond(row))),
+        cooling_until=max(ends, default=None),
+    )
+
+
+def _with_password(
+    given: dict[str, Assignment], password: Assignment | None
+) -> dict[str, Assignment]:
+    """Return the rights that remain with this password."""
+    if password is None:
+        return {}
+    if assignments.is_pending(password):
+        return {what: row for what, row in given.items() if what != Group.ADMINS}
+    return given
+
+
+# The rows are the same for as long as the text is. Nothing is trusted for that: signatures are verified each time.
+@lru_cache(256)
+def _read(found: str) -> tuple[tuple[tuple[Assignment, str], ...], tuple[Token, str] | None]:
+    """Make rows of what HELD found, each with the text of it that is signed.
+
+    A row with a value of another type, such as a time that is none, gives no right.
+    """
+    held = json.loads(found)
+    given = [_row(Assignment, _ASSIGNMENT_NAMES, values) for values in held["given"] or ()]
+    token = held["token"] and _row(Token, _TOKEN_NAMES, held["token"])
+    return tuple(one for one in given if one is not None), token
+
+
+def _row(model: type[R], names: Sequence[str], values: Sequence[object]) -> tuple[R, str] | None:
+    row = model()
+    try:
+        for name, value in zip(names, values, strict=True):
+            is_time = value is not None and name in _TIMES
+            setattr(row, name, datetime.fromisoformat(str(value)) if is_time else value)
+        return row, signatures.text_of(row)
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def _scopes_of(actor: Actor, token: tuple[Token, str] | None) -> frozenset[str] | None:
+    if actor.token is None:
+        return ALL_SCOPES
+    if token is None or not signatures.is_signed(*token):
+        return None
+    return frozenset(token[0].scopes)

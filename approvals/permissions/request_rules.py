@@ -1,0 +1,155 @@
+"""Says which requests a principal may read and decide, as conditions in SQL and for one request."""
+
+from collections.abc import Collection
+from datetime import UTC
+from functools import reduce
+from operator import or_
+
+from django.db.models import Q
+
+from approvals import policy, stored_rows
+from approvals.models import Request
+from approvals.permissions.principals import Principal
+from approvals.permissions.scopes import Scope
+from runtime.core.enums import Risk
+from runtime.errors import Forbidden
+
+
+def readable_requests(principal: Principal | None) -> Q:
+    """The condition on Request that holds for exactly those this principal may read."""
+    if principal is None:
+        return Q(pk__in=[])
+    if principal.has(Scope.ADMIN):
+        return Q()
+    return Q(requester=principal.person) | of_decided_risk(principal)
+
+
+def reads(principal: Principal | None, row: Request) -> bool:
+    """The same of one request."""
+    if principal is None:
+        return False
+    if principal.has(Scope.ADMIN) or row.requester == principal.person:
+        return True
+    decided = policy.risks_decided_by(principal.groups)
+    return bool(decided) and row.risk not in set(Risk) - decided
+
+
+def decidable_requests(principal: Principal | None) -> Q:
+    """The condition on Request that holds for exactly those this principal may decide."""
+    if (
+        principal is None
+        or Scope.APPROVALS_DECIDE not in principal.scopes
+        or principal.cooling_until
+    ):
+        return Q(pk__in=[])
+    return of_decided_risk(principal) & ~_barred(principal)
+
+
+def undecidable_requests(principal: Principal | None) -> Q:
+    """The condition that holds for those of the readable ones that this principal may not decide.
+
+    Said as what they are and not as what they are not: one's own are found by an index among a million.
+    """
+    if (
+        principal is None
+        or Scope.APPROVALS_DECIDE not in principal.scopes
+        or principal.cooling_until
+    ):
+        return Q()
+    own = _barred(principal)
+    if not principal.has(Scope.ADMIN):
+        return own
+    return own | ~of_decided_risk(principal)
+
+
+def of_decided_risk(principal: Principal) -> Q:
+    """The condition that holds for requests of a risk that this principal may decide.
+
+    For people who decide anything, also for those of a risk that does not exist: such a row was tampered with,
+    which a reviewer has to see. Deciding it is refused.
+    """
+    decided = policy.risks_decided_by(principal.groups)
+    if not decided:
+        return Q(pk__in=[])
+    return ~Q(risk__in=set(Risk) - decided)
+
+
+def denial(
+    principal: Principal | None, row: Request, origin: Collection[str] = ()
+) -> Forbidden | None:
+    """Say why a reader of a request may not decide it; None if they may.
+
+    `origin` names people whom the row may lack: see Gatekeeper.confirm.
+    """
+    if principal is None:
+        return Forbidden("not_eligible", "This person may not act.")
+    if Scope.APPROVALS_DECIDE not in principal.scopes:
+        return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
+    people = {*stored_rows.texts(row.origin), *stored_rows.texts(row.excluded), *origin}
+    code = policy.may_decide(
+        requester=row.requester,
+        origin=people,
+        person=principal.person,
+        groups=principal.groups,
+        risk=row.risk,
+        bound=any(bond.binds({row.requester, *people}) for bond in principal.bonds),
+        cooling=principal.cooling_until is not None,
+    )
+    match code:
+        case None:
+            return None
+        case "requester":
+            return Forbidden(
+                code, f"{principal.person} started this run, so another person must decide."
+            )
+        case "origin":
+            return Forbidden(
+                code,
+                f"{principal.person} is in this run's origin, so another person must decide: they started the run it"
+                " was made from, tried it again, or sent it a message or an event.",
+            )
+        case "not_eligible":
+            return Forbidden(
+                code, f"{principal.person} may not decide on actions of {row.risk} risk."
+            )
+        case "given_by_origin":
+            return Forbidden(code, _bound(principal, {row.requester, *people}))
+        case "cooling_off":
+            return Forbidden(code, _cooling(principal))
+
+
+def _barred(principal: Principal) -> Q:
+    """Build the condition on requests whose origin includes this person, or a giver of their right to decide."""
+    barred = _comes_from(principal.person)
+    for bond in principal.bonds:
+        theirs = reduce(or_, map(_comes_from, sorted(bond.givers)))
+        barred |= theirs if bond.second is None else theirs & _comes_from(bond.second)
+    return barred
+
+
+def _comes_from(person: str) -> Q:
+    return Q(requester=person) | Q(excluded__contains=[person])
+
+
+def _bound(principal: Principal, people: Collection[str]) -> str:
+    named = sorted(
+        {
+            giver
+            for bond in principal.bonds
+            if bond.binds(people)
+            for giver in bond.givers & set(people)
+        }
+    )
+    return (
+        f"{principal.person} got the right to decide from {', '.join(named)}, who is in this run's origin: the right"
+        " does not count here until a second admin confirms it on the page People."
+    )
+
+
+def _cooling(principal: Principal) -> str:
+    assert principal.cooling_until is not None
+    return (
+        f"An admin gave {principal.person} the right to decide only recently: it counts from"
+        f" {principal.cooling_until.astimezone(UTC):%Y-%m-%d %H:%M} UTC, or once a second admin confirms it on"
+        " the page People."
+    )
