@@ -149,7 +149,7 @@ def test_eight_people_decide_at_once_and_one_wins_every_time(office: Office) -> 
 def _reviewers(office: Office) -> dict[str, str]:
     """Eight more reviewers: their names and tokens."""
     said = office.execute(f"""
-from approvals import tokens
+from approvals.accounts import tokens
 from approvals.accounts.people import create_person
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
