@@ -33,8 +33,9 @@ INSERT = f"""
         due_at)
     VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(input)s,
         %(status)s, %(position)s, %(head)s, %(unheard)s, %(origin)s::jsonb, {DUE_SHORTLY})
-    ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING
 """
+# The same of a run with a business key, which may be taken. Without one Postgres writes the row at once.
+INSERT_KEYED = f"{INSERT} ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,8 @@ def insert(connection: Connection, row: dict[str, Any]) -> bool:
 
     `row` may leave out `status`, `position` and `unheard`, for a new run, and `origin` if the requester alone is in it.
     """
-    return connection.execute(INSERT, inserted(row)).rowcount == 1
+    statement = INSERT if row["business_key"] is None else INSERT_KEYED
+    return connection.execute(statement, inserted(row)).rowcount == 1
 
 
 def inserted(row: dict[str, Any]) -> dict[str, Any]:

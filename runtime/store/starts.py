@@ -11,9 +11,10 @@ from runtime.store import journal, pool, runs
 from runtime.store.journal import Sealed
 from runtime.store.pool import Connection
 
-_WRITE = f"""
-    WITH run AS ({runs.INSERT} RETURNING id), first AS ({journal.APPEND}) SELECT id FROM run
-"""
+_WRITE, _WRITE_KEYED = (
+    f"WITH run AS ({insert} RETURNING id), first AS ({journal.APPEND}) SELECT id FROM run"
+    for insert in (runs.INSERT, runs.INSERT_KEYED)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,8 @@ def look(connection: Connection, *more: Expression) -> tuple[Born, tuple[Any, ..
 
 def write(connection: Connection, row: dict[str, Any], first: Sealed) -> bool:
     """Write a run that is due, with a hint of the caller's. Return False if its business key is taken."""
-    done = pool.row(connection, _WRITE, {**runs.inserted(row), **first.parameters()})
+    statement = _WRITE if row["business_key"] is None else _WRITE_KEYED
+    done = pool.row(connection, statement, {**runs.inserted(row), **first.parameters()})
     return done is not None
 
 
