@@ -6,7 +6,7 @@ for it by its hash. A reference is a field of its own: no value that a tool retu
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -112,8 +112,8 @@ class FilledIn:
         return {**rest, "content": self._fetch(result["stored"]["digest"])}
 
 
-def _of_message(message: dict[str, Any]) -> list[str]:
+def _of_message(message: dict[str, Any]) -> Sequence[str]:
     """Only results refer, and only beside their content: what is inside it is the tool's own."""
-    return [
-        result["stored"]["digest"] for result in message.get("results", ()) if "stored" in result
-    ]
+    if "results" not in message:
+        return ()
+    return [result["stored"]["digest"] for result in message["results"] if "stored" in result]

@@ -217,10 +217,8 @@ Change = Callable[[Fields, Event], None]
 
 def _made(fields: Fields) -> Call:
     """The call, of fields as JSON has them."""
-    for name, read in _READ.items():
-        if fields.get(name) is not None:
-            fields[name] = read(fields[name])
-    return replace(_NEW, **fields)
+    read = {name: _READ[name](fields[name]) for name in _READ.keys() & fields if fields[name]}
+    return replace(_NEW, **(fields | read))
 
 
 def _stored(value: dict[str, Any]) -> Stored:
