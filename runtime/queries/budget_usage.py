@@ -14,13 +14,13 @@ from runtime.core.errors import CoreError
 from runtime.core.ids import depth_of
 from runtime.core.machine.active_time import worked_at
 from runtime.core.machine.replay import initial, step
-from runtime.queries.journal import Line, read
+from runtime.queries.journal import JournalLine, read
 
 _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class BudgetUsage:
     """One kind of use, of the run where `frame` is None, or of an agent that has limits of its own.
 
     `used` and `allowed` are text, money in US dollars. `unpriced` counts replies whose price nobody knows,
@@ -37,12 +37,12 @@ class Use:
     unpriced: int = 0
 
 
-def spending(run: UUID) -> tuple[Use, ...]:
+def spending(run: UUID) -> tuple[BudgetUsage, ...]:
     """The run's own use first. The caller has checked that the run may be read."""
     return spending_of(run, read(run))
 
 
-def spending_of(run: UUID, lines: Iterable[Line]) -> tuple[Use, ...]:
+def spending_of(run: UUID, lines: Iterable[JournalLine]) -> tuple[BudgetUsage, ...]:
     """Up to the first entry that cannot be read or folded; nothing if that is the first of all."""
     now = initial(run)
     for line in lines:
@@ -55,7 +55,7 @@ def spending_of(run: UUID, lines: Iterable[Line]) -> tuple[Use, ...]:
     return tuple(_uses(now, timezone.now())) if now.position else ()
 
 
-def _uses(now: Continuation, at: datetime) -> Iterator[Use]:
+def _uses(now: Continuation, at: datetime) -> Iterator[BudgetUsage]:
     budget = now.budget or Budget()
     deepest = max((depth_of(frame) + 1 for frame in now.frames), default=0)
     for limit in Limit:
@@ -84,9 +84,9 @@ def _used(limit: Limit, spent: Spent, seconds: float, levels: int) -> Amount:
 
 def _use(
     frame: str | None, agent: str, limit: Limit, used: Amount, budget: Budget, spent: Spent
-) -> Use:
+) -> BudgetUsage:
     allowed = budget.of(limit)
-    return Use(
+    return BudgetUsage(
         frame=frame,
         agent=agent,
         limit=name_of(limit),

@@ -11,7 +11,7 @@ from runtime.models import Loss, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LossView:
+class CrashView:
     """One process that lost the run; `host` and `process` are None when nobody knows them any more."""
 
     worker: UUID | None
@@ -22,7 +22,7 @@ class LossView:
     at: datetime
 
 
-def losses(run: UUID) -> tuple[LossView, ...]:
+def losses(run: UUID) -> tuple[CrashView, ...]:
     """Every loss in order, nothing for a run that was not quarantined because of them."""
     poisoned = Run.objects.filter(
         id=run,
@@ -33,7 +33,7 @@ def losses(run: UUID) -> tuple[LossView, ...]:
     if not poisoned.exists():
         return ()
     return tuple(
-        LossView(
+        CrashView(
             worker=row.worker,
             host=row.host,
             process=row.process,

@@ -6,7 +6,7 @@ from django.db.models import Q
 
 from runtime.core.continuation import RunStatus
 
-LONGEST_SEARCH = 200
+MAX_SEARCH = 200
 
 TABS: dict[str, tuple[RunStatus, ...]] = {
     "people": (RunStatus.SUSPENDED,),
@@ -23,7 +23,7 @@ TABS: dict[str, tuple[RunStatus, ...]] = {
 }
 
 
-def narrowed(where: Q, *, tab: str = "", status: str = "", search: str = "") -> Q:
+def filter_runs(where: Q, *, tab: str = "", status: str = "", search: str = "") -> Q:
     """`where` and one of TABS, and a status, and a text in the agent, the business key or the requester.
 
     A search that is a run's id finds that run. The caller has checked tab, status and length.

@@ -14,7 +14,7 @@ from runtime.queries import time_limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class JournalLine:
     """One row of the journal; `mac` is that of its exact bytes, `entry` None if they cannot be read."""
 
     position: int
@@ -22,7 +22,7 @@ class Line:
     mac: str
 
 
-def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Line, ...]:
+def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[JournalLine, ...]:
     """The lines after position `after`, up to `until` or all. The caller has checked that the run may be read."""
     rows = JournalEntry.objects.filter(run_id=run, position__gt=after).order_by("position")
     if until is not None:
@@ -33,9 +33,9 @@ def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Line, 
     )
 
 
-def _line(position: int, body: str, mac: str) -> Line:
+def _line(position: int, body: str, mac: str) -> JournalLine:
     time_limits.check()
-    return Line(position=position, entry=decoded(body), mac=mac)
+    return JournalLine(position=position, entry=decoded(body), mac=mac)
 
 
 def decoded(body: str) -> Entry | None:

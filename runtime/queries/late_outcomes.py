@@ -11,9 +11,9 @@ from runtime.core import events as e
 from runtime.core.documents.blobs import digest_of
 from runtime.core.enums import VERDICTS, GateKind, Verdict
 from runtime.errors import KeyMissing
-from runtime.queries.journal import Line, read
-from runtime.queries.redaction import masked
-from runtime.queries.transcript.views import Progress
+from runtime.queries.journal import JournalLine, read
+from runtime.queries.redaction import redacted
+from runtime.queries.transcript.views import Transcript
 from runtime.store import late_outcomes, pool
 from runtime.store.late_outcomes import LateOutcome
 
@@ -40,7 +40,7 @@ class LateView:
     contradicts: bool = False
 
 
-def late(run: UUID, progress: Progress) -> tuple[LateView, ...]:
+def late(run: UUID, progress: Transcript) -> tuple[LateView, ...]:
     """List the late outcomes of a run, oldest first. The caller has checked that the run may be read."""
     try:
         found = late_outcomes.of(pool.djangos(), run).genuine
@@ -52,7 +52,7 @@ def late(run: UUID, progress: Progress) -> tuple[LateView, ...]:
     return tuple(_view(one, told, progress) for one in found if _attempt(one) not in told.on_time)
 
 
-def late_of_call(run: UUID, progress: Progress, *, frame: str, call: str) -> tuple[LateView, ...]:
+def late_of_call(run: UUID, progress: Transcript, *, frame: str, call: str) -> tuple[LateView, ...]:
     """Those of every attempt at one call; otherwise as `late`."""
     return tuple(one for one in late(run, progress) if (one.frame, one.call) == (frame, call))
 
@@ -91,7 +91,7 @@ class _Told:
         return event.frame, event.call, self.last.get((event.frame, event.call), 0)
 
 
-def _told(lines: Iterable[Line]) -> _Told:
+def _told(lines: Iterable[JournalLine]) -> _Told:
     told = _Told()
     for line in lines:
         for event in line.entry.events if line.entry else ():
@@ -103,7 +103,7 @@ def _attempt(late: LateOutcome) -> Attempt:
     return late.frame, late.call, late.attempt
 
 
-def _view(late: LateOutcome, told: _Told, progress: Progress) -> LateView:
+def _view(late: LateOutcome, told: _Told, progress: Transcript) -> LateView:
     call = progress.call(late.frame, late.call)
     decided = told.decided.get(_attempt(late))
     same = decided is not None and _same(late, decided)
@@ -114,7 +114,7 @@ def _view(late: LateOutcome, told: _Told, progress: Progress) -> LateView:
         attempt=late.attempt,
         at=late.at,
         returned=late.outcome == "returned",
-        value=masked(late.result if late.outcome == "returned" else late.error),
+        value=redacted(late.result if late.outcome == "returned" else late.error),
         words=_words(late, told) if decided is None else _beside(decided.verdict, same),
         by="" if decided is None else decided.by,
         contradicts=decided is not None and not same,

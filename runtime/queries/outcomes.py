@@ -11,7 +11,7 @@ from runtime.core.enums import Verdict
 from runtime.core.ids import child_frame
 from runtime.models import JournalEntry
 from runtime.queries.journal import decoded
-from runtime.queries.redaction import masked
+from runtime.queries.redaction import redacted
 
 MOST_ENTRIES = 1_000  # of one list; calls beyond that are listed without an outcome
 MOST_NOTE = 200  # characters of a result or an error
@@ -119,7 +119,7 @@ def _failed(error: Any) -> Outcome:
 
 
 def _cut(value: Any) -> str:
-    shown = masked(value)
+    shown = redacted(value)
     text = shown.preview if isinstance(shown, e.Stored) else shown
     if not isinstance(text, str):
         text = json.dumps(text, ensure_ascii=False)

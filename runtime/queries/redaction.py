@@ -20,19 +20,19 @@ _WRITTEN = re.compile(
 )
 
 
-def masked(value: Any) -> Any:
+def redacted(value: Any) -> Any:
     """The same JSON value, or reference to one, with a placeholder for each secret in it."""
     match value:
         case str():
             return _without(value)
         case list() | tuple():
-            return [masked(item) for item in value]
+            return [redacted(item) for item in value]
         case Stored():
             return replace(value, preview=_without(value.preview))
         case dict() if was_made_here(value):
             return PLACEHOLDER
         case dict():
-            return {_without(str(key)): masked(item) for key, item in value.items()}
+            return {_without(str(key)): redacted(item) for key, item in value.items()}
         case _:
             return value
 

@@ -9,8 +9,8 @@ from django.utils import timezone
 from runtime.core.continuation import RunStatus
 from runtime.models import Gate
 from runtime.ports import wiring
-from runtime.queries.budget_usage import Use, spending_of
-from runtime.queries.journal import Line, read
+from runtime.queries.budget_usage import BudgetUsage, spending_of
+from runtime.queries.journal import JournalLine, read
 from runtime.queries.runs import RunDetail
 from runtime.queries.timeline.rows import Row
 from runtime.queries.timeline.timeline import GateFacts, Timeline, timeline_of
@@ -19,7 +19,7 @@ from runtime.queries.transcript.views import (
     CallView,
     FrameView,
     Message,
-    Progress,
+    Transcript,
 )
 
 _GIVEN = frozenset({"input", "result", "fault", "late", "decision", "message"})
@@ -30,9 +30,9 @@ _SAID = frozenset({"text", "call"})
 class History:
     """A run's journal, read once and folded for each purpose."""
 
-    progress: Progress
+    progress: Transcript
     timeline: Timeline
-    spending: tuple[Use, ...]
+    spending: tuple[BudgetUsage, ...]
 
     def step(self, step: str) -> "StepView | None":
         """One step by its name: a frame, a call of a frame, or a model call; None if there is none."""
@@ -84,7 +84,7 @@ def _for_all(timeline: Timeline) -> Timeline:
     return replace(timeline, rows=tuple(replace(row, said="") for row in timeline.rows))
 
 
-def _until(run: RunDetail, lines: tuple[Line, ...]) -> datetime:
+def _until(run: RunDetail, lines: tuple[JournalLine, ...]) -> datetime:
     if run.ended_at is not None:
         return run.ended_at
     if run.status == RunStatus.QUARANTINED:  # nothing goes on, whatever its last entry says

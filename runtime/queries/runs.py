@@ -20,7 +20,7 @@ from runtime.core.machine.replay import initial, step
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import wiring
 from runtime.queries.journal import decoded, read
-from runtime.queries.redaction import masked
+from runtime.queries.redaction import redacted
 from runtime.store.signals import CANCEL, MESSAGE, PAUSE, RESUME
 
 LONGEST_WHY = 200  # characters of a reason that a list shows
@@ -83,7 +83,7 @@ class RunRow:
     @property
     def last_answer(self) -> str:
         """What the provider that the run waits for answered last; empty if it waits for none."""
-        return masked(self.awaits or "") if self.status == RunStatus.WAITING else ""
+        return redacted(self.awaits or "") if self.status == RunStatus.WAITING else ""
 
     @property
     def next_try_at(self) -> datetime | None:
@@ -226,7 +226,7 @@ def continuation(run: UUID) -> Any | None:
             now = step(now, line.entry.events, head=line.mac, at=line.entry.at)
     except CoreError:
         return None if body is None else _json(body)
-    return masked(codec.document_of(now))
+    return redacted(codec.document_of(now))
 
 
 def _text_of(run: UUID) -> codec.TextOf:
@@ -315,7 +315,7 @@ def _line(run: Run, gates: Sequence[GateView]) -> RunLine:
         gates=tuple(gates),
         position=run.position,
         awaits=run.awaits,
-        why=masked(why or ""),
+        why=redacted(why or ""),
     )
 
 
@@ -332,7 +332,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         gates=tuple(gates),
         input=_json(run.input),
         output=None if run.output is None else _json(run.output),
-        reason=None if run.reason is None else masked(run.reason),
+        reason=None if run.reason is None else redacted(run.reason),
         removed_at=run.removed_at,
         unheard=getattr(run, "messages", 0),
         waits=tuple(_wait(found) for found in getattr(run, "awaited", ())),
@@ -344,7 +344,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
 
 def _wait(found: dict[str, Any]) -> WaitView:
     until = datetime.fromisoformat(found["until"])
-    return WaitView(**{**found, "match": masked(found["match"]), "until": until})
+    return WaitView(**{**found, "match": redacted(found["match"]), "until": until})
 
 
 def _item(position: int, body: str, whole: bool) -> JournalItem:
@@ -353,7 +353,7 @@ def _item(position: int, body: str, whole: bool) -> JournalItem:
     if not isinstance(entry, dict):
         return JournalItem(position=position, at=None, events=[])
     if (read := decoded(body)) is not None:
-        entry = {**entry, "events": masked(codec.documents_of(read.events))}
+        entry = {**entry, "events": redacted(codec.documents_of(read.events))}
     events = entry.get("events")
     return JournalItem(
         position=position,
@@ -371,6 +371,6 @@ def _event(event: Any, whole: bool) -> Any:
 def _json(text: str) -> Any:
     """A stored document as data, without secrets; one that is damaged is shown as the text it is."""
     try:
-        return masked(json.loads(text))
+        return redacted(json.loads(text))
     except (ValueError, RecursionError):
-        return masked(text)
+        return redacted(text)

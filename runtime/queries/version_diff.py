@@ -14,7 +14,7 @@ AROUND = 3  # lines that stayed the same, before and after those that did not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class JournalLine:
     """One line of a text that changed: `was` is gone, `is` is new, `same` is shown around them."""
 
     kind: Literal["was", "is", "same", "gap"]
@@ -28,7 +28,7 @@ class Difference:
     part: str
     word: Literal["added", "removed", "changed"]
     asks: bool
-    lines: tuple[Line, ...]
+    lines: tuple[JournalLine, ...]
     cut: bool
 
 
@@ -49,18 +49,18 @@ def _difference(change: Change) -> Difference:
     )
 
 
-def _lines(change: Change) -> Iterable[Line]:
+def _lines(change: Change) -> Iterable[JournalLine]:
     marks = unified_diff(_text(change.before), _text(change.after), n=AROUND, lineterm="")
     for mark in islice(marks, 2, None):  # after the names of two files
         match mark[:1]:
             case "-":
-                yield Line(kind="was", text=mark[1:])
+                yield JournalLine(kind="was", text=mark[1:])
             case "+":
-                yield Line(kind="is", text=mark[1:])
+                yield JournalLine(kind="is", text=mark[1:])
             case "@":
-                yield Line(kind="gap", text="")
+                yield JournalLine(kind="gap", text="")
             case _:
-                yield Line(kind="same", text=mark[1:])
+                yield JournalLine(kind="same", text=mark[1:])
 
 
 def _text(value: Any) -> list[str]:

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from runtime.models import Loop, Worker
 from runtime.ports import wiring
 from runtime.queries.runs import RunDetail
-from runtime.queries.transcript.views import Progress
+from runtime.queries.transcript.views import Transcript
 from runtime.store.workers import sweeper_name
 
 ALIVE = timedelta(seconds=10)
@@ -41,7 +41,7 @@ def live_versions(within: timedelta) -> dict[str, frozenset[str]]:
     return {name: frozenset(fingerprints) for name, fingerprints in found.items()}
 
 
-def unserved(run: RunDetail, progress: Progress) -> tuple[str, ...]:
+def agents_without_worker(run: RunDetail, progress: Transcript) -> tuple[str, ...]:
     """The agents of a run that lives which no living worker has, or only in versions older than it has met.
 
     Nothing if no worker lives: that is another trouble.

@@ -17,7 +17,7 @@ from runtime.core.continuation import CallState, RunStatus
 from runtime.core.events import Stored
 from runtime.queries import time_limits
 from runtime.queries.lookalikes import MOST_CHARACTERS, noted
-from runtime.queries.timeline.rows import Row, RowKind, Tone
+from runtime.queries.timeline.rows import Row, RowKind, RowResult
 
 register = template.Library()
 
@@ -222,9 +222,9 @@ def state_icon(state: CallState) -> str:
 def row_icon(row: Row) -> str:
     """What a row of a timeline is about, or how it came out where that says more."""
     if row.kind in (RowKind.TOOL, RowKind.PERSON):
-        if row.tone is Tone.DONE:
+        if row.tone is RowResult.DONE:
             return icon("check")
-        if row.tone is Tone.BAD:
+        if row.tone is RowResult.BAD:
             return icon("x" if row.kind is RowKind.TOOL else "nope")
     return icon(_KINDS[row.kind][0])
 

@@ -12,7 +12,7 @@ from runtime.core.continuation import CallState
 from runtime.core.enums import GateKind
 from runtime.queries import runs
 from runtime.queries.transcript import fold
-from runtime.queries.transcript.views import CallView, Progress
+from runtime.queries.transcript.views import CallView, Transcript
 from runtime.web.display import ahead
 
 _NOT_STARTED = (CallState.GATED, CallState.ADMITTED, CallState.PROPOSED)
@@ -43,7 +43,7 @@ class Aftermath:
 
 
 def aftermath(
-    shown: requests.Approval, status: str, call: CallView | None, progress: Progress
+    shown: requests.Approval, status: str, call: CallView | None, progress: Transcript
 ) -> Aftermath | None:
     """Describe the call of a decided request; None if the request is open or has no call."""
     if status == "pending" or call is None:
@@ -72,7 +72,7 @@ def said(shown: requests.Approval, decided: str, then: str) -> str:
 
 
 def _words(
-    shown: requests.Approval, status: str, call: CallView, progress: Progress, *, told: bool
+    shown: requests.Approval, status: str, call: CallView, progress: Transcript, *, told: bool
 ) -> str:
     """Name the state. `told` says that no open request asks for the call's outcome."""
     if shown.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:
@@ -87,7 +87,7 @@ def _words(
     return f"approved, {_when(shown, progress, held='starts', free='a worker starts it next')}"
 
 
-def _when(shown: requests.Approval, progress: Progress, *, held: str, free: str) -> str:
+def _when(shown: requests.Approval, progress: Transcript, *, held: str, free: str) -> str:
     """Say when a decision is carried out: after the undo window, after a stop or pause, or next."""
     stopped = _held(shown, progress)
     if not _can_be_undone(shown):
@@ -104,7 +104,7 @@ def _ahead(shown: requests.Approval) -> str:
     return "" if shown.effective_at is None else ahead(shown.effective_at)
 
 
-def _held(shown: requests.Approval, progress: Progress) -> str:
+def _held(shown: requests.Approval, progress: Transcript) -> str:
     """Name what must be resumed first, with its verb; empty if nothing is held up."""
     agents = [stop.agent for stop in kill_switches.active()]
     if "" in agents:

@@ -22,7 +22,7 @@ from runtime.core.limits import MAX_REASON
 from runtime.errors import RequestError
 from runtime.queries import runs
 from runtime.queries.transcript import call_context, fold
-from runtime.queries.transcript.views import Progress
+from runtime.queries.transcript.views import Transcript
 from runtime.web.requests import form_text
 
 # Somebody or something else was faster.
@@ -122,7 +122,7 @@ def _agent(shown: requests.Approval) -> str:
     return agents[-1] if agents else "The agent"
 
 
-def _why(progress: Progress, shown: requests.Approval) -> list[Any]:
+def _why(progress: Transcript, shown: requests.Approval) -> list[Any]:
     """What the agent wrote in the reply that asked for this call."""
     if not shown.call or shown.tampered:
         return []

@@ -5,10 +5,10 @@ from typing import Any
 
 from runtime.core.documents import codec
 from runtime.core.machine.replay import Entry
-from runtime.queries.journal import Line, read
+from runtime.queries.journal import JournalLine, read
 from runtime.queries.runs import RunDetail
 from runtime.queries.transcript.fold import progress_of
-from runtime.queries.transcript.views import CallView, FrameView, Progress
+from runtime.queries.transcript.views import CallView, FrameView, Transcript
 
 # What differs between two runs that do the same.
 _OWN = frozenset({"gate", "at", "until", "expires_at"})
@@ -75,7 +75,7 @@ def compare(left: RunDetail, right: RunDetail) -> Comparison:
 
 
 def _forked(
-    runs: tuple[RunDetail, RunDetail], both: tuple[Progress, Progress]
+    runs: tuple[RunDetail, RunDetail], both: tuple[Transcript, Transcript]
 ) -> tuple[int, int] | None:
     """The entries of each up to which a fork has taken over what the other has."""
     origins = [progress.origin for progress in both]
@@ -89,7 +89,7 @@ def _forked(
     return None
 
 
-def _same(left: tuple[Line, ...], right: tuple[Line, ...]) -> bool:
+def _same(left: tuple[JournalLine, ...], right: tuple[JournalLine, ...]) -> bool:
     if not left or not right or left[0].entry is None or right[0].entry is None:
         return False
     return _told(left[0].entry) == _told(right[0].entry)
@@ -102,7 +102,7 @@ def _told(entry: Entry) -> list[Any]:
     ]
 
 
-def _side(run: RunDetail, lines: tuple[Line, ...], common: int) -> Side:
+def _side(run: RunDetail, lines: tuple[JournalLine, ...], common: int) -> Side:
     rest = lines[common:]
     return Side(
         run=run,
@@ -112,7 +112,7 @@ def _side(run: RunDetail, lines: tuple[Line, ...], common: int) -> Side:
     )
 
 
-def _events(line: Line) -> tuple[str, ...]:
+def _events(line: JournalLine) -> tuple[str, ...]:
     if line.entry is None:
         return ("cannot be read",)
     return tuple(_about(event) for event in line.entry.events)
@@ -123,7 +123,7 @@ def _about(event: Any) -> str:
     return f"{event.type} {place}".rstrip()
 
 
-def _places(left: Progress, right: Progress) -> tuple[tuple[Place, ...], int]:
+def _places(left: Transcript, right: Transcript) -> tuple[tuple[Place, ...], int]:
     one, two = _by_place(left), _by_place(right)
     found, same = [], 0
     for key in {**one, **two}:
@@ -145,7 +145,7 @@ def _places(left: Progress, right: Progress) -> tuple[tuple[Place, ...], int]:
     return tuple(found[:MOST]), same
 
 
-def _by_place(progress: Progress) -> dict[tuple[str, str], CallView | FrameView]:
+def _by_place(progress: Transcript) -> dict[tuple[str, str], CallView | FrameView]:
     found: dict[tuple[str, str], CallView | FrameView] = {}
     for frame in progress.frames():
         found[frame.id, ""] = frame

@@ -9,8 +9,8 @@ from runtime.core.errors import CoreError
 from runtime.core.events import ToolStarted
 from runtime.core.machine.forks import quiescent, released
 from runtime.core.machine.replay import initial, step
-from runtime.queries.journal import Line, read
-from runtime.queries.redaction import masked
+from runtime.queries.journal import JournalLine, read
+from runtime.queries.redaction import redacted
 from runtime.queries.transcript.fold import progress_of
 from runtime.queries.transcript.views import CallView
 
@@ -75,7 +75,7 @@ def last_quiescent(run: UUID) -> int:
     return max(places, default=0)
 
 
-def _states(run: UUID, lines: tuple[Line, ...]) -> list[Continuation]:
+def _states(run: UUID, lines: tuple[JournalLine, ...]) -> list[Continuation]:
     """The state after each entry, as far as they can be told."""
     now, states = initial(run), []
     for line in lines:
@@ -89,7 +89,7 @@ def _states(run: UUID, lines: tuple[Line, ...]) -> list[Continuation]:
     return states
 
 
-def _started(lines: tuple[Line, ...], *, after: int) -> set[tuple[str, str]]:
+def _started(lines: tuple[JournalLine, ...], *, after: int) -> set[tuple[str, str]]:
     return {
         (event.frame, event.call)
         for line in lines
@@ -104,7 +104,7 @@ def _asked(then: Continuation) -> tuple[Asked, ...]:
     return tuple(
         Asked(
             agent=frame.agent,
-            tool=masked(call.tool),
+            tool=redacted(call.tool),
             in_doubt=call.state is CallState.UNKNOWN,
             waited=then.call(frame.id, call.id).state is CallState.WAITING,
         )

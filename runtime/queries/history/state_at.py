@@ -12,13 +12,13 @@ from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.documents import codec
 from runtime.core.errors import CoreError
 from runtime.core.machine.replay import initial, step
-from runtime.queries.history.state_diff import Move, moves
+from runtime.queries.history.state_diff import StateChange, moves
 from runtime.queries.journal import read
-from runtime.queries.redaction import masked
+from runtime.queries.redaction import redacted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrameThen:
+class FrameAt:
     """A frame that was open. `calls` are those of its turn, each with its state."""
 
     id: str
@@ -29,17 +29,17 @@ class FrameThen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class StateAt:
     """`document` is the whole continuation without secrets, None where entry `unreadable` cannot be folded."""
 
     position: int
     at: datetime | None
     events: tuple[str, ...]
     pending: tuple[Pending, ...]
-    frames: tuple[FrameThen, ...]
+    frames: tuple[FrameAt, ...]
     document: Any
     unreadable: int | None
-    moves: tuple[Move, ...]
+    moves: tuple[StateChange, ...]
 
     @property
     def before(self) -> int:
@@ -50,7 +50,7 @@ class Past:
         return self.position + 1
 
 
-def past(run: UUID, position: int) -> Past | None:
+def past(run: UUID, position: int) -> StateAt | None:
     """After the entry at `position`; None if there is no such entry. The caller has checked access."""
     lines = read(run, until=position)
     if not lines or lines[-1].position != position:
@@ -68,21 +68,21 @@ def past(run: UUID, position: int) -> Past | None:
         except CoreError:
             now, unreadable = None, line.position
             break
-    return Past(
+    return StateAt(
         position=position,
         at=last.at if last else None,
         events=tuple(event.type for event in last.events) if last else (),
         pending=now.pending if now else (),
         frames=_frames(now) if now else (),
-        document=masked(codec.document_of(now)) if now else None,
+        document=redacted(codec.document_of(now)) if now else None,
         unreadable=unreadable,
         moves=moves(before, now) if now and before else (),
     )
 
 
-def _frames(now: Continuation) -> tuple[FrameThen, ...]:
+def _frames(now: Continuation) -> tuple[FrameAt, ...]:
     return tuple(
-        FrameThen(
+        FrameAt(
             id=frame.id,
             agent=frame.agent,
             state=frame.state,

@@ -16,7 +16,7 @@ from itertools import pairwise
 IDLE_SHARE = 2 / 3  # of the time at work: all waiting together gets two fifths of the scale at most
 
 
-class Use(IntEnum):
+class TimeUse(IntEnum):
     """What time is spent on; where several go on at once, the least number counts."""
 
     WORK = 0
@@ -28,16 +28,16 @@ class Use(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    use: Use
+    use: TimeUse
     start: datetime
     end: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class Segment:
     """Consecutive time of one use; `x` and `width` are its place on the scale, in percent."""
 
-    use: Use
+    use: TimeUse
     start: datetime
     end: datetime
     x: float
@@ -50,8 +50,8 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    stretches: tuple[Stretch, ...]
+class Axis:
+    stretches: tuple[Segment, ...]
 
     def at(self, moment: datetime) -> float:
         """Where a moment is, in percent from the left."""
@@ -63,53 +63,53 @@ class Scale:
             return stretch.x + stretch.width
         return stretch.x + stretch.width * ((moment - stretch.start) / stretch.lasted)
 
-    def spent(self, use: Use) -> timedelta:
+    def spent(self, use: TimeUse) -> timedelta:
         of_use = (stretch.lasted for stretch in self.stretches if stretch.use is use)
         return sum(of_use, timedelta())
 
     @property
-    def shortened(self) -> tuple[Stretch, ...]:
+    def shortened(self) -> tuple[Segment, ...]:
         return tuple(stretch for stretch in self.stretches if stretch.shortened)
 
 
-def scale(spans: Iterable[Span], start: datetime, end: datetime) -> Scale:
+def scale(spans: Iterable[Span], start: datetime, end: datetime) -> Axis:
     """The scale from `start` to `end`, whatever goes on between the two."""
     parts = _parts(list(spans), start, end)
-    work = sum((to - since).total_seconds() for use, since, to in parts if use is Use.WORK)
-    idle = sum(1 for use, _, _ in parts if use is not Use.WORK)
+    work = sum((to - since).total_seconds() for use, since, to in parts if use is TimeUse.WORK)
+    idle = sum(1 for use, _, _ in parts if use is not TimeUse.WORK)
     cap = (work or 1.0) * IDLE_SHARE / idle if idle else 0.0
     widths = []
     for use, since, to in parts:
         lasted = (to - since).total_seconds()
-        widths.append(lasted if use is Use.WORK else min(lasted, cap))
+        widths.append(lasted if use is TimeUse.WORK else min(lasted, cap))
     total = sum(widths) or 1.0
     stretches, x = [], 0.0
     for (use, since, to), weight in zip(parts, widths, strict=True):
         width = 100 * weight / total
-        shortened = use is not Use.WORK and weight < (to - since).total_seconds()
+        shortened = use is not TimeUse.WORK and weight < (to - since).total_seconds()
         stretches.append(
-            Stretch(use=use, start=since, end=to, x=x, width=width, shortened=shortened)
+            Segment(use=use, start=since, end=to, x=x, width=width, shortened=shortened)
         )
         x += width
-    return Scale(stretches=tuple(stretches))
+    return Axis(stretches=tuple(stretches))
 
 
 def _parts(
     spans: list[Span], start: datetime, end: datetime
-) -> list[tuple[Use, datetime, datetime]]:
+) -> list[tuple[TimeUse, datetime, datetime]]:
     """Consecutive times and what each was spent on, neighbours of one use made one."""
-    changes: dict[datetime, list[tuple[Use, int]]] = {start: [], max(start, end): []}
+    changes: dict[datetime, list[tuple[TimeUse, int]]] = {start: [], max(start, end): []}
     for span in spans:
         since, to = max(span.start, start), min(span.end, end)
         if since < to:
             changes.setdefault(since, []).append((span.use, 1))
             changes.setdefault(to, []).append((span.use, -1))
-    going = dict.fromkeys(Use, 0)
-    parts: list[tuple[Use, datetime, datetime]] = []
+    going = dict.fromkeys(TimeUse, 0)
+    parts: list[tuple[TimeUse, datetime, datetime]] = []
     for since, to in pairwise(sorted(changes)):
         for use, more in changes[since]:
             going[use] += more
-        use = next((use for use in Use if going[use]), Use.IDLE)
+        use = next((use for use in TimeUse if going[use]), TimeUse.IDLE)
         if parts and parts[-1][0] is use:
             parts[-1] = (use, parts[-1][1], to)
         else:

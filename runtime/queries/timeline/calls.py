@@ -9,9 +9,9 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.enums import Verdict
-from runtime.queries.redaction import masked
-from runtime.queries.timeline.rows import RowKind, Tone
-from runtime.queries.timeline.spans import GateFacts, Mark
+from runtime.queries.redaction import redacted
+from runtime.queries.timeline.rows import RowKind, RowResult
+from runtime.queries.timeline.spans import GateFacts, SpanBuilder
 
 _STARTS_NOTHING = frozenset({Verdict.DENY, Verdict.EXPIRE, Verdict.HAPPENED, Verdict.GIVE_UP})
 
@@ -20,18 +20,18 @@ def awaited(event: e.WaitStarted) -> str:
     """What a call waits for besides its time, in words; empty for nothing else."""
     if not event.event:
         return ""
-    match = json.dumps(masked(event.match), ensure_ascii=False)
+    match = json.dumps(redacted(event.match), ensure_ascii=False)
     return event.event if match == "{}" else f"{event.event} with {match}"
 
 
 @dataclass(slots=True, kw_only=True)
-class CallTrack:
+class CallSpans:
     """One call: its gates, its attempts, and the waits between them, in order."""
 
     step: str
     tool: str
     depth: int
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[SpanBuilder] = field(default_factory=list)
     child: str | None = None
     settled: bool = False
     words: str = "proposed, not judged yet"
@@ -56,17 +56,19 @@ class CallTrack:
                 self._add(RowKind.TOOL, event.at, "under way", attempt=event.attempt)
             case e.ToolReturned():
                 self.settled = True
-                self._last(RowKind.TOOL, at, "done", Tone.DONE)
+                self._last(RowKind.TOOL, at, "done", RowResult.DONE)
             case e.CallRefused():
                 self.settled = True
                 self._add(RowKind.TOOL, at, "").finish(
-                    at, "refused, it cannot be made", Tone.BAD, error=event.reason
+                    at, "refused, it cannot be made", RowResult.BAD, error=event.reason
                 )
             case e.ToolFailed():
                 self.settled = True
-                self._last(RowKind.TOOL, at, "failed", Tone.BAD, error=event.error)
+                self._last(RowKind.TOOL, at, "failed", RowResult.BAD, error=event.error)
             case e.OutcomeUnknown():
-                self._last(RowKind.TOOL, at, "its outcome was lost", Tone.BAD, error=event.error)
+                self._last(
+                    RowKind.TOOL, at, "its outcome was lost", RowResult.BAD, error=event.error
+                )
             case e.OutcomeArrived():
                 self._arrived(event, at)
             case e.RetryScheduled():
@@ -80,10 +82,10 @@ class CallTrack:
 
     def end(self, at: datetime, words: str) -> None:
         for mark in self.marks:
-            mark.finish(at, words, Tone.OVER)
+            mark.finish(at, words, RowResult.OVER)
         self.words = "not started: the run was ended first"
 
-    def shown(self) -> list[Mark]:
+    def shown(self) -> list[SpanBuilder]:
         """Its marks, or the one of a call to which nothing has happened that takes time."""
         if self.marks or self.child:
             return self.marks
@@ -108,14 +110,14 @@ class CallTrack:
     def _arrived(self, event: e.OutcomeArrived, at: datetime) -> None:
         self.settled = True
         done = event.outcome == "returned"
-        words, tone = ("done", Tone.DONE) if done else ("failed", Tone.BAD)
+        words, tone = ("done", RowResult.DONE) if done else ("failed", RowResult.BAD)
         asked = [mark for mark in self.marks if mark.gate is not None and mark.gate == event.gate]
         for mark in asked or [self._add(RowKind.TOOL, at, "")]:
             mark.finish(at, f"settled by its late outcome: {words}", tone, error=event.error)
 
     def _retries(self, event: e.RetryScheduled, at: datetime) -> None:
         words = "its worker was lost" if event.cause == "lost" else "failed, tried again"
-        self._last(RowKind.TOOL, at, words, Tone.BAD, error=event.error)
+        self._last(RowKind.TOOL, at, words, RowResult.BAD, error=event.error)
         if event.until is not None and event.until > at:
             self._add(RowKind.WAIT, at, "tries again at").until = event.until
 
@@ -128,38 +130,38 @@ class CallTrack:
     def _waited(self, event: e.WaitEnded, at: datetime) -> None:
         match event.outcome:
             case "again":
-                self._last(RowKind.WAIT, at, "waited before the next attempt", Tone.OVER)
+                self._last(RowKind.WAIT, at, "waited before the next attempt", RowResult.OVER)
             case "arrived":
                 self.settled = True
-                self._last(RowKind.AWAIT, at, "its event came", Tone.DONE)
+                self._last(RowKind.AWAIT, at, "its event came", RowResult.DONE)
             case "timed_out":
                 self.settled = True
-                self._last(RowKind.AWAIT, at, "its time came", Tone.OVER)
+                self._last(RowKind.AWAIT, at, "its time came", RowResult.OVER)
             case "refused":
                 self.settled = True
                 self._add(RowKind.AWAIT, at, "").finish(
-                    at, "there is nothing to wait for", Tone.BAD, error=str(event.result)
+                    at, "there is nothing to wait for", RowResult.BAD, error=str(event.result)
                 )
             case "closed":
-                self._last(RowKind.AWAIT, at, "ended with the run", Tone.OVER)
+                self._last(RowKind.AWAIT, at, "ended with the run", RowResult.OVER)
             case _:
                 assert_never(event.outcome)
 
     def _last(
-        self, kind: RowKind, at: datetime, words: str, tone: Tone, *, error: str = ""
+        self, kind: RowKind, at: datetime, words: str, tone: RowResult, *, error: str = ""
     ) -> None:
         for mark in reversed(self.marks):
             if mark.kind is kind:
                 return mark.finish(at, words, tone, error=error)
         return None
 
-    def _add(self, kind: RowKind, at: datetime, words: str, attempt: int = 0) -> Mark:
+    def _add(self, kind: RowKind, at: datetime, words: str, attempt: int = 0) -> SpanBuilder:
         mark = self._mark(kind, at, words)
         mark.attempt = attempt
         self.marks.append(mark)
         return mark
 
-    def _mark(self, kind: RowKind, at: datetime | None, words: str) -> Mark:
-        return Mark(
+    def _mark(self, kind: RowKind, at: datetime | None, words: str) -> SpanBuilder:
+        return SpanBuilder(
             kind=kind, step=self.step, name=self.tool, depth=self.depth, start=at, words=words
         )

@@ -4,15 +4,15 @@ from datetime import datetime
 
 from runtime.core.continuation import SETTLED, Frame, FrameState
 from runtime.core.ids import depth_of
-from runtime.queries.timeline.calls import CallTrack
-from runtime.queries.timeline.frames import FrameTrack
+from runtime.queries.timeline.calls import CallSpans
+from runtime.queries.timeline.frames import FrameSpans
 
 _ASKING = frozenset({FrameState.ASKING, FrameState.RETRYING})
 
 
-def track(frame: Frame, at: datetime) -> FrameTrack:
+def track(frame: Frame, at: datetime) -> FrameSpans:
     """The frame as it is at work from `at` on; only the calls of its turn can still take time."""
-    made = FrameTrack(
+    made = FrameSpans(
         id=frame.id,
         parent=frame.parent,
         agent=frame.agent,
@@ -22,7 +22,7 @@ def track(frame: Frame, at: datetime) -> FrameTrack:
     made.open(at, asks=frame.state in _ASKING)
     for call in frame.of_turn():
         words = "recorded in the original" if call.state in SETTLED else "proposed, not judged yet"
-        of_call = CallTrack(
+        of_call = CallSpans(
             step=f"{frame.id}/{call.id}",
             tool=call.tool,
             depth=made.depth + 1,

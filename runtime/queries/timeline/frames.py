@@ -7,9 +7,9 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.enums import Verdict
-from runtime.queries.timeline.calls import CallTrack
-from runtime.queries.timeline.rows import RowKind, Tone
-from runtime.queries.timeline.spans import GateFacts, Mark
+from runtime.queries.timeline.calls import CallSpans
+from runtime.queries.timeline.rows import RowKind, RowResult
+from runtime.queries.timeline.spans import GateFacts, SpanBuilder
 
 _WITH_RUN = "ended with the run"
 _BRAKED = "held back, its provider wants fewer requests; its turn comes at"
@@ -17,7 +17,7 @@ _OUT_OF_BRAKE = "held back, its provider wanted fewer requests"
 
 
 @dataclass(slots=True, kw_only=True)
-class FrameTrack:
+class FrameSpans:
     """One frame: its own mark, then model calls and calls in the order in which they came."""
 
     id: str
@@ -25,10 +25,10 @@ class FrameTrack:
     agent: str
     depth: int
     turn: int = 0
-    own: list[Mark] = field(default_factory=list)
-    items: list[Mark | CallTrack] = field(default_factory=list)
-    calls: dict[str, CallTrack] = field(default_factory=dict)
-    of_turn: list[CallTrack] = field(default_factory=list)
+    own: list[SpanBuilder] = field(default_factory=list)
+    items: list[SpanBuilder | CallSpans] = field(default_factory=list)
+    calls: dict[str, CallSpans] = field(default_factory=dict)
+    of_turn: list[CallSpans] = field(default_factory=list)
     asked: int = 0  # attempts at the model call of the next turn
     unasked: bool = False  # halted before its model was asked
     answered: bool = False  # its model has said its last word, unless somebody writes to it
@@ -40,7 +40,7 @@ class FrameTrack:
 
     def reopen(self) -> None:
         """It goes on after all: the run left one installation and came to another."""
-        self.own[0].end, self.own[0].words, self.own[0].tone = None, "at work", Tone.OPEN
+        self.own[0].end, self.own[0].words, self.own[0].tone = None, "at work", RowResult.OPEN
 
     def retried(self, at: datetime) -> None:
         """Reopen it, because its failed run is tried again; if its model had failed, the model is asked again."""
@@ -48,7 +48,7 @@ class FrameTrack:
             return
         self.reopen()
         last = self.items[-1] if self.items else None
-        if isinstance(last, Mark) and last.kind is RowKind.MODEL and not self.answered:
+        if isinstance(last, SpanBuilder) and last.kind is RowKind.MODEL and not self.answered:
             self.ask(at)
 
     def ask(self, at: datetime) -> None:
@@ -61,31 +61,31 @@ class FrameTrack:
     def replied(self, at: datetime, model: str, calls: Mapping[str, str]) -> None:
         count = len(calls)
         asked = f"asked for {count} call{'s' if count > 1 else ''}" if count else "answered"
-        self._last_model(at, asked, Tone.DONE, model=model)
+        self._last_model(at, asked, RowResult.DONE, model=model)
         self.turn += 1
         self.asked, self.answered = 0, not calls
         self.of_turn = []
         for call, tool in calls.items():
-            track = CallTrack(step=f"{self.id}/{call}", tool=tool, depth=self.depth + 1)
+            track = CallSpans(step=f"{self.id}/{call}", tool=tool, depth=self.depth + 1)
             self.calls[call] = track
             self.items.append(track)
             self.of_turn.append(track)
 
     def compacted(self, at: datetime, model: str) -> None:
-        self._last_model(at, "summed earlier messages up", Tone.DONE, model=model)
+        self._last_model(at, "summed earlier messages up", RowResult.DONE, model=model)
         self.asked = 0
         self.ask(at)
 
     def changed(self, at: datetime) -> None:
         mark = self._mark(RowKind.AGENT, self.id, at, "")
-        mark.finish(at, "goes on under another version", Tone.OVER)
+        mark.finish(at, "goes on under another version", RowResult.OVER)
         self.items.append(mark)
 
     def model_failed(self, at: datetime, event: e.ModelFailed) -> None:
         self._last_model(
             at,
             "failed",
-            Tone.BAD,
+            RowResult.BAD,
             error=event.error,
             model=event.model,
             partial=event.partial,
@@ -107,7 +107,7 @@ class FrameTrack:
             self.items.append(mark)
             return
         for item in self.items:
-            if isinstance(item, Mark) and item.gate == event.gate:
+            if isinstance(item, SpanBuilder) and item.gate == event.gate:
                 if isinstance(event, e.GateClosed):
                     item.gate_closed(event, at)
                 else:
@@ -117,7 +117,7 @@ class FrameTrack:
     def _unask(self, at: datetime) -> None:
         """The model was to be asked in the very entry that halts the frame, so it was not."""
         last = self.items[-1] if self.items else None
-        if isinstance(last, Mark) and last.kind is RowKind.MODEL and last.start == at:
+        if isinstance(last, SpanBuilder) and last.kind is RowKind.MODEL and last.start == at:
             self.items.pop()
             self.asked, self.unasked = 0, True
 
@@ -136,7 +136,7 @@ class FrameTrack:
         self._last_model(
             at,
             words,
-            Tone.BAD,
+            RowResult.BAD,
             error=event.error,
             model=event.model,
             partial=event.partial,
@@ -149,12 +149,12 @@ class FrameTrack:
         """Nothing was asked after all: the attempt is taken back, and one wait stands for all of them."""
         self.asked -= 1
         last = self.items[-1] if self.items else None
-        if isinstance(last, Mark) and last.kind is RowKind.MODEL:
+        if isinstance(last, SpanBuilder) and last.kind is RowKind.MODEL:
             self.items.pop()
         until = event.until or at
         before = self.items[-1] if self.items else None
-        if isinstance(before, Mark) and before.words == _OUT_OF_BRAKE:
-            before.end, before.words, before.tone = None, _BRAKED, Tone.OPEN
+        if isinstance(before, SpanBuilder) and before.words == _OUT_OF_BRAKE:
+            before.end, before.words, before.tone = None, _BRAKED, RowResult.OPEN
             before.until = until
             return
         self._waits(at, _BRAKED, until)
@@ -166,11 +166,13 @@ class FrameTrack:
 
     def model_asked_again(self, at: datetime) -> None:
         waits = [
-            mark for mark in self.items if isinstance(mark, Mark) and mark.kind is RowKind.WAIT
+            mark
+            for mark in self.items
+            if isinstance(mark, SpanBuilder) and mark.kind is RowKind.WAIT
         ]
         braked = bool(waits) and waits[-1].words == _BRAKED
         words = _OUT_OF_BRAKE if braked else "waited before the next attempt"
-        self._last(RowKind.WAIT, at, words, Tone.OVER)
+        self._last(RowKind.WAIT, at, words, RowResult.OVER)
         self.ask(at)
 
     def waits_for_model(self) -> bool:
@@ -179,24 +181,24 @@ class FrameTrack:
         return settled and not self.asked and not self.unasked
 
     def close(self, at: datetime, outcome: str) -> None:
-        self.own[0].finish(at, outcome, Tone.DONE if outcome == "answered" else Tone.BAD)
+        self.own[0].finish(at, outcome, RowResult.DONE if outcome == "answered" else RowResult.BAD)
 
-    def end(self, at: datetime, words: str, tone: Tone) -> None:
+    def end(self, at: datetime, words: str, tone: RowResult) -> None:
         self.own[0].finish(at, words, tone)
         for item in self.items:
-            if isinstance(item, CallTrack):
+            if isinstance(item, CallSpans):
                 item.end(at, _WITH_RUN)
             else:
-                item.finish(at, _WITH_RUN, Tone.OVER)
+                item.finish(at, _WITH_RUN, RowResult.OVER)
 
-    def marks(self, frames: Mapping[str, "FrameTrack"], seen: set[str]) -> list[Mark]:
+    def marks(self, frames: Mapping[str, "FrameSpans"], seen: set[str]) -> list[SpanBuilder]:
         """Everything in the order of the tree. A damaged journal may go in circles; this does not."""
         if self.id in seen:
             return []
         seen.add(self.id)
         marks = list(self.own)
         for item in self.items:
-            if isinstance(item, Mark):
+            if isinstance(item, SpanBuilder):
                 marks.append(item)
                 continue
             marks += item.shown()
@@ -209,7 +211,7 @@ class FrameTrack:
         self,
         at: datetime,
         words: str,
-        tone: Tone,
+        tone: RowResult,
         *,
         model: str,
         error: str = "",
@@ -217,18 +219,20 @@ class FrameTrack:
         said: str = "",
     ) -> None:
         for item in reversed(self.items):
-            if isinstance(item, Mark) and item.kind is RowKind.MODEL:
+            if isinstance(item, SpanBuilder) and item.kind is RowKind.MODEL:
                 return item.finish(
                     at, words, tone, error=error, model=model, partial=partial, said=said
                 )
         return None
 
-    def _last(self, kind: RowKind, at: datetime, words: str, tone: Tone) -> None:
+    def _last(self, kind: RowKind, at: datetime, words: str, tone: RowResult) -> None:
         for item in reversed(self.items):
-            if isinstance(item, Mark) and item.kind is kind:
+            if isinstance(item, SpanBuilder) and item.kind is kind:
                 return item.finish(at, words, tone)
         return None
 
-    def _mark(self, kind: RowKind, step: str, at: datetime, words: str) -> Mark:
+    def _mark(self, kind: RowKind, step: str, at: datetime, words: str) -> SpanBuilder:
         depth = self.depth if kind is RowKind.AGENT else self.depth + 1
-        return Mark(kind=kind, step=step, name=self.agent, depth=depth, start=at, words=words)
+        return SpanBuilder(
+            kind=kind, step=step, name=self.agent, depth=depth, start=at, words=words
+        )

@@ -6,7 +6,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from runtime.core.enums import GateKind, Verdict
-from runtime.queries.timeline.axis import Scale, Use
+from runtime.queries.timeline.axis import Axis, TimeUse
 
 
 class RowKind(StrEnum):
@@ -24,19 +24,19 @@ class RowKind(StrEnum):
 
 
 USES = {
-    RowKind.QUEUE: Use.IDLE,
-    RowKind.AGENT: Use.IDLE,
-    RowKind.MODEL: Use.WORK,
-    RowKind.TOOL: Use.WORK,
-    RowKind.PERSON: Use.PEOPLE,
-    RowKind.PAUSE: Use.PEOPLE,
-    RowKind.MESSAGE: Use.IDLE,
-    RowKind.WAIT: Use.RETRY,
-    RowKind.AWAIT: Use.WAIT,
+    RowKind.QUEUE: TimeUse.IDLE,
+    RowKind.AGENT: TimeUse.IDLE,
+    RowKind.MODEL: TimeUse.WORK,
+    RowKind.TOOL: TimeUse.WORK,
+    RowKind.PERSON: TimeUse.PEOPLE,
+    RowKind.PAUSE: TimeUse.PEOPLE,
+    RowKind.MESSAGE: TimeUse.IDLE,
+    RowKind.WAIT: TimeUse.RETRY,
+    RowKind.AWAIT: TimeUse.WAIT,
 }
 
 
-class Tone(StrEnum):
+class RowResult(StrEnum):
     """How it came out."""
 
     OPEN = "open"  # it goes on
@@ -69,7 +69,7 @@ class Row:
     name: str
     depth: int
     words: str
-    tone: Tone
+    tone: RowResult
     start: datetime | None
     end: datetime | None
     attempt: int
@@ -102,7 +102,7 @@ class Row:
 NARROWEST = 0.35  # percent: what takes no time is still seen
 
 
-def bar(scale: Scale, start: datetime, end: datetime) -> Bar:
+def bar(scale: Axis, start: datetime, end: datetime) -> Bar:
     left = scale.at(start)
     width = max(scale.at(end) - left, NARROWEST)
     left = min(left, 100 - width)

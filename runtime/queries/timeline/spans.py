@@ -7,8 +7,8 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.enums import HALTS, GateKind, Verdict
-from runtime.queries.redaction import masked
-from runtime.queries.timeline.rows import RowKind, Tone
+from runtime.queries.redaction import redacted
+from runtime.queries.timeline.rows import RowKind, RowResult
 
 _GATES = {
     GateKind.APPROVAL: "waits for a person to decide",
@@ -22,15 +22,15 @@ _CLOSED = {
     GateKind.IN_DOUBT: "in doubt for good: the run was ended first",
     **dict.fromkeys(HALTS, "the run was ended first"),
 }
-_VERDICTS: dict[Verdict, tuple[str, Tone]] = {
-    Verdict.APPROVE: ("approved by", Tone.DONE),
-    Verdict.DENY: ("denied by", Tone.BAD),
-    Verdict.EXPIRE: ("nobody decided in time", Tone.BAD),
-    Verdict.HAPPENED: ("reported as done by", Tone.DONE),
-    Verdict.RUN_AGAIN: ("to run again, approved by", Tone.DONE),
-    Verdict.GIVE_UP: ("given up by", Tone.BAD),
-    Verdict.CONTINUE: ("let go on by", Tone.DONE),
-    Verdict.STOP: ("stopped by", Tone.BAD),
+_VERDICTS: dict[Verdict, tuple[str, RowResult]] = {
+    Verdict.APPROVE: ("approved by", RowResult.DONE),
+    Verdict.DENY: ("denied by", RowResult.BAD),
+    Verdict.EXPIRE: ("nobody decided in time", RowResult.BAD),
+    Verdict.HAPPENED: ("reported as done by", RowResult.DONE),
+    Verdict.RUN_AGAIN: ("to run again, approved by", RowResult.DONE),
+    Verdict.GIVE_UP: ("given up by", RowResult.BAD),
+    Verdict.CONTINUE: ("let go on by", RowResult.DONE),
+    Verdict.STOP: ("stopped by", RowResult.BAD),
 }
 
 
@@ -43,7 +43,7 @@ class GateFacts:
 
 
 @dataclass(slots=True, kw_only=True)
-class Mark:
+class SpanBuilder:
     """A row to be, still open while `end` is None."""
 
     kind: RowKind
@@ -53,7 +53,7 @@ class Mark:
     start: datetime | None
     words: str
     end: datetime | None = None
-    tone: Tone = Tone.OPEN
+    tone: RowResult = RowResult.OPEN
     attempt: int = 0
     by: str = ""
     error: str = ""
@@ -72,7 +72,7 @@ class Mark:
         self,
         at: datetime,
         words: str,
-        tone: Tone,
+        tone: RowResult,
         *,
         error: str = "",
         model: str = "",
@@ -81,13 +81,13 @@ class Mark:
     ) -> None:
         if self.end is None:
             self.end, self.words, self.tone, self.until = at, words, tone, None
-            self.error, self.model, self.partial = masked(error), model, masked(partial)
-            self.said = masked(said)
+            self.error, self.model, self.partial = redacted(error), model, redacted(partial)
+            self.said = redacted(said)
 
     def gate_opened(
         self, event: e.GateOpened, position: int, gates: Mapping[UUID, GateFacts]
     ) -> None:
-        self.words, self.reason = _GATES[event.kind], masked(event.reason)
+        self.words, self.reason = _GATES[event.kind], redacted(event.reason)
         self.gate, self.gate_kind, self.position = event.gate, event.kind, position
         facts = gates.get(event.gate)
         if facts is not None:
@@ -101,9 +101,9 @@ class Mark:
         facts = gates.get(event.gate)
         self.end = (facts.decided_at if facts else None) or at
         self.words, self.tone = _VERDICTS[event.verdict]
-        self.by, self.verdict, self.reason = event.by, event.verdict, masked(event.reason)
+        self.by, self.verdict, self.reason = event.by, event.verdict, redacted(event.reason)
 
     def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
         self.end = at
         self.words = _CLOSED[self.gate_kind or GateKind.APPROVAL]
-        self.tone, self.reason = Tone.OVER, masked(event.reason)
+        self.tone, self.reason = RowResult.OVER, redacted(event.reason)

@@ -14,24 +14,24 @@ from runtime.core import events as e
 from runtime.core.errors import CoreError
 from runtime.core.ids import ROOT, call_id, depth_of
 from runtime.core.machine.forks import state_of
-from runtime.queries.journal import Line
-from runtime.queries.redaction import masked
+from runtime.queries.journal import JournalLine
+from runtime.queries.redaction import redacted
 from runtime.queries.timeline.axis import (
-    Scale,
+    Axis,
     Span,
-    Use,
+    TimeUse,
     scale,
 )
 from runtime.queries.timeline.forked import track
-from runtime.queries.timeline.frames import FrameTrack
+from runtime.queries.timeline.frames import FrameSpans
 from runtime.queries.timeline.rows import (
     USES,
     Row,
     RowKind,
-    Tone,
+    RowResult,
     bar,
 )
-from runtime.queries.timeline.spans import GateFacts, Mark
+from runtime.queries.timeline.spans import GateFacts, SpanBuilder
 
 __all__ = ["GateFacts", "Timeline", "timeline_of"]
 
@@ -44,7 +44,7 @@ class Timeline:
     """`until` is the end of the run, or now. What follows `lasted` adds up to it."""
 
     rows: tuple[Row, ...]
-    scale: Scale
+    scale: Axis
     start: datetime
     until: datetime
 
@@ -54,23 +54,23 @@ class Timeline:
 
     @property
     def working(self) -> timedelta:
-        return self.scale.spent(Use.WORK)
+        return self.scale.spent(TimeUse.WORK)
 
     @property
     def people(self) -> timedelta:
-        return self.scale.spent(Use.PEOPLE)
+        return self.scale.spent(TimeUse.PEOPLE)
 
     @property
     def retrying(self) -> timedelta:
-        return self.scale.spent(Use.RETRY)
+        return self.scale.spent(TimeUse.RETRY)
 
     @property
     def waiting(self) -> timedelta:
-        return self.scale.spent(Use.WAIT)
+        return self.scale.spent(TimeUse.WAIT)
 
     @property
     def idle(self) -> timedelta:
-        return self.scale.spent(Use.IDLE)
+        return self.scale.spent(TimeUse.IDLE)
 
     @property
     def retries(self) -> int:
@@ -89,7 +89,7 @@ class Timeline:
 
 
 def timeline_of(
-    lines: Iterable[Line], *, gates: dict[UUID, GateFacts], start: datetime, until: datetime
+    lines: Iterable[JournalLine], *, gates: dict[UUID, GateFacts], start: datetime, until: datetime
 ) -> Timeline:
     """Fold lines that were read before. `gates` is what the engine's table knows beside the journal."""
     fold = _Fold(gates, start)
@@ -113,15 +113,15 @@ class _Fold:
     """The frames so far, each with the marks it left in time."""
 
     def __init__(self, gates: dict[UUID, GateFacts], start: datetime) -> None:
-        self.frames: dict[str, FrameTrack] = {}
+        self.frames: dict[str, FrameSpans] = {}
         self.at = start
         self.position = 0
         self._gates = gates
         self._ending = False
         self._began = start
-        self._pauses: list[Mark] = []
-        self._messages: list[Mark] = []
-        self._queue: Mark | None = Mark(
+        self._pauses: list[SpanBuilder] = []
+        self._messages: list[SpanBuilder] = []
+        self._queue: SpanBuilder | None = SpanBuilder(
             kind=RowKind.QUEUE, step="", name="", depth=0, start=start, words="no worker had it yet"
         )
 
@@ -134,7 +134,7 @@ class _Fold:
             case e.Forked():
                 self._forked(event)
             case e.Exported():
-                self._ended("exported", Tone.OVER)
+                self._ended("exported", RowResult.OVER)
             case e.Imported():
                 for left in self.frames.values():
                     left.reopen()
@@ -151,17 +151,17 @@ class _Fold:
             case e.MessageReceived():
                 self._received(event.by, event.text)
             case e.Completed():
-                self._ended("answered", Tone.DONE)
+                self._ended("answered", RowResult.DONE)
             case e.Failed():
-                self._ended("failed", Tone.BAD)
+                self._ended("failed", RowResult.BAD)
             case e.Cancelled():
-                self._ended("cancelled", Tone.OVER)
+                self._ended("cancelled", RowResult.OVER)
             case _:
                 frame = self.frames.get(event.frame)
                 if frame is not None:
                     self._frame_event(frame, event)
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[SpanBuilder]:
         """In the order of the tree: a frame, then what happened in it, a child frame where it was called."""
         marks = [self._queue] if self._queue is not None else []
         marks += [*self._pauses, *self._messages]
@@ -184,10 +184,10 @@ class _Fold:
 
     def _opened(self, event: e.FrameOpened) -> None:
         if self._queue is not None:
-            self._queue.finish(self.at, "waited for a worker", Tone.OVER)
+            self._queue.finish(self.at, "waited for a worker", RowResult.OVER)
             if self.at - self._began < LONG_ENOUGH:
                 self._queue = None
-        frame = FrameTrack(
+        frame = FrameSpans(
             id=event.frame, parent=event.parent, agent=event.agent, depth=depth_of(event.frame)
         )
         frame.open(self.at)
@@ -197,7 +197,7 @@ class _Fold:
             parent.calls[event.call].child = frame.id
 
     def _frame_event(
-        self, frame: FrameTrack, event: e.FrameEvent | e.CallEvent | e.WaitEvent
+        self, frame: FrameSpans, event: e.FrameEvent | e.CallEvent | e.WaitEvent
     ) -> None:
         match event:
             case e.ModelReplied():
@@ -227,7 +227,7 @@ class _Fold:
                     call.take(event, self.at, self.position, self._gates)
                     self._next_turn(frame)
 
-    def _settle_parent(self, frame: FrameTrack) -> None:
+    def _settle_parent(self, frame: FrameSpans) -> None:
         parent = self.frames.get(frame.parent or "")
         if parent is None:
             return
@@ -236,47 +236,51 @@ class _Fold:
                 call.settled = True
         self._next_turn(parent)
 
-    def _next_turn(self, frame: FrameTrack) -> None:
+    def _next_turn(self, frame: FrameSpans) -> None:
         if not self._ending and frame.waits_for_model():
             frame.ask(self.at)
 
     def _paused(self, event: e.Paused) -> None:
-        mark = Mark(
+        mark = SpanBuilder(
             kind=RowKind.PAUSE, step="", name="", depth=0, start=self.at, words="held up by"
         )
-        mark.by, mark.reason = event.by, masked(event.reason)
+        mark.by, mark.reason = event.by, redacted(event.reason)
         self._pauses.append(mark)
 
     def _go_on(self, words: str) -> None:
         for mark in self._pauses:
-            mark.finish(self.at, words, Tone.OVER)
+            mark.finish(self.at, words, RowResult.OVER)
 
     def _received(self, by: str, text: str) -> None:
         """A root that has answered is asked again."""
         root = self.frames.get(ROOT)
         if root is not None and root.answered:
             root.ask(self.at)
-        mark = Mark(kind=RowKind.MESSAGE, step="", name="", depth=0, start=self.at, words=_UNHEARD)
-        mark.by, mark.reason = by, masked(text)
+        mark = SpanBuilder(
+            kind=RowKind.MESSAGE, step="", name="", depth=0, start=self.at, words=_UNHEARD
+        )
+        mark.by, mark.reason = by, redacted(text)
         self._messages.append(mark)
 
     def _heard(self, count: int) -> None:
         for mark in self._unheard()[:count]:
-            mark.finish(self.at, "heard, from", Tone.OVER)
+            mark.finish(self.at, "heard, from", RowResult.OVER)
 
-    def _unheard(self) -> list[Mark]:
+    def _unheard(self) -> list[SpanBuilder]:
         return [mark for mark in self._messages if mark.end is None]
 
-    def _ended(self, words: str, tone: Tone) -> None:
+    def _ended(self, words: str, tone: RowResult) -> None:
         self._go_on("ended with the run")
         for mark in self._unheard():
-            mark.finish(self.at, "never heard, from", Tone.OVER)
+            mark.finish(self.at, "never heard, from", RowResult.OVER)
         for frame in self.frames.values():
             root = frame.parent is None
-            frame.end(self.at, words if root else "ended with the run", tone if root else Tone.OVER)
+            frame.end(
+                self.at, words if root else "ended with the run", tone if root else RowResult.OVER
+            )
 
 
-def _spans(marks: list[Mark], until: datetime) -> list[Span]:
+def _spans(marks: list[SpanBuilder], until: datetime) -> list[Span]:
     return [
         Span(use=USES[mark.kind], start=mark.start, end=mark.end or until)
         for mark in marks
@@ -284,7 +288,7 @@ def _spans(marks: list[Mark], until: datetime) -> list[Span]:
     ]
 
 
-def _row(mark: Mark, index: int, drawn: Scale, began: datetime, until: datetime) -> Row:
+def _row(mark: SpanBuilder, index: int, drawn: Axis, began: datetime, until: datetime) -> Row:
     end = mark.end or until
     return Row(
         id=f"r{index}",

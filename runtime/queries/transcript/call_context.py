@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from runtime.queries.transcript.views import CallView, FrameView, Progress
+from runtime.queries.transcript.views import CallView, FrameView, Transcript
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class CallContext:
     """`done` and `open` in tree order, without the call itself and the delegations it happens in."""
 
     done: tuple[Step, ...]
@@ -30,7 +30,7 @@ class Outlook:
     plans: tuple[Plan, ...]
 
 
-def outlook(progress: Progress, *, frame: str, call: str) -> Outlook:
+def outlook(progress: Transcript, *, frame: str, call: str) -> CallContext:
     """What surrounds `call` of `frame` at this moment."""
     path = _path(progress, frame)
     on_path = {f.id for f in path}
@@ -40,13 +40,13 @@ def outlook(progress: Progress, *, frame: str, call: str) -> Outlook:
         for c in f.calls
         if (f.id, c.id) != (frame, call) and not (c.child and c.child.id in on_path)
     ]
-    return Outlook(
+    return CallContext(
         done=tuple(step for step in steps if step.call.is_settled),
         open=tuple(step for step in steps if not step.call.is_settled),
         plans=tuple(Plan(agent=f.agent, steps=f.plan) for f in path),
     )
 
 
-def _path(progress: Progress, frame: str) -> list[FrameView]:
+def _path(progress: Transcript, frame: str) -> list[FrameView]:
     """The frames from the root down to `frame`; a frame's id begins with its parent's."""
     return [f for f in progress.frames() if f"{frame}.".startswith(f"{f.id}.")]

@@ -18,13 +18,13 @@ from runtime.core.errors import CoreError
 from runtime.core.ids import ROOT, call_id, child_frame, depth_of
 from runtime.core.machine.forks import state_of
 from runtime.queries import time_limits
-from runtime.queries.journal import Line, read
-from runtime.queries.redaction import masked
+from runtime.queries.journal import JournalLine, read
+from runtime.queries.redaction import redacted
 from runtime.queries.timeline.calls import awaited
-from runtime.queries.transcript.forked import sketches
+from runtime.queries.transcript.forked import records
 from runtime.queries.transcript.state import (
-    CallSketch,
-    FrameSketch,
+    CallRecord,
+    FrameRecord,
     after,
     frame_view,
 )
@@ -34,8 +34,8 @@ from runtime.queries.transcript.views import (
     Message,
     Origin,
     Pause,
-    Progress,
     Retry,
+    Transcript,
 )
 from runtime.queries.version_diff import differences
 
@@ -51,12 +51,12 @@ _TO_COME = frozenset(
 )
 
 
-def progress(run: UUID, *, whole: bool = False) -> Progress:
+def progress(run: UUID, *, whole: bool = False) -> Transcript:
     """Fold the whole journal of a run. The caller has checked that the run may be read, `whole` by an admin."""
     return progress_of(read(run), whole=whole)
 
 
-def progress_of(lines: Iterable[Line], *, whole: bool = False) -> Progress:
+def progress_of(lines: Iterable[JournalLine], *, whole: bool = False) -> Transcript:
     """Fold lines that were read before; `whole` as for `progress`."""
     fold = _Fold(whole=whole)
     for line in lines:
@@ -69,7 +69,7 @@ class _Fold:
 
     def __init__(self, *, whole: bool) -> None:
         self.whole = whole
-        self.frames: dict[str, FrameSketch] = {}
+        self.frames: dict[str, FrameRecord] = {}
         self.unreadable: list[int] = []
         self.requester = ""
         self.ending: Ending | None = None
@@ -82,7 +82,7 @@ class _Fold:
         self.at = datetime.min.replace(tzinfo=UTC)
         self.said = 0
 
-    def take(self, line: Line) -> None:
+    def take(self, line: JournalLine) -> None:
         time_limits.check()
         if line.entry is None:
             self.unreadable.append(line.position)
@@ -91,11 +91,11 @@ class _Fold:
         for event in line.entry.events:
             self._event(event)
 
-    def view(self) -> Progress:
+    def view(self) -> Transcript:
         if self.exported:
             self._root_ended("exported")
         roots = [frame for frame in self.frames.values() if self._caller(frame) is None]
-        return Progress(
+        return Transcript(
             roots=tuple(frame_view(frame, self.frames) for frame in roots),
             unreadable=tuple(self.unreadable),
             ending=self.ending,
@@ -110,7 +110,7 @@ class _Fold:
             case e.FrameOpened():
                 self._opened(event)
             case e.Paused():
-                self.pause = Pause(by=event.by, reason=masked(event.reason), at=self.at)
+                self.pause = Pause(by=event.by, reason=redacted(event.reason), at=self.at)
                 self._decide_on_run(event.by, f"Paused the run{_because(event.reason)}")
             case e.Resumed():
                 self.pause = None
@@ -144,7 +144,7 @@ class _Fold:
         self.origin = Origin(by=event.by, of=event.of, position=event.position)
         try:
             state = state_of(event)
-            copied = list(sketches(state))
+            copied = list(records(state))
         except (CoreError, LookupError):
             return
         for frame, said in copied:
@@ -171,7 +171,7 @@ class _Fold:
 
     def _opened(self, event: e.FrameOpened) -> None:
         parent = self.frames.get(event.parent or "")
-        frame = FrameSketch(
+        frame = FrameRecord(
             id=event.frame,
             agent=event.agent,
             fingerprint=event.fingerprint,
@@ -192,7 +192,7 @@ class _Fold:
             call.state, call.child = CallState.DELEGATED, frame.id
 
     def _frame_event(
-        self, frame: FrameSketch, event: e.FrameEvent | e.CallEvent | e.WaitEvent
+        self, frame: FrameRecord, event: e.FrameEvent | e.CallEvent | e.WaitEvent
     ) -> None:
         match event:
             case e.ModelReplied():
@@ -213,11 +213,11 @@ class _Fold:
                 self._close_call(frame, event)
             case e.RetryScheduled(call=None):
                 frame.retry = Retry(
-                    error=masked(event.error),
+                    error=redacted(event.error),
                     attempt=event.attempt,
                     until=event.until,
                     since=event.since,
-                    said=masked(event.said) if self.whole else "",
+                    said=redacted(event.said) if self.whole else "",
                 )
                 self._retried(frame, f"the model of {frame.agent}", event)
             case e.WaitEnded(call=None):
@@ -237,7 +237,7 @@ class _Fold:
         else:
             self._say(root, "message", message.by, message.text)
 
-    def _replied(self, frame: FrameSketch, event: e.ModelReplied) -> None:
+    def _replied(self, frame: FrameRecord, event: e.ModelReplied) -> None:
         frame.hear(event.heard)
         frame.turn += 1
         frame.retry = None
@@ -245,7 +245,7 @@ class _Fold:
         if said != "":
             self._say(frame, "text", frame.agent, said)
         for index, proposal in enumerate(event.calls):
-            call = CallSketch(
+            call = CallRecord(
                 id=call_id(frame.turn, index),
                 frame=frame.id,
                 agent=frame.agent,
@@ -255,7 +255,7 @@ class _Fold:
             frame.calls[call.id] = call
             self._say(frame, "call", frame.agent, {"tool": call.tool, "args": call.args})
 
-    def _close_call(self, frame: FrameSketch, event: e.FrameClosed) -> None:
+    def _close_call(self, frame: FrameRecord, event: e.FrameClosed) -> None:
         call = self._caller(frame)
         if call is None or call.state is CallState.CLOSED:
             return
@@ -268,7 +268,7 @@ class _Fold:
             self._say(parent, "fault", call.tool, event.content)
 
     def _call_event(
-        self, frame: FrameSketch, call: CallSketch, event: e.CallEvent | e.WaitEvent
+        self, frame: FrameRecord, call: CallRecord, event: e.CallEvent | e.WaitEvent
     ) -> None:
         match event:
             case e.CallAdmitted():
@@ -304,7 +304,7 @@ class _Fold:
             case _:
                 assert_never(event)
 
-    def _arrived(self, frame: FrameSketch, call: CallSketch, event: e.OutcomeArrived) -> None:
+    def _arrived(self, frame: FrameRecord, call: CallRecord, event: e.OutcomeArrived) -> None:
         if event.outcome == "returned":
             call.state, call.result, call.note = (
                 CallState.RETURNED,
@@ -318,7 +318,7 @@ class _Fold:
             frame, "late", call.tool, call.result if event.outcome == "returned" else event.error
         )
 
-    def _waited(self, frame: FrameSketch, call: CallSketch, event: e.WaitEnded) -> None:
+    def _waited(self, frame: FrameRecord, call: CallRecord, event: e.WaitEnded) -> None:
         call.until = None
         match event.outcome:
             case "again":
@@ -333,7 +333,7 @@ class _Fold:
             case _:
                 assert_never(event.outcome)
 
-    def _halt(self, frame: FrameSketch, event: e.GateOpened | e.GateDecided | e.GateClosed) -> None:
+    def _halt(self, frame: FrameRecord, event: e.GateOpened | e.GateDecided | e.GateClosed) -> None:
         match event:
             case e.GateOpened():
                 frame.halts += 1
@@ -346,7 +346,7 @@ class _Fold:
             case e.GateClosed():
                 frame.halts -= 1
 
-    def _gated(self, call: CallSketch, event: e.GateOpened) -> None:
+    def _gated(self, call: CallRecord, event: e.GateOpened) -> None:
         if event.terms is not None:
             call.effect = event.terms.effect
         if event.kind is GateKind.IN_DOUBT:
@@ -355,7 +355,7 @@ class _Fold:
             call.state, call.note, call.decided_by = CallState.GATED, "", ""
             call.verdict = None
 
-    def _decided(self, frame: FrameSketch, call: CallSketch, event: e.GateDecided) -> None:
+    def _decided(self, frame: FrameRecord, call: CallRecord, event: e.GateDecided) -> None:
         call.verdict, call.decided_by, call.note = event.verdict, event.by, event.reason
         call.state, said = after(event.verdict)
         why = _because(event.reason)
@@ -364,7 +364,7 @@ class _Fold:
             call.result = event.stored or event.result
             self._say(frame, "result", call.tool, call.result, reported_by=event.by)
 
-    def _retried(self, frame: FrameSketch, what: str, event: e.RetryScheduled) -> None:
+    def _retried(self, frame: FrameRecord, what: str, event: e.RetryScheduled) -> None:
         self._say(frame, "retry", what, event.error, until=event.until)
 
     def _run_retried(self, event: e.Retried) -> None:
@@ -379,7 +379,7 @@ class _Fold:
         self._decide_on_run(event.by, f"Tried the failed run again{_because(event.reason)}")
 
     def _cancelling(self, event: e.Cancelling) -> None:
-        self.ending = Ending(by=event.by, reason=masked(event.reason), at=self.at)
+        self.ending = Ending(by=event.by, reason=redacted(event.reason), at=self.at)
         self._decide_on_run(event.by or "the engine", f"Ended the run: {event.reason}")
 
     def _decide_on_run(self, by: str, what: str) -> None:
@@ -387,13 +387,13 @@ class _Fold:
             if frame.parent is None:
                 self._say(frame, "decision", by, what)
 
-    def _fault(self, frame: FrameSketch, call: CallSketch, state: CallState, error: str) -> None:
+    def _fault(self, frame: FrameRecord, call: CallRecord, state: CallState, error: str) -> None:
         call.state, call.note = state, error
         self._say(frame, "fault", call.tool, error)
 
     def _say(
         self,
-        frame: FrameSketch,
+        frame: FrameRecord,
         kind: Kind,
         by: str,
         value: Any,
@@ -410,7 +410,7 @@ class _Fold:
                 agent=frame.agent,
                 kind=kind,
                 by=by,
-                value=masked(value),
+                value=redacted(value),
                 at=self.at,
                 until=until,
                 reported_by=reported_by,
@@ -427,7 +427,7 @@ class _Fold:
                 if call.state in _TO_COME:
                     call.state, call.until = CallState.CLOSED, None
 
-    def _caller(self, frame: FrameSketch) -> CallSketch | None:
+    def _caller(self, frame: FrameRecord) -> CallRecord | None:
         """The call that `frame` works on; None for a root and for one whose place makes no sense."""
         parent = self.frames.get(frame.parent or "")
         call = parent.calls.get(frame.call or "") if parent else None
@@ -436,7 +436,7 @@ class _Fold:
         return call if depth_of(frame.id) <= MAX_DEPTH else None
 
 
-def _reopened(call: CallSketch) -> CallState:
+def _reopened(call: CallRecord) -> CallState:
     if call.child is not None:
         return CallState.DELEGATED
     return CallState.UNKNOWN if call.lost else CallState.PROPOSED

@@ -6,12 +6,12 @@ from typing import Any
 
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame
 from runtime.core.machine.messages import MESSAGE
-from runtime.queries.transcript.state import CallSketch, FrameSketch
+from runtime.queries.transcript.state import CallRecord, FrameRecord
 from runtime.queries.transcript.views import Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Utterance:
     """Something that was said in a frame; see Message."""
 
     turn: int
@@ -21,10 +21,10 @@ class Said:
     reported_by: str = ""
 
 
-def sketches(state: Continuation) -> Iterator[tuple[FrameSketch, tuple[Said, ...]]]:
+def records(state: Continuation) -> Iterator[tuple[FrameRecord, tuple[Utterance, ...]]]:
     """Each frame with its calls, and what was said in it."""
     for frame in state.frames.values():
-        sketch = FrameSketch(
+        sketch = FrameRecord(
             id=frame.id,
             agent=frame.agent,
             fingerprint=frame.fingerprint,
@@ -39,9 +39,9 @@ def sketches(state: Continuation) -> Iterator[tuple[FrameSketch, tuple[Said, ...
         yield sketch, tuple(_said(frame, parent.agent if parent else state.requester))
 
 
-def _sketch(frame: Frame, call: Call) -> CallSketch:
+def _sketch(frame: Frame, call: Call) -> CallRecord:
     settled_badly = call.state in SETTLED - {CallState.RETURNED}
-    return CallSketch(
+    return CallRecord(
         id=call.id,
         frame=frame.id,
         agent=frame.agent,
@@ -58,39 +58,41 @@ def _sketch(frame: Frame, call: Call) -> CallSketch:
     )
 
 
-def _said(frame: Frame, giver: str) -> Iterator[Said]:
+def _said(frame: Frame, giver: str) -> Iterator[Utterance]:
     turn = frame.turn - sum(message["role"] == "model" for message in frame.messages)
     if frame.instructions:
-        yield Said(turn=turn, kind="instructions", by=frame.agent, value=frame.instructions)
+        yield Utterance(turn=turn, kind="instructions", by=frame.agent, value=frame.instructions)
     for message in frame.messages:
         match message["role"]:
             case "input":
-                yield Said(turn=turn, kind="input", by=giver, value=message["content"])
+                yield Utterance(turn=turn, kind="input", by=giver, value=message["content"])
             case "model":
                 turn += 1
                 yield from _replied(frame, message, turn)
             case "results":
                 yield from (_result(frame, result, turn) for result in message["results"])
             case "summary":
-                yield Said(turn=turn, kind="summary", by=frame.agent, value=message["content"])
+                yield Utterance(turn=turn, kind="summary", by=frame.agent, value=message["content"])
             case "message":
-                yield Said(turn=turn, kind="message", by=message["by"], value=message["content"])
+                yield Utterance(
+                    turn=turn, kind="message", by=message["by"], value=message["content"]
+                )
             case _:
                 continue
 
 
-def _replied(frame: Frame, message: dict[str, Any], turn: int) -> Iterator[Said]:
+def _replied(frame: Frame, message: dict[str, Any], turn: int) -> Iterator[Utterance]:
     if message["text"]:
-        yield Said(turn=turn, kind="text", by=frame.agent, value=message["text"])
+        yield Utterance(turn=turn, kind="text", by=frame.agent, value=message["text"])
     for name in message["calls"]:
         call = frame.find(name)
         value = {"tool": call.tool, "args": call.args}
-        yield Said(turn=turn, kind="call", by=frame.agent, value=value)
+        yield Utterance(turn=turn, kind="call", by=frame.agent, value=value)
 
 
-def _result(frame: Frame, result: dict[str, Any], turn: int) -> Said:
+def _result(frame: Frame, result: dict[str, Any], turn: int) -> Utterance:
     returned = result["outcome"] == CallState.RETURNED
-    return Said(
+    return Utterance(
         turn=turn,
         kind="result" if returned else "fault",
         by=result["tool"],

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from runtime.core.continuation import CallState
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.ids import depth_of
-from runtime.queries.redaction import masked
+from runtime.queries.redaction import redacted
 from runtime.queries.transcript.views import (
     CallView,
     FrameView,
@@ -18,7 +18,7 @@ from runtime.queries.transcript.views import (
 
 
 @dataclass(slots=True, kw_only=True)
-class CallSketch:
+class CallRecord:
     id: str
     frame: str
     agent: str
@@ -39,7 +39,7 @@ class CallSketch:
 
 
 @dataclass(slots=True, kw_only=True)
-class FrameSketch:
+class FrameRecord:
     id: str
     agent: str
     fingerprint: str
@@ -50,7 +50,7 @@ class FrameSketch:
     outcome: str | None = None
     retry: Retry | None = None
     halts: int = 0
-    calls: dict[str, CallSketch] = field(default_factory=dict)
+    calls: dict[str, CallRecord] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
     heard: int = 0  # messages of people that its model has heard
 
@@ -62,7 +62,7 @@ class FrameSketch:
         self.heard += count
 
 
-def frame_view(frame: FrameSketch, frames: Mapping[str, FrameSketch]) -> FrameView:
+def frame_view(frame: FrameRecord, frames: Mapping[str, FrameRecord]) -> FrameView:
     """A frame with everything below it."""
     return FrameView(
         id=frame.id,
@@ -78,16 +78,16 @@ def frame_view(frame: FrameSketch, frames: Mapping[str, FrameSketch]) -> FrameVi
     )
 
 
-def _call_view(call: CallSketch, frames: Mapping[str, FrameSketch]) -> CallView:
+def _call_view(call: CallRecord, frames: Mapping[str, FrameRecord]) -> CallView:
     child = frames.get(call.child or "")
     return CallView(
         id=call.id,
         frame=call.frame,
         agent=call.agent,
         tool=call.tool,
-        args=masked(call.args),
+        args=redacted(call.args),
         state=call.state,
-        note=masked(call.note),
+        note=redacted(call.note),
         effect=call.effect,
         verdict=call.verdict,
         decided_by=call.decided_by,
@@ -96,7 +96,7 @@ def _call_view(call: CallSketch, frames: Mapping[str, FrameSketch]) -> CallView:
         until=call.until,
         lost=call.lost,
         late=call.late,
-        result=masked(call.result),
+        result=redacted(call.result),
         child=frame_view(child, frames) if child else None,
     )
 

@@ -259,7 +259,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Transcript:
     """`roots` is the root frame, and any frame whose parent could not be read."""
 
     roots: tuple[FrameView, ...]

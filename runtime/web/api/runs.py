@@ -26,7 +26,7 @@ from runtime.queries import (
     late_outcomes,
     runs,
 )
-from runtime.queries.budget_usage import Use
+from runtime.queries.budget_usage import BudgetUsage
 from runtime.queries.runs import JournalItem, Page, RunDetail
 from runtime.queries.transcript import fold
 from runtime.store.kill_switches import Stop
@@ -314,7 +314,7 @@ def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[R
 
 
 @router.get("/runs/{uuid:run}/budget", response=list[UseOut])
-def read_budget(request: Authenticated, run: UUID) -> tuple[Use, ...]:
+def read_budget(request: Authenticated, run: UUID) -> tuple[BudgetUsage, ...]:
     """Read what the run has used of its budgets, its own first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.http import Http404, HttpRequest
 
 from runtime.control import access
-from runtime.queries.filters import LONGEST_SEARCH
+from runtime.queries.filters import MAX_SEARCH
 
 
 def part_only(request: HttpRequest) -> bool:
@@ -39,4 +39,4 @@ def one_of(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
 
 def search(request: HttpRequest) -> str:
     """What was typed into the search. Raises InvalidInput naming `q`."""
-    return access.text("q", request.GET.get("q", "").strip(), LONGEST_SEARCH)
+    return access.text("q", request.GET.get("q", "").strip(), MAX_SEARCH)

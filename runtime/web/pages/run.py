@@ -27,7 +27,7 @@ from runtime.queries.history import state_at
 from runtime.queries.run_page import History
 from runtime.queries.runs import Asked, RunDetail
 from runtime.queries.timeline.rows import Row
-from runtime.queries.transcript.views import Progress
+from runtime.queries.transcript.views import Transcript
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins_only
 
@@ -53,7 +53,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "history": history,
         "timeline": history.timeline,
         "progress": history.progress,
-        "unserved": workers.unserved(found, history.progress),
+        "unserved": workers.agents_without_worker(found, history.progress),
         "losses": crash_evidence.losses(run),
         "late": late_outcomes.late(run, history.progress),
         "spending": history.spending,
@@ -93,7 +93,7 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     return render(request, "past.html", context)
 
 
-def _pace(shown: RunDetail, actor: Actor, told: Asked, progress: Progress) -> dict[str, Any]:
+def _pace(shown: RunDetail, actor: Actor, told: Asked, progress: Transcript) -> dict[str, Any]:
     """Whether the run is held up, or is told to be, and whether this person may change that and write to it."""
     may_control = (
         not shown.ended

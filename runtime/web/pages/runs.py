@@ -14,7 +14,7 @@ from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.queries import filters
 from runtime.queries import runs as run_queries
-from runtime.queries.filters import LONGEST_SEARCH
+from runtime.queries.filters import MAX_SEARCH
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of
 
@@ -39,7 +39,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     status = query_params.one_of(request, "status", tuple(RunStatus))
     try:
         search = query_params.search(request)
-        where = filters.narrowed(readable, tab=tab, status=status, search=search)
+        where = filters.filter_runs(readable, tab=tab, status=status, search=search)
     except InvalidInput as exc:
         problem, search, where = exc, request.GET["q"], Q(pk__in=[])
     chosen = {name: text for name, text in (("tab", tab), ("status", status)) if text}
@@ -54,7 +54,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "search": search,
         "filters": chosen,
         "problem": problem,
-        "longest": LONGEST_SEARCH,
+        "longest": MAX_SEARCH,
         "keep": f"{urlencode(kept)}&" if kept else "",
         "source": request.get_full_path(),
         "is_admin": is_admin,

@@ -13,7 +13,7 @@ from django.test import Client
 
 from runtime import sealing
 from runtime.ports.effects import ToolFailure, ToolResult
-from runtime.queries.redaction import masked
+from runtime.queries.redaction import redacted
 from runtime.sealing import PLACEHOLDER
 from tests.support.api_client import Caller
 from tests.support.fake_ports import (
@@ -69,7 +69,7 @@ def _forged() -> dict[str, str]:
 def test_a_secret_is_a_placeholder_wherever_it_stands(
     around: Callable[[Any], Any], shown: Any
 ) -> None:
-    assert masked(around(_sealed())) == shown
+    assert redacted(around(_sealed())) == shown
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_secret_is_a_placeholder_wherever_it_stands(
 )
 def test_what_only_looks_like_a_secret_is_shown(value: Any) -> None:
     given = json.loads(json.dumps(value).replace("KEY", _key_id()))
-    assert masked(given) == given
+    assert redacted(given) == given
 
 
 def test_a_token_with_any_character_changed_is_shown() -> None:
@@ -103,13 +103,13 @@ def test_a_token_with_any_character_changed_is_shown() -> None:
     for place in range(len(token)):
         replaced = token[:place] + ("B" if token[place] == "A" else "A") + token[place + 1 :]
         for changed in (replaced, f"{token[:place]}!{token[place:]}"):
-            assert masked({"$secret": changed}) == {"$secret": changed}
-    assert masked({"$secret": f"{token}pay mallory"}) != PLACEHOLDER
+            assert redacted({"$secret": changed}) == {"$secret": changed}
+    assert redacted({"$secret": f"{token}pay mallory"}) != PLACEHOLDER
 
 
 def test_a_token_without_a_tag_is_shown_where_its_place_is_unknown() -> None:
     before = {"note": _of_before(), "text": f"refused {_of_before()!r}"}
-    assert masked(before) == before
+    assert redacted(before) == before
     assert sealing.masked_args("set_privileges", before) == {**before, "note": PLACEHOLDER}
 
 

@@ -20,7 +20,7 @@ from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.effects import Braked, ModelFailure, Outcome, ToolFailure
 from runtime.queries import run_page, runs
 from runtime.queries.history import state_at
-from runtime.queries.timeline.axis import Span, Use, scale
+from runtime.queries.timeline.axis import Span, TimeUse, scale
 from runtime.queries.timeline.timeline import Timeline
 from tests.support.fake_ports import (
     FakeTool,
@@ -37,7 +37,7 @@ def _at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def _span(use: Use, start: float, end: float) -> Span:
+def _span(use: TimeUse, start: float, end: float) -> Span:
     return Span(use=use, start=_at(start), end=_at(end))
 
 
@@ -45,39 +45,43 @@ def _span(use: Use, start: float, end: float) -> Span:
 
 
 def test_work_counts_before_people_and_people_before_the_next_try() -> None:
-    spans = [_span(Use.PEOPLE, 0, 10), _span(Use.WORK, 2, 4), _span(Use.RETRY, 8, 12)]
+    spans = [_span(TimeUse.PEOPLE, 0, 10), _span(TimeUse.WORK, 2, 4), _span(TimeUse.RETRY, 8, 12)]
     found = scale(spans, _at(0), _at(20))
     assert [(s.use, s.lasted.total_seconds()) for s in found.stretches] == [
-        (Use.PEOPLE, 2),
-        (Use.WORK, 2),
-        (Use.PEOPLE, 6),
-        (Use.RETRY, 2),
-        (Use.IDLE, 8),
+        (TimeUse.PEOPLE, 2),
+        (TimeUse.WORK, 2),
+        (TimeUse.PEOPLE, 6),
+        (TimeUse.RETRY, 2),
+        (TimeUse.IDLE, 8),
     ]
-    total = sum((found.spent(use) for use in Use), timedelta())
+    total = sum((found.spent(use) for use in TimeUse), timedelta())
     assert total == timedelta(seconds=20)
 
 
 def test_weeks_of_waiting_leave_room_for_the_seconds_of_work() -> None:
     weeks = 3 * 7 * 86_400
-    spans = [_span(Use.WORK, 0, 2), _span(Use.PEOPLE, 2, weeks), _span(Use.WORK, weeks, weeks + 4)]
+    spans = [
+        _span(TimeUse.WORK, 0, 2),
+        _span(TimeUse.PEOPLE, 2, weeks),
+        _span(TimeUse.WORK, weeks, weeks + 4),
+    ]
     found = scale(spans, _at(0), _at(weeks + 4))
     first, waiting, last = found.stretches
     assert first.width + last.width == pytest.approx(60)
     assert last.width == pytest.approx(2 * first.width)
     assert [stretch.shortened for stretch in found.stretches] == [False, True, False]
-    assert found.spent(Use.PEOPLE) == waiting.lasted == timedelta(seconds=weeks - 2)
+    assert found.spent(TimeUse.PEOPLE) == waiting.lasted == timedelta(seconds=weeks - 2)
 
 
 def test_short_waiting_is_drawn_as_long_as_it_was() -> None:
-    found = scale([_span(Use.WORK, 0, 9), _span(Use.PEOPLE, 9, 10)], _at(0), _at(10))
+    found = scale([_span(TimeUse.WORK, 0, 9), _span(TimeUse.PEOPLE, 9, 10)], _at(0), _at(10))
     assert found.at(_at(9)) == pytest.approx(90)
     assert found.shortened == ()
     assert found.at(_at(-5)) == 0
     assert found.at(_at(99)) == pytest.approx(100)
 
 
-@pytest.mark.parametrize("spans", [[], [_span(Use.WORK, 5, 1)]])
+@pytest.mark.parametrize("spans", [[], [_span(TimeUse.WORK, 5, 1)]])
 def test_a_scale_of_nothing_is_drawn_all_the_same(spans: Sequence[Span]) -> None:
     found = scale(spans, _at(3), _at(3))
     assert found.stretches == ()
