@@ -90,7 +90,7 @@ class Runner:
         self._writer = StepWriter(held, context.slots, context.gatekeeper, loaded, self._yielding)
         self._filled = FilledIn(self._writer.content)
         self._ready: list[Work] = []  # recorded, not launched yet
-        self._running: dict[tuple[str, str | None], RunningEffect] = {}
+        self._running: set[RunningEffect] = set()
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
         self._uncommitted: list[EffectFinished] = []  # in the step
         self._ended = threading.Event()
@@ -205,7 +205,8 @@ class Runner:
     def _asking(self) -> set[str]:
         """The frames whose model call is recorded or running."""
         waiting = {work.frame for work in self._ready if isinstance(work, AskModel)}
-        return waiting | {frame for frame, call in self._running if call is None}
+        running = (effect.request for effect in self._running)
+        return waiting | {one.frame for one in running if isinstance(one, ModelRequest)}
 
     # Messages
 
@@ -233,7 +234,7 @@ class Runner:
     def _receive(self, message: RunnerMessage) -> None:
         if message is None:
             return
-        self._running.pop(message.effect.place, None)
+        self._running.discard(message.effect)
         if isinstance(message, TransactionalResult):
             self._results.append(message)
         else:
@@ -366,12 +367,12 @@ class Runner:
             effect.started_at = call.started_at
             if call.gate is not None:  # after the intent is committed, before the call starts
                 ledger.note(ledger.spent(request.run, (call.gate, request.attempt)))
-        self._running[effect.place] = effect
+        self._running.add(effect)
         return effect
 
     def _abort_model_calls(self) -> None:
         """End the running model calls. The parts of their replies that have arrived are their outcome."""
-        for effect in self._running.values():
+        for effect in self._running:
             if isinstance(effect.request, ModelRequest):
                 effect.abort()
 

@@ -192,7 +192,11 @@ class StepBuilder:
         while True:
             before = self.now
             is_limited = limited(before)
-            effects = [effect for effect in plan(before) if not _is_asked(effect, asked)]
+            effects = [
+                effect
+                for effect in plan(before)
+                if not (isinstance(effect, AskModel) and effect.frame in asked)
+            ]
             if is_limited:
                 self._mind_limits(effects)
             for effect in effects:
@@ -315,10 +319,12 @@ class StepBuilder:
     def _recheck(self, effect: StartTool | StartWait) -> AdmissionResult | None:
         """Check an approved call once more; that verifies an approval which this step consumes as well."""
         gate = self.now.call(effect.frame, effect.call).gate
-        signal = None if gate is None else self._unverified.get(gate)
+        if gate is None:
+            return None
+        signal = self._unverified.get(gate)
         decision = None if signal is None else signal.decision
         other = self._admission.recheck(self.now, effect.frame, effect.call, decision)
-        if other is None and gate is not None:
+        if other is None:
             self._unverified.pop(gate, None)
         return other
 
@@ -391,10 +397,6 @@ def arrived_late(late: LateOutcome) -> str:
 
 def _not_taken(agent: str, problem: InvalidInput) -> str:
     return plain(f"{agent} does not take its input: {problem.all_of_it}")
-
-
-def _is_asked(effect: Effect, asked: set[str]) -> bool:
-    return isinstance(effect, AskModel) and effect.frame in asked
 
 
 def _decided(pending: Pending, signal: GateDecidedSignal) -> GateDecided:

@@ -50,12 +50,10 @@ def held_up(now: Continuation) -> bool:
 
 
 def _timed(now: Continuation) -> bool:
-    if now.budget is not None and now.budget.seconds is not None:
-        return True
-    return any(
-        frame.budget is not None and frame.budget.seconds is not None
-        for frame in now.frames.values()
-    )
+    for budget in (now.budget, *[frame.budget for frame in now.frames.values()]):
+        if budget is not None and budget.seconds is not None:
+            return True
+    return False
 
 
 def _at_work(now: Continuation) -> bool:

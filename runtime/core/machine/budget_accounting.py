@@ -174,9 +174,8 @@ def limited(now: Continuation) -> bool:
     """Whether there is anything to hold; a run of before there were budgets is not held to any."""
     if now.budget is None:
         return False
-    if now.budget != NO_LIMITS:
-        return True
-    return any(frame.budget not in (None, NO_LIMITS) for frame in now.frames.values())
+    budgets = [now.budget, *[frame.budget for frame in now.frames.values() if frame.budget]]
+    return budgets.count(NO_LIMITS) < len(budgets)
 
 
 def _needs(now: Continuation, effects: Sequence[Effect]) -> Iterator[tuple[str, tuple[Limit, ...]]]:

@@ -4,6 +4,7 @@ Nothing is remembered of what was planned before. Whoever acts on a plan records
 events, and the next state asks for what is left.
 """
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from runtime.core.commands import (
@@ -54,13 +55,13 @@ def plan(now: Continuation) -> tuple[Effect, ...]:
     return tuple(effects)
 
 
-def _plan_frame(frame: Frame) -> tuple[Effect, ...]:
+def _plan_frame(frame: Frame) -> Sequence[Effect]:
     match frame.state:
         case FrameState.ASKING:
             return (AskModel(frame=frame.id, summary=compaction.due(frame)),)
         case FrameState.ACTING:
-            effects = [_plan_call(frame, call) for call in frame.of_turn()]
-            return tuple(effect for effect in effects if effect is not None)
+            calls = frame.of_turn()
+            return [effect for call in calls if (effect := _plan_call(frame, call)) is not None]
         case FrameState.ANSWERED | FrameState.FAILED:
             return (EndRun(),) if frame.id == ROOT else (CloseFrame(frame=frame.id),)
         case FrameState.RETRYING | FrameState.CLOSED:
