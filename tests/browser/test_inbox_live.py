@@ -87,7 +87,7 @@ def test_an_empty_inbox_fills_by_itself(desk: Desk, bea: Page, office: Office) -
     expect(bea).to_have_title("Inbox (1) · Abeyance")
 
 
-def test_a_page_nobody_touches_asks_once_a_minute(desk: Desk, bea: Page, office: Office) -> None:
+def test_an_untouched_page_asks_once_a_minute(desk: Desk, bea: Page, office: Office) -> None:
     desk.open("/inbox/")
     for _ in range(3):
         with bea.expect_response(re.compile("known=")):

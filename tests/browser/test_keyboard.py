@@ -147,7 +147,7 @@ def test_keys_can_be_switched_off_and_stay_off(bea: Page) -> None:
     expect(bea.get_by_role("dialog")).to_be_hidden()
 
 
-def test_a_modifier_is_somebody_elses_key(bea: Page) -> None:
+def test_a_key_with_a_modifier_is_left_to_the_browser(bea: Page) -> None:
     for key in ("Control+j", "Alt+j", "Meta+j"):
         bea.keyboard.press(key)
     expect(bea.locator(".row[aria-current]")).to_have_count(0)

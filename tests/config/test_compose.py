@@ -98,7 +98,7 @@ def test_a_health_check_may_start_python_on_a_busy_machine(
     assert ("RUN", compiled) in compose.instructions()
 
 
-def test_there_is_no_service_that_nobody_knows(services: dict[str, Any]) -> None:
+def test_every_service_is_known(services: dict[str, Any]) -> None:
     assert set(services) == {"postgres", "redis", *APPLICATION}
 
 
@@ -274,7 +274,7 @@ def test_the_image_is_made_of_what_a_clone_has(tmp_path: Path) -> None:
     assert {f"!{source}" for source in sources} <= set(kept_in)
 
 
-def test_nobody_but_this_machine_reaches_it_and_the_stores_reach_nobody(
+def test_only_this_machine_reaches_it_and_stores_reach_nothing(
     services: dict[str, Any],
 ) -> None:
     published = {name: service["ports"] for name, service in services.items() if "ports" in service}

@@ -96,7 +96,7 @@ def test_a_second_user_of_the_same_name_conflicts(storage: SqliteStorage) -> Non
     assert _ask(storage, "POST", "/v2/Users", body=_user("NEW.hire", "b"))[0] == 409
 
 
-def test_nobody_is_served_without_the_token(storage: SqliteStorage) -> None:
+def test_a_request_without_the_token_is_refused(storage: SqliteStorage) -> None:
     assert _ask(storage, "GET", "/v2/Users", token="wrong")[0] == 401
     assert _ask(storage, "GET", "/v2/Users", token="rïght")[0] == 401
 

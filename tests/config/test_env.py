@@ -256,7 +256,7 @@ def test_a_secret_that_is_given_twice_is_refused(
         environment.read({file: secret_file, name: value})
 
 
-def test_a_secret_that_nobody_needs_may_be_an_empty_file() -> None:
+def test_an_optional_secret_may_be_an_empty_file() -> None:
     empty = {"EMAIL_PASSWORD_FILE": "/dev/null", "SCIM_TOKEN_FILE": "/dev/null"}
     assert environment.read(empty).scim_token == ""
 

@@ -46,7 +46,7 @@ def _waiting(extra: dict[str, str]) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_process_with_our_mark_is_ended_though_nobody_noted_it(home: DataDir) -> None:
+def test_an_unrecorded_process_with_our_mark_is_ended(home: DataDir) -> None:
     with _waiting({MARK: home.id}) as process:
         alive = psutil.Process(process.pid)
         assert orphans.clear(home) == 1
@@ -70,7 +70,7 @@ def test_a_noted_process_is_ended(home: DataDir, bystander: subprocess.Popen[str
     assert not alive.is_running()
 
 
-def test_somebody_who_has_got_the_id_of_a_dead_process_is_left_alone(
+def test_a_process_that_reuses_an_id_is_left_alone(
     home: DataDir, bystander: subprocess.Popen[str]
 ) -> None:
     born = psutil.Process(bystander.pid).create_time() - 60

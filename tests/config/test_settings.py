@@ -38,7 +38,7 @@ def test_a_deployment_on_https_passes_every_check_of_django(tmp_path: Path) -> N
 
 
 @pytest.mark.django_db
-def test_pages_forbid_scripts_and_styles_of_anybody_else_and_of_their_own_lines(
+def test_pages_forbid_foreign_and_inline_scripts_and_styles(
     client: Client,
 ) -> None:
     policy = client.get("/healthz").headers["Content-Security-Policy"]
@@ -63,7 +63,7 @@ def test_the_broker_is_found_where_redis_url_says(redis_url: str, found: dict[st
     assert {name: getattr(kombus, name) for name in found} == found
 
 
-def test_nobody_who_reaches_the_broker_can_run_code() -> None:
+def test_access_to_the_broker_runs_no_code() -> None:
     assert celery.app.conf.accept_content == ["json"]
 
 

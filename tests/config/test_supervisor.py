@@ -224,7 +224,7 @@ def test_a_signal_to_stop_is_heard_at_the_next_pause(
         pipe.pause(600)
 
 
-def test_a_core_that_was_taken_away_keeps_nobody_from_starting(tmp_path: Path) -> None:
+def test_a_process_starts_although_its_core_was_taken_away(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
         process = spawn.start(
             [sys.executable, "-c", "print('here')"],

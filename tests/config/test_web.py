@@ -88,7 +88,7 @@ def test_a_slow_sender_takes_no_thread(
     assert (seen.scope, seen.status) == (None, 408)
 
 
-def test_whoever_goes_away_is_forgotten(seen: Seen) -> None:
+def test_a_client_that_disconnects_is_forgotten(seen: Seen) -> None:
     _ask(seen, _piece(b"a", more=True), {"type": "http.disconnect"})
     assert (seen.scope, seen.status) == (None, None)
 

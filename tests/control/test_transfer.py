@@ -179,7 +179,7 @@ def test_only_a_run_that_waits_and_has_nothing_to_take_up_leaves(desk: Rig) -> N
         export(other)
 
 
-def test_a_run_that_nobody_would_take_over_does_not_leave(
+def test_a_run_too_large_to_import_is_not_exported(
     desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = desk.advance(desk.start("a")).id

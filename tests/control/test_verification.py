@@ -104,14 +104,14 @@ def test_a_changed_row_is_found(waiting: UUID, change_to_row: str, subject: str)
         ("UPDATE runtime_signal SET body = '{}' WHERE run_id = %s", "mailbox"),
     ],
 )  # fmt: skip
-def test_whatever_else_is_changed_is_found(waiting: UUID, statement: str, subject: str) -> None:
+def test_every_other_change_is_found(waiting: UUID, statement: str, subject: str) -> None:
     change(statement, waiting)
     assert subject in [
         finding.subject.split()[0] for finding in verification.verify(waiting).findings
     ]
 
 
-def test_a_gate_that_nobody_opened_is_found(waiting: UUID) -> None:
+def test_a_gate_without_an_opening_entry_is_found(waiting: UUID) -> None:
     gate = uuid4()
     change(
         "INSERT INTO runtime_gate (id, run_id, kind, frame, call, tool, path, state)"

@@ -345,7 +345,7 @@ def test_seconds_are_told_to_the_thousandth() -> None:
     assert one.used == 1.235
 
 
-def test_nobody_is_asked_for_what_nothing_needs_any_more() -> None:
+def test_a_limit_that_nothing_needs_any_more_is_not_asked_for() -> None:
     now = evolve(started(Budget(turns=1)), replied())
     assert short_of(now) == {}  # it answered with its last turn
 
@@ -432,7 +432,7 @@ def test_nothing_is_reached_or_granted_in_a_run_that_ends() -> None:
             evolve(now, event)
 
 
-def test_nothing_is_granted_where_nobody_was_asked() -> None:
+def test_a_grant_needs_an_open_gate() -> None:
     granted = BudgetGranted(gate=UUID(int=8), by="bea", amounts={Limit.TURNS: 4})
     now = evolve(started(Budget(turns=1)), exceeded(Limit.TURNS))
     for state in (started(Budget(turns=1)), now):
@@ -520,6 +520,6 @@ def test_a_fork_takes_over_what_was_used_and_begins_its_own_clock() -> None:
     assert worked_at(now, later(1003)) == 1003
 
 
-def test_no_clock_is_kept_where_nobody_limits_the_time() -> None:
+def test_no_clock_is_kept_without_a_time_limit() -> None:
     now = step(started(Budget(turns=3)), [replied(calls=1)], head="", at=later(9))
     assert (now.worked, now.ticking) == (0.0, None)

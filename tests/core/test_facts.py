@@ -110,7 +110,7 @@ def test_a_write_that_may_have_happened_is_in_doubt_wherever_its_run_goes_on(
 
 
 @pytest.mark.parametrize("effect", EffectClass)
-def test_only_a_write_whose_outcome_nobody_knows_is_in_doubt(effect: EffectClass) -> None:
+def test_only_a_write_with_an_unknown_outcome_is_in_doubt(effect: EffectClass) -> None:
     """Whether its worker died or it raised; everything else is tried again."""
     terms = Terms(effect=effect, digest="d", deadline=1.0)
     call = Call(id="c1.0", tool="t", args={}, state=CallState.STARTED, terms=terms, attempt=1)
@@ -124,7 +124,7 @@ def test_only_a_write_whose_outcome_nobody_knows_is_in_doubt(effect: EffectClass
 @pytest.mark.parametrize(
     ("budget", "held"), [(None, False), (NO_LIMITS, False), (Budget(turns=1), True)]
 )
-def test_a_run_is_held_to_what_somebody_limited(budget: Budget | None, held: bool) -> None:
+def test_a_run_is_limited_only_by_its_budget(budget: Budget | None, held: bool) -> None:
     assert limited(Continuation(run=RUN, budget=budget)) is held
 
 
@@ -184,7 +184,7 @@ def test_the_key_that_other_sides_are_given_is_the_same_in_every_release() -> No
     assert key == "00000000-0000-0000-0000-000000000001/0.c1.0/c2.0"
 
 
-def test_whoever_gets_an_error_is_told_what_it_is_about() -> None:
+def test_an_error_names_its_subject() -> None:
     illegal = IllegalTransition("Call", "closed", "ToolStarted", "0/c1.0")
     assert (illegal.machine, illegal.state, illegal.trigger) == ("Call", "closed", "ToolStarted")
     assert illegal.subject == "0/c1.0"

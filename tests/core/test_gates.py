@@ -40,7 +40,7 @@ def under_way(*events: Event) -> Continuation:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_frame_is_halted_until_somebody_says_so(kind: GateKind) -> None:
+def test_a_frame_is_halted_until_a_reviewer_decides(kind: GateKind) -> None:
     for end in (decided(Verdict.CONTINUE), decided(Verdict.STOP), closed()):
         now = under_way(opened(kind))
         assert halted(now, "0")

@@ -109,7 +109,7 @@ def test_a_frame_closes_as_what_it_came_to(last: Event, outcome: Any, state: Cal
 
 
 @pytest.mark.parametrize("half", [{}, {"parent": "0"}, {"call": "c1.0"}])
-def test_a_root_does_not_close_as_if_somebody_had_called_it(half: dict[str, Any]) -> None:
+def test_a_root_frame_does_not_close_as_a_call(half: dict[str, Any]) -> None:
     now = after(*STARTED[:2], reply(text="done"))
     now = now.with_frame(replace(now.frame("0"), **half))
     with pytest.raises(IllegalTransition) as raised:
@@ -126,7 +126,7 @@ def test_a_root_does_not_close_as_if_somebody_had_called_it(half: dict[str, Any]
         RetryScheduled(attempt=1, cause="error", error="busy", **CALL),
     ],
 )
-def test_an_outcome_of_an_earlier_attempt_is_nobodys(late: Any) -> None:
+def test_an_outcome_of_an_earlier_attempt_is_refused(late: Any) -> None:
     again = RetryScheduled(attempt=1, cause="error", error="busy", **CALL)
     now = after(*STARTED, again, ToolStarted(attempt=2, at=AT, **CALL))
     for attempt in (1, 3):

@@ -118,7 +118,7 @@ def test_one_gate_names_everything_that_is_used_up(rig: MakeBench) -> None:
     assert {limit for _, limit, *_ in limits(run.id)} == {"micros", "tokens"}
 
 
-def test_whoever_stops_the_run_ends_it_in_their_name(rig: MakeBench) -> None:
+def test_a_stopped_run_names_the_reviewer_who_stopped_it(rig: MakeBench) -> None:
     desk = rig({"a": busy(3)}, look=LOOK)
     run = desk.advance(start(Budget(calls=1)))
     assert limits(run.id) == [(None, "calls", 1, 1)]
@@ -219,7 +219,7 @@ def test_money_is_not_spent_on_a_model_without_a_price(rig: MakeBench) -> None:
     assert desk.advance(run.id).status == "completed"
 
 
-def test_a_deeper_agent_than_the_budget_allows_is_not_opened_before_somebody_says_so(
+def test_an_agent_beyond_the_depth_limit_waits_for_a_reviewer(
     rig: MakeBench,
 ) -> None:
     desk = rig({"a": turns(ask(("b", {})), say("done")), "b": turns(say("done"))})

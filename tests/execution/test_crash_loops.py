@@ -143,7 +143,7 @@ def test_a_run_that_asked_a_model_is_suspected_when_it_is_lost_again_at_the_same
     assert desk.effects.calls == []
 
 
-def test_one_loss_while_a_model_is_asked_suspects_nobody(rig: MakeBench) -> None:
+def test_one_loss_during_a_model_call_isolates_no_run(rig: MakeBench) -> None:
     desk = repeatable(rig)
     run = desk.start("a")
     die_at(desk, run, "FrameOpened")

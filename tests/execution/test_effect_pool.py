@@ -53,7 +53,7 @@ def test_a_model_call_is_ended_when_its_run_is_cancelled_and_what_came_is_eviden
     assert types(run.id)[-3:] == ["Cancelling", "ModelFailed", "Cancelled"]
 
 
-def test_a_worker_that_lost_its_lease_ends_the_model_calls_nobody_waits_for(
+def test_a_worker_that_lost_its_lease_ends_its_model_calls(
     rig: MakeBench,
 ) -> None:
     over = threading.Event()
@@ -123,7 +123,7 @@ def test_model_calls_and_tools_do_not_take_each_other_s_slots() -> None:
     bench.close()
 
 
-def test_whoever_waits_for_a_slot_has_it_although_the_one_before_it_is_gone_or_needs_none() -> None:
+def test_a_slot_goes_to_the_next_waiting_runner_that_needs_it() -> None:
     bench = EffectPool(FakeEffects({}, {}), slots=1, models=1)
     tool = StartTool(frame="0", call="c1.0", attempt=1)
     woken: list[str] = []

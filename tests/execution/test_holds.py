@@ -44,7 +44,7 @@ def puzzled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Exception]]:
     return iter([problems])
 
 
-def test_a_held_agent_asks_its_model_only_after_somebody_let_it_go_on(rig: MakeBench) -> None:
+def test_a_held_agent_asks_its_model_only_after_a_decision(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
     desk.effects.holds = ["", WHY]
     run = desk.advance(desk.start("a"))

@@ -154,7 +154,7 @@ def test_so_are_those_of_models_and_of_what_raises(rig: MakeBench) -> None:
 
 
 @given(value=ANYTHING)
-def test_whatever_is_taken_in_can_be_journaled_and_read_again(value: Any) -> None:
+def test_an_accepted_value_can_be_journaled_and_read_again(value: Any) -> None:
     try:
         taken = validate_outcome(ToolResult(value=value))
     except NotJson:

@@ -293,7 +293,7 @@ def test_an_agent_that_changes_once_more_is_asked_about_anew(rig: MakeBench) -> 
     assert (changed["before"], changed["fingerprint"]) == (OLD, "sha256:a3")
 
 
-def test_a_change_that_was_taken_back_needs_nobody_any_more(rig: MakeBench) -> None:
+def test_a_reverted_change_closes_its_version_gate(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     back = rig({"a": SCRIPT}, t=FakeTool(gated=True))
     back.gatekeeper.pictures = desk.gatekeeper.pictures

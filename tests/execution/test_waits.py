@@ -65,7 +65,7 @@ def failing(times: int, outcome: Outcome) -> FakeTool:
 # Retries
 
 
-def test_what_certainly_did_not_happen_is_tried_again_whatever_its_class(rig: MakeBench) -> None:
+def test_a_call_that_did_not_happen_is_tried_again_in_any_class(rig: MakeBench) -> None:
     tool = failing(2, ToolFailure(error="refused", again=True))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "completed"
@@ -145,7 +145,7 @@ def test_the_same_call_twice_in_one_turn_is_made_once(rig: MakeBench) -> None:
 # Expiry
 
 
-def test_a_gate_that_nobody_decides_in_time_denies_its_call(rig: MakeBench) -> None:
+def test_an_expired_gate_denies_its_call(rig: MakeBench) -> None:
     tool = FakeTool(gated=True, expires_in=3600.0)
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     run = desk.advance(desk.start("a"))
@@ -287,7 +287,7 @@ def test_give_up_fails_the_call_with_the_reason(doubtful: tuple[Rig, UUID, UUID]
 # Genuine decisions
 
 
-def test_a_decision_that_nobody_signed_parks_the_run(rig: MakeBench) -> None:
+def test_an_unsigned_decision_parks_the_run(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run = desk.advance(desk.start("a"))
     desk.decide(desk.open_gates(run.id)[0].id, Verdict.DENY, "no")
@@ -498,7 +498,7 @@ def _closing(act: Callable[[], object]) -> Callable[[], None]:
     return done
 
 
-def test_signals_that_nobody_of_ours_wrote_park_the_run(rig: MakeBench) -> None:
+def test_forged_signals_park_the_run(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run = desk.advance(desk.start("a"))
     with connection.cursor() as cursor:

@@ -51,7 +51,9 @@ def test_a_run_of_many_steps_goes_to_the_end_of_the_line_when_others_wait(
     assert len(desk.effects.calls) == 2 * CALLS
 
 
-def test_a_run_that_nobody_waits_for_goes_on(rig: MakeBench, hints: list[tuple[UUID, str]]) -> None:
+def test_a_run_continues_while_no_other_run_waits(
+    rig: MakeBench, hints: list[tuple[UUID, str]]
+) -> None:
     desk = long_one(rig)
     row = desk.advance(desk.start("a"))
     assert (row.status, row.epoch) == ("completed", 1)

@@ -96,7 +96,7 @@ def test_a_changed_message_is_not_taken_up_while_its_call_cannot_start(target: T
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"verdict": "maybe"}'])
-def test_a_message_that_nobody_of_ours_wrote_is_not_taken_up(target: Target, body: str) -> None:
+def test_a_forged_message_is_not_received(target: Target, body: str) -> None:
     run = target.start()
     target.decide(run)
     Signal.objects.filter(run=run).update(body=body)
@@ -155,7 +155,7 @@ def test_arguments_changed_with_every_digest_made_anew_are_not_what_was_signed(
     assert target.started(run) == 0
 
 
-def test_a_statement_signed_with_a_key_of_the_attackers_is_nobodys(target: Target) -> None:
+def test_a_statement_signed_with_an_attackers_key_is_refused(target: Target) -> None:
     run = target.start()
     request = target.decide(run)
     _change_with_digests(request, args='{"username": "newhire", "security_level": 5}')

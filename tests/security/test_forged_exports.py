@@ -201,7 +201,7 @@ def test_a_tampered_file_is_refused(target: Target, sender: Sender, parcel: str,
     assert why in refused(make(sender, parcel))
 
 
-def test_a_key_that_is_not_listed_is_nobodys(
+def test_a_key_that_is_not_listed_is_refused(
     target: Target, sender: Sender, parcel: str, tmp_path: Path, settings: Settings
 ) -> None:
     folder = tmp_path / "elsewhere"

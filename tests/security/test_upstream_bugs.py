@@ -155,7 +155,7 @@ def test_half_a_surrogate_pair_is_refused() -> None:
     raise AssertionError("it was written")
 
 
-def test_nobody_decides_on_their_own_run() -> None:
+def test_a_requester_does_not_decide_on_their_own_run() -> None:
     groups = [str(group) for group in policy.Group]
     for risk in Risk:
         assert policy.may_decide(requester="ada", person="ada", groups=groups, risk=risk)

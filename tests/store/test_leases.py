@@ -164,7 +164,7 @@ def test_ids_sort_by_time(settings: Settings, desk: Rig) -> None:
 
 
 @pytest.mark.parametrize("look", [due_runs.look, leases.has_waiting_runs])
-def test_whatever_looks_for_due_runs_passes_over_all_that_are_not(
+def test_a_look_for_due_runs_reads_no_other_runs(
     desk: Rig, look: Callable[[pool.Connection], object]
 ) -> None:
     plans: list[str] = []

@@ -106,7 +106,7 @@ def where(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[d
     pool.close()
 
 
-def test_after_an_outage_nobody_waits_for_the_pool_to_end_its_pause(
+def test_after_an_outage_a_caller_does_not_wait_for_the_pools_pause(
     where: dict[str, Any], tmp_path: Path
 ) -> None:
     socket = tmp_path / "socket"  # a way to Postgres that is not there yet

@@ -309,7 +309,7 @@ def _is_trapped(connection: Connection) -> bool:
     return row == (True,)
 
 
-def test_a_claim_does_not_wait_for_whoever_has_the_row(own: Connection, desk: Rig) -> None:
+def test_a_claim_does_not_wait_for_a_locked_row(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
     with transaction.atomic():
         Run.objects.select_for_update().get(id=run)
@@ -452,7 +452,7 @@ def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, desk: Rig) -> 
     assert Run.objects.get(id=run).due_at is None
 
 
-def test_the_sweeper_takes_the_oldest_first_and_none_that_somebody_has_locked(
+def test_the_sweeper_takes_the_oldest_unlocked_runs_first(
     own: Connection, desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(due_runs, "BATCH", 1)
@@ -567,7 +567,7 @@ def test_closing_is_for_gates_that_wait(own: Connection, desk: Rig, state: str) 
     assert len(desk.open_gates(other)) == 1
 
 
-def test_a_gate_that_does_not_exist_is_nobodys(own: Connection) -> None:
+def test_a_gate_that_does_not_exist_is_not_decided(own: Connection) -> None:
     with pytest.raises(GateNotOpen):
         gates.find(own, uuid4())
 

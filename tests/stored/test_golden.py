@@ -90,7 +90,7 @@ def test_an_event_is_stored_under_its_own_name(kind: type[Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", [*EVENT_TYPES, enums.Decision], ids=lambda kind: kind.__name__)
-def test_text_that_nobody_gave_is_empty(kind: type[Any]) -> None:
+def test_text_that_was_not_given_is_empty(kind: type[Any]) -> None:
     texts = {
         field.name: field.default
         for field in fields(kind)

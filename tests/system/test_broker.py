@@ -43,7 +43,7 @@ def test_a_broker_killed_at_the_decision_loses_nothing(office: Office) -> None:
     assert not psutil.pid_exists(broker.pid)  # the launcher has started another one
 
 
-def test_a_broker_frozen_at_the_decision_holds_nobody_up(office: Office) -> None:
+def test_a_broker_frozen_at_the_decision_delays_no_answer(office: Office) -> None:
     run = _suspended(office, "frozen")
     broker = processes.of(office.stack, "broker").process
     broker.suspend()

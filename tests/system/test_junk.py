@@ -164,6 +164,6 @@ def test_celery_asks_workers_and_commands_nothing(office: Office) -> None:
     assert worker.process.is_running()
 
 
-def test_events_of_tasks_are_sent_for_as_long_as_somebody_watches(office: Office) -> None:
+def test_task_events_are_sent_while_a_monitor_watches(office: Office) -> None:
     seen = office.execute(WATCH).split()
     assert {"worker-heartbeat", "task-received", "task-started", "task-succeeded"} <= set(seen)

@@ -75,7 +75,7 @@ def test_a_run_of_a_dropped_month_finds_a_place(own: Connection) -> None:
     journal.remove(own, run, until=1)
 
 
-def test_dropping_waits_for_nobody(own: Connection) -> None:
+def test_dropping_a_partition_waits_for_no_lock(own: Connection) -> None:
     """Behind a lock that waits everybody who writes a step would wait, too."""
     with pool.own() as other, other.transaction():
         other.execute("SELECT count(*) FROM runtime_journalentry")

@@ -125,7 +125,7 @@ def test_a_forged_mark_of_a_removed_journal_is_found(target: Target, settings: S
     assert "does not verify" in finding.problem
 
 
-def test_entries_that_somebody_dropped_are_not_retention(target: Target) -> None:
+def test_dropped_entries_are_not_taken_for_retention(target: Target) -> None:
     run = ended(target, days=31)
     JournalEntry.objects.filter(run_id=run).delete()
     Run.objects.filter(id=run).update(removed_at="2026-01-01T00:00:00Z", input="null", output=None)

@@ -88,7 +88,7 @@ def test_logging_out_ends_the_streams_of_that_session_at_once_and_of_no_other(
     stays.wait(lambda: "event: run" in stays.text)
 
 
-def test_a_stream_that_nobody_rings_is_looked_at_by_the_clock(
+def test_a_silent_stream_is_checked_by_the_clock(
     house: House, bea: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)

@@ -22,7 +22,7 @@ SEEDS = count("R4", short=200, long=100_000)
 FIRST = 1_000_000  # those below are walked in tests/core
 
 
-def test_whatever_happens_to_a_run_its_history_satisfies_what_every_history_must() -> None:
+def test_every_history_satisfies_the_invariants() -> None:
     began_at = time.monotonic()
     found: Counter[str] = Counter()
     fresh = multiprocessing.get_context("spawn")

@@ -123,7 +123,7 @@ def test_every_scope_can_be_chosen(bea: Client) -> None:
     assert [scope for scope in Scope if f'name="scope" value="{scope}"' not in page] == []
 
 
-def test_ones_own_tokens_are_listed_and_revoked_and_nobody_elses(bea: Client, cast: Cast) -> None:
+def test_people_list_and_revoke_only_their_own_tokens(bea: Client, cast: Cast) -> None:
     mine, plain = tokens.create(cast.bea, ["runs:read"])
     other, theirs = tokens.create(cast.ada, ALL_SCOPES)
     page = bea.get("/account/").content.decode()

@@ -88,7 +88,7 @@ def test_waiting_is_not_made_longer_by_trying(cast: Cast) -> None:
     assert _try("bea", PASSWORD).status_code == 302
 
 
-def test_nobody_else_is_kept_out(cast: Cast) -> None:
+def test_other_people_are_not_kept_out(cast: Cast) -> None:
     for _ in range(9):
         _try("bea", "wrong")
     assert _try("bea", PASSWORD, "192.0.2.2").status_code == 302

@@ -53,7 +53,7 @@ def test_everybody_is_there_with_groups_state_and_tokens(admin: Client, cast: Ca
 
 
 @pytest.mark.parametrize("name", ["ada", "bea", "cyril"])
-def test_for_nobody_else_does_it_exist(cast: Cast, name: str) -> None:
+def test_the_page_exists_for_admins_only(cast: Cast, name: str) -> None:
     client = Client()
     client.force_login(getattr(cast, name))
     token, _ = tokens.create(cast.bea, ALL_SCOPES)

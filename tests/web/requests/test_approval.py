@@ -123,7 +123,7 @@ def test_the_requester_reads_it_and_hears_why_she_may_not_decide(
     assert "/approve/" not in page
 
 
-def test_is_not_there_for_somebody_without_rights(
+def test_a_person_without_rights_gets_not_found(
     cyril: Client, office: Office, suspended: UUID
 ) -> None:
     request = office.request(suspended)

@@ -25,7 +25,7 @@ def test_a_reviewer_starts_in_the_inbox(bea: Client) -> None:
     assert bea.get("/")["Location"] == "/inbox/"
 
 
-def test_whoever_decides_nothing_starts_with_the_runs(cyril: Client, admin: Client) -> None:
+def test_a_person_who_decides_nothing_starts_with_the_runs(cyril: Client, admin: Client) -> None:
     assert cyril.get("/")["Location"] == "/runs/"
     assert admin.get("/")["Location"] == "/runs/"
 
@@ -56,7 +56,7 @@ def test_the_requester_hears_that_others_must_decide(ada: Client, suspended: UUI
     assert "Set the privileges" not in page
 
 
-def test_somebody_without_rights_sees_nothing_of_it(cyril: Client, suspended: UUID) -> None:
+def test_a_person_without_rights_sees_an_empty_inbox(cyril: Client, suspended: UUID) -> None:
     page = cyril.get("/inbox/").content.decode()
     assert "Set the privileges" not in page
     assert "other people" not in page
@@ -205,7 +205,7 @@ def test_an_open_page_gets_the_list_alone_with_what_became_of_its_rows(
     assert "<bdi>bea</bdi>" in closed
 
 
-def test_nobody_hears_of_rows_that_are_not_theirs_to_read(
+def test_a_row_that_a_person_may_not_read_is_not_sent(
     cyril: Client, waiting: Callable[..., list[Request]]
 ) -> None:
     (done,) = waiting(None)
@@ -242,7 +242,7 @@ def _ids(page: str) -> list[str]:
     return re.findall(r'data-id="([^"]+)"', page)
 
 
-def test_counting_stops_where_nobody_reads_on(
+def test_counting_stops_at_the_shown_limit(
     bea: Client, ada: Client, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lists, "MOST", 0)

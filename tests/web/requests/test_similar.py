@@ -73,7 +73,7 @@ def test_other_agents_on_the_way_make_it_another_action(
 
 
 @pytest.mark.parametrize("may_read", [True, False])
-def test_nobody_sees_in_it_what_they_may_not_read(
+def test_similar_requests_respect_the_right_to_read(
     office: Office, suspended: UUID, ada: Client, cast: Cast, may_read: bool
 ) -> None:
     """Ada, no reviewer any more, reads her own request, and of Bea's past approvals only her own runs'."""

@@ -258,7 +258,7 @@ def test_agents_are_not_offered_to_people_without_a_role(
     assert 'href="/agents/"' in _text(ada, "/runs/")
 
 
-def test_nobody_starts_anything_before_logging_in(joiner: PublishedAgent) -> None:
+def test_starting_needs_a_login(joiner: PublishedAgent) -> None:
     for path in ("/agents/", "/agents/joiner/", "/agents/joiner/start/"):
         answer = Client().get(path)
         assert answer.headers["Location"].startswith("/login/")
@@ -372,7 +372,7 @@ def test_a_form_that_started_nothing_may_be_sent_again(ada: Client, joiner: Publ
     assert ada.post("/agents/joiner/start/", {**TYPED, "form": number}).status_code == 302
 
 
-def test_somebody_elses_form_leads_nobody_to_their_run(
+def test_a_form_of_another_person_does_not_lead_to_their_run(
     ada: Client, admin: Client, joiner: PublishedAgent
 ) -> None:
     number = str(uuid4())

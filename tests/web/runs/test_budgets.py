@@ -98,7 +98,7 @@ def test_what_cannot_be_granted_is_named_and_nothing_is_decided(
     assert short.status == "pending"
 
 
-def test_stopping_ends_the_run_in_the_name_of_whoever_did(
+def test_a_stopped_run_ends_in_the_name_of_its_stopper(
     bea: Client, short: Request, office: Office
 ) -> None:
     body = {"digest": short.request_digest, "reason": "It goes in circles."}
@@ -107,7 +107,7 @@ def test_stopping_ends_the_run_in_the_name_of_whoever_did(
     assert (run.status, run.reason) == ("cancelled", "It goes in circles.")
 
 
-def test_nobody_grants_more_to_a_run_of_their_own(
+def test_a_requester_grants_nothing_to_their_own_run(
     ada: Client, cyril: Client, short: Request
 ) -> None:
     assert _grant(ada, short, turns="5").status_code == 403

@@ -14,7 +14,7 @@ from tests.support.office import Office
 WHY = {"reason": "New Hire does not come."}
 
 
-def test_a_cancelled_run_ends_and_asks_nobody_any_more(
+def test_a_cancelled_run_ends_and_closes_its_requests(
     ada_api: Caller, office: Office, suspended: UUID
 ) -> None:
     answer = ada_api.post(f"/runs/{suspended}/cancel", WHY)

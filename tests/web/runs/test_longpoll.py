@@ -120,7 +120,7 @@ def served(
 
 
 @pytest.mark.filterwarnings("ignore:No directory at")
-def test_whoever_goes_away_while_waiting_leaves_place_and_thread_to_others(
+def test_a_client_that_disconnects_frees_its_place(
     served: tuple[Watched, socket.socket], office: Office, cast: Cast, suspended: UUID
 ) -> None:
     """Over a real connection: one waits and hangs up, the next one waits too and is answered by a ring."""

@@ -111,7 +111,7 @@ def test_a_failed_run_says_why(ada: Client, office: Office) -> None:
     assert "the model is &lt;gone&gt;" in page
 
 
-def test_a_run_nobody_took_up_says_so(ada: Client, office: Office) -> None:
+def test_a_run_without_a_worker_says_so(ada: Client, office: Office) -> None:
     page = _text(ada, f"/runs/{office.start(advanced=False)}/")
     assert "Queued" in page
     assert "<bdi>hr_onboarding</bdi>" in page
@@ -303,7 +303,7 @@ def test_the_list_says_why_a_run_failed(ada: Client, office: Office) -> None:
     assert "x" * 201 not in page
 
 
-def test_nobody_has_runs_yet_says_how_to_begin(ada: Client, bea: Client, admin: Client) -> None:
+def test_an_empty_list_of_runs_says_how_to_begin(ada: Client, bea: Client, admin: Client) -> None:
     page = _text(ada, "/runs/")
     assert "No runs yet" in page
     assert "You see the runs that you started" in page

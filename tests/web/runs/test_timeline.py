@@ -334,7 +334,9 @@ def test_admins_read_the_continuation_as_it_was_at_each_gate(
     assert "GateOpened" in page
 
 
-def test_nobody_else_reads_it(ada: Client, bea: Client, cyril: Client, suspended: UUID) -> None:
+def test_other_people_do_not_read_the_timeline(
+    ada: Client, bea: Client, cyril: Client, suspended: UUID
+) -> None:
     for client in (ada, bea, cyril):
         assert client.get(f"/runs/{suspended}/at/1/").status_code == 404
         assert client.get(f"/runs/{suspended}/?tab=state").status_code == 404

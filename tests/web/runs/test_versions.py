@@ -198,7 +198,7 @@ def test_the_page_of_a_version_gate_shows_the_difference(bea: Client, asked: Req
     )
 
 
-def test_a_run_goes_on_from_a_version_gate_once_somebody_says_so(
+def test_a_run_continues_from_a_version_gate_after_a_decision(
     bea: Client, asked: Request, office: Office
 ) -> None:
     sent = bea.post(f"/a/{asked.id}/continue/", {"digest": asked.request_digest})
