@@ -5,17 +5,23 @@ gate is open, the request is pending with the same digest, and no row was added 
 act on a request adds one.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from django.db import transaction
+
 from approvals import audit, clock, stored_rows
+from approvals.errors import AlreadyDecided
 from approvals.models import Request
 from approvals.permissions import principals
 from approvals.requests import statements
 from runtime.control.settle import settle
 from runtime.core.enums import Decision, Verdict
+from runtime.errors import GateNotOpen
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Part
 from runtime.store import pool
@@ -82,6 +88,16 @@ def close(looked: Looked, decision: Decision, actor: Actor) -> None:
         effective_at=row.effective_at,
         lent=(_closed(row), _audited(looked, decision, actor)),
     )
+
+
+@contextmanager
+def last_attempt() -> Iterator[None]:
+    """Run the block in a transaction, in which the caller locks the run. Raise AlreadyDecided if the gate is closed."""
+    try:
+        with transaction.atomic():
+            yield
+    except GateNotOpen as exc:
+        raise AlreadyDecided(None) from exc
 
 
 def _look(statement: str, of: dict[str, object], actor: Actor) -> Looked | None:

@@ -7,7 +7,9 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.decisions import decide as actions
+from approvals.decisions import in_doubt
+from approvals.decisions.decide import decide as record_decision
+from approvals.decisions.undo import undo as undo_decision
 from approvals.errors import NotFound
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
@@ -138,7 +140,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
 
     A denial needs a reason, which the agent's model hears; so does stopping, which ends the run.
     """
-    return actions.decide(
+    return record_decision(
         request=_id(approval),
         verdict=body.verdict,
         digest=body.digest,
@@ -151,17 +153,17 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
 def undo(request: Authenticated, approval: str) -> requests.Approval:
     """Undo your own decision before it counts (`effective_at`); the request is open again."""
-    return actions.undo(request=_id(approval), actor=request.auth)
+    return undo_decision(request=_id(approval), actor=request.auth)
 
 
 @router.post("/runs/{run}/gates/{gate}/settle", response=ApprovalOut)
 def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> requests.Approval:
     """Resolve a call in doubt, for good. Giving up needs a reason, which the model is told."""
-    return actions.settle(
+    return in_doubt.resolve(
         run=_id(run),
         gate=_id(gate),
         outcome=body.outcome,
-        result=body.result if "result" in body.model_fields_set else actions.ABSENT,
+        result=body.result if "result" in body.model_fields_set else in_doubt.ABSENT,
         reason=body.reason,
         actor=request.auth,
     )

@@ -13,7 +13,7 @@ from django.db import IntegrityError, connection, transaction
 
 from approvals import audit
 from approvals.adapter import Gatekeeper
-from approvals.decisions import decide as actions
+from approvals.decisions.decide import decide as record_decision
 from approvals.models import AuditEntry, Request
 from approvals.requests import snapshot
 from runtime.core.enums import (
@@ -43,7 +43,7 @@ def approved(bea: Actor, **given: Any) -> Request:
 
 
 def decide(request: Request, bea: Actor, verdict: str) -> None:
-    actions.decide(
+    record_decision(
         request=request.id,
         verdict=verdict,
         digest=request.request_digest,

@@ -12,7 +12,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 from approvals import audit, clock
 from approvals.accounts import tokens
 from approvals.adapter import Gatekeeper
-from approvals.decisions import decide as actions
+from approvals.decisions.decide import decide as record_decision
 from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.models import AuditEntry, Request
 from approvals.permissions.access import Access
@@ -34,7 +34,7 @@ access: AccessPort = Access()
 
 
 def decide(request: Request, actor: Actor, verdict: str = "approve", digest: str = "") -> None:
-    actions.decide(
+    record_decision(
         request=request.id,
         verdict=verdict,
         digest=digest or request.request_digest,

@@ -10,7 +10,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 from approvals import audit
 from approvals.accounts import tokens
 from approvals.decisions import commit
-from approvals.decisions import decide as actions
+from approvals.decisions.decide import decide as record_decision
 from approvals.errors import AlreadyDecided, ApprovalError, DigestMismatch, Invalid, NotFound
 from approvals.models import AuditEntry, Request, Token
 from approvals.permissions.scopes import ALL_SCOPES, Scope
@@ -35,7 +35,7 @@ def decide(request: Request, actor: Actor, **changed: object) -> Approval:
         "reason": "",
     }
     given.update(changed)
-    return actions.decide(
+    return record_decision(
         request=request.id,
         verdict=given["verdict"],
         digest=given["digest"],
@@ -132,7 +132,7 @@ def test_two_requests_of_a_run_are_decided_apart(bea: Actor) -> None:
 
 def test_a_request_that_does_not_exist_is_not_found(bea: Actor) -> None:
     with pytest.raises(NotFound):
-        actions.decide(request=uuid4(), verdict="approve", digest="", reason="", actor=bea)
+        record_decision(request=uuid4(), verdict="approve", digest="", reason="", actor=bea)
 
 
 def test_who_may_not_read_cannot_tell_a_request_from_none(cyril: Actor) -> None:

@@ -6,7 +6,9 @@ import pytest
 from django.db import transaction
 
 from approvals.adapter import Gatekeeper
-from approvals.decisions.decide import decide, settle, undo
+from approvals.decisions.decide import decide
+from approvals.decisions.in_doubt import resolve
+from approvals.decisions.undo import undo
 from approvals.errors import TamperedWith
 from approvals.models import Request
 from approvals.permissions import principals
@@ -70,7 +72,7 @@ def test_a_person_of_the_origin_continues_no_halt(ada: Actor, kind: GateKind) ->
 def test_a_person_of_the_origin_settles_no_doubt(ada: Actor) -> None:
     request = asked(GateKind.IN_DOUBT)
     with pytest.raises(Forbidden, match="is in this run's origin"):
-        settle(run=request.run_id, gate=request.gate, outcome="give_up", reason="no", actor=ada)
+        resolve(run=request.run_id, gate=request.gate, outcome="give_up", reason="no", actor=ada)
 
 
 def test_who_steers_the_run_later_does_not_decide(bea: Actor) -> None:

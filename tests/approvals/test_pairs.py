@@ -21,7 +21,7 @@ from pytest_django import Settings
 
 from approvals import audit, clock
 from approvals.adapter import Gatekeeper
-from approvals.decisions import decide
+from approvals.decisions import decide, in_doubt, undo
 from approvals.errors import ApprovalError, Expired
 from approvals.models import AuditEntry, Request
 from approvals.policy import Group
@@ -62,7 +62,7 @@ def _decide(request: Request, verdict: str) -> None:
 
 
 def _settle(request: Request, actor: Actor = DAN) -> None:
-    decide.settle(
+    in_doubt.resolve(
         run=request.run_id, gate=request.gate, outcome="give_up", reason="No.", actor=actor
     )
 
@@ -76,7 +76,7 @@ ACTS: dict[str, Act] = {
     "deny": partial(_decide, verdict="deny"),
     "cancel": _cancel,
     "expire": lambda request: Gatekeeper().expire(request.gate),
-    "undo": lambda request: decide.undo(request=request.id, actor=BEA),
+    "undo": lambda request: undo.undo(request=request.id, actor=BEA),
     "settle": _settle,
 }
 CASES: list[Case] = [

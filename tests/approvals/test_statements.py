@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
 from approvals.adapter import Gatekeeper
-from approvals.decisions import decide
+from approvals.decisions import decide, in_doubt
 from approvals.errors import TamperedWith
 from approvals.models import Request
 from approvals.policy import Group
@@ -59,7 +59,7 @@ def decided(actor: Actor, verdict: Verdict = Verdict.APPROVE) -> Request:
 
 def settled(actor: Actor, outcome: Verdict, **given: Any) -> Request:
     request = seeds.in_doubt()
-    decide.settle(
+    in_doubt.resolve(
         run=request.run_id,
         gate=request.gate,
         outcome=outcome,

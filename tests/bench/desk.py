@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals.decisions import decide as actions
+from approvals.decisions import decide
 from approvals.models import Request
 from config import wiring
 from runtime.control.start import create
@@ -52,7 +52,7 @@ class Desk:
 
     def decide(self, found: tuple[UUID, str]) -> None:
         request, digest = found
-        actions.decide(request=request, verdict="approve", digest=digest, reason="", actor=BEA)
+        decide.decide(request=request, verdict="approve", digest=digest, reason="", actor=BEA)
 
     def output(self, run: UUID) -> str:
         """The last text of a run that ended."""
@@ -76,7 +76,7 @@ class Desk:
 
     def approve(self, run: UUID) -> None:
         request = Request.objects.get(run=run, status="pending")
-        actions.decide(
+        decide.decide(
             request=request.id,
             verdict="approve",
             digest=request.request_digest,

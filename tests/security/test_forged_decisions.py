@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.utils import timezone
 
-from approvals.decisions.decide import settle
+from approvals.decisions.in_doubt import resolve
 from approvals.models import Request
 from approvals.requests import snapshot, statements
 from runtime.control.pause import pause
@@ -232,7 +232,7 @@ def test_an_approval_is_looked_at_again_just_before_the_effect(target: Target, f
 def test_a_changed_settlement_is_not_taken_up(target: Target, field: str, value: Any) -> None:
     run = target.in_doubt()
     request = target.doubt(run)
-    settle(
+    resolve(
         run=run,
         gate=request.gate,
         outcome="happened",

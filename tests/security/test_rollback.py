@@ -13,7 +13,7 @@ from django.utils import timezone
 from psycopg import sql
 from pytest_django import Settings
 
-from approvals.decisions import decide
+from approvals.decisions import undo
 from approvals.models import AuditEntry
 from runtime.control import verification
 from runtime.models import Run
@@ -191,7 +191,7 @@ def test_a_decision_that_was_taken_back_stays_so(
     run = target.start()
     request = target.decide(run)
     before = rows_of(run)
-    decide.undo(request=request.id, actor=BEA)
+    undo.undo(request=request.id, actor=BEA)
     with unguarded() as own:
         own.execute("DELETE FROM approvals_auditentry WHERE run_id = %s AND act = 'undone'", [run])
     assert not AuditEntry.objects.filter(run=run, act="undone").exists()

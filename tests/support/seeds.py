@@ -13,7 +13,7 @@ from django.utils import timezone
 from approvals import clock
 from approvals.accounts.people import create_person
 from approvals.adapter import Gatekeeper
-from approvals.decisions import decide as decisions
+from approvals.decisions.decide import decide as record_decision
 from approvals.models import Request
 from approvals.policy import Group
 from runtime.core.continuation import RunStatus
@@ -156,7 +156,7 @@ def in_doubt(*, requester: str = "ada", **given: Any) -> Request:
 
 def decide(request: Request, actor: Actor, verdict: str = "approve", reason: str = "") -> None:
     """Decide a request as it is stored."""
-    decisions.decide(
+    record_decision(
         request=request.id,
         verdict=verdict,
         digest=request.request_digest,

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
 from approvals import clock
-from approvals.decisions import decide, results
+from approvals.decisions import in_doubt, results
 from approvals.errors import Invalid
 from approvals.permissions import principals
 from approvals.queries import requests
@@ -71,11 +71,11 @@ def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpRespo
         request,
         approval,
         outcome,
-        act=lambda actor: decide.settle(
+        act=lambda actor: in_doubt.resolve(
             run=shown.run,
             gate=shown.gate,
             outcome=outcome,
-            result=_result(request, shown) if outcome is Verdict.HAPPENED else decide.ABSENT,
+            result=_result(request, shown) if outcome is Verdict.HAPPENED else in_doubt.ABSENT,
             reason=form_text(request.POST, "reason"),
             actor=actor,
         ),
@@ -92,5 +92,5 @@ def _result(request: HttpRequest, shown: requests.Approval) -> Any:
     """Read the result from the form. An unreadable one is refused only to a person who may settle the call."""
     text = form_text(request.POST, "result")
     if shown.denial is not None or shown.status != "pending" or not text.strip():
-        return decide.ABSENT
+        return in_doubt.ABSENT
     return results.read(text, shown.result_schema)

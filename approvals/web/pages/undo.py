@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
-from approvals.decisions import decide
+from approvals.decisions.undo import undo as undo_decision
 from approvals.errors import AlreadyDecided, Cancelled, Expired, NotDecided, TooLate
 from approvals.permissions import principals
 
@@ -18,7 +18,7 @@ from approvals.permissions import principals
 def undo(request: HttpRequest, approval: UUID) -> HttpResponse:
     """The request is open again, and the run has not heard anything."""
     try:
-        decide.undo(request=approval, actor=principals.actor_of(request.user))
+        undo_decision(request=approval, actor=principals.actor_of(request.user))
     except (AlreadyDecided, Cancelled, Expired, NotDecided, TooLate) as exc:
         messages.error(request, f"Nothing was changed. {exc.detail}")
     else:

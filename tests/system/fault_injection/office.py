@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from approvals.decisions import decide
+from approvals.decisions import decide, in_doubt
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Request
 from runtime.control.cancel import cancel
@@ -98,11 +98,11 @@ class Office:
         """Look at the world, and say what is true."""
         key = idempotency_key(request.run_id, request.frame, request.call)
         happened = ledger.happened(self.ledger, key)
-        decide.settle(
+        in_doubt.resolve(
             run=request.run_id,
             gate=request.gate,
             outcome="happened" if happened else "run_again",
-            result="as the ledger says" if happened else decide.ABSENT,
+            result="as the ledger says" if happened else in_doubt.ABSENT,
             reason="",
             actor=BEA,
         )

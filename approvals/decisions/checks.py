@@ -1,0 +1,136 @@
+"""Checks a decision and its values, for `decide`, `in_doubt` and `undo`.
+
+Lock order: run, gate, request, signal, audit.
+"""
+
+import hmac
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from approvals import audit
+from approvals.accounts import log
+from approvals.decisions import closing, commit
+from approvals.errors import (
+    AlreadyDecided,
+    Cancelled,
+    DigestMismatch,
+    Expired,
+    Invalid,
+    NotFound,
+    TamperedWith,
+)
+from approvals.models import Request
+from approvals.permissions import request_rules
+from approvals.permissions.principals import Principal
+from approvals.queries import requests
+from approvals.requests import verification
+from runtime.core.digest import is_text
+from runtime.core.enums import VERDICTS, Decision, GateKind, Verdict
+from runtime.core.limits import MAX_REASON
+from runtime.ports.access import Actor
+
+_NEEDS_REASON = {
+    Verdict.DENY: "deny",
+    Verdict.GIVE_UP: "give up",
+    Verdict.STOP: "stop the run",
+}
+
+
+def open_request(looked: commit.Looked | None) -> commit.Looked:
+    """Return the request if it can be decided.
+
+    Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith.
+    """
+    if looked is None or not request_rules.reads(looked.principal, looked.request):
+        raise NotFound
+    check_right(looked.request, looked.principal)
+    check_open(looked.request)
+    why = verification.fault(looked.request)
+    if why is not None:
+        raise TamperedWith(why)  # no decision about it is signed
+    return looked
+
+
+def close(
+    looked: commit.Looked, decision: Decision | None, actor: Actor
+) -> requests.Approval | Expired:
+    """Write the decision, or the expiry if there is none. Raises AlreadyDecided, GateNotOpen."""
+    row = looked.request
+    if not looked.is_open:
+        raise AlreadyDecided(None)
+    if decision is None:
+        return _expire(row, looked.at)
+    seconds = float(settings.ABEYANCE_UNDO_SECONDS)
+    row.effective_at = looked.at + timedelta(seconds=seconds) if seconds else None
+    commit.close(looked, decision, actor)
+    return requests.verified(row, looked.principal)
+
+
+def decided(outcome: requests.Approval | Expired) -> requests.Approval:
+    """Return the decided request; raise Expired, after the expiry is committed."""
+    if isinstance(outcome, Expired):
+        raise outcome
+    return outcome
+
+
+def check_right(row: Request, principal: Principal | None) -> None:
+    """Raise Forbidden, and log it, unless the principal may decide the request."""
+    denial = request_rules.denial(principal, row)
+    if denial is not None:
+        log.refused(principal.person if principal else None, f"request {row.id}", denial.code)
+        raise denial
+
+
+def check_open(row: Request) -> None:
+    """Raise Cancelled, Expired or AlreadyDecided unless the request is pending."""
+    if row.status == Request.Status.CANCELLED:
+        raise Cancelled(row.decided_by)
+    if row.status == Request.Status.EXPIRED and row.expires_at is not None:
+        raise Expired(row.expires_at)
+    if row.status != Request.Status.PENDING:
+        raise AlreadyDecided(row.decided_by)
+
+
+def check_digest(row: Request, digest: object) -> None:
+    """Raise DigestMismatch, or Invalid if it is not text."""
+    if not isinstance(digest, str):
+        raise Invalid("digest", "must be the digest of the request you saw")
+    sent, stored = (text.encode("utf-8", "surrogatepass") for text in (digest, row.request_digest))
+    if not hmac.compare_digest(sent, stored):
+        raise DigestMismatch
+
+
+def verdict(value: object, field: str, kind: GateKind, row: Request) -> Verdict:
+    """Return the verdict, which must be one for requests of this kind. Raises Invalid naming `field`."""
+    if row.kind != kind:
+        door = "settled at its gate" if row.kind == GateKind.IN_DOUBT else "decided as it is"
+        raise Invalid(field, f"is not for this request, which is {door}")
+    if value not in list(VERDICTS[kind]):
+        raise Invalid(field, f"must be one of {', '.join(VERDICTS[kind])}")
+    return Verdict(str(value))
+
+
+def reason(text: object, verdict: Verdict) -> str:
+    """Return the reason unchanged: model and audit get exactly this text. Raises Invalid."""
+    if text is None:
+        text = ""
+    if not isinstance(text, str):
+        raise Invalid("reason", "must be text")
+    if len(text) > MAX_REASON:
+        raise Invalid("reason", f"must have at most {MAX_REASON} characters")
+    if not is_text(text):
+        raise Invalid("reason", "contains a character that is not text")
+    if verdict in _NEEDS_REASON and not text.strip():
+        raise Invalid("reason", f"is required to {_NEEDS_REASON[verdict]}")
+    return text
+
+
+def _expire(row: Request, at: datetime) -> Expired:
+    """Record the expiry before the decision is refused. Raises GateNotOpen."""
+    assert row.expires_at is not None  # it has expired
+    with transaction.atomic():
+        audit.hold(row.run_id)
+        closing.expire(row, at)
+    return Expired(row.expires_at)

@@ -1,0 +1,87 @@
+"""Resolves a call in doubt: a reviewer says whether it happened, runs again or is given up."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from approvals import audit
+from approvals.decisions import checks, closing, commit, results
+from approvals.errors import Expired, Invalid, TooEarly
+from approvals.models import Request
+from approvals.queries.requests import Approval
+from runtime.core.enums import Decision, GateKind, Verdict
+from runtime.errors import GateNotOpen
+from runtime.ports.access import Actor
+
+# The value of `result` when none was sent: null is a result.
+ABSENT: Final = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """The values of a resolution as the client sent them."""
+
+    outcome: object
+    result: object
+    reason: object
+
+
+def resolve(
+    *,
+    run: UUID,
+    gate: UUID,
+    outcome: object,
+    result: object = ABSENT,
+    reason: object,
+    actor: Actor,
+) -> Approval:
+    """Record the outcome of a call in doubt: `happened`, `run_again` or `give_up`.
+
+    `result` is a JSON value that fits the tool's result schema; it is required if the call happened, and not allowed
+    otherwise. Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; TooEarly
+    with the time from which the call can run again; Invalid naming `outcome`, `reason`, `result` or a path inside it.
+    Nothing is written when it raises, except that Expired is recorded.
+    """
+    answer = _Answer(outcome=outcome, result=result, reason=reason)
+    try:
+        made = _attempt(run, gate, answer, actor)
+    except GateNotOpen:  # another action on the run came in between
+        with commit.last_attempt():
+            audit.hold(run)
+            made = _attempt(run, gate, answer, actor)
+    return checks.decided(made)
+
+
+def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> Approval | Expired:
+    """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
+    looked = checks.open_request(commit.look_at_gate(run, gate, actor))
+    row = looked.request
+    decision = None
+    if not closing.is_due(row, looked.at):
+        if answer.outcome == Verdict.RUN_AGAIN and row.not_before and looked.at < row.not_before:
+            raise TooEarly(row.not_before)
+        decision = _decision(row, answer, actor)
+    return checks.close(looked, decision, actor)
+
+
+def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
+    """Validate the values. Raises Invalid."""
+    verdict = checks.verdict(answer.outcome, "outcome", GateKind.IN_DOUBT, row)
+    return Decision(
+        verdict=verdict,
+        by=actor.person,
+        reason=checks.reason(answer.reason, verdict),
+        result=_result(answer.result, verdict, row),
+    )
+
+
+def _result(result: Any, verdict: Verdict, row: Request) -> Any:
+    if verdict is not Verdict.HAPPENED:
+        if result is not ABSENT and result is not None:
+            raise Invalid("result", "is only for a call that happened")
+        return None
+    if result is ABSENT:
+        raise Invalid("result", "is required if the call happened")
+    results.check(result, None if row.result_schema is None else json.loads(row.result_schema))
+    return result

@@ -1,0 +1,64 @@
+"""Undoes a decision before it takes effect. The request is open again."""
+
+from uuid import UUID
+
+from django.db import transaction
+
+from approvals import audit, clock
+from approvals.decisions import checks, closing
+from approvals.errors import AlreadyDecided, NotDecided, TooLate
+from approvals.models import Request
+from approvals.permissions import principals
+from approvals.queries import requests
+from runtime.control.settle import undo as undo_decision
+from runtime.errors import GateNotOpen, RunEnded
+from runtime.ports.access import Actor
+from runtime.store import ledger
+
+
+def undo(*, request: UUID, actor: Actor) -> requests.Approval:
+    """Undo the actor's own decision within the undo window.
+
+    Raises, in this order: NotFound; Forbidden; Cancelled or Expired; NotDecided; AlreadyDecided with the name of the
+    decider; TooLate. Nothing is written when it raises.
+    """
+    with transaction.atomic():
+        audit.hold_run_of(request)
+        principal = principals.principal_of(actor)
+        row = requests.readable(request, principal)
+        checks.check_right(row, principal)
+        _check_undoable(row, actor)
+        try:
+            undo_decision(gate=row.gate)
+        except (GateNotOpen, RunEnded) as exc:
+            raise TooLate from exc
+        _reopen(row, actor)
+        undone = ledger.undone(row.id, audit.undone(row))
+    ledger.note(undone)  # after the commit, and before the caller answers
+    return requests.plain(row, principal)
+
+
+def _check_undoable(row: Request, actor: Actor) -> None:
+    if row.status == Request.Status.PENDING:
+        raise NotDecided
+    if row.status in (Request.Status.CANCELLED, Request.Status.EXPIRED):
+        checks.check_open(row)
+    if row.decided_by != actor.person:
+        raise AlreadyDecided(row.decided_by)
+    if row.effective_at is None or row.effective_at <= clock.now():
+        raise TooLate
+
+
+def _reopen(row: Request, actor: Actor) -> None:
+    verdict = row.status
+    row.status = Request.Status.PENDING
+    row.decided_by = row.decided_at = row.reason = None
+    closing.forget_decision(row)
+    row.save()
+    audit.append(
+        run=row.run_id,
+        actor=actor,
+        act=audit.UNDONE,
+        subject=f"request {row.id}",
+        detail={"digest": row.request_digest, "was": verdict},
+    )
