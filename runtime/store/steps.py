@@ -35,21 +35,22 @@ from runtime.store.leases import Claim
 from runtime.store.ledger import Spend
 from runtime.store.pool import Connection
 
-# In the order in which they come in the statement; most steps need none of them, and do not pay for them.
-_PARTS = {
-    "continued": continuations.REPLACE,
-    "dropped": continuations.DROP,
-    "opened": gates.OPEN,
-    "taken": gates.TAKE_EFFECT,
-    "closed": gates.CLOSE,
-    "consumed": signals.CONSUME,
-    "stored": blobs.STORE,
-    "referred": blobs.REFER,
-    "pinned": continuations.PIN,
-    "awaited": waits.OPEN,
-    "given_up": waits.CLOSE,
-    "spent": spent.SPEND,
-}
+# The parts that a step may need besides, with the field that says so, in the order in which they come in the statement.
+# Most steps need none of them, and do not pay for them.
+_PARTS = (
+    ("continued", continuations.REPLACE, "continuation"),
+    ("dropped", continuations.DROP, "ended"),
+    ("opened", gates.OPEN, "opened"),
+    ("taken", gates.TAKE_EFFECT, "taken"),
+    ("closed", gates.CLOSE, "closed"),
+    ("consumed", signals.CONSUME, "signals"),
+    ("stored", blobs.STORE, "contents"),
+    ("referred", blobs.REFER, "contents"),
+    ("pinned", continuations.PIN, "pins"),
+    ("awaited", waits.OPEN, "waits"),
+    ("given_up", waits.CLOSE, "over"),
+    ("spent", spent.SPEND, "spent"),
+)
 
 
 class Result(Enum):
@@ -108,7 +109,7 @@ def commit(
     approval was used before, with nothing written, or psycopg.OperationalError when the connection is cut.
     """
     failpoints.hit("before", step.kind, step.depth)
-    own = tuple((name, _PARTS[name]) for name in _parts(step))
+    own = [(name, sql) for name, sql, field in _PARTS if getattr(step, field)]
     statement = _statement(_advance(step), (*own, *((part.name, part.sql) for part in lent)))
     parameters = _parameters(step)
     for part in lent:
@@ -142,24 +143,6 @@ def settled(connection: Connection, step: Step) -> bool:
     """
     leases.lock(connection, step.claim.run)
     return written(connection, step)
-
-
-def _parts(step: Step) -> tuple[str, ...]:
-    needed = {
-        "continued": step.continuation is not None,
-        "dropped": step.ended,
-        "opened": bool(step.opened),
-        "taken": bool(step.taken),
-        "closed": bool(step.closed),
-        "consumed": bool(step.signals),
-        "stored": bool(step.contents),
-        "referred": bool(step.contents),
-        "pinned": step.pins,
-        "awaited": bool(step.waits),
-        "given_up": bool(step.over),
-        "spent": bool(step.spent),
-    }
-    return tuple(name for name in _PARTS if needed[name])
 
 
 def _advance(step: Step) -> str:
