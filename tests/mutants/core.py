@@ -25,7 +25,8 @@ NEEDS_ALL_WALKS = "test_the_walks_take_every_event_type_and_every_key_of_every_t
 # Without Django, which takes longer to set up than these tests do.
 PURE = ("-c", "tests/mutants/pure.ini", "--rootdir=.", "--noconftest", "-p", "no:django")
 POLICY = "tests/approvals/test_policy.py"
-UNITS = ("tests/core", POLICY)
+GOLDEN, RETENTION = "tests/stored/test_golden.py", "tests/upkeep/test_retention_rules.py"
+UNITS = ("tests/core", GOLDEN, RETENTION, POLICY)
 FEW, ALL = "20", "2000"  # walks
 
 # Where a part of the core is for something beside it, the tests of that; with all of Django and Postgres.
@@ -108,8 +109,8 @@ def _of_few_walks(number: int, mutant: Mutant, warm: Warm) -> Seen:
 
 def _likely(mutant: Mutant) -> list[str]:
     """The files whose tests are likeliest to see it: what was written down once, small facts, and its own."""
-    names = ("golden", "facts", _name(mutant))
-    files = [f"tests/core/test_{name}.py" for name in dict.fromkeys(names)]
+    names = ("facts", _name(mutant))
+    files = [GOLDEN, *(f"tests/core/test_{name}.py" for name in dict.fromkeys(names))]
     return [file for file in files if (ROOT / file).exists()]
 
 
