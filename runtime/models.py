@@ -133,7 +133,7 @@ class Gate(models.Model):
 
     class State(models.TextChoices):
         OPEN = "open"  # nobody has decided
-        DECIDED = "decided"  # decided; the coordinator has not taken it up
+        DECIDED = "decided"  # decided; its runner has not consumed the decision
         EFFECTIVE = "effective"  # the decision is in the journal
         CLOSED = "closed"  # its run was ended before anybody decided, or before it took effect
 

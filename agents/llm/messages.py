@@ -303,7 +303,7 @@ def _calls(response: ModelResponse) -> list[ToolCallPart]:
 
 
 def _args(part: ToolCallPart) -> Any:
-    """As proposed. Text that is not JSON stays text, which judging refuses."""
+    """As proposed. Text that is not JSON stays text, which the admission refuses."""
     if not isinstance(part.args, str):
         return part.args or {}
     try:

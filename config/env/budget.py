@@ -11,7 +11,7 @@ NAMES = ("turns", "tokens", "usd", "seconds")
 
 
 def read(variables: Mapping[str, str]) -> Budget | None:
-    """None if nothing is limited. Raises BadSetting."""
+    """None if nothing is limited. Raises InvalidSetting."""
     try:
         return budget_of(typed({name: variables.get(PREFIX + name.upper(), "") for name in NAMES}))
     except BadAmount as exc:

@@ -81,7 +81,7 @@ def load(variables: Mapping[str, str]) -> Environment:
 
 
 def read(variables: Mapping[str, str]) -> Environment:
-    """Raise BadSetting for the first value that cannot be used."""
+    """Raise InvalidSetting for the first value that cannot be used."""
     public_url = _public_url(variables)
     openai_url = values.web_address(variables, "OPENAI_BASE_URL")
     openai_key = values.secret(variables, "OPENAI_API_KEY")

@@ -13,14 +13,14 @@ VARIABLE = re.compile(rf"{PREFIX}([A-Z][A-Z0-9_]{{0,39}}?)_({'|'.join(PARTS)})")
 
 
 def read(variables: Mapping[str, str]) -> dict[str, Endpoint]:
-    """Return the providers by name. Raise BadSetting."""
+    """Return the providers by name. Raise InvalidSetting."""
     ours = [variable for variable in variables if variable.startswith(PREFIX)]
     names = {_name(variable) for variable in ours if variables[variable]}
     return {name: _endpoint(variables, name) for name in sorted(names)}
 
 
 def model(variables: Mapping[str, str], known: Mapping[str, Endpoint]) -> str:
-    """Return `scripted`, or the models in the order in which they are asked. Raise BadSetting."""
+    """Return `scripted`, or the models in the order in which they are asked. Raise InvalidSetting."""
     name = "ABEYANCE_MODEL"
     chosen = [one.strip() for one in (variables.get(name) or SCRIPTED).split(",")]
     for one in chosen if chosen != [SCRIPTED] else []:

@@ -1,4 +1,4 @@
-"""Parsers of environment variables that several modules share. Each raises BadSetting for a value it cannot use."""
+"""Parsers of environment variables that several modules share. Each raises InvalidSetting for a value it cannot use."""
 
 from collections.abc import Mapping
 from pathlib import Path

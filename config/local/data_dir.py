@@ -129,7 +129,7 @@ def attach(folder: Path) -> DataDir:
     return DataDir(folder=folder, id=known["id"], lock=lock, servers=servers)
 
 
-def furnish(home: DataDir, application: Account) -> None:
+def make_folders(home: DataDir, application: Account) -> None:
     """Make what the application keeps in the folder, and hand all of it over if its account has changed."""
     for name in APPLICATION_FOLDERS:
         (home.folder / name).mkdir(mode=0o700, exist_ok=True)

@@ -119,7 +119,7 @@ def _explain(stack: Stack, say: Say) -> None:
 def _bring_up(
     stack: Stack, supervisor: Supervisor, host: str, wanted: bool | None, say: Say
 ) -> None:
-    homes.furnish(stack.home, stack.application)
+    homes.make_folders(stack.home, stack.application)
     if problem := load_agents(stack):
         raise Refused(problem)
     for what, service in (("Postgres", stack.database()), ("the broker", stack.broker())):

@@ -22,7 +22,7 @@ from runtime.core.enums import GateKind, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """One call as the model proposed it. `args` is any JSON value; judging checks it against the tool."""
+    """One call as the model proposed it. `args` is any JSON value; the admission checks it against the tool."""
 
     tool: str
     args: Any

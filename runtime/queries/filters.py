@@ -1,4 +1,4 @@
-"""How a list of runs is narrowed down: the tabs by status, and a search."""
+"""Filters a list of runs by the tabs of status and by a search."""
 
 from uuid import UUID
 

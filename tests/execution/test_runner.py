@@ -1,4 +1,4 @@
-"""The coordinator on real Postgres: gates, denial, nesting, recovery, tampering."""
+"""A runner on real Postgres: gates, denial, nesting, recovery, tampering."""
 
 from uuid import UUID
 

@@ -74,7 +74,7 @@ def test_a_run_of_few_slow_steps_makes_room_after_its_time(
 
 
 class Clock:
-    """The clock by which a tenure goes; it passes as tools take their time."""
+    """The clock of a yield policy; it advances by the time that tools take."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now = 0.0

@@ -115,7 +115,7 @@ class Admission:
         self, now: Continuation, frame: str, call: str, exc: Exception
     ) -> AdmissionResult:
         """Open a hold: the reply is paid for and kept, and its call waits until a person has it checked again."""
-        log.error("judging %s/%s of run %s failed", frame, call, now.run, exc_info=exc)
+        log.error("the admission of %s/%s of run %s failed", frame, call, now.run, exc_info=exc)
         tool = now.call(frame, call).tool
         why = f"Nobody can say whether {tool} needs an approval: {type(exc).__name__}"
         facts = {"call": call, "tool": tool, "error": str(exc)[:MAX_ERROR]}

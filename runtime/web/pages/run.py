@@ -53,7 +53,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "history": history,
         "timeline": history.timeline,
         "progress": history.progress,
-        "unserved": workers.agents_without_worker(found, history.progress),
+        "without_worker": workers.agents_without_worker(found, history.progress),
         "losses": crash_evidence.losses(run),
         "late": late_outcomes.late(run, history.progress),
         "spending": history.spending,

@@ -39,7 +39,7 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
     folder.mkdir()
     folder.chmod(0o755)
     opened = _open(folder)
-    data_dir.furnish(opened, users.starter())
+    data_dir.make_folders(opened, users.starter())
     assert _mode(folder) == 0o755
     os.close(opened.lock)
 
@@ -47,7 +47,7 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
 def test_what_is_secret_is_for_its_owner_alone(tmp_path: Path) -> None:
     opened = _open(tmp_path / "home")
     opened.secret("postgres")
-    data_dir.furnish(opened, users.starter())
+    data_dir.make_folders(opened, users.starter())
     assert _mode(tmp_path / "home") == 0o700
     for secret in (opened.folder / "secrets.json", opened.secret_key, opened.folder / "home.json"):
         assert _mode(secret) == 0o600
@@ -58,7 +58,7 @@ def test_id_and_secrets_stay_and_differ_from_any_other_folder(tmp_path: Path) ->
     told = []
     for name in ("one", "two", "one"):
         opened = _open(tmp_path / name)
-        data_dir.furnish(opened, users.starter())
+        data_dir.make_folders(opened, users.starter())
         told.append((opened.id, opened.secret("scim"), opened.secret_key.read_text()))
         os.close(opened.lock)
     assert told[0] == told[2]
