@@ -19,7 +19,7 @@ from agents.isolation.processes import Children
 from agents.llm import pricing
 from agents.llm.call import KEY_WAIT, ask
 from agents.llm.outages import Outages
-from agents.llm.rate_limits import Brakes
+from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from agents.sdk import inputs, outputs
 from agents.sdk.sentences import sentence_of
@@ -50,18 +50,17 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Handler:
-    """Implements runtime.ports.effects.EffectHandler on the agents this worker has loaded.
+class AgentEffects:
+    """Implements the port EffectHandler with the agents that this worker has loaded.
 
-    `tidy` is called after each tool, in its thread, unless a transaction is still to end there.
-    `versions` looks up published versions. `brakes` are the installation's rate limits, None if no other process asks
-    the same providers. `outages` knows which models are out of order. `children` are the processes of isolated tools;
-    without them every tool runs here.
+    `tidy` is called after each tool, in its thread, except inside an open transaction. `versions` looks up published
+    versions. `rate_limits` are those of the installation; None if no other process calls the same providers. `outages`
+    knows which models are out of order. `children` are the processes of isolated tools; None runs every tool here.
     """
 
     registry: Registry
     tidy: Callable[[], None] = close_old_connections
-    brakes: Brakes | None = None
+    rate_limits: RateLimits | None = None
     children: Children | None = None
     outages: Outages = field(default_factory=Outages)
     versions: Callable[[Iterable[str]], Mapping[str, Version]] = published.versions
@@ -135,7 +134,7 @@ class Handler:
         except UnknownAgent as exc:
             deliver(ModelFailure(error=str(exc), blame=Blame.REQUEST))
             return _over
-        return ask(agent, request, deliver, self.brakes, self.outages)
+        return ask(agent, request, deliver, self.rate_limits, self.outages)
 
     def perform(self, request: ToolRequest) -> Outcome:
         """Never raises: whatever happens is an outcome.

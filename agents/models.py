@@ -21,7 +21,7 @@ class AgentVersion(models.Model):
     """One version of an agent, as the first worker that had it described it.
 
     The fingerprint is the digest of `facts`, so a row that was tampered with is found out. `published_at`
-    says which of two versions is the newer one, and nothing but `manage.py newest` changes it.
+    says which of two versions is the newer one, and nothing but `manage.py promote_version` changes it.
     """
 
     fingerprint = models.TextField(primary_key=True)

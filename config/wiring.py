@@ -40,10 +40,10 @@ def connect_effects() -> None:
     Ends the process with one line if they cannot be loaded.
     """
     # Only workers pay for importing what models and tools need.
-    from agents.effect_handler import Handler
+    from agents.effect_handler import AgentEffects
     from agents.isolation.processes import Children
     from agents.llm.providers import import_clients, require_models
-    from agents.llm.rate_limits import Brakes
+    from agents.llm.rate_limits import RateLimits
 
     try:
         registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
@@ -54,4 +54,6 @@ def connect_effects() -> None:
     startup.with_database(lambda: publish(registry))
     isolated = (tool.function.__module__ for tool in registry.tools() if tool.isolate)
     children = Children(isolated)
-    wiring.plug(effects=Handler(registry=registry, brakes=Brakes(), children=children))
+    wiring.plug(
+        effects=AgentEffects(registry=registry, rate_limits=RateLimits(), children=children)
+    )

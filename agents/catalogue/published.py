@@ -95,7 +95,7 @@ def versions(fingerprints: Iterable[str]) -> dict[str, Version]:
     return {version.fingerprint: version for version in found if version is not None}
 
 
-def make_newest(agent: str, fingerprint: str) -> str:
+def promote(agent: str, fingerprint: str) -> str:
     """Have this version count as published last; the first letters of it are enough. Returns all of them.
 
     Raises LookupError unless they mean exactly one version of the agent.

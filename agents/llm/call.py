@@ -1,4 +1,4 @@
-"""One model call, from a frame's messages to an answer or a fault.
+"""One model call, from a frame's messages to an answer or a failure.
 
 Replies of providers are streamed: what had come when a call broke off, ran out of time or was
 ended is kept as evidence, and never read for calls.
@@ -20,13 +20,13 @@ from agents.llm.conversation_cache import conversation_of
 from agents.llm.failures import (
     cut_off,
     ended,
-    fault_of,
+    failure_of,
     said_of,
     too_slow,
 )
 from agents.llm.messages import from_provider, sum_up, tools_of
 from agents.llm.outages import Outages
-from agents.llm.rate_limits import Brakes, Go, Wait
+from agents.llm.rate_limits import Go, RateLimits, Wait
 from agents.llm.replies import whole
 from agents.llm.script_player import play
 from agents.sdk.sentences import describe_exception
@@ -34,7 +34,14 @@ from agents.sdk.spec import AgentSpec
 from runtime.core.enums import Blame
 from runtime.core.limits import plain
 from runtime.errors import KeyMissing
-from runtime.ports.effects import Abort, Braked, ModelAnswer, ModelFailure, ModelRequest, Outcome
+from runtime.ports.effects import (
+    Abort,
+    ModelAnswer,
+    ModelFailure,
+    ModelRequest,
+    Outcome,
+    RateLimited,
+)
 
 log = logging.getLogger(__name__)
 
@@ -46,18 +53,18 @@ def ask(
     agent: AgentSpec,
     request: ModelRequest,
     deliver: Callable[[Outcome], None],
-    brakes: Brakes | None = None,
+    rate_limits: RateLimits | None = None,
     outages: Outages | None = None,
 ) -> Abort:
     """Ask the agent's model what to do next, within the request's deadline. Returns at once, never raises.
 
-    The returned function ends the call; its outcome is delivered in any case. `brakes` limit the rate of all the
+    The returned function ends the call; its outcome is delivered in any case. `rate_limits` limit the rate of all the
     installation's workers together; `outages` knows which models are out of order. A script has replied on return.
     """
     if providers.is_scripted(agent):
         deliver(_scripted(agent, request))
         return _over
-    call = _Call(agent, request, brakes, outages or Outages())
+    call = _Call(agent, request, rate_limits, outages or Outages())
     try:
         if (answer := _own_summary(agent, request)) is not None:
             deliver(answer)
@@ -66,10 +73,10 @@ def ask(
         model = providers.model_of(call.model)
         wait = call.admit()
     except Exception as exc:
-        deliver(call.fault(exc))
+        deliver(call.failure(exc))
         return _over
     if wait is not None:
-        deliver(Braked(model=call.model, until=wait.until, ticket=wait.ticket))
+        deliver(RateLimited(model=call.model, until=wait.until, ticket=wait.ticket))
         return _over
     return event_loop.begin(lambda stop: call.make(model, conversation, stop, deliver))
 
@@ -83,7 +90,7 @@ def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFai
         name = agent.model_name
         return from_provider(agent, reply, model=name, summary=request.summary, usage=usage)
     except Exception as exc:
-        return _Call(agent, request, None, Outages()).fault(exc)
+        return _Call(agent, request, None, Outages()).failure(exc)
 
 
 def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
@@ -126,12 +133,16 @@ class _Call:
     """One call under way on the loop; `_stream` is its reply as far as it has come."""
 
     def __init__(
-        self, agent: AgentSpec, request: ModelRequest, brakes: Brakes | None, outages: Outages
+        self,
+        agent: AgentSpec,
+        request: ModelRequest,
+        rate_limits: RateLimits | None,
+        outages: Outages,
     ) -> None:
         self.model, self._other = chosen(agent, request.model, outages)
         self._outages = outages
         self._provider = self.model.partition(":")[0]
-        self._brakes = brakes
+        self._rate_limits = rate_limits
         self._go: Go | None = None
         self._agent = agent
         self._request = request
@@ -139,9 +150,9 @@ class _Call:
 
     def admit(self) -> Wait | None:
         """None if the model may be asked now."""
-        if self._brakes is None:
+        if self._rate_limits is None:
             return None
-        said = self._brakes.admit(self._provider, self._request.ticket)
+        said = self._rate_limits.acquire(self._provider, self._request.ticket)
         if isinstance(said, Wait):
             return said
         self._go = said
@@ -159,7 +170,7 @@ class _Call:
             reply = await event_loop.within(self._request.deadline, exchange, stop)
             outcome = self._answer(reply)
         except Exception as exc:
-            outcome = self.fault(exc)
+            outcome = self.failure(exc)
         await self._tell(outcome)
         deliver(outcome)
 
@@ -170,30 +181,34 @@ class _Call:
         """What the provider's answer means to everybody else who would ask it."""
         if isinstance(outcome, ModelAnswer):
             self._outages.end(self.model)
-        if self._brakes is None or self._go is None:
+        if self._rate_limits is None or self._go is None:
             return
         if isinstance(outcome, ModelAnswer):
             if self._go.braked:
-                await asyncio.to_thread(self._brakes.ease, self._provider, self._go)
+                await asyncio.to_thread(self._rate_limits.on_success, self._provider, self._go)
         elif outcome.blame is Blame.LIMIT or (outcome.after and outcome.blame is Blame.PROVIDER):
-            await asyncio.to_thread(self._brakes.hit, self._provider, self._go, outcome.after)
+            await asyncio.to_thread(
+                self._rate_limits.on_rejected, self._provider, self._go, outcome.after
+            )
 
-    def fault(self, exc: Exception) -> ModelFailure:
+    def failure(self, exc: Exception) -> ModelFailure:
         """What it means that the call raised this."""
         match exc:
             case KeyMissing():
                 said = (self._agent.name, self._request.run, exc)
                 log.error("model call of %s in run %s waits: %s", *said)
-                fault = ModelFailure(error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER)
+                failure = ModelFailure(
+                    error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER
+                )
             case TimeoutError():
-                fault = too_slow(self.model, self._request.deadline)
+                failure = too_slow(self.model, self._request.deadline)
             case event_loop.Stopped():
-                fault = ended(self.model)
+                failure = ended(self.model)
             case CutOff():
-                fault = cut_off(self.model)
+                failure = cut_off(self.model)
             case _:
-                fault = self._raised(exc)
-        return self._complete(fault)
+                failure = self._raised(exc)
+        return self._complete(failure)
 
     async def _exchange(self, model: Model, conversation: list[ModelMessage]) -> ModelResponse:
         async with model_request_stream(
@@ -210,8 +225,8 @@ class _Call:
             raise CutOff
         return reply
 
-    def _complete(self, fault: ModelFailure) -> ModelFailure:
-        return replace(fault, model=self.model, other=self._other, partial=self._partial())
+    def _complete(self, failure: ModelFailure) -> ModelFailure:
+        return replace(failure, model=self.model, other=self._other, partial=self._partial())
 
     def _partial(self) -> str:
         """The text so far, bounded as errors are."""
@@ -223,21 +238,21 @@ class _Call:
         """A script that raises will raise again; a provider may do better next time."""
         scripted = providers.is_scripted(self._agent)
         if not scripted:
-            fault = fault_of(exc, model=self.model)
+            failure = failure_of(exc, model=self.model)
             if not self._agent.keeps_secrets:  # a provider may quote the request
-                fault = replace(fault, said=providers.without_keys(said_of(exc)))
+                failure = replace(failure, said=providers.without_keys(said_of(exc)))
         else:
             said = type(exc).__name__ if self._agent.keeps_secrets else describe_exception(exc)
-            fault = ModelFailure(error=said, blame=Blame.REQUEST)
-        # A traceback may quote the request: where there may be secrets in it, the fault has to do.
+            failure = ModelFailure(error=said, blame=Blame.REQUEST)
+        # A traceback may quote the request: where there may be secrets in it, the failure has to do.
         log.warning(
             "model call of %s in run %s failed: %s",
             self._agent.name,
             self._request.run,
-            fault.error,
+            failure.error,
             exc_info=None if self._agent.keeps_secrets or not scripted else exc,
         )
-        return fault
+        return failure
 
 
 def _settings(agent: AgentSpec, deadline: float) -> ModelSettings:

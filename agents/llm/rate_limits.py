@@ -1,4 +1,4 @@
-"""The brakes' keeper: one row per provider that asked for fewer requests, obeyed by all workers together.
+"""The rate_limits' keeper: one row per provider that asked for fewer requests, obeyed by all workers together.
 
 A provider that answers 429 or 529, or names a time, is left alone until then. After that requests
 are let through one by one: each takes a number, and the numbers that may go grow by one in each
@@ -70,33 +70,33 @@ class Wait:
     ticket: int
 
 
-class Brakes:
+class RateLimits:
     """What the gateway asks before a request of a provider, and tells after it."""
 
-    def admit(self, provider: str, ticket: int) -> Go | Wait | None:
+    def acquire(self, provider: str, ticket: int) -> Go | Wait | None:
         """Whether a request may go now; `ticket` is the number that it was given before, 0 for none.
 
         None when Postgres cannot be asked: then nobody waits for anything.
         """
         try:
-            return _admit(provider, ticket)
+            return _acquire(provider, ticket)
         except psycopg.Error as exc:
             log.warning("whether %s is braked is not known: %s", provider, exc)
             return None
 
-    def hit(self, provider: str, go: Go, after: float | None) -> None:
+    def on_rejected(self, provider: str, go: Go, after: float | None) -> None:
         """The provider wants fewer requests, and for so many seconds none if it said so."""
         pause = PAUSE if after is None else min(max(after, GONE), LONGEST_PAUSE)
         log.warning("%s is braked: it wants fewer requests", provider)
         _change(_HIT, {"provider": provider, "pause": pause, "began": go.at})
 
-    def ease(self, provider: str, go: Go) -> None:
+    def on_success(self, provider: str, go: Go) -> None:
         """The provider answered a request that it could have refused."""
         values = {"provider": provider, "began": go.at, "ease": EASE, "gone": GONE}
         _change(_EASE, values)
 
 
-def _admit(provider: str, ticket: int) -> Go | Wait:
+def _acquire(provider: str, ticket: int) -> Go | Wait:
     with pool.pooled() as connection:
         known = connection.execute(
             "SELECT clock_timestamp(), (SELECT gap FROM agents_brake WHERE provider = %s)",

@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from django.test import override_settings
 
 from agents.catalogue.versions import Version
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.llm.providers import SCRIPTED
 from agents.registry import Registry, family
 from agents.sdk.spec import AgentSpec
@@ -115,7 +115,9 @@ class Worker:
             for one in known.values()
         }
         setup.prepare(secrets=any(one.keeps_secrets for one in known.values()))
-        self._handler = Handler(Registry(agents=known), tidy=_nothing, versions=self._published)
+        self._handler = AgentEffects(
+            Registry(agents=known), tidy=_nothing, versions=self._published
+        )
         self._admission = Admission(
             handler=self._handler, gatekeeper=self._gatekeeper, clock=lambda: self.clock
         )

@@ -18,7 +18,7 @@ PREFIX = "budget."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling:
+class BudgetField:
     """One field. `most` is what the installation allows, None if it does not say."""
 
     name: str
@@ -32,7 +32,9 @@ class Ceiling:
         return f"budget-{self.name.removeprefix(PREFIX)}"
 
 
-def ceilings(posted: Mapping[str, str], problem: InvalidInput | None = None) -> tuple[Ceiling, ...]:
+def budget_fields(
+    posted: Mapping[str, str], problem: InvalidInput | None = None
+) -> tuple[BudgetField, ...]:
     """The fields as they were sent, with what is wrong with one of them."""
     bounds: Budget = settings.ABEYANCE_BUDGET or Budget()
     found = []
@@ -40,7 +42,7 @@ def ceilings(posted: Mapping[str, str], problem: InvalidInput | None = None) -> 
         most = bounds.of(limit)
         sent = PREFIX + name
         found.append(
-            Ceiling(
+            BudgetField(
                 name=sent,
                 unit=unit_of(limit),
                 typed=posted.get(sent, ""),

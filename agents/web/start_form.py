@@ -23,7 +23,7 @@ LONG = 300  # characters, from which on a text has several lines
 _NUMBERS = {"integer": r"-?\d{1,18}", "number": r"-?\d{1,18}(\.\d{1,18})?([eE][-+]?\d{1,2})?"}
 
 
-class NotTyped(Exception):
+class InvalidValue(Exception):
     """What was typed is no value of the field's kind."""
 
 
@@ -108,12 +108,12 @@ def read(schema: dict[str, Any], posted: Mapping[str, str]) -> tuple[StartForm, 
         try:
             if typed[part.name].strip():
                 value[part.name] = _value(kind_of(part.rule), typed[part.name])
-        except NotTyped as exc:
+        except InvalidValue as exc:
             problems[part.name] = str(exc)
     if not found and schema.get("type") != "object":
         try:
             value = _value("json", typed[WHOLE])
-        except NotTyped as exc:
+        except InvalidValue as exc:
             problems[WHOLE] = str(exc)
     for problem in inputs.problems(schema, value):
         name = field_of(problem, names)
@@ -164,18 +164,18 @@ def _as_typed(kind: str, value: Any) -> str:
 
 
 def _value(kind: str, typed: str) -> Any:
-    """Raises NotTyped."""
+    """Raises InvalidValue."""
     match kind:
         case "integer" | "number":
             text = typed.strip()
             if not re.fullmatch(_NUMBERS[kind], text, re.ASCII):
-                raise NotTyped(f"must be a {'whole ' if kind == 'integer' else ''}number")
+                raise InvalidValue(f"must be a {'whole ' if kind == 'integer' else ''}number")
             return int(text) if kind == "integer" else _number(text)
         case "choice" | "boolean" | "json":
             try:
                 return json.loads(typed, parse_constant=_refuse)
             except (ValueError, RecursionError) as exc:
-                raise NotTyped("must be JSON" if kind == "json" else "is not a choice") from exc
+                raise InvalidValue("must be JSON" if kind == "json" else "is not a choice") from exc
         case "long":
             return typed
         case _:
@@ -190,5 +190,5 @@ def _refuse(constant: str) -> None:
 def _number(text: str) -> float | int:
     number = float(text)
     if not math.isfinite(number):
-        raise NotTyped("must be a number")
+        raise InvalidValue("must be a number")
     return int(text) if re.fullmatch(_NUMBERS["integer"], text) else number

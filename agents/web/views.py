@@ -109,7 +109,7 @@ def _page(
         "key_problem": key_problem,
         "max_business_key": MAX_KEY,
         "number": _number(request),
-        "ceilings": budget_fields.ceilings(request.POST, ceiling_problem),
+        "ceilings": budget_fields.budget_fields(request.POST, ceiling_problem),
         "ceiling_problem": ceiling_problem,
         "wrong": bool(form.problems or key_problem or ceiling_problem),
     }

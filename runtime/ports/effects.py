@@ -24,7 +24,7 @@ class ModelRequest:
     `expire` or `give_up`. `{"role": "summary", "content": str, "of": int}` stands for that many messages
     that were before it, `{"role": "message", "by": str, "content": str}` is what a person wrote to the run;
     the last `unheard` messages are such ones, and new to the model. `model` is the one to ask, empty for the
-    first of the agent's; `ticket` is what Braked said, 0 for nothing.
+    first of the agent's; `ticket` is what RateLimited said, 0 for nothing.
 
     `summary` asks for a summary of these messages, from the second on: an answer whose text it is.
     `instructions` is the text that a function made of the frame's input; empty for the agent's own. `calls` are the
@@ -105,7 +105,7 @@ class ModelFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Braked:
+class RateLimited:
     """The model was not asked: its provider wants fewer requests. It may be, with this ticket, at that time."""
 
     model: str
@@ -142,7 +142,7 @@ class Unknown:
 Abort = Callable[[], None]
 
 
-Outcome = ModelAnswer | ModelFailure | Braked | ToolResult | ToolFailure | Unknown
+Outcome = ModelAnswer | ModelFailure | RateLimited | ToolResult | ToolFailure | Unknown
 
 
 class EffectHandler(Protocol):

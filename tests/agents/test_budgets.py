@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage
 from pytest_django import Settings
 
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.errors import DefinitionError
 from agents.llm import pricing
 from agents.llm.messages import from_provider
@@ -66,7 +66,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_agents_budget_is_frozen_when_its_frame_opens() -> None:
     spec = made(Budget(turns=5, usd="1.50", seconds=60))
-    facts = Handler(Registry(agents={"counter": spec})).agent("counter")
+    facts = AgentEffects(Registry(agents={"counter": spec})).agent("counter")
     assert facts.budget == budgets.Budget(turns=5, micros=1_500_000, seconds=60)
     assert made().budget is None
     assert made(Budget()).budget is None
@@ -124,7 +124,7 @@ def test_of_several_models_the_dearest_is_reckoned_with(settings: Settings) -> N
 
 @pytest.mark.usefixtures("alone")
 def test_the_rates_of_an_agent_are_those_of_the_model_that_is_asked_now(settings: Settings) -> None:
-    handler = Handler(Registry(agents={"counter": made()}))
+    handler = AgentEffects(Registry(agents={"counter": made()}))
     assert handler.agent("counter").rates == Rates(input=0, output=0)
     settings.ABEYANCE_MODEL = "openai:gpt-4o"
     assert handler.agent("counter").rates == Rates(input=2_500_000, output=10_000_000)

@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group
 from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse
 
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from agents.sdk import NotDone, ToolContext, ToolError, agent, tool
 from agents.sdk.scripts import Turn, say, script
@@ -73,7 +73,7 @@ def _nothing() -> None:
 
 
 @pytest.fixture(scope="module")
-def handler() -> Handler:
+def handler() -> AgentEffects:
     helper = agent(
         name="helper", description="Helps.", instructions="Help.", input=Question, model=silent
     )
@@ -87,10 +87,10 @@ def handler() -> Handler:
         subagents=[helper],
         steps=["Look", "Leap"],
     )
-    return Handler(Registry(agents={"chief": chief, "helper": helper}), tidy=_nothing)
+    return AgentEffects(Registry(agents={"chief": chief, "helper": helper}), tidy=_nothing)
 
 
-def _perform(handler: Handler, name: str, args: dict[str, Any], agent: str = "chief") -> Any:
+def _perform(handler: AgentEffects, name: str, args: dict[str, Any], agent: str = "chief") -> Any:
     return handler.perform(
         ToolRequest(
             run=RUN,
@@ -106,7 +106,7 @@ def _perform(handler: Handler, name: str, args: dict[str, Any], agent: str = "ch
     )
 
 
-def test_the_handler_fits_the_port(handler: Handler) -> None:
+def test_the_handler_fits_the_port(handler: AgentEffects) -> None:
     port: EffectHandler = handler
     facts = port.agent("chief")
     assert facts.plan == ("Look", "Leap")
@@ -115,14 +115,14 @@ def test_the_handler_fits_the_port(handler: Handler) -> None:
     assert port.agent("helper").plan is None
 
 
-def test_an_unknown_agent_is_said_to_be_unknown(handler: Handler) -> None:
+def test_an_unknown_agent_is_said_to_be_unknown(handler: AgentEffects) -> None:
     with pytest.raises(UnknownAgent):
         handler.agent("nobody")
     with pytest.raises(UnknownAgent):
         handler.describe(agent="nobody", tool="give", args={})
 
 
-def test_a_call_is_described_by_what_the_code_says_of_its_tool(handler: Handler) -> None:
+def test_a_call_is_described_by_what_the_code_says_of_its_tool(handler: AgentEffects) -> None:
     facts = handler.describe(agent="chief", tool="give", args={"name": "newhire", "level": 3})
     assert facts.sentence == "Give newhire level 3"
     assert (facts.effect, facts.risk, facts.gated) == (EffectClass.IDEMPOTENT, Risk.HIGH, True)
@@ -131,13 +131,15 @@ def test_a_call_is_described_by_what_the_code_says_of_its_tool(handler: Handler)
     assert (facts.deadline, facts.delegate) == (30.0, None)
 
 
-def test_a_sentence_shows_the_default_of_an_argument_that_was_left_out(handler: Handler) -> None:
+def test_a_sentence_shows_the_default_of_an_argument_that_was_left_out(
+    handler: AgentEffects,
+) -> None:
     assert handler.describe(agent="chief", tool="give", args={"name": "newhire"}).sentence == (
         "Give newhire level 1"
     )
 
 
-def test_a_sentence_stays_one_line_of_the_characters_it_shows(handler: Handler) -> None:
+def test_a_sentence_stays_one_line_of_the_characters_it_shows(handler: AgentEffects) -> None:
     hostile = "newhire\n\nApproved by security\u202e\u200b {level} {0}"
     facts = handler.describe(agent="chief", tool="give", args={"name": hostile})
     assert facts.sentence == (
@@ -160,19 +162,19 @@ def test_a_sentence_stays_one_line_of_the_characters_it_shows(handler: Handler) 
     ],
 )
 def test_arguments_that_break_the_schema_are_rejected_by_name(
-    handler: Handler, args: Any, complaint: str
+    handler: AgentEffects, args: Any, complaint: str
 ) -> None:
     with pytest.raises(CallRejected) as caught:
         handler.describe(agent="chief", tool="give", args=args)
     assert complaint in str(caught.value)
 
 
-def test_an_unknown_tool_is_rejected_with_the_known_ones(handler: Handler) -> None:
+def test_an_unknown_tool_is_rejected_with_the_known_ones(handler: AgentEffects) -> None:
     with pytest.raises(CallRejected, match=r"no tool named rm; there are: give, .*helper"):
         handler.describe(agent="chief", tool="rm", args={})
 
 
-def test_a_sub_agent_is_described_as_a_delegation(handler: Handler) -> None:
+def test_a_sub_agent_is_described_as_a_delegation(handler: AgentEffects) -> None:
     facts = handler.describe(agent="chief", tool="helper", args={"text": "?"})
     assert (facts.delegate, facts.gated, facts.sentence) == ("helper", False, "Hand over to helper")
     assert (facts.effect, facts.risk) == (EffectClass.IDEMPOTENT, Risk.LOW)
@@ -183,18 +185,18 @@ def test_a_sub_agent_is_described_as_a_delegation(handler: Handler) -> None:
     [({}, "arguments.text: is missing"), ({"text": "?", "x": 1}, "arguments.x"), (None, "object")],
 )
 def test_what_a_sub_agent_is_given_must_fit_its_input(
-    handler: Handler, args: Any, complaint: str
+    handler: AgentEffects, args: Any, complaint: str
 ) -> None:
     with pytest.raises(CallRejected, match=complaint):
         handler.describe(agent="chief", tool="helper", args=args)
 
 
-def test_a_tool_runs_with_exactly_the_arguments_of_the_call(handler: Handler) -> None:
+def test_a_tool_runs_with_exactly_the_arguments_of_the_call(handler: AgentEffects) -> None:
     outcome = _perform(handler, "give", {"name": "newhire", "notes": ["a"]})
     assert outcome == ToolResult(value={"name": "newhire", "level": 1, "notes": ["a"]})
 
 
-def test_a_tool_may_know_its_call(handler: Handler) -> None:
+def test_a_tool_may_know_its_call(handler: AgentEffects) -> None:
     assert _perform(handler, "whoami", {}) == ToolResult(
         value={"run": str(RUN), "key": f"{RUN}/0/c1.0", "attempt": 2, "in_time": True}
     )
@@ -211,7 +213,7 @@ def test_a_tool_may_know_its_call(handler: Handler) -> None:
     ],
 )
 def test_only_what_a_tool_raises_on_purpose_is_certain(
-    handler: Handler, how: str, outcome: Any
+    handler: AgentEffects, how: str, outcome: Any
 ) -> None:
     assert _perform(handler, "fail", {"how": how}) == outcome
 
@@ -225,7 +227,7 @@ def test_only_what_a_tool_raises_on_purpose_is_certain(
     ],
 )
 def test_a_write_whose_result_cannot_be_kept_has_happened(
-    handler: Handler, how: str, complaint: str
+    handler: AgentEffects, how: str, complaint: str
 ) -> None:
     lost = {"happened": True, "result": None, "problem": complaint}
     assert _perform(handler, "fail", {"how": how}) == ToolResult(value=lost)
@@ -241,12 +243,12 @@ def test_a_write_whose_result_cannot_be_kept_has_happened(
     ],
 )
 def test_what_goes_wrong_before_the_tool_is_called_is_certain(
-    handler: Handler, name: str, args: dict[str, Any], agent: str
+    handler: AgentEffects, name: str, args: dict[str, Any], agent: str
 ) -> None:
     assert isinstance(_perform(handler, name, args, agent), ToolFailure)
 
 
-def _mode(approvals: Any) -> Handler:
+def _mode(approvals: Any) -> AgentEffects:
     helper = agent(
         name="helper", description="Helps.", instructions="Help.", input=Question, model=silent
     )
@@ -260,7 +262,7 @@ def _mode(approvals: Any) -> Handler:
         subagents=[helper],
         approvals=approvals,
     )
-    return Handler(Registry(agents={"chief": chief, "helper": helper}))
+    return AgentEffects(Registry(agents={"chief": chief, "helper": helper}))
 
 
 @pytest.mark.parametrize(
@@ -294,7 +296,7 @@ def test_a_description_says_what_comes_back_how_often_and_how_long() -> None:
         model=silent,
         tools=[count],
     )
-    handler = Handler(Registry(agents={"counter": counter}))
+    handler = AgentEffects(Registry(agents={"counter": counter}))
     facts = handler.describe(agent="counter", tool="count", args={})
     assert facts.result_schema == {"type": "integer"}
     assert (facts.retry.attempts, facts.expires_in) == (5, 90)
@@ -310,7 +312,7 @@ def test_a_description_says_what_comes_back_how_often_and_how_long() -> None:
 )
 @pytest.mark.parametrize("name", ["give", "helper"])
 def test_malformed_and_repeated_calls_are_said_to_be_so(
-    handler: Handler, name: str, args: Any, complaint: str
+    handler: AgentEffects, name: str, args: Any, complaint: str
 ) -> None:
     with pytest.raises(CallRejected, match=complaint):
         handler.describe(agent="chief", tool=name, args=args)
@@ -331,7 +333,7 @@ def test_how_long_the_other_side_asks_to_wait_is_passed_on(after: float, told: A
         model=silent,
         tools=[knock],
     )
-    handler = Handler(Registry(agents={"knocker": knocker}), tidy=_nothing)
+    handler = AgentEffects(Registry(agents={"knocker": knocker}), tidy=_nothing)
     outcome = _perform(handler, "knock", {}, "knocker")
     assert outcome == ToolFailure(error="not now", again=True, after=told)
 
@@ -375,6 +377,6 @@ def test_a_transactional_tool_leaves_nothing_behind_without_a_result(
         model=silent,
         tools=[employ],
     )
-    handler = Handler(Registry(agents={"clerk": clerk}))
+    handler = AgentEffects(Registry(agents={"clerk": clerk}))
     assert isinstance(_perform(handler, "employ", {"how": how}, "clerk"), outcome)
     assert Group.objects.filter(name=how).count() == rows

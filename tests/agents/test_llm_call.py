@@ -24,7 +24,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo
 from pytest_django import Settings
 
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.errors import RegistryError
 from agents.llm import event_loop
 from agents.llm.call import chosen
@@ -81,7 +81,7 @@ def _echo(turn: Turn) -> ModelResponse:
 
 
 def _frame(model: Model, text: str = "why?") -> Frame:
-    return Frame(Handler(Registry(agents={"asker": _agent(model)})), "asker", {"text": text})
+    return Frame(AgentEffects(Registry(agents={"asker": _agent(model)})), "asker", {"text": text})
 
 
 def _fault(frame: Frame, deadline: float = 10.0) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from runtime.core.enums import EffectClass
 from runtime.core.events import Proposal
@@ -38,8 +38,8 @@ WELCOME = Proposal(
 
 
 @pytest.fixture
-def handler(hr: Registry) -> Handler:
-    return Handler(hr)
+def handler(hr: Registry) -> AgentEffects:
+    return AgentEffects(hr)
 
 
 def _calls(frame: Frame, *results: tuple[str, Any]) -> tuple[Proposal, ...]:
@@ -58,13 +58,13 @@ def _last_words(frame: Frame, *results: tuple[str, Any]) -> str:
 
 @pytest.mark.parametrize("agent", ["account_agent", "hr_onboarding_single"])
 def test_the_account_comes_first_and_its_privileges_with_the_id_it_got(
-    handler: Handler, agent: str
+    handler: AgentEffects, agent: str
 ) -> None:
     assert _calls(Frame(handler, agent, NEWCOMER)) == (CREATE,)
     assert _calls(Frame(handler, agent, NEWCOMER), ACCOUNT) == (SET,)
 
 
-def test_the_privileges_wait_for_a_person_and_nothing_else_does(handler: Handler) -> None:
+def test_the_privileges_wait_for_a_person_and_nothing_else_does(handler: AgentEffects) -> None:
     def gated(agent: str, proposal: Proposal) -> bool:
         return handler.describe(agent=agent, tool=proposal.tool, args=proposal.args).gated
 
@@ -74,12 +74,12 @@ def test_the_privileges_wait_for_a_person_and_nothing_else_does(handler: Handler
     assert not gated("hr_onboarding", WELCOME)
 
 
-def test_a_reviewer_reads_who_gets_which_level(handler: Handler) -> None:
+def test_a_reviewer_reads_who_gets_which_level(handler: AgentEffects) -> None:
     facts = handler.describe(agent="account_agent", tool=SET.tool, args=SET.args)
     assert facts.sentence == "Give new.hire security level 3"
 
 
-def test_only_the_mail_may_never_be_repeated(handler: Handler) -> None:
+def test_only_the_mail_may_never_be_repeated(handler: AgentEffects) -> None:
     effects = {
         proposal.tool: handler.describe(
             agent="hr_onboarding_single", tool=proposal.tool, args=proposal.args
@@ -93,19 +93,19 @@ def test_only_the_mail_may_never_be_repeated(handler: Handler) -> None:
     }
 
 
-def test_every_agent_declares_its_steps(handler: Handler) -> None:
+def test_every_agent_declares_its_steps(handler: AgentEffects) -> None:
     for name in handler.registry.agents:
         assert handler.agent(name).plan
 
 
-def test_the_hr_agent_hands_the_account_over_with_its_whole_input(handler: Handler) -> None:
+def test_the_hr_agent_hands_the_account_over_with_its_whole_input(handler: AgentEffects) -> None:
     (proposal,) = _calls(Frame(handler, "hr_onboarding", NEWCOMER))
     assert proposal == Proposal(tool="account_agent", args=NEWCOMER)
     facts = handler.describe(agent="hr_onboarding", tool=proposal.tool, args=proposal.args)
     assert facts.delegate == "account_agent"
 
 
-def test_both_levels_go_on_after_the_approval(handler: Handler) -> None:
+def test_both_levels_go_on_after_the_approval(handler: AgentEffects) -> None:
     said = _last_words(Frame(handler, "account_agent", NEWCOMER), ACCOUNT, PRIVILEGES)
     assert said == "The account new.hire was made with security level 3."
     assert _calls(Frame(handler, "hr_onboarding", NEWCOMER), ("returned", said)) == (WELCOME,)
@@ -114,7 +114,7 @@ def test_both_levels_go_on_after_the_approval(handler: Handler) -> None:
 
 
 def test_denied_privileges_are_not_asked_for_again_and_the_last_words_say_why(
-    handler: Handler,
+    handler: AgentEffects,
 ) -> None:
     said = _last_words(Frame(handler, "account_agent", NEWCOMER), ACCOUNT, DENIED)
     assert "its privileges were denied: level 3 is for after the trial period" in said
@@ -122,13 +122,13 @@ def test_denied_privileges_are_not_asked_for_again_and_the_last_words_say_why(
     assert said in _last_words(Frame(handler, "hr_onboarding", NEWCOMER), ("returned", said), MAIL)
 
 
-def test_the_single_agent_takes_a_denial_the_same_way(handler: Handler) -> None:
+def test_the_single_agent_takes_a_denial_the_same_way(handler: AgentEffects) -> None:
     assert _calls(Frame(handler, "hr_onboarding_single", NEWCOMER), ACCOUNT, DENIED) == (WELCOME,)
     last = _last_words(Frame(handler, "hr_onboarding_single", NEWCOMER), ACCOUNT, DENIED, MAIL)
     assert "denied: level 3 is for after the trial period. The welcome mail went" in last
 
 
-def test_without_an_account_there_are_no_privileges_and_no_mail(handler: Handler) -> None:
+def test_without_an_account_there_are_no_privileges_and_no_mail(handler: AgentEffects) -> None:
     taken = ("failed", "the username new.hire is taken")
     said = _last_words(Frame(handler, "account_agent", NEWCOMER), taken)
     assert said == "No account was made for new.hire: the username new.hire is taken."
@@ -136,12 +136,14 @@ def test_without_an_account_there_are_no_privileges_and_no_mail(handler: Handler
     assert _last_words(Frame(handler, "hr_onboarding_single", NEWCOMER), taken) == said
 
 
-def test_a_sub_agent_that_fails_leaves_no_mail_either(handler: Handler) -> None:
+def test_a_sub_agent_that_fails_leaves_no_mail_either(handler: AgentEffects) -> None:
     said = _last_words(Frame(handler, "hr_onboarding", NEWCOMER), ("failed", "the model is away"))
     assert said == "No account was made: the model is away."
 
 
-def test_privileges_that_cannot_be_set_and_a_mail_that_cannot_go_are_told(handler: Handler) -> None:
+def test_privileges_that_cannot_be_set_and_a_mail_that_cannot_go_are_told(
+    handler: AgentEffects,
+) -> None:
     last = _last_words(
         Frame(handler, "hr_onboarding_single", NEWCOMER),
         ACCOUNT,
@@ -152,13 +154,15 @@ def test_privileges_that_cannot_be_set_and_a_mail_that_cannot_go_are_told(handle
     assert "The welcome mail was not sent: the mail server refused the mail: no" in last
 
 
-def test_a_script_says_the_same_to_the_same_messages(handler: Handler) -> None:
+def test_a_script_says_the_same_to_the_same_messages(handler: AgentEffects) -> None:
     one, other = (Frame(handler, "account_agent", NEWCOMER) for _ in range(2))
     assert _calls(one, ACCOUNT, DENIED) == _calls(other, ACCOUNT, DENIED)
     assert one.messages[-1]["text"] == other.messages[-1]["text"]
 
 
-def test_the_whole_way_on_real_servers(handler: Handler, directory: Directory, sink: Sink) -> None:
+def test_the_whole_way_on_real_servers(
+    handler: AgentEffects, directory: Directory, sink: Sink
+) -> None:
     frame = Frame(handler, "hr_onboarding_single", NEWCOMER)
     for turn, proposal in enumerate((CREATE, None, WELCOME), start=1):
         (wanted,) = frame.ask().calls

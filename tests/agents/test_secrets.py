@@ -20,7 +20,7 @@ from pydantic_ai.models.function import AgentInfo
 from pytest_django import Settings
 
 from agents import secrets
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.errors import DefinitionError, NotSealed
 from agents.llm.messages import to_provider
 from agents.registry import Registry
@@ -117,7 +117,7 @@ def _perform(args: Any, name: str = "lock") -> Any:
         key=f"{RUN}/0/c1.0",
         deadline=5.0,
     )
-    return Handler(_registry()).perform(request)
+    return AgentEffects(_registry()).perform(request)
 
 
 def _sealed(**args: Any) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def test_a_misspelt_argument_may_be_the_secret_and_is_sealed_too(keys: Path) -> 
     sealed = secrets.seal_args(lock, {"door": "front", "pasword": CANARY})
     assert CANARY not in json.dumps(sealed)
     with pytest.raises(CallRejected) as caught:
-        Handler(_registry()).describe(agent="smith", tool="lock", args=sealed)
+        AgentEffects(_registry()).describe(agent="smith", tool="lock", args=sealed)
     assert "arguments.pasword: Extra inputs" in str(caught.value)
 
 
@@ -211,16 +211,16 @@ def test_a_token_that_the_model_proposes_is_a_value_like_any_other(keys: Path) -
     sealed = secrets.seal_args(lock, {"door": "front", "password": forged})
     assert secrets.open_args(lock, sealed)["password"] == forged
     with pytest.raises(CallRejected, match=r"arguments\.password"):
-        Handler(_registry()).describe(agent="smith", tool="lock", args=sealed)
+        AgentEffects(_registry()).describe(agent="smith", tool="lock", args=sealed)
 
 
 def test_the_schema_is_checked_on_the_opened_value_and_the_sentence_hides_it(keys: Path) -> None:
-    facts = Handler(_registry()).describe(agent="smith", tool="lock", args=_sealed())
+    facts = AgentEffects(_registry()).describe(agent="smith", tool="lock", args=_sealed())
     assert facts.sentence == "Lock front with ••••"
     assert facts.schema["properties"]["password"]["type"] == "string"
     assert facts.result_schema == {"type": "null"}  # nobody reports a secret
     with pytest.raises(CallRejected, match=r"arguments\.password: Input should be a valid string"):
-        Handler(_registry()).describe(agent="smith", tool="lock", args=_sealed(password=7))
+        AgentEffects(_registry()).describe(agent="smith", tool="lock", args=_sealed(password=7))
 
 
 def test_a_result_is_sealed_and_an_error_is_without_the_secret(
@@ -244,7 +244,7 @@ def test_a_missing_key_is_raised_when_describing_and_waited_for_when_performing(
     keys.write_text(f"other:{'ab' * 32}\n")
     keyring._ring.cache_clear()
     with pytest.raises(KeyMissing):
-        Handler(_registry()).describe(agent="smith", tool="lock", args=args)
+        AgentEffects(_registry()).describe(agent="smith", tool="lock", args=args)
     before = len(heard)
     outcome = _perform(args)
     assert isinstance(outcome, ToolFailure)
@@ -254,7 +254,7 @@ def test_a_missing_key_is_raised_when_describing_and_waited_for_when_performing(
 
 
 def test_a_model_call_waits_for_a_missing_key_too(keys: Path) -> None:
-    frame = Frame(Handler(_registry()), "smith", {"text": "go"})
+    frame = Frame(AgentEffects(_registry()), "smith", {"text": "go"})
     frame.ask()
     frame.settle(("denied", "no"))
     keys.write_text(f"other:{'ab' * 32}\n")
@@ -278,7 +278,7 @@ def test_a_reply_goes_back_with_its_arguments_exactly_as_they_came(keys: Path, a
         seen[:] = messages
         return replies.pop(0)
 
-    frame = Frame(Handler(_registry(model)), "smith", {"text": "go"})
+    frame = Frame(AgentEffects(_registry(model)), "smith", {"text": "go"})
     (proposal,) = frame.ask().calls
     assert CANARY not in json.dumps([proposal.args, frame.messages])
     frame.settle(("returned", secrets.seal_result(lock, {"code": ANSWER})))
@@ -296,7 +296,7 @@ def test_a_reply_goes_back_with_its_arguments_exactly_as_they_came(keys: Path, a
 
 def test_equal_calls_with_secrets_are_found_before_they_are_sealed(keys: Path) -> None:
     twice = [call("lock", door="a", password=CANARY) for _ in range(2)]
-    frame = Frame(Handler(_registry(lambda *_: together(*twice))), "smith", {"text": "go"})
+    frame = Frame(AgentEffects(_registry(lambda *_: together(*twice))), "smith", {"text": "go"})
     first, second = frame.ask().calls
     assert frame.handler.describe(agent="smith", tool="lock", args=first.args).gated
     with pytest.raises(CallRejected, match="in the same reply already"):
@@ -309,7 +309,7 @@ def test_what_a_model_raises_is_not_quoted_where_there_are_secrets(
     def model(*_: Any) -> ModelResponse:
         raise KeyError(CANARY)
 
-    frame = Frame(Handler(_registry(model)), "smith", {"text": "go"})
+    frame = Frame(AgentEffects(_registry(model)), "smith", {"text": "go"})
     fault = perform(frame.handler, frame.request())
     assert isinstance(fault, ModelFailure)
     assert (fault.error, fault.again) == ("KeyError", False)
@@ -374,7 +374,7 @@ def test_the_model_hears_what_only_one_side_of_a_tool_seals(keys: Path) -> None:
         model=both,
         tools=[enter, draw],
     )
-    frame = Frame(Handler(Registry(agents={"asker": asker})), "asker", {"text": "go"})
+    frame = Frame(AgentEffects(Registry(agents={"asker": asker})), "asker", {"text": "go"})
     frame.ask()
     frame.settle(("returned", "in"), ("returned", secrets.seal_result(asker.tools[1], ANSWER)))
     told: list[Any] = to_provider(asker, tuple(frame.messages), calls=frame.calls)

@@ -10,7 +10,7 @@ from django.db import connection
 from agents.catalogue import published
 from agents.catalogue.published import publish
 from agents.catalogue.versions import changes, writes
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.models import AgentVersion
 from agents.registry import Registry
 from agents.sdk import agent, tool
@@ -138,7 +138,7 @@ def test_a_worker_says_how_its_agent_differs_from_a_published_version() -> None:
     publish(_registry(version()))
     _later()
     publish(_registry(greeting(effect="write")))
-    old, new = Handler(_registry(version())), Handler(_registry(greeting(effect="write")))
+    old, new = AgentEffects(_registry(version())), AgentEffects(_registry(greeting(effect="write")))
     before, after = version().fingerprint, greeting(effect="write").fingerprint
     assert new.skew("greeter", after) is None
     found = new.skew("greeter", before)
@@ -157,7 +157,7 @@ def test_a_worker_says_how_its_agent_differs_from_a_published_version() -> None:
 def test_a_description_that_was_changed_in_the_database_is_not_believed(facts: str) -> None:
     publish(_registry(version()))
     AgentVersion.objects.update(facts=facts)
-    new = Handler(_registry(version(tools=[greet, replace(greet, name="wave")])))
+    new = AgentEffects(_registry(version(tools=[greet, replace(greet, name="wave")])))
     found = new.skew("greeter", version().fingerprint)
     assert found is not None
     assert [(change.part, change.asks) for change in found.changes] == [("version", True)]
@@ -172,16 +172,20 @@ def _later() -> None:
 
 
 @pytest.mark.django_db
-def test_a_release_is_taken_back_by_saying_which_version_is_the_newest() -> None:
+@pytest.mark.parametrize("command", ["promote_version", "newest"])
+def test_promoting_a_version_takes_a_release_back(
+    command: str, caplog: pytest.LogCaptureFixture
+) -> None:
     publish(_registry(version()))
     _later()
     publish(_registry(greeting(risk="high")))
-    old = Handler(_registry(version()))
+    old = AgentEffects(_registry(version()))
     after = greeting(risk="high").fingerprint
     met = old.skew("greeter", after)
     assert met is not None
     assert met.older
-    call_command("newest", "greeter", version().fingerprint[:20])
+    call_command(command, "greeter", version().fingerprint[:20])
+    assert ("is now promote_version" in caplog.text) == (command == "newest")
     met = old.skew("greeter", after)
     assert met is not None
     assert (met.older, met.asks) == (False, True)
@@ -192,6 +196,6 @@ def test_a_version_that_is_to_be_the_newest_must_be_one() -> None:
     publish(_registry(version()))
     publish(_registry(greeting(risk="high")))
     with pytest.raises(CommandError, match="more than one version of greeter begins with sha256:"):
-        call_command("newest", "greeter", "sha256:")
+        call_command("promote_version", "greeter", "sha256:")
     with pytest.raises(CommandError, match="no version of somebody begins with sha256:"):
-        call_command("newest", "somebody", "sha256:")
+        call_command("promote_version", "somebody", "sha256:")

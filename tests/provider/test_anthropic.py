@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.endpoints import Endpoint, Kind
 from agents.registry import Registry
 from config.env.environment import ROOT
@@ -108,7 +108,7 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
 
 @pytest.fixture
 def frame(hr: Registry) -> Frame:
-    return Frame(Handler(hr), "account_agent", NEWCOMER)
+    return Frame(AgentEffects(hr), "account_agent", NEWCOMER)
 
 
 def test_a_call_comes_back_as_any_other(answers: list[Any], frame: Frame) -> None:

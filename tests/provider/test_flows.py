@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from approvals.policy import Group
 from runtime.control.cancel import cancel as cancel_run
@@ -40,7 +40,7 @@ def _through(engine: Engine, agent: str) -> Run:
 def _change(engine: Engine, **changes: Any) -> None:
     """The same agents, written a little differently."""
     handler = engine.bench.handler
-    assert isinstance(handler, Handler)
+    assert isinstance(handler, AgentEffects)
     agents = {name: replace(one, **changes) for name, one in handler.registry.agents.items()}
     object.__setattr__(handler, "registry", Registry(agents=agents))
 

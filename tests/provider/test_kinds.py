@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.endpoints import Endpoint, Kind
 from agents.registry import Registry
 from agents.sdk import tool
@@ -38,7 +38,7 @@ def note(text: str) -> str:
 
 def _frame(hr: Registry, model: str, **changes: Any) -> Frame:
     agent = replace(hr.agents["account_agent"], model=None, models=(model,), **changes)
-    return Frame(Handler(Registry(agents={agent.name: agent})), agent.name, NEWCOMER)
+    return Frame(AgentEffects(Registry(agents={agent.name: agent})), agent.name, NEWCOMER)
 
 
 def _name(settings: Settings, provider: Provider, name: str, kind: Kind, key: str = KEY) -> None:
@@ -126,7 +126,7 @@ def test_calls_of_an_answer_in_one_piece_are_told_apart(
     _name(settings, provider, "our_gpu", Kind.VLLM)
     provider.streams = False
     agent = replace(hr.agents["hr_access_bundle"], model=None, models=("our_gpu:model",))
-    frame = Frame(Handler(Registry(agents={agent.name: agent})), agent.name, NEWCOMER)
+    frame = Frame(AgentEffects(Registry(agents={agent.name: agent})), agent.name, NEWCOMER)
     frame.ask()
     frame.settle(("returned", {"id": "7"}))
     answer = frame.ask()

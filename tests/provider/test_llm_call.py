@@ -10,7 +10,7 @@ from types import AsyncGeneratorType, CoroutineType
 import pytest
 from pytest_django import Settings
 
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.llm import event_loop
 from agents.registry import Registry
 from runtime.core.enums import Blame
@@ -24,7 +24,7 @@ from tests.support.frames import Frame
 
 @pytest.fixture
 def frame(hr: Registry) -> Frame:
-    return Frame(Handler(hr), "account_agent", NEWCOMER)
+    return Frame(AgentEffects(hr), "account_agent", NEWCOMER)
 
 
 def _fault(frame: Frame, deadline: float = 10.0) -> ModelFailure:
@@ -182,5 +182,5 @@ def test_no_provider_text_is_kept_for_an_agent_with_secrets(
     tools = (replace(agent.tools[0], secret_result=True),)
     secretive = Registry(agents={agent.name: replace(agent, tools=tools)})
     provider.refusal = (400, {"error": {"message": "you sent hunter2"}})
-    fault = _fault(Frame(Handler(secretive), agent.name, NEWCOMER))
+    fault = _fault(Frame(AgentEffects(secretive), agent.name, NEWCOMER))
     assert (fault.blame, fault.said) == (Blame.REQUEST, "")

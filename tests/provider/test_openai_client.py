@@ -11,7 +11,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from agents.llm.messages import to_provider, tools_of
 from agents.llm.openai_client import Client
 from agents.llm.providers import CLIENTS, model_of
@@ -51,7 +51,7 @@ def _ask(
 def test_a_request_is_the_one_that_the_client_itself_would_send(
     hr: Registry, provider: Provider, offers: bool, asked: OpenAIChatModelSettings
 ) -> None:
-    frame = Frame(Handler(hr), "account_agent", NEWCOMER)
+    frame = Frame(AgentEffects(hr), "account_agent", NEWCOMER)
     frame.ask()
     frame.settle(("denied", "not this one"))
     agent = hr.agents["account_agent"]

@@ -12,7 +12,7 @@ from django.db import connection
 from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse
 
-from agents.llm.rate_limits import Brakes, Go, Wait
+from agents.llm.rate_limits import Go, RateLimits, Wait
 from agents.registry import Registry
 from agents.sdk import RetryPolicy, agent
 from agents.sdk.scripts import Turn, say, script
@@ -59,13 +59,13 @@ def provider(
         yield one
 
 
-def _weather_out(provider: Provider, brakes: Brakes | None) -> int:
+def _weather_out(provider: Provider, rate_limits: RateLimits | None) -> int:
     """How many requests it takes until every run has its answer; the same storm each time."""
     provider.bodies.clear()
     provider.weather = Closed(seconds=0.5, share=0.8, draws=8, seed=11)
     provider.retry_after = 0.5
     with ExitStack() as stack:
-        workers = [stack.enter_context(engine_of(REGISTRY, brakes)) for _ in range(WORKERS)]
+        workers = [stack.enter_context(engine_of(REGISTRY, rate_limits)) for _ in range(WORKERS)]
         with ThreadPoolExecutor(RUNS) as pool:
             runs = list(pool.map(lambda n: _run(workers[n % WORKERS], n), range(RUNS)))
     assert [run.output for run in runs] == [f'"{n}"' for n in range(RUNS)]
@@ -81,7 +81,7 @@ def _run(worker: Engine, number: int) -> Run:
 
 def test_a_storm_of_refusals_is_not_hammered_by_all_workers_together(provider: Provider) -> None:
     naive = _weather_out(provider, None)
-    held_back = _weather_out(provider, Brakes())
+    held_back = _weather_out(provider, RateLimits())
     print(f"{held_back} requests for {RUNS} answers in a storm, {naive} without a brake")  # noqa: T201
     assert held_back <= naive / 2
     waits = [event for run in Run.objects.all() for event in events_of(run) if event.get("ticket")]
@@ -90,11 +90,11 @@ def test_a_storm_of_refusals_is_not_hammered_by_all_workers_together(provider: P
 
 def test_who_is_held_back_has_used_up_no_attempt(provider: Provider) -> None:
     once = replace(ECHO, retry=RetryPolicy(attempts=1, base=0.0, ceiling=0.0))
-    brakes = Brakes()
-    go = brakes.admit("openai", 0)
+    rate_limits = RateLimits()
+    go = rate_limits.acquire("openai", 0)
     assert isinstance(go, Go)
-    brakes.hit("openai", go, 4.0)
-    with engine_of(Registry(agents={"echo": once}), brakes) as worker:
+    rate_limits.on_rejected("openai", go, 4.0)
+    with engine_of(Registry(agents={"echo": once}), rate_limits) as worker:
         run = worker.begin("echo", {"text": "patience"})
     assert run.output == '"patience"'
     (wait,) = [event for event in events_of(run) if event["type"] == "RetryScheduled"]
@@ -122,13 +122,13 @@ def _gap() -> float:
 
 
 @pytest.fixture
-def braked(transactional_db: None) -> Brakes:
+def braked(transactional_db: None) -> RateLimits:
     """A provider has just said that it wants no request for 10 s."""
-    brakes = Brakes()
-    go = brakes.admit("openai", 0)
+    rate_limits = RateLimits()
+    go = rate_limits.acquire("openai", 0)
     assert isinstance(go, Go)
-    brakes.hit("openai", go, 10.0)
-    return brakes
+    rate_limits.on_rejected("openai", go, 10.0)
+    return rate_limits
 
 
 def _wait(said: object) -> Wait:
@@ -141,49 +141,51 @@ def _go(said: object) -> Go:
     return said
 
 
-def test_nobody_goes_before_the_time_the_provider_named_and_then_one_by_one(braked: Brakes) -> None:
-    first, second = (_wait(braked.admit("openai", 0)) for _ in range(2))
+def test_nobody_goes_before_the_time_the_provider_named_and_then_one_by_one(
+    braked: RateLimits,
+) -> None:
+    first, second = (_wait(braked.acquire("openai", 0)) for _ in range(2))
     assert (first.ticket, second.ticket) == (1, 2)
     assert timedelta(seconds=4) < second.until - first.until < timedelta(seconds=8)
     _moved(10.0)
-    assert _go(braked.admit("openai", first.ticket)).braked
-    assert _wait(braked.admit("openai", second.ticket)).ticket == 2
-    assert _wait(braked.admit("openai", 0)).ticket == 3
+    assert _go(braked.acquire("openai", first.ticket)).braked
+    assert _wait(braked.acquire("openai", second.ticket)).ticket == 2
+    assert _wait(braked.acquire("openai", 0)).ticket == 3
     _moved(10.0)
-    _go(braked.admit("openai", second.ticket))
-    assert isinstance(braked.admit("anthropic", 0), Go)  # nobody else is braked
+    _go(braked.acquire("openai", second.ticket))
+    assert isinstance(braked.acquire("anthropic", 0), Go)  # nobody else is braked
 
 
-def test_refusals_that_were_under_way_together_are_one(braked: Brakes) -> None:
-    began = _wait(braked.admit("openai", 0))
+def test_refusals_that_were_under_way_together_are_one(braked: RateLimits) -> None:
+    began = _wait(braked.acquire("openai", 0))
     _moved(10.0)
-    go = _go(braked.admit("openai", began.ticket))
+    go = _go(braked.acquire("openai", began.ticket))
     for _ in range(5):
-        braked.hit("openai", go, 10.0)
+        braked.on_rejected("openai", go, 10.0)
     assert _gap() == 20.0
 
 
-def test_answers_let_more_through_until_the_brake_is_off(braked: Brakes) -> None:
+def test_answers_let_more_through_until_the_brake_is_off(braked: RateLimits) -> None:
     ticket = 0
     gaps: list[float] = []
     while not gaps or gaps[-1]:
-        said = braked.admit("openai", ticket)
+        said = braked.acquire("openai", ticket)
         if isinstance(said, Wait):
             ticket = said.ticket
             _moved(10.0)
             continue
-        braked.ease("openai", _go(said))
+        braked.on_success("openai", _go(said))
         ticket = 0
         gaps.append(_gap())
     assert gaps == sorted(gaps, reverse=True)
     assert len(gaps) > 20
-    assert not _go(braked.admit("openai", 0)).braked
+    assert not _go(braked.acquire("openai", 0)).braked
 
 
-def test_an_answer_to_what_was_asked_before_the_refusal_eases_nothing(braked: Brakes) -> None:
-    said = _wait(braked.admit("openai", 0))
+def test_an_answer_to_what_was_asked_before_the_refusal_eases_nothing(braked: RateLimits) -> None:
+    said = _wait(braked.acquire("openai", 0))
     _moved(10.0)
-    early = _go(braked.admit("openai", said.ticket))
-    braked.hit("openai", early, 10.0)
-    braked.ease("openai", early)
+    early = _go(braked.acquire("openai", said.ticket))
+    braked.on_rejected("openai", early, 10.0)
+    braked.on_success("openai", early)
     assert _gap() == 20.0

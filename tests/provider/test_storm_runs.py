@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse
 
-from agents.llm.rate_limits import Brakes
+from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from agents.sdk import RetryPolicy, ToolContext, agent, tool
 from agents.sdk.scripts import (
@@ -107,7 +107,7 @@ def test_runs_in_a_storm_all_finish_within_budget_and_repeat_nothing(provider: P
     posted.clear()
     began_at = time.monotonic()
     with ExitStack() as stack:
-        workers = [stack.enter_context(engine_of(REGISTRY, Brakes())) for _ in range(WORKERS)]
+        workers = [stack.enter_context(engine_of(REGISTRY, RateLimits())) for _ in range(WORKERS)]
         with ThreadPoolExecutor(min(RUNS, AT_ONCE)) as pool:
             runs = list(pool.map(lambda n: _run(workers[n % WORKERS], n), range(RUNS)))
     trouble, asked = Counter(provider.happened), len(provider.bodies)

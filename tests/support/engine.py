@@ -9,8 +9,8 @@ import pytest
 from django.db import transaction
 from pytest_django import Settings
 
-from agents.effect_handler import Handler
-from agents.llm.rate_limits import Brakes
+from agents.effect_handler import AgentEffects
+from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from runtime.broker import dispatch
 from runtime.control.settle import settle
@@ -173,9 +173,9 @@ def events_of(run: Run) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def engine_of(registry: Registry, brakes: Brakes | None = None) -> Iterator[Engine]:
+def engine_of(registry: Registry, rate_limits: RateLimits | None = None) -> Iterator[Engine]:
     """A worker with these agents, for as long as the block lasts."""
-    engine = Engine(Handler(registry, brakes=brakes), FakeGatekeeper())
+    engine = Engine(AgentEffects(registry, rate_limits=rate_limits), FakeGatekeeper())
     yield engine
     engine.close()
 

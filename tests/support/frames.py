@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from agents.effect_handler import Handler
+from agents.effect_handler import AgentEffects
 from runtime.core.continuation import Call
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelAnswer, ModelRequest
@@ -14,7 +14,7 @@ RUN = UUID("0192f1c2-0000-7000-8000-000000000001")
 class Frame:
     """One frame of one agent: `ask` gives the model's next reply, `settle` the results of its calls."""
 
-    def __init__(self, handler: Handler, agent: str, content: Any) -> None:
+    def __init__(self, handler: AgentEffects, agent: str, content: Any) -> None:
         self.handler = handler
         self.agent = agent
         self.turn = 0

@@ -1,28 +1,18 @@
-"""`manage.py newest AGENT FINGERPRINT`: a published version counts as the newest, to take a release back."""
+"""The old name of `promote_version`. It works for one release, with a warning."""
 
+import logging
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from agents.management.commands import promote_version
 
-from agents.catalogue import published
+log = logging.getLogger(__name__)
 
 
-class Command(BaseCommand):
-    help = (
-        "Make a version of an agent count as the newest, to take a release back. Runs that have met the later version"
-        " then continue under this one, or ask people if the two differ too much."
-    )
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("agent")
-        parser.add_argument(
-            "fingerprint", help="as the page of the agent shows it; its first letters are enough"
-        )
+class Command(promote_version.Command):
+    help = "The old name of promote_version."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        agent: str = options["agent"]
-        try:
-            fingerprint = published.make_newest(agent, options["fingerprint"])
-        except LookupError as exc:
-            raise CommandError(str(exc)) from exc
-        self.stdout.write(f"{agent}: {fingerprint} counts as the newest.")
+        log.warning(
+            "manage.py newest is now promote_version; the old name goes with the next release"
+        )
+        super().handle(*args, **options)

@@ -27,11 +27,11 @@ from runtime.core.machine.compaction import cut
 from runtime.core.machine.messages import unheard_of
 from runtime.core.machine.retries import unanswered, uncertain, undone
 from runtime.ports.effects import (
-    Braked,
     ModelAnswer,
     ModelFailure,
     ModelRequest,
     Outcome,
+    RateLimited,
     ToolFailure,
     ToolRequest,
     ToolResult,
@@ -123,7 +123,7 @@ def _model_event(
                 said=outcome.said,
                 patience=timedelta(seconds=settings.ABEYANCE_OUTAGE_SECONDS),
             )
-        case Braked():
+        case RateLimited():
             return _braked(frame, outcome, at)
         case Unknown() | ToolFailure():
             return ModelFailed(frame=request.frame, error=outcome.error)
@@ -148,7 +148,7 @@ def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
     )
 
 
-def _braked(frame: Frame, braked: Braked, at: datetime) -> RetryScheduled:
+def _braked(frame: Frame, braked: RateLimited, at: datetime) -> RetryScheduled:
     return RetryScheduled(
         frame=frame.id,
         call=None,
@@ -203,7 +203,7 @@ def _tool_event(
             )
         case Unknown() | ModelFailure():
             return uncertain(frame, call, outcome.error, at=at, chance=chance, blame=outcome.blame)
-        case ModelAnswer() | Braked():
+        case ModelAnswer() | RateLimited():
             error = "a model's reply instead of a result"
             return uncertain(frame, call, error, at=at, chance=chance)
         case _ as never:

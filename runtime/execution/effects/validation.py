@@ -7,10 +7,10 @@ from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_CALLS, MAX_REPLY, MAX_RESULT, MAX_TOOL, plain, size_of
 from runtime.ports.effects import (
-    Braked,
     ModelAnswer,
     ModelFailure,
     Outcome,
+    RateLimited,
     ToolFailure,
     ToolResult,
     Unknown,
@@ -35,7 +35,7 @@ def validate_outcome(outcome: Outcome) -> Outcome:
             )
         case ToolFailure() | Unknown():
             return replace(outcome, error=plain(outcome.error))
-        case Braked():
+        case RateLimited():
             return outcome
         case _ as never:
             assert_never(never)

@@ -17,7 +17,7 @@ from runtime import sealing
 from runtime.core.call_options import RetryPolicy
 from runtime.core.documents.compression import plain_text
 from runtime.models import Gate, JournalEntry, Run
-from runtime.ports.effects import Braked, ModelFailure, Outcome, ToolFailure
+from runtime.ports.effects import ModelFailure, Outcome, RateLimited, ToolFailure
 from runtime.queries import run_page, runs
 from runtime.queries.history import state_at
 from runtime.queries.timeline.axis import Span, TimeUse, scale
@@ -146,7 +146,7 @@ def test_a_model_without_a_reply_is_a_row_with_its_error(ada: Client, office: Of
 
 def test_a_model_that_is_held_back_was_not_asked_and_its_waits_are_one_row(office: Office) -> None:
     now = timezone.now()
-    held = Braked(model="openai:a", until=now, ticket=4)
+    held = RateLimited(model="openai:a", until=now, ticket=4)
     outcomes: list[Outcome] = [held, held, held, say("done")]
     office.effects.agents["hr_onboarding"] = lambda request: outcomes.pop(0)
     run = office.start()

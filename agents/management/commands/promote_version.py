@@ -1,0 +1,28 @@
+"""Promotes a published version to the newest, to take a release back."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from agents.catalogue import published
+
+
+class Command(BaseCommand):
+    help = (
+        "Make a version of an agent count as the newest, to take a release back. Runs that have met the later version"
+        " then continue under this one, or ask people if the two differ too much."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("agent")
+        parser.add_argument(
+            "fingerprint", help="as the page of the agent shows it; its first letters are enough"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        agent: str = options["agent"]
+        try:
+            fingerprint = published.promote(agent, options["fingerprint"])
+        except LookupError as exc:
+            raise CommandError(str(exc)) from exc
+        self.stdout.write(f"{agent}: {fingerprint} counts as the newest.")
