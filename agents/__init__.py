@@ -1,1 +1,1 @@
-"""What an agent is, which hands it has, and how it talks to models."""
+"""Agents: how authors define them, how models and tools are called, and their pages."""

@@ -1,4 +1,4 @@
-"""Does what the engine asks of agents: describes calls, calls models and tools; every outcome is a value."""
+"""Implements the engine's port to agents: describes calls, calls models and tools, returns every outcome."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -66,15 +66,15 @@ class AgentEffects:
     versions: Callable[[Iterable[str]], Mapping[str, Version]] = published.versions
 
     def agent(self, name: str) -> AgentInfo:
-        """Raise UnknownAgent if this worker has no such agent."""
+        """Return an agent's definition. Raise UnknownAgent if this worker does not have it."""
         return _facts_of(self.registry.get(name))
 
     def fingerprints(self) -> Mapping[str, str]:
-        """The version of every agent that this worker has, by name."""
+        """Return the version of every agent that this worker has, by name."""
         return {name: _facts_of(spec).fingerprint for name, spec in self.registry.agents.items()}
 
     def skew(self, name: str, fingerprint: str) -> VersionChange | None:
-        """None if this worker's agent is of that version. Raise UnknownAgent if it has no such agent."""
+        """Return how this worker's agent differs from that version, or None. Raise UnknownAgent."""
         spec = self.registry.get(name)
         ours = _facts_of(spec)
         if ours.fingerprint == fingerprint:
@@ -105,7 +105,7 @@ class AgentEffects:
         )
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
-        """Raise CallRejected, with a text for the model, if the call cannot be made, or KeyMissing."""
+        """Describe a proposed call. Raise KeyMissing, or CallRejected with a text for the model."""
         caller = self.registry.get(agent)
         if (spec := caller.tool(tool)) is not None:
             return _tool_facts(caller, spec, args)
@@ -117,7 +117,7 @@ class AgentEffects:
         raise CallRejected(plain(f"there is no tool named {tool}; there are: {known or 'none'}"))
 
     def hold(self, position: TurnBoundary) -> str:
-        """Why the agent is to stop before its next model call, by its own rules; empty to go on."""
+        """Return why the agent's rules stop it before its next model call, or an empty text."""
         return plain(
             self.registry.get(position.agent).holds.why(
                 agent=position.agent,
@@ -128,7 +128,7 @@ class AgentEffects:
         )
 
     def begin(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
-        """Returns at once, never raises: whatever happens is an outcome, delivered once."""
+        """Start a model call. Return at once and never raise: one outcome is delivered in any case."""
         try:
             agent = self.registry.get(request.agent)
         except UnknownAgent as exc:
@@ -137,9 +137,9 @@ class AgentEffects:
         return ask(agent, request, deliver, self.rate_limits, self.outages)
 
     def perform(self, request: ToolRequest) -> Outcome:
-        """Never raises: whatever happens is an outcome.
+        """Call a tool and return its outcome. Never raise.
 
-        Whatever goes wrong before the tool is called is a fault: certainly nothing happened.
+        An error before the call is a ToolFailure: nothing happened outside.
         """
         try:
             tool = self.registry.get(request.agent).tool(request.tool)
@@ -183,7 +183,7 @@ def _agent_facts(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
 
 
 def _over() -> None:
-    """The call has ended already."""
+    """Do nothing: the call has ended."""
 
 
 def _tool_facts(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallInfo:
@@ -194,7 +194,7 @@ def _tool_facts(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallInfo:
 
 @lru_cache(1024)
 def _constant_facts(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
-    """The facts of every call of this tool by this agent."""
+    """Return the facts that all calls of this tool by this agent share."""
     return {
         "tool": tool.name,
         "effect": tool.effect,

@@ -1,29 +1,29 @@
-"""What can go wrong with agents, told apart by whose fault it is."""
+"""Errors of agents, one type for each party that can correct them."""
 
 from runtime.core.enums import Blame
 
 
 class AgentsError(Exception):
-    """The base of this room's errors; never raised itself."""
+    """The base of the errors of this package. Never raised itself."""
 
 
 class DefinitionError(AgentsError):
-    """A tool or an agent is written in a way that cannot work; its author has to change it."""
+    """A tool or an agent is defined in a way that cannot work. Its author must change it."""
 
 
 class RegistryError(AgentsError):
-    """The configured modules do not add up to a set of agents; the worker must not start."""
+    """The configured modules define no usable set of agents. The worker must not start."""
 
 
 class ToolError(AgentsError):
-    """The tool's answer is no, for a reason the model can use: the text is told to the model."""
+    """The tool refuses, for a reason that the model can use. The model is given the text."""
 
 
 class NotDone(AgentsError):
-    """Certainly nothing happened outside: the call may be made again without harm.
+    """Nothing happened outside, so the call may be repeated.
 
-    `after` is how many seconds the other side asked to be left alone; `blame` is whose fault it is, which
-    the tool's retry policy may ask about.
+    `after` is the number of seconds that the other side asked to wait. `blame` is the cause, which the tool's retry
+    policy may name.
     """
 
     def __init__(
@@ -39,4 +39,4 @@ class NotDone(AgentsError):
 
 
 class NotSealed(AgentsError):
-    """A stored secret does not open: it was changed, or moved here from another place."""
+    """A stored secret cannot be opened: it was changed, or copied from another place."""

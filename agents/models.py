@@ -1,4 +1,4 @@
-"""The published agents, as rows: what the web knows of them without importing author code; and forms that were sent."""
+"""The tables of agents: published agents and versions, rate limits of providers, submitted forms."""
 
 from django.db import models
 from django.db.models.functions import Now
@@ -20,8 +20,8 @@ class PublishedAgent(models.Model):
 class AgentVersion(models.Model):
     """One version of an agent, as the first worker that had it described it.
 
-    The fingerprint is the digest of `facts`, so a row that was tampered with is found out. `published_at`
-    says which of two versions is the newer one, and nothing but `manage.py promote_version` changes it.
+    The fingerprint is the digest of `facts`, so a row that was tampered with is found out. Of two
+    versions, the one with the later `published_at` is newer. Only `manage.py promote_version` changes it.
     """
 
     fingerprint = models.TextField(primary_key=True)
@@ -34,7 +34,7 @@ class AgentVersion(models.Model):
 
 
 class Brake(models.Model):
-    """A provider of models that asked for fewer requests, and how many may go since; see its keeper."""
+    """The rate limit of one provider; see agents.llm.rate_limits."""
 
     provider = models.TextField(primary_key=True)
     gap = models.FloatField()  # seconds between two requests, 0 for none
@@ -45,7 +45,7 @@ class Brake(models.Model):
 
 
 class SentForm(models.Model):
-    """A form that started a run: its number, given out with the page, makes sending it twice start one run."""
+    """A form that started a run. Its number comes with the page, so that submitting it twice starts one run."""
 
     number = models.UUIDField(primary_key=True)
     person = models.TextField()

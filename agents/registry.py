@@ -1,4 +1,4 @@
-"""The agents of this process: loads the configured modules, or says in one line why that is impossible."""
+"""Loads the agents of the configured modules, or says in one line why it cannot."""
 
 import importlib
 import sys
@@ -26,14 +26,14 @@ class Registry:
     agents: Mapping[str, AgentSpec]
 
     def get(self, name: str) -> AgentSpec:
-        """Raise UnknownAgent if this process has no such agent."""
+        """Return an agent by name. Raise UnknownAgent if this process does not have it."""
         try:
             return self.agents[name]
         except KeyError:
             raise UnknownAgent(f"this worker has no agent named {name}") from None
 
     def tools(self) -> Iterator[ToolSpec]:
-        """Every tool of every agent."""
+        """Yield every tool of every agent."""
         for agent in self.agents.values():
             yield from agent.tools
 
@@ -49,7 +49,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What could be read of the configured modules, and everything that is wrong with them."""
+    """The agents of the configured modules, and every mistake in them."""
 
     registry: Registry
     sources: tuple[Source, ...]
@@ -59,8 +59,8 @@ class Survey:
 def load(modules: Iterable[str], folder: str = "") -> Registry:
     """Import `modules` and collect the agents assigned to their names, with all their sub-agents.
 
-    They are looked for in `folder` last, so that none there stands in for another. Raises RegistryError, with one
-    line that says what to change.
+    `folder` is searched last, so that no module there hides another. Raise RegistryError, with one line that says
+    what to change.
     """
     found = survey(modules, folder)
     if found.mistakes:
@@ -98,7 +98,7 @@ def _read(reading: Reading) -> Source:
 
 
 def _import(reading: Reading) -> ModuleType | None:
-    """None if it cannot be imported, which is then noted."""
+    """Import a module. If that fails, note the mistake and return None."""
     try:
         if find_spec(reading.module.partition(".")[0]) is None:
             folder = reading.folder or "AGENTS_DIR, which is not set,"
@@ -119,7 +119,7 @@ def _agents_of(module: ModuleType, reading: Reading) -> tuple[AgentSpec, ...]:
 
 
 def _hidden(module: ModuleType, reading: Reading) -> str:
-    """Of a module in the author's folder, if another of its name was found before it."""
+    """Say that a module outside the author's folder hides one in it, or return an empty text."""
     if not reading.folder or Path(reading.folder) in Path(module.__file__ or "").parents:
         return ""
     top = Path(reading.folder, module.__name__.partition(".")[0])
@@ -128,7 +128,7 @@ def _hidden(module: ModuleType, reading: Reading) -> str:
 
 
 def _by_name(sources: Iterable[Source]) -> tuple[dict[str, AgentSpec], list[Mistake]]:
-    """The agents, and a mistake for each name that two of them have."""
+    """Return the agents by name, and a mistake for each name used twice."""
     agents: dict[str, AgentSpec] = {}
     homes: dict[str, str] = {}
     twice = []
@@ -142,7 +142,7 @@ def _by_name(sources: Iterable[Source]) -> tuple[dict[str, AgentSpec], list[Mist
 
 
 def family(agent: AgentSpec) -> Iterator[AgentSpec]:
-    """The agent, and every agent below it."""
+    """Yield the agent and every agent below it."""
     yield agent
     for child in agent.subagents:
         yield from family(child)

@@ -1,4 +1,4 @@
-"""Seals what tools declare secret, so that only the tool and the model ever see it.
+"""Seals the values that tools declare secret, so that only the tool and the model see them.
 
 `runtime.sealing` seals a value. The seal authenticates the place of the value: a token that is moved to another place
 does not open there, so it cannot be revealed through a tool that is not secret.
@@ -15,9 +15,9 @@ from runtime import sealing
 
 
 def seal_args(tool: ToolSpec, args: Any) -> Any:
-    """The arguments with every secret sealed.
+    """Return the arguments with every secret sealed.
 
-    So is whatever the tool does not know: a misspelt name, or text that is no object, may hold the secret too.
+    Arguments that the tool does not have are sealed too, because a misspelt name or a text may hold the secret.
     """
     if not tool.secret_args:
         return args
@@ -30,7 +30,7 @@ def seal_args(tool: ToolSpec, args: Any) -> Any:
 
 
 def open_args(tool: ToolSpec, args: Any) -> Any:
-    """The arguments as the model gave them. Raises NotSealed or runtime.errors.KeyMissing."""
+    """Return the arguments as the model gave them. Raise NotSealed or runtime.errors.KeyMissing."""
     if not tool.secret_args:
         return args
     if sealing.is_sealed(args):
@@ -46,7 +46,7 @@ def open_args(tool: ToolSpec, args: Any) -> Any:
 
 
 def seal_reply(tool: ToolSpec, args: Any) -> Any:
-    """Arguments as a model's reply has them, text or object, to be given back exactly so."""
+    """Seal the arguments in a model's reply, text or object, to be given back unchanged."""
     return _seal(args, _place(tool, "reply")) if tool.secret_args else args
 
 
@@ -61,13 +61,13 @@ def seal_result(tool: ToolSpec, result: Any) -> Any:
 
 
 def open_result(tool: ToolSpec, result: Any) -> Any:
-    """The result as the tool gave it; what a person reported instead was never sealed. Raises as open_args."""
+    """Return the result as the tool gave it. A result that a person reported is not sealed. Raise as open_args."""
     sealed = tool.secret_result and sealing.is_sealed(result)
     return _open(result, _place(tool, "result")) if sealed else result
 
 
 def redact(tool: ToolSpec, args: Any, text: str) -> str:
-    """`text` without the secrets among these (opened) arguments, wherever it quotes one."""
+    """Return `text` without the secrets among these opened arguments."""
     if not tool.secret_args:
         return text
     values = args.items() if isinstance(args, dict) else [("", args)]
@@ -97,7 +97,7 @@ def _open(sealed: dict[str, str], place: bytes) -> Any:
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """Every text in a value, as it stands and as JSON and repr would quote it."""
+    """Yield every text in a value, as it is and as JSON and repr quote it."""
     match value:
         case str():
             yield from {value, json.dumps(value)[1:-1], repr(value)[1:-1]} - {""}

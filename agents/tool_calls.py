@@ -1,4 +1,4 @@
-"""Calls one tool: opens and reads its arguments, runs its function, and makes an outcome of its end."""
+"""Calls one tool: opens and reads its arguments, runs its function, and returns its outcome."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ def open_arguments(tool: ToolSpec, args: Any) -> Any:
 
 
 def require_object(args: Any) -> None:
-    """Raise CallRejected with words of ours for the two ways in which there are no arguments at all."""
+    """Raise CallRejected if there are no arguments: the call repeats another, or they are no JSON object."""
     if isinstance(args, dict) and REPEATED in args:
         raise CallRejected("this call is in the same reply already, and is made once")
     if isinstance(args, str):
@@ -46,9 +46,9 @@ def require_object(args: Any) -> None:
 
 
 def read_arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
-    """The arguments as the function's types.
+    """Return the arguments as the function's types.
 
-    Strict, and read from JSON: what runs is what was approved, "3" never becomes 3 on the way.
+    They are read strictly from JSON, so that the approved values are used: "3" never becomes 3.
     """
     require_object(args)
     try:
@@ -66,7 +66,7 @@ def _problem(location: tuple[int | str, ...], message: str, where: str = "argume
 
 
 def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRequest) -> Outcome:
-    """What a tool says of its secret arguments is taken out of every error."""
+    """Run a tool and return its outcome. Secret arguments are redacted in every error."""
 
     def told(text: str) -> str:
         return plain(secrets.redact(tool, opened, text))
@@ -88,7 +88,7 @@ def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRe
         )
     except (Exception, SystemExit) as exc:
         error = told(describe_exception(exc))
-        # A traceback quotes what was raised: where there are secrets, the redacted text has to do.
+        # A traceback quotes the exception, which may hold a secret: then only the redacted text is logged.
         traceback = None if tool.secret_args or tool.secret_result else exc
         log.error(
             "%s did not say what became of %s: %s",
@@ -111,11 +111,11 @@ def _blame(exc: BaseException) -> Blame:
 
 
 class _NotKept(Exception):
-    """The tool has run, but what it returned cannot be kept."""
+    """The tool ran, but its result cannot be journaled."""
 
 
 def _run(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> ToolResult:
-    """A transactional tool leaves nothing behind unless it has a result that can be kept."""
+    """Run a tool and check its result. A transactional tool is rolled back if its result cannot be journaled."""
     before = [_context(request)] if tool.wants_context else []
     if tool.effect is not EffectClass.TRANSACTIONAL:
         return _result(tool, _returned(tool, before, arguments, request.deadline))
@@ -126,7 +126,7 @@ def _run(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> Too
 def _returned(
     tool: ToolSpec, before: list[ToolContext], arguments: dict[str, Any], deadline: float
 ) -> Any:
-    """What the function returns; one that is async runs in a loop of its own, and is cancelled at the deadline."""
+    """Return the function's result. An async function runs in its own loop, and is cancelled at the deadline."""
     if not tool.is_async:
         return tool.function(*before, **arguments)
     return asyncio.run(asyncio.wait_for(tool.function(*before, **arguments), deadline))
@@ -151,7 +151,7 @@ def _context(request: ToolRequest) -> ToolContext:
 
 
 def _result(tool: ToolSpec, value: Any) -> ToolResult:
-    """Raise _NotKept for what does not fit the function's annotation, and for what no journal takes."""
+    """Return the result. Raise _NotKept if it does not fit the annotation or cannot be journaled."""
     try:
         value = _as_json(tool, value)
     except ValidationError as exc:

@@ -30,7 +30,7 @@ _SCHEMA = "(SELECT input_schema::text FROM agents_publishedagent WHERE name = %(
 
 
 class Catalogue:
-    """Implements runtime.ports.agents.AgentCatalogue on what the workers published last."""
+    """Implements the port AgentCatalogue with the agents that workers published last."""
 
     def check_input(self, agent: str, value: Any) -> None:
         """Raise UnknownAgent, or InvalidInput whose field starts with `input`."""
@@ -51,25 +51,25 @@ class Catalogue:
         inputs.check_text(schema, value)
 
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
-        """Whether this version of an agent was published after all of those. False for one that never was."""
+        """Say whether this version was published after all of those. False if it never was."""
         known = versions([fingerprint, *than])
         ours = known.get(fingerprint)
         others = [known[one] for one in than if one in known]
         return ours is not None and all(one.published_at < ours.published_at for one in others)
 
     def knows(self, agent: str) -> bool:
-        """Whether an agent of that name was ever published."""
+        """Say whether an agent of this name was ever published."""
         return is_text(agent) and PublishedAgent.objects.filter(name=agent).exists()
 
     def names(self) -> list[str]:
-        """Of every agent that was ever published, in order."""
+        """List the name of every agent that was ever published, sorted."""
         return list(PublishedAgent.objects.order_by("name").values_list("name", flat=True))
 
 
 def publish(registry: Registry) -> None:
-    """Write every agent of `registry`, in one statement; again and at once from many workers does no harm.
+    """Write every agent of `registry` in one statement. Several workers may do so at once, and repeat it.
 
-    Agents that no worker has any more keep their row: another worker may still have them.
+    Agents that this worker does not have keep their row: another worker may have them.
     """
     # Ordered by name, so that two workers lock the rows in the same order.
     agents = sorted(registry.agents.values(), key=lambda agent: agent.name)
@@ -89,16 +89,16 @@ def publish(registry: Registry) -> None:
 
 
 def versions(fingerprints: Iterable[str]) -> dict[str, Version]:
-    """Those of these versions that were published, by fingerprint; not those that are not what was published."""
+    """Return the published versions among these, by fingerprint. Leave out rows that do not match their fingerprint."""
     rows = AgentVersion.objects.filter(fingerprint__in=list(fingerprints))
     found = [version_of(row) for row in rows]
     return {version.fingerprint: version for version in found if version is not None}
 
 
 def promote(agent: str, fingerprint: str) -> str:
-    """Have this version count as published last; the first letters of it are enough. Returns all of them.
+    """Promote this version to the newest, and return its fingerprint. Its first letters are enough to name it.
 
-    Raises LookupError unless they mean exactly one version of the agent.
+    Raise LookupError unless the letters name exactly one version of the agent.
     """
     rows = AgentVersion.objects.filter(agent=agent, fingerprint__startswith=fingerprint)
     found = list(rows.values_list("fingerprint", flat=True)[:2])
@@ -110,7 +110,7 @@ def promote(agent: str, fingerprint: str) -> str:
 
 
 def version_of(row: AgentVersion) -> Version | None:
-    """None for a row that somebody has changed."""
+    """Return the version in a row, or None if the row was changed after it was published."""
     try:
         facts = json.loads(row.facts)
     except ValueError:

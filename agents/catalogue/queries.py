@@ -1,4 +1,4 @@
-"""The published agents as plain data for pages."""
+"""Reads the published agents as plain data for pages and the API."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from runtime.queries.workers import live_versions
 
 ALIVE = timedelta(seconds=10)
 
-# What can go wrong while a tool is under way, and what happens then.
+# What happens if a worker dies during a call of the tool.
 EFFECTS: dict[str, tuple[str, str]] = {
     EffectClass.READ: (
         "only reads",
@@ -77,7 +77,7 @@ class AgentView:
 class VersionView:
     """One published version. `workers` says whether a living worker has it; `differences` are those to the one before.
 
-    `asks` says that people had to agree before runs under the one before went on under this one.
+    `asks` says that a person had to approve before runs of the earlier version continued under this one.
     """
 
     fingerprint: str
@@ -120,7 +120,7 @@ def _differences(before: Version, after: Version, wordings: bool) -> tuple[Diffe
 
 
 def published() -> tuple[AgentView, ...]:
-    """Every agent that a worker has published, by name."""
+    """List every agent that a worker published, by name."""
     rows = list(PublishedAgent.objects.order_by("name"))
     names = {row.name for row in rows}
     return tuple(_agent(row, names) for row in rows)
@@ -147,7 +147,7 @@ def _document(row: PublishedAgent, version: Version | None) -> dict[str, Any]:
 
 
 def agent(name: str) -> AgentView | None:
-    """One agent, None if no worker has published it."""
+    """Return one agent, or None if no worker published it."""
     if "\x00" in name:
         return None
     row = PublishedAgent.objects.filter(name=name).first()

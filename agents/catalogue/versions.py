@@ -1,4 +1,4 @@
-"""The versions of an agent, what changed from one to another, and whether a person must agree to it.
+"""Compares versions of an agent: what changed, and which changes a person must approve.
 
 A frame that was opened for one version goes on under another by itself only if nothing that it was
 offered has been taken away or has become something else, and nothing that people were asked about is
@@ -31,17 +31,17 @@ class Version:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """What changed from the facts of one version to those of another, the most general first."""
+    """List the changes from one version's facts to another's, the most general first."""
     return tuple(_changes(before, after))
 
 
 def nothing_known(before: str, after: str) -> tuple[Change, ...]:
-    """What is said of a version that was never published: a person must agree to the other one."""
+    """Return the change from a version that was never published. A person must approve it."""
     return (Change(part="version", before=before, after=after, asks=True),)
 
 
 def writes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """The tools that have become writes."""
+    """List the tools whose effect class became `write`."""
     known = _named(before.get("tools"))
     return tuple(
         name
@@ -83,7 +83,7 @@ def _of_list(
 
 
 def _asks(key: str, before: Any, after: Any) -> bool:
-    """Whether this change of one tool is more than other words or more caution."""
+    """Say whether a person must approve this change of one tool: it is more than wording or more caution."""
     match key:
         case "risk" if before in _RISKS and after in _RISKS:
             return _RISKS.index(after) < _RISKS.index(before)

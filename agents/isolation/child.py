@@ -1,7 +1,7 @@
-"""The process of isolated tools, `python -m agents.isolation.child`: takes calls from its worker, one after the other.
+"""Runs calls of isolated tools, one after the other: the main module of a child process.
 
-The worker kills it at the deadline of a call. Should the worker be gone by then, two things end it: the pipe from the
-worker is closed, and a timer of the kernel rings, which needs no turn of the interpreter.
+The worker kills the process at the deadline of a call. If the worker has died, the closed pipe ends it, or a timer of
+the kernel, which works even if the interpreter is stuck.
 """
 
 import importlib
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _pipes() -> tuple["queue.SimpleQueue[bytes]", IO[bytes]]:
-    """Requests as they come in, and where outcomes go. Neither is for what a tool starts or reads."""
+    """Return the queue of requests and the pipe for outcomes. Tools and their children cannot use either."""
     from agents.isolation.processes import OUT
 
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -47,11 +47,11 @@ def _pipes() -> tuple["queue.SimpleQueue[bytes]", IO[bytes]]:
 def _listen(incoming: IO[bytes], put: Callable[[bytes], None]) -> None:
     for line in incoming:
         put(line)
-    os.killpg(0, signal.SIGKILL)  # the worker is gone, or wants us to be
+    os.killpg(0, signal.SIGKILL)  # the worker has died or closed the pipe
 
 
 def _perform(message: dict[str, Any]) -> tuple[str, Any]:
-    """The kind of the outcome and what is in it."""
+    """Make one call; return the name of the outcome's type and its fields."""
     from django.db import connections
 
     from agents.isolation.processes import KINDS, REQUEST

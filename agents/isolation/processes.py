@@ -1,8 +1,8 @@
 """Runs isolated tools in processes of their own, which are killed at the deadline of their call.
 
 A child takes one call after the other and is kept for the next one. Requests and outcomes are lines of JSON on two
-pipes; what a tool prints goes where the worker's output goes. A child leads a process group, so that whatever it
-started dies with it, and it ends when its worker does: then its end of the pipe is closed.
+pipes; a tool prints to the worker's output. A child leads a process group, so the processes that it started die with
+it. It ends when its worker does, because its pipe is closed then.
 """
 
 import json
@@ -47,7 +47,7 @@ class Children:
         self._idle: list[Child] = [Child(self._modules)] if self._modules else []
 
     def perform(self, tool: ToolSpec, opened: Any, request: ToolRequest) -> Outcome:
-        """Call the tool in a child. Never raises; a child that is late or dies is an outcome."""
+        """Call the tool in a child. Never raise: a late or dead child is an outcome too."""
         ends = time.monotonic() + request.deadline
         child = self._take()
         if not child.is_ready(ends):
@@ -82,7 +82,7 @@ class Children:
         child.kill()
 
     def close(self) -> None:
-        """End those that are idle."""
+        """Kill the idle children."""
         with self._lock:
             idle, self._idle = self._idle, []
         for child in idle:
@@ -90,7 +90,7 @@ class Children:
 
 
 class Child:
-    """One process. For one thread at a time."""
+    """One child process, used by one thread at a time."""
 
     def __init__(self, modules: Iterable[str]) -> None:
         self._replies, writes = os.pipe()
@@ -112,14 +112,14 @@ class Child:
         return self._process.poll() is None
 
     def is_ready(self, ends: float) -> bool:
-        """Wait until it has loaded what it needs."""
+        """Wait until the child has loaded its modules; False if it has not by then."""
         self._ready = self._ready or self._line(ends) == READY
         return self._ready
 
     def perform(
         self, tool: ToolSpec, opened: Any, request: ToolRequest, ends: float
     ) -> Outcome | None:
-        """None if it does not answer in time or at all."""
+        """Return the outcome of a call, or None if the child does not answer in time."""
         self._send(
             {
                 "module": tool.function.__module__,
@@ -136,7 +136,7 @@ class Child:
         return outcome
 
     def kill(self) -> int | None:
-        """Kill it and all that it started; its return code, None if the kernel does not let go of it."""
+        """Kill the child and the processes that it started. Return its exit code, None if it does not end."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with suppress(OSError):
@@ -148,14 +148,14 @@ class Child:
         return None
 
     def _send(self, message: dict[str, Any]) -> None:
-        """A child that is gone is noticed where its answer is awaited."""
+        """Send a message. If the child has died, the reader of its answer notices."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
 
     def _line(self, ends: float) -> bytes | None:
-        """The next line it writes; None at its end or at `ends`."""
+        """Return the next line that the child writes, or None if it ends or `ends` has passed."""
         poll = select.poll()
         poll.register(self._replies, select.POLLIN)
         while b"\n" not in self._read:

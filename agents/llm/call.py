@@ -1,7 +1,7 @@
 """One model call, from a frame's messages to an answer or a failure.
 
-Replies of providers are streamed: what had come when a call broke off, ran out of time or was
-ended is kept as evidence, and never read for calls.
+Replies of providers are streamed. The text received before a call failed is kept as evidence and never read for
+calls.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from agents.llm.messages import from_provider, sum_up, tools_of
 from agents.llm.outages import Outages
 from agents.llm.rate_limits import Go, RateLimits, Wait
 from agents.llm.replies import whole
-from agents.llm.script_player import play
+from agents.llm.script_player import run_script
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.enums import Blame
@@ -45,7 +45,7 @@ from runtime.ports.effects import (
 
 log = logging.getLogger(__name__)
 
-# A key that is missing is put back by people: wait as long as the engine does between attempts.
+# An administrator must put a missing key back: wait as long as the engine does between attempts.
 KEY_WAIT = 60.0
 
 
@@ -82,11 +82,11 @@ def ask(
 
 
 def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFailure:
-    """The reply of the agent's script."""
+    """Run the agent's script instead of calling a model."""
     try:
         if (answer := _own_summary(agent, request)) is not None:
             return answer
-        reply, usage = play(agent, _conversation(agent, request), request.instructions)
+        reply, usage = run_script(agent, _conversation(agent, request), request.instructions)
         name = agent.model_name
         return from_provider(agent, reply, model=name, summary=request.summary, usage=usage)
     except Exception as exc:
@@ -94,7 +94,7 @@ def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFai
 
 
 def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
-    """The summary that the agent's own function makes, if one is asked for and the agent has such a function."""
+    """Return the summary by the agent's own function, if a summary is requested and the agent has such a function."""
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
     text = agent.compaction.summarise(whole(request.messages, request.calls))
@@ -130,7 +130,7 @@ class CutOff(Exception):
 
 
 class _Call:
-    """One call under way on the loop; `_stream` is its reply as far as it has come."""
+    """One running model call. `_stream` is its reply so far."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class _Call:
         self._stream: StreamedResponse | None = None
 
     def admit(self) -> Wait | None:
-        """None if the model may be asked now."""
+        """Return how long to wait for the rate limit, or None if the model may be called now."""
         if self._rate_limits is None:
             return None
         said = self._rate_limits.acquire(self._provider, self._request.ticket)
@@ -178,7 +178,7 @@ class _Call:
         return from_provider(self._agent, reply, model=self.model, summary=self._request.summary)
 
     async def _tell(self, outcome: ModelAnswer | ModelFailure) -> None:
-        """What the provider's answer means to everybody else who would ask it."""
+        """Tell the provider's answer to the rate limits and the outages, which other calls read."""
         if isinstance(outcome, ModelAnswer):
             self._outages.end(self.model)
         if self._rate_limits is None or self._go is None:
@@ -192,7 +192,7 @@ class _Call:
             )
 
     def failure(self, exc: Exception) -> ModelFailure:
-        """What it means that the call raised this."""
+        """Return the failure that an exception of the call means."""
         match exc:
             case KeyMissing():
                 said = (self._agent.name, self._request.run, exc)
@@ -229,13 +229,13 @@ class _Call:
         return replace(failure, model=self.model, other=self._other, partial=self._partial())
 
     def _partial(self) -> str:
-        """The text so far, bounded as errors are."""
+        """Return the text received so far, as long as an error at most."""
         with suppress(Exception):
             return plain(self._stream.get().text or "") if self._stream is not None else ""
         return ""
 
     def _raised(self, exc: Exception) -> ModelFailure:
-        """A script that raises will raise again; a provider may do better next time."""
+        """Make a failure of an exception. A script would raise it again; a provider may succeed next time."""
         scripted = providers.is_scripted(self._agent)
         if not scripted:
             failure = failure_of(exc, model=self.model)
@@ -265,10 +265,10 @@ def _settings(agent: AgentSpec, deadline: float) -> ModelSettings:
 
 
 def _whole(reply: ModelResponse) -> bool:
-    """Whether the provider itself said why it stopped; the client makes up a reason where there is none."""
+    """Say whether the provider gave a reason to stop. The client invents one if there is none."""
     refused = reply.finish_reason == "content_filter"
     return refused or bool((reply.provider_details or {}).get("finish_reason"))
 
 
 def _over() -> None:
-    """The call has ended already, or ends at once."""
+    """Do nothing: the call has ended or ends at once."""

@@ -1,8 +1,8 @@
-"""Long conversations of this process, translated once: each reply adds to one, and the rest is as it was.
+"""Caches long conversations that this process has translated, so that a step translates only new messages.
 
-A frame's messages are only ever added to, so what was made of them before is known by their being the very same
-objects. A run that is loaded anew has other objects; if they are equal to those before, the translation stays too.
-Messages of agents with secrets are not kept, because they are opened on the way.
+A frame's messages are only added to. If the first ones are the same objects as before, or equal ones after the run
+was loaded again, their translation is reused. Conversations of agents with secrets are not cached, because the
+translation opens the secrets.
 """
 
 import threading
@@ -20,7 +20,7 @@ from runtime.core.continuation import Call
 from runtime.core.documents.blobs import begins
 
 KEPT = 64  # conversations of one process
-LONG = 4  # messages: a shorter one is translated in no time
+LONG = 4  # messages; a shorter one is not worth caching
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _Begun:
 
 
 def _said(calls: tuple[Call, ...]) -> list[Any]:
-    """What a reply leaves out, because its calls say it."""
+    """Return the fields of calls that a stored reply leaves out."""
     return [_SAID(call) for call in calls]
 
 
@@ -59,7 +59,7 @@ def conversation_of(
     instructions: str = "",
     calls: tuple[Call, ...] = (),
 ) -> list[ModelMessage]:
-    """Convert the messages of a frame with `to_provider`, or go on from where it was. The list is the caller's."""
+    """Convert the messages of a frame, from the first one not cached. The caller may change the list."""
     if len(messages) < LONG or agent.keeps_secrets:
         return to_provider(agent, messages, [], instructions, calls)
     place = (run, frame)

@@ -1,4 +1,4 @@
-"""The one event loop of this process that model calls run on.
+"""Runs the process's model calls on one event loop.
 
 Model clients belong to the loop they were first used on; sharing them among the loops of many
 threads fails. So every call is handed to this one, which runs in a daemon thread, and waits for
@@ -19,14 +19,14 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 class Stopped(Exception):
-    """Somebody ended the call."""
+    """The call was ended by its caller."""
 
 
 Stop = asyncio.Future[None]
 
 
 def begin(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Run `call` from any thread, without waiting for it. What is returned sets its Stop, from any thread."""
+    """Start `call` from any thread, and return at once. The returned function sets its Stop, from any thread."""
     running = _running_loop()
     stop: Stop = running.create_future()
 
@@ -43,7 +43,7 @@ def begin(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[], Non
 
 
 async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
-    """What `call` returns. Raises TimeoutError or Stopped on time, even if `call` cannot be cancelled."""
+    """Return the result of `call`. Raise TimeoutError or Stopped on time, even if `call` cannot be cancelled."""
     task = asyncio.ensure_future(call)
     task.add_done_callback(_hear)
     waited: set[asyncio.Future[Any]] = {task, stop}
@@ -61,7 +61,7 @@ async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
 
 
 def _hear(task: "asyncio.Task[Any]") -> None:
-    """What a call raises after nobody waits for it any more is no news."""
+    """Read the exception of an abandoned call, so that asyncio does not log it."""
     with suppress(asyncio.CancelledError):
         task.exception()
 
@@ -76,7 +76,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
 
 
 def _forget() -> None:
-    """A fork copies the loop but not its thread, and perhaps the lock while it is held."""
+    """Forget the loop after a fork: its thread was not copied, and its lock may be held."""
     global _loop, _lock
     _loop, _lock = None, threading.Lock()
 

@@ -1,4 +1,4 @@
-"""What an exception of a model call means: whose failure it is, whether another attempt can help, and when.
+"""Makes failures of the exceptions of model calls: the cause, whether to try again, and when.
 
 The text names the key, the request or the provider as the one at failure, and holds neither a key nor what
 the request said.
@@ -30,7 +30,7 @@ from runtime.ports.effects import ModelFailure
 # A matter of time, although the status says the request is at failure.
 PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY}
 
-# Too many requests; from everybody together, as Anthropic says it.
+# Too many requests; 529 is Anthropic's code for an overloaded service.
 LIMITS = {HTTPStatus.TOO_MANY_REQUESTS, 529}
 
 KEY = {HTTPStatus.UNAUTHORIZED, HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN}
@@ -41,7 +41,7 @@ class NotTheApi(Exception):
 
 
 def failure_of(exc: Exception, *, model: str) -> ModelFailure:
-    """The failure behind whatever a provider's client or its answer raised; `model` as it is configured."""
+    """Return the failure that an exception of a provider's client means. `model` is the configured name."""
     match exc:
         case ModelAPIError():
             return _answered(exc, model)
@@ -54,7 +54,7 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
         case UserError():
             return _asked(plain(f"the request does not fit {model}: {exc}"))
         case _:
-            # Whatever it is, it came of what the provider sent, and the next answer may be better.
+            # An unknown error comes from the provider's answer, and the next answer may be better.
             kind = type(exc).__name__
             error = f"the answer of {model} could not be read ({kind}): the provider is at failure"
             return ModelFailure(error=error, again=True)
@@ -74,7 +74,7 @@ def too_slow(model: str, deadline: float) -> ModelFailure:
 
 
 def cut_off(model: str) -> ModelFailure:
-    """A stream that ends before the reply does, without any error."""
+    """Return the failure of a stream that ended before the reply did."""
     error = f"the reply of {model} broke off: the provider or the network is at failure"
     return ModelFailure(error=error, again=True, blame=Blame.NETWORK)
 
@@ -139,12 +139,12 @@ def _rejected(exc: ModelAPIError, model: str, said: str) -> ModelFailure:
 
 
 def _asked(error: str) -> ModelFailure:
-    """Asking again would be answered the same."""
+    """Return a failure that another attempt cannot correct."""
     return ModelFailure(error=error, blame=Blame.REQUEST)
 
 
 def _set_up(error: str) -> ModelFailure:
-    """Asking again helps once an administrator has changed something."""
+    """Return a failure that an administrator can correct."""
     return ModelFailure(error=error, again=True, blame=Blame.SETUP)
 
 

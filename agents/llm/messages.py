@@ -1,7 +1,7 @@
 """Translates between a frame's messages and the provider-neutral ones of pydantic-ai, both ways.
 
 A reply is stored as the provider gave it (see agents.llm.replies), except that secret arguments are sealed, and
-goes back untouched, except for what a provider would choke on: arguments that are no JSON object, and ids that repeat.
+goes back unchanged, except for what a provider rejects: arguments that are no JSON object, and repeated ids.
 We number its calls by position and not by the provider's ids: `c3.1` is the second call of the reply of turn 3.
 """
 
@@ -110,7 +110,7 @@ def _secret_tools(agent: AgentSpec) -> dict[str, ToolSpec]:
 
 
 def sum_up(agent: AgentSpec, instructions: str = "") -> ModelMessage:
-    """What asks the model for a summary instead of its next step."""
+    """Return the message that requests a summary instead of the next step."""
     return _request(instructions or agent.instructions, [UserPromptPart(content=SUM_UP)])
 
 
@@ -190,7 +190,7 @@ def from_provider(
 
 
 def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...]:
-    """The calls in order, whatever their ids: some providers give every call of a reply the same one."""
+    """Return the calls in order, not by id: some providers give every call of a reply the same id."""
     proposals: list[Proposal] = []
     seen: list[tuple[str, Any]] = []
     for part in _calls(response):
@@ -210,7 +210,7 @@ def _request(instructions: str, parts: list[Any]) -> ModelRequest:
 
 
 def _sealed(agent: AgentSpec, part: Any) -> Any:
-    """A call of a tool with secrets, all of its arguments sealed exactly as they came."""
+    """Return a part of a reply; if it calls a tool with secrets, with all arguments sealed as received."""
     tool = agent.tool(part.tool_name) if isinstance(part, ToolCallPart) else None
     if tool is None:
         return part
@@ -303,7 +303,7 @@ def _calls(response: ModelResponse) -> list[ToolCallPart]:
 
 
 def _args(part: ToolCallPart) -> Any:
-    """As proposed. Text that is not JSON stays text, which the admission refuses."""
+    """Return the proposed arguments. Text that is not JSON stays text, which admission refuses."""
     if not isinstance(part.args, str):
         return part.args or {}
     try:

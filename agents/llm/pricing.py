@@ -1,4 +1,4 @@
-"""What models charge, from the price list that comes with genai-prices: bundled, so it asks nobody.
+"""Computes the prices of models from the list in the package genai-prices, without a request.
 
 A script costs nothing. A model that the list does not know has no price, and then neither have its replies.
 """
@@ -22,7 +22,7 @@ _LISTED_AS = {Kind.GEMINI: "google", Kind.BEDROCK: "aws"}
 
 
 def rates_of(agent: AgentSpec) -> Rates | None:
-    """What the agent's model charges; of several the dearest, None if one of them has no price."""
+    """Return the price of the agent's model, of several the highest. None if one has no known price."""
     if providers.is_scripted(agent):
         return Rates(input=0, output=0)
     return _dearest(providers.models_of(agent))

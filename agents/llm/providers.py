@@ -33,7 +33,7 @@ _turns = cycle(range(CLIENTS))
 
 
 def is_scripted(agent: AgentSpec) -> bool:
-    """Whether the agent's script answers: it has one, and ABEYANCE_MODEL is `scripted`."""
+    """Say whether the agent's script answers: it has one, and ABEYANCE_MODEL is `scripted`."""
     return agent.model is not None and settings.ABEYANCE_MODEL == SCRIPTED
 
 
@@ -47,7 +47,7 @@ def models_of(agent: AgentSpec) -> tuple[str, ...]:
 def model_of(name: str) -> Model:
     """Return the next client in turn of that model. Raise LookupError for an unknown provider."""
     endpoint = known()[provider_of(name)]
-    with _making:  # or two threads would each make a client, and one of them nobody closes
+    with _making:  # or two threads would each make a client, and one would never be closed
         return _client(endpoint, name.partition(":")[2], next(_turns))
 
 
@@ -106,7 +106,7 @@ def _client(endpoint: Endpoint, model: str, _turn: int) -> Model:
 
 
 def _forget() -> None:
-    """A fork has no loop yet, must not share sockets with its parent, and may have copied a lock that is held."""
+    """Forget clients after a fork: it must not share the parent's sockets, and the lock may be held."""
     global _making
     _making = threading.Lock()
     _client.cache_clear()

@@ -1,9 +1,9 @@
-"""The rate_limits' keeper: one row per provider that asked for fewer requests, obeyed by all workers together.
+"""Limits the rate of requests to a provider that rejected some: one row per provider, shared by all workers.
 
-A provider that answers 429 or 529, or names a time, is left alone until then. After that requests
-are let through one by one: each takes a number, and the numbers that may go grow by one in each
-`gap`. An answer makes the gap shorter, until it is gone; being asked again for fewer doubles it.
-Times are the database's. Who has to wait holds neither a thread nor a connection meanwhile.
+After an answer 429 or 529, or a named time, the provider gets no request until that time. Then requests are sent one
+by one: each takes a queue number, and the highest number that may be called grows by one in each interval (`gap`).
+Each success shortens the interval until it is zero; each rejection doubles it. Times are the database's. A waiting
+request holds neither a thread nor a connection.
 """
 
 import logging
@@ -17,13 +17,13 @@ from runtime.store import pool
 
 log = logging.getLogger(__name__)
 
-PAUSE = 1.0  # seconds, of a provider that names none
+PAUSE = 1.0  # seconds; used if the provider names none
 LONGEST_PAUSE = 600.0
-EASE = 0.85  # what an answer makes of the gap
-GONE = 0.02  # seconds: a gap below this is none
-PATIENCE = 5.0  # seconds, after which whoever waits long looks again: the gap may be shorter
+EASE = 0.85  # factor of the interval after each success
+GONE = 0.02  # seconds; a shorter interval counts as none
+PATIENCE = 5.0  # seconds; a longer wait is checked again, because the interval may be shorter
 
-# How many numbers may go at this moment: it stands still until `since`.
+# The highest queue number that may be called now. It does not grow before `since`.
 _MAY_GO = """(b.served + greatest(0, extract(epoch FROM clock_timestamp() - b.since)) / b.gap)"""
 
 _TAKE = f"""
@@ -33,7 +33,7 @@ _TAKE = f"""
     RETURNING clock_timestamp(), b.since, b.gap, {_MAY_GO}, b.issued
 """
 
-# Requests that were under way together are refused together: only the first doubles the gap.
+# Concurrent requests are refused together, so only the first refusal doubles the interval.
 _HIT = f"""
     INSERT INTO agents_brake AS b (provider, gap, served, since, issued, hit_at)
     VALUES (%(provider)s, %(pause)s, 1, clock_timestamp() + %(pause)s * interval '1 second', 0,
@@ -56,7 +56,7 @@ _EASE = f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
-    """The request may go, as of this database time, at a provider that is `braked` or not."""
+    """The request may be sent. `at` is the database time; `braked` says whether the provider has an interval."""
 
     at: datetime
     braked: bool
@@ -64,34 +64,34 @@ class Go:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """The request has a number, and may come back with it at that time."""
+    """The request must wait until this time, and then try again with its queue number."""
 
     until: datetime
     ticket: int
 
 
 class RateLimits:
-    """What the gateway asks before a request of a provider, and tells after it."""
+    """The rate limits of all providers, asked before each request and told its result."""
 
     def acquire(self, provider: str, ticket: int) -> Go | Wait | None:
-        """Whether a request may go now; `ticket` is the number that it was given before, 0 for none.
+        """Say whether a request may be sent now. `ticket` is its queue number from before, 0 for none.
 
-        None when Postgres cannot be asked: then nobody waits for anything.
+        Return None if Postgres is unreachable: then no request waits.
         """
         try:
             return _acquire(provider, ticket)
         except psycopg.Error as exc:
-            log.warning("whether %s is braked is not known: %s", provider, exc)
+            log.warning("rate limit of %s is unknown: %s", provider, exc)
             return None
 
     def on_rejected(self, provider: str, go: Go, after: float | None) -> None:
-        """The provider wants fewer requests, and for so many seconds none if it said so."""
+        """Record that the provider rejected a request, and for how many seconds it wants none."""
         pause = PAUSE if after is None else min(max(after, GONE), LONGEST_PAUSE)
-        log.warning("%s is braked: it wants fewer requests", provider)
+        log.warning("%s wants fewer requests: its calls are rate limited", provider)
         _change(_HIT, {"provider": provider, "pause": pause, "began": go.at})
 
     def on_success(self, provider: str, go: Go) -> None:
-        """The provider answered a request that it could have refused."""
+        """Record that the provider answered while it had an interval."""
         values = {"provider": provider, "began": go.at, "ease": EASE, "gone": GONE}
         _change(_EASE, values)
 
@@ -117,7 +117,7 @@ def _acquire(provider: str, ticket: int) -> Go | Wait:
 
 
 def _come_back(at: datetime, since: datetime, gap: float, ahead: float) -> datetime:
-    """When the number's turn is as things are now; whoever is far back looks again halfway, not all at once."""
+    """Return when to try again. A request far back in the queue tries halfway, at a random time."""
     turn = timedelta(seconds=max(0.0, ahead) * gap)
     if turn.total_seconds() > PATIENCE:
         turn *= 0.5 + random.random() / 4  # noqa: S311 - spreads waits, keeps no secret
@@ -129,4 +129,4 @@ def _change(statement: str, values: dict[str, object]) -> None:
         with pool.pooled() as connection:
             connection.execute(statement, values)
     except psycopg.Error as exc:
-        log.warning("the brake of %s was not set: %s", values["provider"], exc)
+        log.warning("rate limit of %s was not stored: %s", values["provider"], exc)

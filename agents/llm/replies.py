@@ -1,4 +1,4 @@
-"""A model's reply as it is stored, and made whole again for those who need all of it.
+"""Stores a model's reply without what its event repeats, and restores it.
 
 What is stored is what the provider sent: no field that is empty or has its default, no id that the client made up, and
 nothing that the event of the reply says as well, which are its text and its calls with their arguments. These stand in
@@ -40,7 +40,7 @@ def stored(
     calls: Sequence[Proposal],
     output: dict[str, Any] | None,
 ) -> tuple[dict[str, Any], bool]:
-    """The reply without what `text`, `calls` and `output` say, and whether that is so of `output`."""
+    """Return the reply without the parts in `text`, `calls` and `output`, and whether `output` is left out."""
     reply = plain_replies.dump(response) or _dumped(response)
     if reply.get("state") == "complete":
         del reply["state"]
@@ -96,7 +96,7 @@ def _validated(reply: dict[str, Any]) -> ModelResponse:
 def whole(
     messages: Sequence[dict[str, Any]], calls: tuple[Call, ...]
 ) -> tuple[dict[str, Any], ...]:
-    """The messages with every reply as the provider gave it; `calls` are those of their frame."""
+    """Return the messages with every reply restored. `calls` are the calls of their frame."""
     made = calls_of(messages, calls)
     return tuple(
         {**message, "reply": {**message["reply"], "parts": _parts(message, made)}}
@@ -131,7 +131,7 @@ def _leave_out(kept: dict[str, Any], part: ToolCallPart, args: Any) -> bool:
 
 
 def _form(given: Any, args: Any) -> str | None:
-    """Empty if `given` are these arguments, the form if it is their text; None if it is neither."""
+    """Return an empty text if `given` are these arguments, the form if it is their text, None if it is neither."""
     if given is args or (not given and args == {}):
         return ""
     if not isinstance(given, str):
@@ -141,7 +141,7 @@ def _form(given: Any, args: Any) -> str | None:
 
 
 def _parts(message: dict[str, Any], calls: Mapping[str, Call]) -> list[dict[str, Any]]:
-    """The parts of a reply with what its message and calls say."""
+    """Return the parts of a reply, filled in from its message and calls."""
     parts: list[dict[str, Any]] = []
     ids = iter(message["calls"])
     for part in message["reply"]["parts"]:

@@ -1,4 +1,4 @@
-"""Has an agent's script reply in the place of a model, with nothing of a provider's client in between."""
+"""Runs an agent's script in place of a model, without a provider's client."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,10 +15,10 @@ CHARACTERS = 4  # of a token, about
 GIVEN = 50  # tokens of what goes along with every conversation, about
 
 
-def play(
+def run_script(
     agent: AgentSpec, conversation: list[ModelMessage], instructions: str = ""
 ) -> tuple[ModelResponse, RequestUsage]:
-    """The script's reply, and its tokens: those that it says, or about as many as a provider would count."""
+    """Return the script's reply and its tokens: those it states, or an estimate."""
     if agent.model is None:
         raise TypeError(f"{agent.name} has no script")
     info = _told(agent)
@@ -36,7 +36,7 @@ def play(
 
 @lru_cache(256)
 def _told(agent: AgentSpec) -> AgentInfo:
-    """What a script is told beside the conversation."""
+    """Return what a script is given beside the conversation."""
     tools = tools_of(agent)
     return AgentInfo(
         function_tools=tools.function_tools,

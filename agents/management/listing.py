@@ -1,4 +1,4 @@
-"""The agents of a survey as text: each with its model, its tools and their classes, and where people are asked."""
+"""Lists the agents of a survey as text: model, tools, effect classes and approvals."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ WAIVED = "no person is asked, although the tool asks for one"
 
 
 def lines(sources: tuple[Source, ...]) -> Iterator[str]:
-    """Each agent once, under the first module that has it."""
+    """List each agent once, under the first module that has it."""
     listed: set[str] = set()
     for source in sources:
         yield f"{source.module}  {source.file}".rstrip()
@@ -52,7 +52,7 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
 
 
 def _gates(agent: AgentSpec) -> Iterator[str]:
-    """Where the agent itself stops until people let it go on."""
+    """List where the agent stops until a person continues it."""
     if agent.holds.every is not None:
         yield f"after every {agent.holds.every} replies"
     if agent.holds.after is not None:

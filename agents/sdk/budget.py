@@ -1,4 +1,4 @@
-"""What authors limit an agent with."""
+"""The budget that an author gives an agent."""
 
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -25,7 +25,7 @@ class Budget:
     depth: int | None = None
 
     def read(self, where: str) -> budgets.Budget | None:
-        """As the engine keeps it. Raises DefinitionError."""
+        """Return the budget as the engine stores it. Raise DefinitionError."""
         try:
             return budget_of(asdict(self))
         except BadAmount as exc:

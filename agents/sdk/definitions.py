@@ -1,4 +1,4 @@
-"""What authors write with: `@tool` on a typed function, `agent(…)` around instructions, model and tools."""
+"""Defines tools and agents: `@tool` on a typed function, `agent(…)` around instructions, model and tools."""
 
 import inspect
 import re
@@ -60,7 +60,7 @@ _NOTHING = {"type": "null"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """What a tool may know about its call, if its first parameter is `context: ToolContext`.
+    """What a tool is told about its call, if its first parameter is `context: ToolContext`.
 
     `key` is the idempotency key: the same for every attempt at this call, and for no other call.
     Hand it to the system you write to. `deadline` is in seconds from the start of this attempt.
@@ -80,7 +80,7 @@ class ToolContext:
     began: float = field(default_factory=time.monotonic)
 
     def remaining(self) -> float:
-        """Seconds left, never less than a tenth: a timeout of zero would mean none to most clients."""
+        """Return the seconds left, at least 0.1: most clients take a timeout of zero as none."""
         return max(0.1, self.began + self.deadline - time.monotonic())
 
 
@@ -102,7 +102,7 @@ def tool(
     `effect` says what a lost call means, `approval` that a person must allow each call, `sentence` how
     to put one call in words, with arguments in braces. `retry` is for calls that certainly did nothing
     or may be repeated; `expires_in` is how many seconds people have to decide. What `secret_args` and
-    `secret_result` name is stored encrypted and shown to nobody; only the model and the function see it.
+    `secret_result` name is stored encrypted; only the model and the function see it.
     A transactional tool writes through Django; it must not commit. `isolate` runs the function in a process of its
     own, which is killed at the deadline. Raises DefinitionError when that
     cannot work.

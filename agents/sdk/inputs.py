@@ -1,4 +1,4 @@
-"""Checks a value against a published JSON Schema, and names the field and the limit it breaks."""
+"""Checks a value against a JSON Schema, and names the field and the limit of each problem."""
 
 import inspect
 import json
@@ -78,7 +78,7 @@ def _place(where: str, location: Sequence[int | str]) -> str:
 
 
 def problems(schema: dict[str, Any], value: Any, *, where: str = "input") -> list[InvalidInput]:
-    """Everything that is wrong, a field at most once, the least deep first."""
+    """List the problems, at most one for each field, the least deep first."""
     return _problems(_Validator(schema), value, where)
 
 
@@ -100,7 +100,7 @@ def _problems(validator: Draft202012Validator, value: Any, where: str) -> list[I
 
 
 def _fields(error: ValidationError, where: str) -> list[str]:
-    """What an error is about: the field itself, or those that are missing from it or too many in it."""
+    """Return the fields of an error: the field itself, or its missing or unexpected fields."""
     path = [where, *(str(step) for step in error.absolute_path)]
     value: Any = error.instance
     rule: Any = error.validator_value
@@ -116,7 +116,7 @@ def _fields(error: ValidationError, where: str) -> list[str]:
 
 
 def _detail(error: ValidationError) -> str:
-    """The limit, not the value: a value may be long or secret."""
+    """Return the limit, not the value, which may be long or secret."""
     match error.validator:
         case "required":
             return "is missing"
@@ -143,14 +143,14 @@ def _detail(error: ValidationError) -> str:
 def _pattern(
     validator: Any, pattern: str, instance: Any, schema: dict[str, Any]
 ) -> Iterator[ValidationError]:
-    """As in ECMA 262, where `$` is the very end of the text; Python's would let a last newline pass."""
+    """Match a pattern as in ECMA 262, where `$` is the end of the text. In Python a newline may follow."""
     anchored = re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
     if isinstance(instance, str) and not re.search(anchored, instance):
         yield ValidationError(f"does not match {pattern}")
 
 
 def _is_integer(_checker: Any, instance: Any) -> bool:
-    """Without 3.0, which a tool that takes an int would refuse later."""
+    """Refuse 3.0 as an integer, because a tool that takes an int refuses it later."""
     return isinstance(instance, int) and not isinstance(instance, bool)
 
 
@@ -163,5 +163,5 @@ _Validator: type[Draft202012Validator] = extend(  # type: ignore[no-untyped-call
 
 @lru_cache(256)
 def _of_text(schema: str) -> Draft202012Validator:
-    """The validator of a published schema, which is read at each start and hardly ever another."""
+    """Return the validator of a published schema, cached because each start of a run needs it."""
     return _Validator(json.loads(schema))

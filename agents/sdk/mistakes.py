@@ -1,4 +1,4 @@
-"""What is wrong with authors' modules, each mistake with the file and the line to look at.
+"""Collects the mistakes in authors' modules, each with its file and line.
 
 The first one ends the start of a worker, and `manage.py agents check` lists them all. So while a module is read, tools
 and agents that cannot work are noted and left out instead of raised, and the rest of the module is still looked at.
@@ -65,7 +65,7 @@ class Reading:
         self.note(str(exc), self._place(traceback.walk_stack(None)))
 
     def _place(self, frames: Iterable[tuple[FrameType, int]]) -> str:
-        """The first line that is the author's."""
+        """Return the first line of a traceback that is in the author's module."""
         mine = (f"{one.f_code.co_filename}:{line}" for one, line in frames if self._is_authors(one))
         return next(mine, "")
 
@@ -80,7 +80,7 @@ class Reading:
 
 
 class Unusable:
-    """Stands in a module for a tool or an agent that cannot work and was noted."""
+    """Takes the place of a tool or an agent whose mistake was noted."""
 
     def with_settings(self, **settings: object) -> "Unusable":
         """Return itself, so that one mistake is reported once."""
@@ -92,7 +92,7 @@ _reading: ContextVar[Reading | None] = ContextVar("reading", default=None)
 
 @contextmanager
 def collecting(reading: Reading) -> Iterator[None]:
-    """Note what cannot work instead of raising it."""
+    """Note mistakes instead of raising them."""
     token = _reading.set(reading)
     try:
         yield
@@ -101,7 +101,7 @@ def collecting(reading: Reading) -> Iterator[None]:
 
 
 def noting(define: Callable[P, T]) -> Callable[P, T]:
-    """A function that defines something, and while a module is read notes what cannot work instead of raising it."""
+    """Wrap a defining function so that it notes its mistake while a module is read, instead of raising it."""
 
     @wraps(define)
     def defined(*args: P.args, **kwargs: P.kwargs) -> T:

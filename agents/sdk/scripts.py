@@ -1,6 +1,6 @@
-"""Scripts that play the model: pure functions of the conversation, for demonstrations and tests.
+"""Scripts that take the place of a model: pure functions of the conversation, for demonstrations and tests.
 
-A script sees what any model would see and answers in the same types, through the same gateway::
+A script is given what a model is given, and answers in the same types::
 
     @script
     def greeter(turn: Turn) -> Reply:
@@ -63,7 +63,7 @@ class Result:
 
     @property
     def why(self) -> str:
-        """The reason of a denial or the error of a failure, as it was given."""
+        """Return the reason of a denial or the error of a failure."""
         text = str(self.content)
         return next((text.removeprefix(one) for one in REASONED if text.startswith(one)), text)
 
@@ -83,7 +83,7 @@ class Turn:
     messages: tuple[tuple[str, str], ...] = ()
 
     def result(self, tool: str) -> Result | None:
-        """The latest result of `tool`, None as long as it was not called."""
+        """Return the latest result of `tool`, or None if it was not called yet."""
         return next((result for result in reversed(self.results) if result.tool == tool), None)
 
 
@@ -98,7 +98,7 @@ def script(play: Callable[[Turn], Reply]) -> Script:
 
 
 def say(text: str) -> Reply:
-    """Answer, and be done."""
+    """Answer with a text, which ends the agent's work."""
     return ModelResponse(parts=[TextPart(content=text)])
 
 
@@ -116,7 +116,7 @@ def call(tool: str, **args: Any) -> Reply:
 
 
 def together(*replies: Reply) -> Reply:
-    """Several calls in one turn, or a call with a word of why."""
+    """Join replies into one turn: several calls, or a call with a text."""
     return ModelResponse(parts=[part for reply in replies for part in reply.parts])
 
 

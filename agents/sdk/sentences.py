@@ -1,4 +1,4 @@
-"""How calls and errors are put in words: plain text on one line, safe to journal."""
+"""Describes calls and errors in one line of plain text that can be journaled."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ MASK = "••••"  # what is shown of a secret
 
 
 def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
-    """The tool's sentence with these arguments, none of them shortened, and none that is secret."""
+    """Fill in the tool's sentence with these arguments, unshortened, and without secrets."""
     words = {
         name: MASK
         if name in tool.secret_args
@@ -23,12 +23,12 @@ def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
 
 
 def describe_exception(exc: BaseException) -> str:
-    """Type and message; the message alone often says nothing (`KeyError: 'id'`)."""
+    """Return type and message: a message alone often says nothing (`KeyError: 'id'`)."""
     return plain(f"{type(exc).__name__}: {exc}")
 
 
 def _visible(value: Any) -> str:
-    """What would break the line, hide or turn text around is spelled out, so a sentence stays one."""
+    """Escape characters that break a line, are invisible or reverse text."""
     text = value if isinstance(value, str) else _as_json(value)
     if text.isprintable():
         return text

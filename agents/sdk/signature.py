@@ -27,7 +27,7 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any], where: str, *, context: type) -> Signature:
-    """The arguments of `function` as a schema that forbids any other, without a first `context`."""
+    """Return the arguments of `function` as a schema that forbids others, without a first `context`."""
     hints = _hints(function, where)
     parameters = list(inspect.signature(function).parameters.values())
     wants_context = bool(parameters) and hints.get(parameters[0].name) is context
@@ -55,7 +55,7 @@ def read_signature(function: Callable[..., Any], where: str, *, context: type) -
 
 
 def json_schema_of(adapter: TypeAdapter[Any], where: str) -> dict[str, Any]:
-    """The JSON Schema of an adapter. Raises DefinitionError for what is not JSON."""
+    """Return the JSON Schema of an adapter. Raise DefinitionError for a type that is not JSON."""
     try:
         schema = adapter.json_schema()
         require_json(schema, "schema")
@@ -94,7 +94,7 @@ def _require_json_defaults(defaults: dict[str, Any], where: str) -> None:
 
 
 def _result(annotation: Any, where: str) -> TypeAdapter[Any] | None:
-    """Raises DefinitionError for a type without JSON: better told now than after the effect."""
+    """Return the adapter of a result. Raise DefinitionError for a type without JSON, before any effect."""
     if annotation is Any:
         return None
     where = f"{where}: its result"
@@ -113,7 +113,7 @@ def _result(annotation: Any, where: str) -> TypeAdapter[Any] | None:
 def _adapter(
     name: str, types: dict[str, Any], defaults: dict[str, Any], where: str
 ) -> TypeAdapter[dict[str, Any]]:
-    """A TypedDict and not a model: no argument name can collide with what a model class has."""
+    """Make an adapter of a TypedDict: no argument name can clash with an attribute of a model class."""
     fields = {key: NotRequired[kind] if key in defaults else kind for key, kind in types.items()}
     make: Any = TypedDict  # its types and keys are not known to a type checker
     arguments = make(name, fields)

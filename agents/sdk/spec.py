@@ -1,4 +1,4 @@
-"""What an agent and a tool are, as plain data; made by the sdk, read by everything else in this room."""
+"""Agents and tools as plain data: made by the definitions, read by all other modules of agents."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ FINAL_ANSWER = "final_answer"  # the tool by which a model gives a typed result
 
 
 class Approvals(StrEnum):
-    """Which calls of an agent wait for a person; a Risk in its place means: from that risk up."""
+    """Which calls of an agent wait for a person. A Risk in its place means that risk and higher ones."""
 
     BY_TOOL = "by_tool"  # those whose tool asks for it
     EVERY_CALL = "every_call"  # all of them, hand-overs to sub-agents too
@@ -38,7 +38,7 @@ RISKS = tuple(Risk)  # from the least to the greatest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
-    """When an agent stops before its next model call until a person lets it go on.
+    """When an agent stops before its next model call until a person continues it.
 
     `every` is a number of replies; `after` is in seconds since it began, or since it last went on;
     `when` is asked each time with the messages, oldest first, and says why to stop, or nothing.
@@ -49,7 +49,7 @@ class Holds:
     when: Callable[[tuple[dict[str, Any], ...]], str | None] | None = None
 
     def why(self, *, agent: str, turn: int, seconds: float, messages: tuple[Any, ...]) -> str:
-        """Why to stop here, in a sentence; empty to go on. Nothing stops before the first reply."""
+        """Return why to stop here, or an empty text. An agent never stops before its first reply."""
         if turn == 0:
             return ""
         if self.every is not None and turn % self.every == 0:
@@ -71,14 +71,14 @@ class ToolSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ToolSpec:
-    """One tool: a function and everything a model, a reviewer and the engine must know about it.
+    """One tool: a function, and the facts for the model, the reviewer and the engine.
 
     `schema` is the JSON Schema of the arguments and `arguments` checks them; `result` checks what the function
     returns and makes JSON of it, None if that may be any JSON; `defaults` are the values
     of arguments that may be left out. `deadline` is in seconds. `approval` asks for a person each time.
     `wants_context` says that the function takes a ToolContext before its arguments. `expires_in` is how
-    many seconds people have to decide. `secret_args` are the names of arguments that nobody but the model
-    and the function may see; `secret_result` says the same of what the function returns. `waits` says that the
+    many seconds people have to decide. `secret_args` are the names of arguments that only the model
+    and the function may see; `secret_result` says the same of the result. `waits` says that the
     engine waits in place of the function, for a `time` or an `event`. `isolate` says that it runs in a process of
     its own, which is killed at the deadline. `settings` are those of the agent that lists it; `waived` is true if the
     tool requires approval and this agent does not. `is_async` says that the function is a coroutine function.
@@ -152,7 +152,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """When a frame's earlier messages give way to a summary: beyond this many messages, or bytes of them.
+    """When a summary replaces a frame's earlier messages: above this number of messages, or of bytes.
 
     `summarise` is given the messages as the engine keeps them (ports.effects.ModelRequest) and returns the text,
     quickly; without it the agent's model is asked for one.
@@ -218,7 +218,7 @@ class AgentSpec:
         object.__setattr__(self, "_tools", {tool.name: tool for tool in reversed(self.tools)})
 
     def gates(self, risk: Risk, *, asked: bool) -> bool:
-        """Whether a call of that risk waits for a person; `asked` is what its tool says."""
+        """Say whether a call of this risk waits for a person. `asked` is the tool's own setting."""
         match self.approvals:
             case Approvals.BY_TOOL:
                 return asked
@@ -237,12 +237,12 @@ class AgentSpec:
 
     @property
     def prompt(self) -> str:
-        """The digest of the instructions."""
+        """Return the digest of the instructions."""
         return sha256_of(self.instructions)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Everything whose change may change what the agent does, as JSON."""
+        """Return the facts that decide what the agent does, as JSON."""
         facts: dict[str, Any] = {
             "name": self.name,
             "instructions": self.instructions,
@@ -256,7 +256,7 @@ class AgentSpec:
 
     @property
     def fingerprint(self) -> str:
-        """The digest of the facts."""
+        """Return the digest of the facts."""
         return sha256_of(self.facts)
 
 
@@ -275,7 +275,7 @@ def positive(seconds: float, name: str, where: str) -> float:
 
 
 def placeholders(sentence: str) -> set[str]:
-    """The arguments a sentence template names. Raises ValueError unless each is a bare `{name}`."""
+    """Return the arguments that a sentence names. Raise ValueError unless each is a bare `{name}`."""
     names = set()
     for _, name, spec, conversion in Formatter().parse(sentence):
         if name is None:

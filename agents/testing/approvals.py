@@ -1,4 +1,4 @@
-"""The engine's port for gates, in memory: who waits for a person, what they are shown, what they said."""
+"""Implements the engine's port for gates in memory: open gates, snapshots and decisions."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -27,7 +27,7 @@ class Gatekeeper:
     def open(
         self, connection: Connection, pictures: Sequence[ActionPicture], *, origin: Collection[str]
     ) -> tuple[Part, ...]:
-        """Nothing is written to Postgres here: see `show`."""
+        """Do nothing: gates are not written to Postgres; see `show`."""
         return ()
 
     def vouch(self, *, gate: UUID, decision: Decision) -> None:
@@ -50,10 +50,10 @@ class Gatekeeper:
             raise NotConfirmed("it is not what was approved")
 
     def expire(self, gate: UUID) -> None:
-        """Time is the test's to move: see Flow.expire."""
+        """Do nothing: the test moves the time; see Flow.expire."""
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
-        """A closed gate leaves the continuation, which is what tests look at."""
+        """Do nothing: a closed gate leaves the continuation."""
 
     def join(self, *, run: UUID, person: str) -> None:
         """Do nothing: in a test, a person who steers the run may decide too."""
@@ -62,7 +62,7 @@ class Gatekeeper:
         """Do nothing: a test has no audit."""
 
     def forget(self, *, run: UUID, at: datetime, head: str) -> None:
-        """Nothing of a test grows old."""
+        """Do nothing: a test erases no old data."""
 
     def problem_of(self, run: UUID) -> str | None:
         return None

@@ -36,7 +36,7 @@ def drive(
     crash_before: Sequence[str] = (),
     crash_after: Sequence[str] = (),
 ) -> "Flow":
-    """Start a run of `agent` and take it as far as it goes without people. Raises InvalidInput.
+    """Start a run of `agent`, and execute it until it waits for a person. Raise InvalidInput.
 
     `model` plays the agent's model in place of its own, `models` those of any agents by name: a script,
     or a list of replies. Models of providers are never asked. `crash_before` and `crash_after` name tools:
@@ -71,7 +71,7 @@ class Flow:
 
     @property
     def run(self) -> str:
-        """Its id, the first part of every idempotency key."""
+        """Return the run's id, the first part of every idempotency key."""
         return str(self._worker.now.run)
 
     @property
@@ -86,7 +86,7 @@ class Flow:
 
     @property
     def reason(self) -> str | None:
-        """Why the run failed or was cancelled."""
+        """Return why the run failed or was cancelled."""
         now = self._worker.now
         return now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None
 
@@ -102,12 +102,12 @@ class Flow:
 
     @property
     def calls(self) -> tuple[Made, ...]:
-        """The calls that tools really got, every attempt of them."""
+        """List the calls that reached tools, every attempt of them."""
         return tuple(self._worker.calls)
 
     @property
     def gates(self) -> tuple[ActionPicture, ...]:
-        """What people are asked at the open gates: tool, args, sentence, risk, path, digest and all."""
+        """List the open gates as reviewers see them: tool, args, sentence, risk, path, digest."""
         return tuple(self._worker.shown[pending.gate] for pending in self._worker.now.pending)
 
     @property
@@ -117,17 +117,17 @@ class Flow:
 
     @property
     def waits(self) -> tuple[WaitStarted, ...]:
-        """What calls wait for: `event` and `match`, empty for a time alone, and `until`."""
+        """List the waiting calls: `event` and `match`, empty for a time alone, and `until`."""
         return self._worker.waiting()
 
     @property
     def clock(self) -> datetime:
-        """The run's time, which passes only where the run waits."""
+        """Return the run's time, which passes only while the run waits."""
         return self._worker.clock
 
     @property
     def journal(self) -> tuple[str, ...]:
-        """The entries as they would be stored."""
+        """List the journal's entries."""
         return tuple(self._worker.journal)
 
     @property
@@ -137,7 +137,7 @@ class Flow:
 
     @property
     def transcript(self) -> tuple[str, ...]:
-        """The run in words, a line per event that matters."""
+        """Describe the run, one line for each important event."""
         return lines_of(self.events)
 
     def __str__(self) -> str:
@@ -146,11 +146,11 @@ class Flow:
     # What people and time do
 
     def approve(self, tool: str | None = None) -> Self:
-        """Say yes at the one open gate, or at the one of `tool`, and take the run further."""
+        """Approve at the one open gate, or at the gate of `tool`, and continue the run."""
         return self._decide(Verdict.APPROVE, tool)
 
     def deny(self, reason: str, tool: str | None = None) -> Self:
-        """Say no, for a reason that the model is told."""
+        """Deny, with a reason for the model, and continue the run."""
         return self._decide(Verdict.DENY, tool, reason=reason)
 
     def settle(
@@ -165,7 +165,7 @@ class Flow:
         return self._decide(Verdict(verdict), tool, reason=reason, result=result)
 
     def go_on(self, **granted: Any) -> Self:
-        """Let a halted agent go on; at a limit gate with so much more, None for no limit: `turns=5`."""
+        """Continue a stopped agent; at a limit gate with so much more: `turns=5`, None for no limit."""
         gate = self._gate(None)
         if gate.kind is GateKind.LIMIT:
             budget_text.granted(
@@ -174,11 +174,11 @@ class Flow:
         return self._decide(Verdict.CONTINUE, None, result=granted or None)
 
     def stop(self, reason: str) -> Self:
-        """End the run of a halted agent."""
+        """End the run of a stopped agent."""
         return self._decide(Verdict.STOP, None, reason=reason)
 
     def expire(self, tool: str | None = None) -> Self:
-        """Let time pass until nobody may decide any more: the call is denied by time."""
+        """Let time pass until the gate expires, which denies its call."""
         gate = self._gate(tool)
         assert gate.expires_at is not None, "a call in doubt does not expire"
         self._worker.clock = max(self.clock, gate.expires_at)
@@ -186,30 +186,30 @@ class Flow:
         return self._go_on()
 
     def send(self, event: str, data: dict[str, Any], *, id: str = "e-1") -> Self:
-        """Tell of an event from outside. Raises AssertionError if nobody waits for it."""
+        """Send an external event. Raise AssertionError if no call waits for it."""
         ended = self._worker.send(event, id, data)
         assert ended, f"nothing waits for {event} with {data}\n{self}"
         return self._go_on()
 
     def sleep(self) -> Self:
-        """Let time pass until the first of the calls that wait has waited long enough."""
+        """Let time pass until the first wait of a call ends."""
         assert self.waits, f"nothing waits for a time or an event\n{self}"
         self._worker.sleep()
         return self._go_on()
 
     def write(self, text: str) -> Self:
-        """Write to the agent, as its requester may: it hears it when its model is asked next."""
+        """Send the agent a message as its requester. Its next model call includes it."""
         assert not self._worker.now.ended, f"the run is {self.status} already"
         self._worker.write(by=REQUESTER, text=text)
         return self._go_on()
 
     def cancel(self, reason: str) -> Self:
-        """End the run, as its requester may."""
+        """Cancel the run as its requester."""
         self._worker.cancel(by=REQUESTER, reason=reason)
         return self._go_on()
 
     def deploy(self, agent: AgentSpec) -> Self:
-        """From now on workers have this code, as after a release while the run waits."""
+        """Deploy this agent, as a release does while the run waits."""
         self._worker.load(with_models(agent, self._models))
         return self
 

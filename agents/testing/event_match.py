@@ -1,10 +1,10 @@
-"""Which event ends which wait, as Postgres says it of jsonb with `@>`."""
+"""Matches events to waits as Postgres does with `@>` of jsonb."""
 
 from typing import Any
 
 
 def contains(data: Any, match: Any) -> bool:
-    """Whether every part of `match` is somewhere at the same depth of `data`; order and repeats do not matter."""
+    """Say whether `data` contains `match`, as `@>` of jsonb. Order and repeats do not matter."""
     if isinstance(match, dict):
         return isinstance(data, dict) and all(
             key in data and contains(data[key], value) for key, value in match.items()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-# Before anybody looks for it, pytest-django among them.
+# Before other plugins look for it, such as pytest-django.
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 

@@ -1,4 +1,4 @@
-"""Models whose replies a test writes down, and agents that are given such a model for the test's time."""
+"""Models with the replies that a test lists, and agents with such a model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,15 +19,15 @@ Model = Script | Sequence[Step]
 
 
 class NoReplyLeft(Exception):
-    """The model was asked once more than the test wrote replies."""
+    """The model was called more often than the test listed replies."""
 
 
 class NoScript(Exception):
-    """The agent names only providers' models, and a test does not ask those."""
+    """The agent names only providers' models, which a test does not call."""
 
 
 def replies(*steps: Step) -> Script:
-    """A model that gives these replies one after the other; a function is asked what to reply.
+    """Return a model that gives these replies in order. A function among them makes its reply.
 
     Which one is due is counted in the conversation itself, so that a turn that is repeated after a
     crash gets the same reply again.

@@ -1,4 +1,4 @@
-"""What a run in memory needs around it: settings, and keys of its own where an agent keeps secrets."""
+"""Sets up a run in memory: settings, and keys if an agent keeps secrets."""
 
 import os
 import tempfile
@@ -13,7 +13,7 @@ from runtime import keyring
 
 
 def configure() -> None:
-    """Set Django up, unless somebody has."""
+    """Set Django up, unless it is set up already."""
     if not settings.configured:
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     if not apps.ready:
@@ -30,5 +30,5 @@ def prepare(*, secrets: bool) -> None:
 
 @cache
 def _folder() -> "tempfile.TemporaryDirectory[str]":
-    """Gone when the process ends."""
+    """Make a folder that is deleted when the process ends."""
     return tempfile.TemporaryDirectory(prefix="abeyance-keys-")

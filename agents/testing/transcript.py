@@ -1,4 +1,4 @@
-"""A run in words, a line per event that matters to an author; for reading when a test fails."""
+"""Describes a run, one line for each event that matters to an author, to read when a test fails."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from runtime.core import events as e
 
 
 def lines_of(events: tuple[e.Event, ...]) -> tuple[str, ...]:
-    """What happened, oldest first."""
+    """List what happened, oldest first."""
     return tuple(line for event in events for line in _lines(event))
 
 

@@ -1,4 +1,4 @@
-"""A worker of one run, in memory, with the engine's own rules: what it plans, judges, retries and recovers.
+"""Executes one run in memory by the engine's rules: planning, admission, retries and recovery.
 
 What the engine has in Postgres is here a list of journal entries in their stored form, and the state
 is always made of what was written: after a crash from the whole journal, after a wait at a gate from
@@ -69,7 +69,7 @@ CHANCE = 0.5  # where in its bounds each wait between attempts lies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """One call of a tool that was really made. `outcome` is None if the worker died before it was kept."""
+    """One call that reached a tool. `outcome` is None if the worker died before it was journaled."""
 
     agent: str
     tool: str
@@ -101,7 +101,7 @@ class Worker:
         self.load(agent)
 
     def load(self, agent: AgentSpec) -> None:
-        """From now on the code is this, and every other version came before."""
+        """Load this code; every other version counts as older."""
         known = {one.name: one for one in family(agent)}
         self._releases += 1
         released = BEGINNING + timedelta(seconds=self._releases)
@@ -128,7 +128,7 @@ class Worker:
         self.advance(GateDecidedSignal(id=self._signals, gate=gate, decision=decision))
 
     def send(self, name: str, id: str, data: dict[str, Any]) -> int:
-        """Bring an event to every call that waits for it. Returns how many did."""
+        """Deliver an event to every call that waits for it. Return their number."""
         ended = [call for call in self.waiting() if _ends(call, name, data)]
         result = {"event": name, "id": id, "data": data}
         for wait in ended:
@@ -140,7 +140,7 @@ class Worker:
         return len(ended)
 
     def waiting(self) -> tuple[WaitStarted, ...]:
-        """What the calls wait for that wait for a time or an event, in the order in which they began."""
+        """List the waits for a time or an event, in the order in which they began."""
         began = [
             event
             for text in self.journal
@@ -165,14 +165,14 @@ class Worker:
         self.advance(CancelSignal(id=self._signals, by=by, reason=reason))
 
     def expire(self) -> None:
-        """Deny whatever nobody decided in time."""
+        """Deny every call whose gate has expired."""
         for pending in self.now.pending:
             if pending.expires_at is not None and pending.expires_at <= self.clock:
                 late = Decision(verdict=Verdict.EXPIRE, by="", reason="nobody decided in time")
                 self.decide(pending.gate, late)
 
     def go_on(self) -> None:
-        """Until only people, a time or an event can; waits between attempts pass at once."""
+        """Execute until the run waits for a person, a time or an event. Waits between attempts pass at once."""
         while not self.now.ended:
             if self.now.phase is Phase.CANCELLING:
                 started = [work for work in self._ready if isinstance(work, StartTool)]
@@ -189,7 +189,7 @@ class Worker:
         self.now = decode_continuation(encode_continuation(self.now))
 
     def advance(self, *news: Event | Signal) -> None:
-        """Take the news up, add what follows from it, and write all of it down as one entry."""
+        """Receive new outcomes, plan what follows, and journal it as one entry."""
         draft = StepBuilder(
             self.now, self._handler, self._admission, lambda work: True, lambda: self.clock
         )
@@ -229,14 +229,14 @@ class Worker:
         return self.advance(event_of(self.now, request, outcome, at=self.clock, chance=CHANCE))
 
     def _dies(self, when: str, request: ModelRequest | ToolRequest) -> bool:
-        """Whether the worker's time has come; each death is died once."""
+        """Say whether the worker dies here. Each death happens once."""
         if not isinstance(request, ToolRequest) or request.tool not in self._deaths[when]:
             return False
         self._deaths[when].remove(request.tool)
         return True
 
     def _take_over(self) -> None:
-        """Another worker finds the journal, and nothing of what the first one had in its memory."""
+        """Continue as another worker, which has only the journal."""
         self._ready.clear()
         self.now = initial(self.now.run)
         for text in self.journal:
@@ -277,4 +277,4 @@ def _ends(wait: WaitStarted, name: str, data: dict[str, Any]) -> bool:
 
 
 def _nothing() -> None:
-    """The connection of a test is the test's, also where the test may not use it."""
+    """Do nothing: the test owns its connection."""

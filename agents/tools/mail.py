@@ -49,20 +49,20 @@ def _send(message: EmailMessage, connection: BaseEmailBackend) -> None:
     except (smtplib.SMTPSenderRefused, smtplib.SMTPDataError) as exc:
         raise _refusal([exc.smtp_code], f"the mail: {exc}") from exc
     finally:
-        # Whatever QUIT is answered says nothing about the mail.
+        # The answer to QUIT says nothing about the mail.
         with suppress(OSError, smtplib.SMTPException):
             connection.close()
 
 
 def _refusal(codes: list[int], what: str) -> NotDone | ToolError:
-    """A refusal is certain; one in the 400s is for now only (RFC 5321, section 4.2.1)."""
+    """Make an error of a refusal. A code in the 400s is temporary (RFC 5321, section 4.2.1)."""
     if all(400 <= code < 500 for code in codes):
         return NotDone(f"the mail server does not take it now: it refused {what}")
     return ToolError(f"the mail server refused {what}")
 
 
 def _message_id(key: str) -> str:
-    """The same for every attempt at one call, so that a mail that went out twice can be told."""
+    """Return one id for all attempts of a call, so that a mail sent twice can be recognised."""
     sender = parseaddr(settings.DEFAULT_FROM_EMAIL)[1]
     domain = sender.rpartition("@")[2] or "localhost"
     return f"<{hashlib.sha256(key.encode()).hexdigest()[:40]}@{domain}>"

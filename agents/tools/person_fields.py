@@ -1,4 +1,4 @@
-"""What a person's data must look like, wherever a tool or an agent takes it."""
+"""The fields of a person's data, for the inputs of tools and agents."""
 
 from typing import Annotated
 

@@ -1,11 +1,11 @@
-"""How long another side asked to be left alone."""
+"""Reads how long another side asks to wait."""
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 
 def seconds_of(retry_after: str | None) -> float | None:
-    """A Retry-After header (RFC 9110, section 10.2.3) in seconds from now; None if there is none to read."""
+    """Return the seconds of a Retry-After header (RFC 9110, section 10.2.3), or None if it has none."""
     if not retry_after:
         return None
     if retry_after.strip().isdecimal():

@@ -1,7 +1,7 @@
-"""Accounts in a SCIM 2.0 directory (RFC 7644): what is asked of it, and what its answers mean.
+"""Requests to a SCIM 2.0 directory (RFC 7644), and what its answers mean.
 
 An account carries the idempotency key of the call that made it as its `externalId`. That is how a
-repeated call finds what the first one did, and why an account made by anybody else is never adopted.
+repeated call finds what the first one did, and why an account that another call made is never adopted.
 """
 
 import json
@@ -31,12 +31,12 @@ from agents.tools.retry_after import seconds_of
 
 Account = User[Any]
 
-# A matter of time, or of somebody who was faster: trying again may help, telling the model does not.
+# Temporary, or another client was faster: another attempt may help, the model cannot.
 PASSING = {408, 412, 425, 429}
 
 
 def create(context: ToolContext, full_name: str, email: str, username: str) -> dict[str, str]:
-    """The account that the call made, now or before: its id and username."""
+    """Create the account, or find the one that this call made before. Return its id and username."""
     with _directory(context) as scim:
         account = _made_by(scim, context.key) or _create(
             scim,
@@ -65,7 +65,7 @@ def set_roles(
 
 
 def add_entitlement(context: ToolContext, account_id: str, username: str, entitlement: str) -> None:
-    """Give the account one more entitlement, if it has not got it."""
+    """Give the account one more entitlement, unless it has it."""
     with _directory(context) as scim:
         account = _account(scim, account_id, username)
         if entitlement not in [one.value for one in account.entitlements or []]:
@@ -77,7 +77,7 @@ def add_entitlement(context: ToolContext, account_id: str, username: str, entitl
 
 @dataclass(slots=True)
 class _Wire:
-    """What went over the wire: the last answer, and whether a write may have been done."""
+    """Records the last answer, and whether a write may have been done."""
 
     status: int | None = None
     after: float | None = None
@@ -104,7 +104,7 @@ class _Wire:
         return Blame.LIMIT if self.status == 429 else Blame.PROVIDER
 
     def certainly_undone(self, exc: Exception) -> bool:
-        """Whether trying again may help, and cannot repeat anything."""
+        """Say whether nothing was written, so that another attempt is safe."""
         passing = self.status is None or self.status in PASSING or self.status >= 500
         never_left = isinstance(exc.__cause__, ConnectError | ConnectTimeout)
         return passing and (never_left or not self.wrote)
@@ -112,7 +112,7 @@ class _Wire:
 
 @contextmanager
 def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
-    """A client whose requests end with the attempt; what the directory refuses is told to the model.
+    """Open a client for one attempt. The model is told what the directory refuses.
 
     Raises NotDone where nothing can have happened; what may have happened is left to the effect class.
     """
@@ -143,7 +143,7 @@ def _account(scim: SyncSCIMClient, account_id: str, username: str) -> Account:
 
 
 def _made_by(scim: SyncSCIMClient, key: str) -> Account | None:
-    """The account this call has made already. The key is compared again: some servers ignore filters."""
+    """Find the account that this call made. The key is compared again, because some servers ignore filters."""
     search: SearchRequest[Any] = SearchRequest(filter=f"externalId eq {json.dumps(key)}")
     found = scim.query(User, query_parameters=search)
     accounts = getattr(found, "resources", None) or []
@@ -154,7 +154,7 @@ def _create(scim: SyncSCIMClient, account: Account) -> Account:
     try:
         made = scim.create(account)
     except ConflictException as exc:
-        # Another attempt at this call may have been faster; anybody else's account stays theirs.
+        # Another attempt at this call may have been faster. An account of another call is not taken.
         mine = _made_by(scim, _known(account.external_id))
         if mine is None:
             raise ToolError(f"the username {account.user_name} is taken") from exc
@@ -165,7 +165,7 @@ def _create(scim: SyncSCIMClient, account: Account) -> Account:
 
 
 def _same(username: str | None, other: str) -> bool:
-    """User names differ in case only if they differ (RFC 7643, section 4.1.1)."""
+    """Compare user names without regard to case (RFC 7643, section 4.1.1)."""
     return username is not None and username.casefold() == other.casefold()
 
 

@@ -1,4 +1,4 @@
-"""Two tools that only wait: the engine does it, and no worker, thread or connection is held meanwhile."""
+"""Two tools that wait. The engine waits for them, and holds no worker, thread or connection."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The part of the start form that limits one run: one field per limit, each of them optional."""
+"""The budget fields of the start form: one optional field for each limit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class BudgetField:
 def budget_fields(
     posted: Mapping[str, str], problem: InvalidInput | None = None
 ) -> tuple[BudgetField, ...]:
-    """The fields as they were sent, with what is wrong with one of them."""
+    """Return the fields as submitted, with the problem of one of them."""
     bounds: Budget = settings.ABEYANCE_BUDGET or Budget()
     found = []
     for name, limit in NAMES.items():
@@ -54,5 +54,5 @@ def budget_fields(
 
 
 def read(posted: Mapping[str, str]) -> dict[str, object]:
-    """The budget as it was typed, for whoever checks it."""
+    """Return the budget as submitted. The start of the run checks it."""
     return typed({name: posted.get(PREFIX + name, "") for name in NAMES})

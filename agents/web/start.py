@@ -1,4 +1,4 @@
-"""What people do with agents: start one from a form, once however often the form is sent."""
+"""Starts a run from a form, once, however often the form is submitted."""
 
 from typing import Any
 from uuid import UUID
@@ -19,10 +19,10 @@ def start_once(
     actor: Actor,
     budget: object = None,
 ) -> UUID:
-    """The run that this form started, now or when it was sent before.
+    """Start a run from this form, or return the run that it started before.
 
-    The second of two that are sent at once waits at the form's number until the first is through, and
-    then finds its run. Raises what runtime.control.start.start raises, and then the form may be sent again.
+    Of two concurrent submissions, the second waits for the first on the form's row, and then returns its run. Raise as
+    runtime.control.start.start; the form may then be submitted again.
     """
     with transaction.atomic():
         row, _ = SentForm.objects.get_or_create(number=form, defaults={"person": actor.person})

@@ -24,7 +24,7 @@ _NUMBERS = {"integer": r"-?\d{1,18}", "number": r"-?\d{1,18}(\.\d{1,18})?([eE][-
 
 
 class InvalidValue(Exception):
-    """What was typed is no value of the field's kind."""
+    """The submitted text is not a value of the field's kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class StartForm:
 
     @property
     def problem(self) -> str:
-        """What is wrong with no field in particular."""
+        """Return the problem that belongs to no field."""
         known = {part.name for part in parts(self.schema)}
         if not known and self.schema.get("type") != "object":
             return ""
@@ -98,7 +98,7 @@ def empty(schema: dict[str, Any]) -> StartForm:
 
 
 def read(schema: dict[str, Any], posted: Mapping[str, str]) -> tuple[StartForm, Any]:
-    """The form as it was sent, with what is wrong with each field, and the value it makes."""
+    """Return the form as submitted, with the problems of its fields, and the value that it makes."""
     found = parts(schema)
     names = [part.name for part in found] or [WHOLE]
     typed = {name: form_text(posted, _sent(name)) for name in names}
@@ -123,7 +123,7 @@ def read(schema: dict[str, Any], posted: Mapping[str, str]) -> tuple[StartForm, 
 
 
 def field_of(problem: InvalidInput, names: list[str]) -> str:
-    """The name of the form's field in which the field of a problem lies."""
+    """Return the form's field that a problem belongs to."""
     path = problem.field.removeprefix(f"{WHOLE}.")
     inside = (name for name in names if path == name or path.startswith((f"{name}.", f"{name}[")))
     return next(inside, WHOLE)
@@ -155,7 +155,7 @@ def _choices(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _sent(name: str) -> str:
-    """The name under which a browser sends a field, kept apart from the form's own."""
+    """Return the name of a field in the submitted form. A prefix separates it from the form's own fields."""
     return f"in.{name}"
 
 
@@ -164,7 +164,7 @@ def _as_typed(kind: str, value: Any) -> str:
 
 
 def _value(kind: str, typed: str) -> Any:
-    """Raises InvalidValue."""
+    """Read the value of one field. Raise InvalidValue."""
     match kind:
         case "integer" | "number":
             text = typed.strip()
@@ -183,7 +183,7 @@ def _value(kind: str, typed: str) -> Any:
 
 
 def _refuse(constant: str) -> None:
-    """JSON has no NaN and no Infinity, though Python reads them."""
+    """Refuse NaN and Infinity, which Python reads but JSON does not have."""
     raise ValueError(constant)
 
 

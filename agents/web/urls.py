@@ -1,4 +1,4 @@
-"""The addresses of this room's pages."""
+"""The URLs of the pages of agents."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""The pages of agents: what the workers have published, and the form that starts a run of one."""
+"""The pages of agents: the published agents, and the form that starts a run."""
 
 from uuid import UUID, uuid4
 
@@ -28,7 +28,7 @@ _readers = visible_to(lambda actor: wiring.access().require_agents(actor))
 @require_safe
 @_readers
 def agents(request: HttpRequest) -> HttpResponse:
-    """Every agent that a worker has published."""
+    """Show every agent that a worker published."""
     return render(request, "agents.html", {"place": "agents", "agents": queries.published()})
 
 
@@ -50,7 +50,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @_readers
 def start(request: HttpRequest, name: str) -> HttpResponse:
-    """The form that starts a run of an agent, and what comes of sending it."""
+    """Show the form that starts a run of an agent, or start the run that it describes."""
     shown = _agent(name)
     try:
         wiring.access().require(actor_of(request), "runs:start")
@@ -124,7 +124,7 @@ def _agent(name: str) -> queries.AgentView:
 
 
 def _number(request: HttpRequest) -> UUID:
-    """The number that the form was given out with; a new one for a form without."""
+    """Return the number that the form came with, or a new one."""
     try:
         return UUID(request.POST.get("form", ""))
     except ValueError:

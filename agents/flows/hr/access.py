@@ -1,4 +1,4 @@
-"""Everything a new colleague may do, asked for at once: two calls behind gates in one turn.
+"""Requests all rights of a new colleague at once: two calls behind gates in one turn.
 
 Reviewers see both together and decide each for itself; a denial of one says nothing of the other.
 """
@@ -25,7 +25,7 @@ APPLICATION = "intranet"
 
 @script
 def bundle(turn: Turn) -> Reply:
-    """Plays hr_access_bundle: the account, then both rights in one breath, then what became of each."""
+    """Play hr_access_bundle: create the account, request both rights in one turn, then report each result."""
     account = turn.result("create_account")
     if account is None:
         return ask_for_account(turn)

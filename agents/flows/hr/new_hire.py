@@ -1,4 +1,4 @@
-"""What the agents of this department are started with, and the words they share."""
+"""The input of the HR agents, and the texts that they share."""
 
 from pydantic import BaseModel
 
@@ -42,6 +42,6 @@ def no_account(turn: Turn, account: Result | None) -> str:
 
 
 def why(result: Result | None) -> str:
-    """The reason as it was given, as the end of a sentence."""
+    """Return the given reason as the end of a sentence."""
     reason = "it was never tried" if result is None else result.why
     return reason if reason.endswith((".", "!", "?")) else f"{reason}."

@@ -29,13 +29,13 @@ from agents.tools.mail import send_welcome_mail
 
 @script
 def make_account(turn: Turn) -> Reply:
-    """Plays account_agent: the account, then its privileges, then a sentence for whoever asked."""
+    """Play account_agent: create the account, set its privileges, then report in a sentence."""
     return _account_step(turn) or say(_account_sentence(turn))
 
 
 @script
 def onboard_by_delegation(turn: Turn) -> Reply:
-    """Plays hr_onboarding: the account is somebody else's work, the mail is its own."""
+    """Play hr_onboarding: delegate the account to another agent, then send the mail."""
     account = turn.result("account_agent")
     if account is None:
         return call("account_agent", **turn.input)
@@ -49,7 +49,7 @@ def onboard_by_delegation(turn: Turn) -> Reply:
 
 @script
 def onboard_alone(turn: Turn) -> Reply:
-    """Plays hr_onboarding_single: the same steps without another agent."""
+    """Play hr_onboarding_single: take the same steps without another agent."""
     if (step := _account_step(turn)) is not None:
         return step
     if not _has_account(turn):
@@ -110,7 +110,7 @@ hr_onboarding_single = agent(
 
 
 def _account_step(turn: Turn) -> Reply | None:
-    """The next call it takes to have the account, None when there is nothing left to call."""
+    """Return the next call towards the account, or None if no call is left."""
     person, account = turn.input, turn.result("create_account")
     if account is None:
         return ask_for_account(turn)

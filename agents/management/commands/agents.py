@@ -1,4 +1,4 @@
-"""`manage.py agents check`: what the configured modules define, and everything that is wrong with them."""
+"""`manage.py agents check` prints the configured agents and every mistake in their modules."""
 
 import signal
 from collections.abc import Iterator

@@ -63,11 +63,11 @@ def _warm_up() -> None:
     from pydantic_ai.messages import ModelRequest
 
     from agents.llm.messages import from_provider
-    from agents.llm.script_player import play
+    from agents.llm.script_player import run_script
     from tests.support.scripted_agents.flows import outer
 
     asked = ModelRequest.user_text_prompt('{"turns": []}')
-    reply, usage = play(outer, [asked])
+    reply, usage = run_script(outer, [asked])
     from_provider(outer, reply, usage=usage)
 
 
