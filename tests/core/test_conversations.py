@@ -89,7 +89,7 @@ def test_every_state_is_read_from_its_entries_as_it_was() -> None:
             assert brief is not None
             assert _read_again(brief, texts) == now
             told += 1
-    assert told > 100
+    assert told >= 20  # also of the few walks with which mutants are tried
 
 
 def test_every_state_is_read_on_from_the_one_before() -> None:

@@ -154,7 +154,9 @@ def _depth(now: Continuation) -> int:
 
 
 def test_only_a_frame_that_acts_has_open_calls() -> None:
-    assert sum(map(invariants.a_frame_that_does_not_act_has_no_open_call, every())) > 1000
+    assert (
+        sum(map(invariants.a_frame_that_does_not_act_has_no_open_call, every())) > len(every()) / 2
+    )
 
 
 def test_a_paused_run_plans_nothing_and_goes_on_where_it_was() -> None:
