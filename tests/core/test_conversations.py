@@ -23,6 +23,7 @@ from runtime.core.events import (
     Forked,
     Imported,
     MessageReceived,
+    ModelReplied,
     ToolReturned,
 )
 from runtime.core.machine.replay import Entry, initial, step
@@ -101,6 +102,16 @@ def test_every_state_is_read_on_from_the_one_before() -> None:
                 found.read(text)
             brief = found.brief(now)
             assert brief is None or _read_again(brief, texts) == now
+
+
+def test_a_typed_result_that_its_reply_leaves_out_is_read() -> None:
+    answer = ModelReplied(
+        frame="0", reply={}, text="", calls=(), usage={}, output={"sum": 3}, output_kept=True
+    )
+    now, texts = run_of(*STARTED, RETURNED, answer)
+    brief = read(texts).brief(now)
+    assert brief is not None
+    assert _read_again(brief, texts) == now
 
 
 def test_nothing_that_an_entry_tells_is_written_again() -> None:
