@@ -8,8 +8,8 @@ from typing import Any
 from agents.catalogue import published as catalogue
 from agents.catalogue.versions import Version, changes
 from agents.models import AgentVersion, PublishedAgent
-from agents.schemas import Part, parts
 from runtime.core.enums import EffectClass
+from runtime.core.json_schema import Part, parts
 from runtime.queries.version_diff import Difference, differences
 from runtime.queries.workers import live_versions
 

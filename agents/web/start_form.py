@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.schemas import Part, brief, parts
 from agents.sdk import inputs
+from runtime.core.json_schema import Part, brief, parts
 from runtime.errors import InvalidInput
 from runtime.web.requests import form_text
 
