@@ -1,6 +1,6 @@
 """Makes failures of the exceptions of model calls: the cause, whether to try again, and when.
 
-The text names the key, the request or the provider as the one at failure, and holds neither a key nor what
+The text names the key, the request or the provider as the one at fault, and holds neither a key nor what
 the request said.
 """
 
@@ -27,7 +27,7 @@ from runtime.core.enums import Blame
 from runtime.core.limits import plain
 from runtime.ports.effects import ModelFailure
 
-# A matter of time, although the status says the request is at failure.
+# A matter of time, although the status says the request is at fault.
 PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY}
 
 # Too many requests; 529 is Anthropic's code for an overloaded service.
@@ -48,7 +48,7 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
         case NotTheApi():
             return _set_up(f"a page answered instead of {model}: look at the provider's address")
         case ContentFilterError():
-            return _asked(f"{model} filtered its answer: the request is at failure")
+            return _asked(f"{model} filtered its answer: the request is at fault")
         case IncompleteToolCall() | OutputTokenLimitExceeded():
             return _asked(f"{model} ran into its limit of tokens before it was done")
         case UserError():
@@ -56,7 +56,7 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
         case _:
             # An unknown error comes from the provider's answer, and the next answer may be better.
             kind = type(exc).__name__
-            error = f"the answer of {model} could not be read ({kind}): the provider is at failure"
+            error = f"the answer of {model} could not be read ({kind}): the provider is at fault"
             return ModelFailure(error=error, again=True)
 
 
@@ -75,7 +75,7 @@ def too_slow(model: str, deadline: float) -> ModelFailure:
 
 def cut_off(model: str) -> ModelFailure:
     """Return the failure of a stream that ended before the reply did."""
-    error = f"the reply of {model} broke off: the provider or the network is at failure"
+    error = f"the reply of {model} broke off: the provider or the network is at fault"
     return ModelFailure(error=error, again=True, blame=Blame.NETWORK)
 
 
@@ -95,7 +95,7 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
             return _late(f"{model} did not answer in time")
         case ModelConnectionError():
             return ModelFailure(
-                error=f"the connection to {model} failed: the provider or the network is at failure",
+                error=f"the connection to {model} failed: the provider or the network is at fault",
                 again=True,
                 blame=Blame.NETWORK,
             )
@@ -113,7 +113,7 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
     if status in PASSING or status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         if status is None and isinstance(exc, ModelRequestRejectedError):
             return _rejected(exc, model, said)
-        error = f"{model} is in trouble{said}: the provider is at failure"
+        error = f"{model} is in trouble{said}: the provider is at fault"
         return ModelFailure(error=error, again=True, after=exc.retry_after)
     return _rejected(exc, model, said)
 
@@ -135,7 +135,7 @@ def _rejected(exc: ModelAPIError, model: str, said: str) -> ModelFailure:
     """The provider's code says more than its text, which may quote the request."""
     code = exc.provider_error_code or exc.provider_error_type
     why = f", code {code}" if code and code.replace("_", "").isalnum() else ""
-    return _asked(plain(f"{model} rejected the request{said}{why}: the request is at failure"))
+    return _asked(plain(f"{model} rejected the request{said}{why}: the request is at fault"))
 
 
 def _asked(error: str) -> ModelFailure:
