@@ -89,16 +89,16 @@ class Gatekeeper:
             return
         try:
             with transaction.atomic():
-                audit.hold(run)
+                audit.lock_runs(run)
                 request, at = Request.objects.get(gate=gate), clock.now()
-                if closing.is_due(request, at):
+                if closing.is_expired(request, at):
                     closing.expire(request, at)
         except (GateNotOpen, RunEnded):
             pass  # the gate closed without a decision
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel what is pending at these gates, inside the caller's transaction."""
-        audit.hold(run)
+        audit.lock_runs(run)
         at = clock.now()
         pending = Request.objects.filter(
             Q(status=Request.Status.PENDING) | Q(effective_at__gt=at), run=run, gate__in=gates
@@ -123,14 +123,14 @@ class Gatekeeper:
 
     def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
         """Write the audit row of what somebody did to a run, inside the caller's transaction."""
-        audit.hold(run)
+        audit.lock_runs(run)
         audit.append(
             run=run, actor=actor, act=act, subject=f"run {run}", detail=detail, at=clock.now()
         )
 
     def forget(self, *, run: UUID, at: datetime, head: str) -> None:
         """Take arguments and sentence off every request of the run; what was decided, and its digests, stay."""
-        audit.hold(run)
+        audit.lock_runs(run)
         requests = Request.objects.filter(run=run, removed_at=None)
         requests.update(
             args="{}",

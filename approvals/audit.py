@@ -29,8 +29,8 @@ from runtime.ports.approvals import Part
 GENESIS = ""
 UNDONE = "undone"
 
-_HOLD = "SELECT FROM runtime_run WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
-_HOLD_OF = """
+_LOCK = "SELECT FROM runtime_run WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
+_LOCK_RUN_OF = """
     SELECT FROM runtime_run WHERE id = (SELECT run_id FROM approvals_request WHERE id = %s) FOR NO KEY UPDATE
 """
 _LAST = "SELECT seq, hash FROM approvals_auditentry WHERE run_id = %s ORDER BY seq DESC LIMIT 1"
@@ -53,16 +53,16 @@ _KEYED_BEFORE = """
 """
 
 
-def hold(*runs: UUID) -> None:
+def lock_runs(*runs: UUID) -> None:
     """Lock the rows of these runs, in one order whoever locks several, until the transaction ends."""
     with connection.cursor() as cursor:
-        cursor.execute(_HOLD, [list(runs)])
+        cursor.execute(_LOCK, [list(runs)])
 
 
-def hold_run_of(request: UUID) -> None:
+def lock_run_of(request: UUID) -> None:
     """The same of the run of a request, if there is such a request."""
     with connection.cursor() as cursor:
-        cursor.execute(_HOLD_OF, [request])
+        cursor.execute(_LOCK_RUN_OF, [request])
 
 
 def append(

@@ -35,7 +35,7 @@ SCOPES: Mapping[Scope, str] = {scope: _WORDS[scope] for scope in Scope}  # fails
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bearer:
+class TokenView:
     """A token as its owner and admins see it."""
 
     public_id: str
@@ -79,7 +79,7 @@ class Person:
     groups: tuple[str, ...]
     active: bool
     last_login: datetime | None
-    tokens: tuple[Bearer, ...]
+    tokens: tuple[TokenView, ...]
     rights: tuple[Right, ...]
 
     @property
@@ -88,20 +88,22 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Roster:
+class PeoplePage:
     """Some people by name; `more` is how many others fit."""
 
     people: tuple[Person, ...]
     more: int
 
 
-def roster(search: str = "", *, shown: str | None = None, reader: str | None = None) -> Roster:
+def people_page(
+    search: str = "", *, shown: str | None = None, reader: str | None = None
+) -> PeoplePage:
     """List people whose name contains `search`, and always the person `shown`, for the admin `reader`."""
     fitting = User.objects.filter(username__icontains=search)
     wanted = list(fitting.order_by("username").values_list("username", flat=True)[:LIMIT])
     rows = _read(User.objects.filter(Q(username__in=wanted) | Q(username=shown)), reader)
     more = fitting.count() - len(wanted) if len(wanted) == LIMIT else 0
-    return Roster(people=tuple(rows), more=more)
+    return PeoplePage(people=tuple(rows), more=more)
 
 
 def everybody() -> list[Person]:
@@ -124,7 +126,7 @@ def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
             groups=tuple(sorted(group.name for group in row.groups.all())),
             active=row.is_active,
             last_login=row.last_login,
-            tokens=_bearers(list(row.tokens.all())),
+            tokens=_token_views(list(row.tokens.all())),
             rights=tuple(
                 _right(what, given.get((row.pk, what)), row, reader, owed)
                 for what in (
@@ -187,11 +189,11 @@ def _unrecorded(what: str) -> Right:
     )
 
 
-def _bearers(tokens: list[Token]) -> tuple[Bearer, ...]:
+def _token_views(tokens: list[Token]) -> tuple[TokenView, ...]:
     tokens.sort(key=lambda token: token.created_at, reverse=True)
     tokens.sort(key=lambda token: token.revoked_at is not None)
     return tuple(
-        Bearer(
+        TokenView(
             public_id=token.public_id,
             scopes=tuple(token.scopes),
             created_at=token.created_at,

@@ -31,8 +31,8 @@ class Handler(AxesDatabaseHandler):  # type: ignore[misc] # axes says nothing of
         """Whether the password may be looked at. If so, this counts as a wrong one until it was right."""
         name = _name(credentials)
         with transaction.atomic():
-            _take_turns(request)
-            request.axes_again_at = again_at(request, name)  # type: ignore[attr-defined]
+            _lock_address(request)
+            request.axes_again_at = locked_until(request, name)  # type: ignore[attr-defined]
             if request.axes_again_at is not None:  # type: ignore[attr-defined]
                 _log.warning("too many wrong passwords from %s for %.64r", address(request), name)
                 return False
@@ -51,7 +51,7 @@ class Handler(AxesDatabaseHandler):  # type: ignore[misc] # axes says nothing of
         return int(_attempts(request).filter(username=_name(credentials)).delete()[0])
 
 
-def recognise(request: HttpRequest, username: str, password: str) -> User | None:
+def reauthenticate(request: HttpRequest, username: str, password: str) -> User | None:
     """Somebody who is logged in and proves it once more, throttled like a login."""
     person = authenticate(request, username=username, password=password)
     if not isinstance(person, User):
@@ -66,7 +66,7 @@ def refused_until(request: HttpRequest) -> datetime | None:
     return until
 
 
-def again_at(request: HttpRequest, username: str) -> datetime | None:
+def locked_until(request: HttpRequest, username: str) -> datetime | None:
     """When a password may be tried again, None for now."""
     recent = _attempts(request).filter(attempt_time__gt=_now(request) - settings.AXES_COOLOFF_TIME)
     limits = (
@@ -107,7 +107,7 @@ def _free_at(rows: QuerySet[AccessAttempt], limit: int) -> datetime | None:
     return None
 
 
-def _take_turns(request: HttpRequest) -> None:
+def _lock_address(request: HttpRequest) -> None:
     """One at a time per address, until the count is committed; the password is looked at after that."""
     with connection.cursor() as cursor:
         cursor.execute(

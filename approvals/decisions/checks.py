@@ -131,6 +131,6 @@ def _expire(row: Request, at: datetime) -> Expired:
     """Record the expiry before the decision is refused. Raises GateNotOpen."""
     assert row.expires_at is not None  # it has expired
     with transaction.atomic():
-        audit.hold(row.run_id)
+        audit.lock_runs(row.run_id)
         closing.expire(row, at)
     return Expired(row.expires_at)

@@ -12,7 +12,7 @@ from runtime.core.enums import Decision, Verdict
 from runtime.ports.access import Actor
 
 
-def is_due(request: Request, at: datetime) -> bool:
+def is_expired(request: Request, at: datetime) -> bool:
     """Whether time decides this request, and nobody has written that down."""
     pending = request.status == Request.Status.PENDING
     return pending and request.expires_at is not None and request.expires_at <= at
@@ -25,12 +25,12 @@ def expire(request: Request, at: datetime) -> None:
     reason = f"Nobody decided before {due:%Y-%m-%d %H:%M:%S} UTC."
     decision = Decision(verdict=Verdict.EXPIRE, by="", reason=reason)
     settle(gate=request.gate, decision=decision)
-    _end(request, Request.Status.EXPIRED, actor=None, at=at, reason=reason)
+    _close(request, Request.Status.EXPIRED, actor=None, at=at, reason=reason)
 
 
 def cancel(request: Request, *, actor: Actor | None, at: datetime, reason: str) -> None:
     """The gate needs nobody any more; whoever calls this has closed it."""
-    _end(request, Request.Status.CANCELLED, actor=actor, at=at, reason=reason)
+    _close(request, Request.Status.CANCELLED, actor=actor, at=at, reason=reason)
 
 
 def forget_decision(request: Request) -> None:
@@ -38,7 +38,7 @@ def forget_decision(request: Request) -> None:
     request.statement = request.signature = request.key_id = request.effective_at = None
 
 
-def _end(
+def _close(
     request: Request, status: Request.Status, *, actor: Actor | None, at: datetime, reason: str
 ) -> None:
     request.status, request.decided_by = status, None if actor is None else actor.person

@@ -50,7 +50,7 @@ def decide(
         outcome = _attempt(request, answer, actor)
     except GateNotOpen:  # another action on the run came in between
         with commit.last_attempt():
-            audit.hold_run_of(request)
+            audit.lock_run_of(request)
             outcome = _attempt(request, answer, actor)
     return checks.decided(outcome)
 
@@ -59,7 +59,7 @@ def _attempt(request: UUID, answer: _Answer, actor: Actor) -> Approval | Expired
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
     looked = checks.open_request(commit.look(request, actor))
     row = looked.request
-    decision = None if closing.is_due(row, looked.at) else _decision(row, answer, actor)
+    decision = None if closing.is_expired(row, looked.at) else _decision(row, answer, actor)
     return checks.close(looked, decision, actor)
 
 

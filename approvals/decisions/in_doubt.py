@@ -48,7 +48,7 @@ def resolve(
         made = _attempt(run, gate, answer, actor)
     except GateNotOpen:  # another action on the run came in between
         with commit.last_attempt():
-            audit.hold(run)
+            audit.lock_runs(run)
             made = _attempt(run, gate, answer, actor)
     return checks.decided(made)
 
@@ -58,7 +58,7 @@ def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> Approval |
     looked = checks.open_request(commit.look_at_gate(run, gate, actor))
     row = looked.request
     decision = None
-    if not closing.is_due(row, looked.at):
+    if not closing.is_expired(row, looked.at):
         if answer.outcome == Verdict.RUN_AGAIN and row.not_before and looked.at < row.not_before:
             raise TooEarly(row.not_before)
         decision = _decision(row, answer, actor)

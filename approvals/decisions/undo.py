@@ -23,7 +23,7 @@ def undo(*, request: UUID, actor: Actor) -> requests.Approval:
     decider; TooLate. Nothing is written when it raises.
     """
     with transaction.atomic():
-        audit.hold_run_of(request)
+        audit.lock_run_of(request)
         principal = principals.principal_of(actor)
         row = requests.readable(request, principal)
         checks.check_right(row, principal)
@@ -35,7 +35,7 @@ def undo(*, request: UUID, actor: Actor) -> requests.Approval:
         _reopen(row, actor)
         undone = ledger.undone(row.id, audit.undone(row))
     ledger.note(undone)  # after the commit, and before the caller answers
-    return requests.plain(row, principal)
+    return requests.to_view(row, principal)
 
 
 def _check_undoable(row: Request, actor: Actor) -> None:

@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from approvals.errors import ApprovalError, Invalid
 
 
-class Door(BaseCommand):
+class Command(BaseCommand):
     """A command with `examples` below its help, whose refusals are one line."""
 
     examples = ""

@@ -22,12 +22,12 @@ from approvals.models import Request
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries import filters
-from approvals.queries.requests import Approval, plain
+from approvals.queries.requests import Approval, to_view
 from runtime.core.enums import GateKind
 
 LIMIT = 50
-MOST = 999
-SOON = timedelta(minutes=10)
+MAX_COUNT = 999
+EXPIRES_SOON = timedelta(minutes=10)
 
 _TITLES = ("Expires within 10 minutes", "Later today", "Later", "No deadline")
 
@@ -44,7 +44,7 @@ class View(StrEnum):
 class Counts:
     """Of everything, whatever the filter: pending ones, those in doubt among `mine`, and all others'.
 
-    One more than MOST means that there are more.
+    One more than MAX_COUNT means that there are more.
     """
 
     mine: int
@@ -61,7 +61,7 @@ class Counts:
 
     @property
     def only_doubts(self) -> bool:
-        return self.mine == self.doubts <= MOST
+        return self.mine == self.doubts <= MAX_COUNT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +73,15 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A piece of a list; `next` is the cursor of the piece after it, None at the end."""
+class Page:
+    """A piece of a list; `next` is the cursor of the page after it, None at the end."""
 
     items: tuple[Approval, ...]
     next: str | None
 
 
 def counts(principal: Principal | None) -> Counts:
-    """How many wait, for this person and for others; each is counted up to MOST and one more."""
+    """How many wait, for this person and for others; each is counted up to MAX_COUNT and one more."""
     pending = Request.objects.filter(
         request_rules.readable_requests(principal), status=Request.Status.PENDING
     )
@@ -99,7 +99,7 @@ def _counted(*lists: QuerySet[Request]) -> list[int]:
     sizes, values = [], list[Any]()
     for rows in lists:
         try:
-            query, given = rows.values("pk")[: MOST + 1].query.sql_with_params()
+            query, given = rows.values("pk")[: MAX_COUNT + 1].query.sql_with_params()
         except EmptyResultSet:
             sizes.append("0")
             continue
@@ -110,22 +110,22 @@ def _counted(*lists: QuerySet[Request]) -> list[int]:
         return list(cursor.fetchone())
 
 
-def piece(
+def page(
     principal: Principal | None, *, view: View, q: str = "", cursor: str | None = None
-) -> Piece:
-    """One piece of a list. Calls in doubt are not among `mine`: see `doubts`. Raises Invalid: q, cursor."""
+) -> Page:
+    """One page of a list. Calls in doubt are not among `mine`: see `doubts`. Raises Invalid: q, cursor."""
     readable = request_rules.readable_requests(principal)
     rows = Request.objects.filter(readable, filters.condition(q))
     if view == View.DECIDED:
         rows = rows.filter(decided_at__gte=midnight())
-        return _piece(rows.order_by("-decided_at", "-id"), _before, cursor, principal)
+        return _page(rows.order_by("-decided_at", "-id"), _before, cursor, principal)
     rows = rows.filter(status=Request.Status.PENDING)
     if view == View.MINE:
         chosen = request_rules.decidable_requests(principal) & ~Q(kind=GateKind.IN_DOUBT)
     else:
         chosen = request_rules.undecidable_requests(principal)
     ordered = rows.filter(chosen).order_by(F("expires_at").asc(nulls_last=True), "created_at", "id")
-    return _piece(ordered, _after, cursor, principal)
+    return _page(ordered, _after, cursor, principal)
 
 
 def doubts(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...]:
@@ -136,10 +136,12 @@ def doubts(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...]:
         status=Request.Status.PENDING,
         kind=GateKind.IN_DOUBT,
     )
-    return tuple(plain(row, principal) for row in rows.order_by("created_at", "id")[:LIMIT])
+    return tuple(to_view(row, principal) for row in rows.order_by("created_at", "id")[:LIMIT])
 
 
-def neighbours(principal: Principal | None, item: Approval) -> tuple[UUID | None, UUID | None]:
+def previous_and_next(
+    principal: Principal | None, item: Approval
+) -> tuple[UUID | None, UUID | None]:
     """What stands before and after an approval in the list `mine`, whether or not it is in it itself."""
     rows = Request.objects.filter(
         request_rules.decidable_requests(principal),
@@ -156,7 +158,7 @@ def neighbours(principal: Principal | None, item: Approval) -> tuple[UUID | None
 def closed(principal: Principal | None, known: Collection[UUID]) -> tuple[Approval, ...]:
     """Those of the requests somebody has on the screen that wait no more."""
     rows = Request.objects.filter(request_rules.readable_requests(principal), pk__in=known)
-    return tuple(plain(row, principal) for row in rows.exclude(status=Request.Status.PENDING))
+    return tuple(to_view(row, principal) for row in rows.exclude(status=Request.Status.PENDING))
 
 
 def last_closed(principal: Principal | None) -> Approval | None:
@@ -165,15 +167,15 @@ def last_closed(principal: Principal | None) -> Approval | None:
         request_rules.readable_requests(principal), decided_at__isnull=False
     )
     row = rows.order_by("-decided_at", "-id").first()
-    return None if row is None else plain(row, principal)
+    return None if row is None else to_view(row, principal)
 
 
 def _said(count: int) -> str:
-    return str(count) if count <= MOST else f"{MOST}+"
+    return str(count) if count <= MAX_COUNT else f"{MAX_COUNT}+"
 
 
 def groups(items: Collection[Approval]) -> list[Group]:
-    """The rows of a piece by how soon time decides, without empty groups."""
+    """The rows of a page by how soon time decides, without empty groups."""
     now = timezone.now()
     found = {title: [item for item in items if _title(item, now) == title] for title in _TITLES}
     return [Group(title=title, items=tuple(inside)) for title, inside in found.items() if inside]
@@ -188,22 +190,22 @@ def _title(item: Approval, now: datetime) -> str:
     soon, today, later, never = _TITLES
     if item.expires_at is None:
         return never
-    if item.expires_at <= now + SOON:
+    if item.expires_at <= now + EXPIRES_SOON:
         return soon
     return today if item.expires_at.date() == now.date() else later
 
 
-def _piece(
+def _page(
     rows: QuerySet[Request],
     beyond: Callable[[datetime | None, datetime, UUID], Q],
     cursor: str | None,
     principal: Principal | None,
-) -> Piece:
+) -> Page:
     if cursor is not None:
         rows = rows.filter(beyond(*_place(cursor)))
-    found = [plain(row, principal) for row in rows[: LIMIT + 1]]
+    found = [to_view(row, principal) for row in rows[: LIMIT + 1]]
     items = tuple(found[:LIMIT])
-    return Piece(items=items, next=_cursor(items[-1]) if len(found) > LIMIT else None)
+    return Page(items=items, next=_cursor(items[-1]) if len(found) > LIMIT else None)
 
 
 def _after(expires_at: datetime | None, at: datetime, last: UUID) -> Q:

@@ -114,7 +114,7 @@ def approvals(
 def approval(request: UUID, *, actor: Actor) -> Approval:
     """One approval. Raises NotFound if there is none or the actor may not read it."""
     principal = principals.principal_of(actor)
-    return plain(readable(request, principal), principal)
+    return to_view(readable(request, principal), principal)
 
 
 def of_turn(approval: Approval, principal: principals.Principal | None) -> tuple[Approval, ...]:
@@ -128,7 +128,7 @@ def of_turn(approval: Approval, principal: principals.Principal | None) -> tuple
         kind=GateKind.APPROVAL,
         call__startswith=f"c{turn_of(approval.call)}.",
     ).exclude(pk=approval.id)
-    return tuple(plain(row, principal) for row in rows.order_by("created_at", "id"))
+    return tuple(to_view(row, principal) for row in rows.order_by("created_at", "id"))
 
 
 def open_doubt(approval: Approval) -> UUID | None:
@@ -151,7 +151,7 @@ def readable(request: UUID, principal: principals.Principal | None) -> Request:
     return row
 
 
-def plain(row: Request, principal: principals.Principal | None) -> Approval:
+def to_view(row: Request, principal: principals.Principal | None) -> Approval:
     """Verify a row and return it as plain data, with the reader's rights."""
     return verified(row, principal, verification.fault(row))
 
@@ -159,7 +159,7 @@ def plain(row: Request, principal: principals.Principal | None) -> Approval:
 def verified(
     row: Request, principal: principals.Principal | None, tampered: str | None = None
 ) -> Approval:
-    """Return a row as `plain` does, of which the caller knows what does not verify."""
+    """Return a row as `to_view` does, of which the caller knows what does not verify."""
     return Approval(
         id=row.id,
         run=row.run_id,
@@ -222,7 +222,7 @@ def _page(
     if cursor is not None:
         rows = rows.filter(_after(cursor))
     found = list(rows.order_by("created_at", "id")[: limit + 1])
-    items = tuple(plain(row, principal) for row in found[:limit])
+    items = tuple(to_view(row, principal) for row in found[:limit])
     return Page(items=items, next=_cursor(items[-1]) if len(found) > limit else None)
 
 

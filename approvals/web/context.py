@@ -11,7 +11,7 @@ from approvals.policy import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class Navigation:
     """What the navigation offers: `decides` the inbox, `starts` a form for runs, `manages` the people."""
 
     decides: bool = False
@@ -25,13 +25,13 @@ def desk(request: HttpRequest) -> dict[str, Any]:
     return {"desk": SimpleLazyObject(lambda: _desk(request))}
 
 
-def _desk(request: HttpRequest) -> Desk:
+def _desk(request: HttpRequest) -> Navigation:
     if not request.user.is_authenticated:
-        return Desk()
+        return Navigation()
     principal = principals.principal_of(principals.actor_of(request.user))
     if principal is None:
-        return Desk()
-    return Desk(
+        return Navigation()
+    return Navigation(
         decides=principal.has(scopes.Scope.APPROVALS_DECIDE),
         starts=principal.has(scopes.Scope.RUNS_START),
         manages=Group.ADMINS in principal.groups,

@@ -32,13 +32,13 @@ def test_the_inbox_has_what_one_may_decide_in_the_order_of_deadlines(
     doubt = seeds.in_doubt(requester="cyril")
 
     principal = principals.principal_of(bea)
-    mine = inbox.piece(principal, view=View.MINE)
+    mine = inbox.page(principal, view=View.MINE)
     assert [item.id for item in mine.items] == [soon.id, late.id, never.id]
     assert mine.items[0].sentence == soon.sentence
     assert [item.id for item in inbox.doubts(principal)] == [doubt.id]
     assert (inbox.counts(principal), mine.next) == (inbox.Counts(mine=4, doubts=1, others=0), None)
 
-    own = inbox.piece(principals.principal_of(ada), view=View.MINE)
+    own = inbox.page(principals.principal_of(ada), view=View.MINE)
     assert [item.id for item in own.items] == [soon.id, never.id]
     assert inbox.counts(principals.principal_of(ada)).others == 1
 
@@ -48,10 +48,10 @@ def test_what_stands_before_and_after_an_approval_is_what_the_inbox_shows(bea: A
     for deadline in deadlines:
         seeds.pending(requester="ada", expires_at=deadline)
     principal = principals.principal_of(bea)
-    items = inbox.piece(principal, view=View.MINE).items
+    items = inbox.page(principal, view=View.MINE).items
     ids = [None, *(item.id for item in items), None]
     for number, item in enumerate(items):
-        assert inbox.neighbours(principal, item) == (ids[number], ids[number + 2])
+        assert inbox.previous_and_next(principal, item) == (ids[number], ids[number + 2])
 
 
 def test_an_inbox_of_somebody_who_decides_nothing_is_empty_but_counts(
@@ -61,7 +61,7 @@ def test_an_inbox_of_somebody_who_decides_nothing_is_empty_but_counts(
     nobody = Actor(person="nobody")
     for actor, others in ((cyril, 0), (admin, 1), (nobody, 0)):
         principal = principals.principal_of(actor)
-        assert inbox.piece(principal, view=View.MINE).items == ()
+        assert inbox.page(principal, view=View.MINE).items == ()
         assert inbox.counts(principal) == inbox.Counts(mine=0, doubts=0, others=others)
 
 
@@ -120,7 +120,7 @@ def test_a_risk_that_does_not_exist_hides_no_request(
         actor.person: {
             view
             for view in (View.MINE, View.OTHERS)
-            for item in inbox.piece(principals.principal_of(actor), view=view).items
+            for item in inbox.page(principals.principal_of(actor), view=view).items
             if item.tampered
         }
         for actor in (ada, bea, cyril, admin)

@@ -11,7 +11,7 @@ from approvals.management import command
 from approvals.policy import Group
 
 
-class Command(command.Door):
+class Command(command.Command):
     help = "Add people, disable and enable them, put them into groups, list them."
     examples = """\
   people add bea --group reviewers               asks for the password

@@ -11,7 +11,7 @@ from approvals.management import command
 from approvals.permissions.scopes import ALL_SCOPES
 
 
-class Command(command.Door):
+class Command(command.Command):
     help = "Make tokens for the API, revoke them, list them."
     examples = """\
   token create ada --scope runs:start --scope runs:read

@@ -29,7 +29,7 @@ def account(request: HttpRequest) -> HttpResponse:
 def change_password(request: HttpRequest) -> HttpResponse:
     """Every other session ends, this one stays. The password of now is guessed no faster than at the login."""
     me = request.user.get_username()
-    known = login_throttle.recognise(request, me, request.POST.get("current", ""))
+    known = login_throttle.reauthenticate(request, me, request.POST.get("current", ""))
     if known is None:
         status = 429 if login_throttle.refused_until(request) else 422
         problem = Invalid("current", "That is not your password.")

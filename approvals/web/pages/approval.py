@@ -14,7 +14,7 @@ from approvals.permissions.principals import Principal
 from approvals.queries import requests
 from approvals.queries.similar import similar
 from approvals.web.pages import frame_gate, in_doubt
-from approvals.web.pages.decision_form import Problem, carry_out
+from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, picture
 from runtime.core.enums import HALTS, GateKind, Verdict
 from runtime.ports.access import Actor
@@ -55,7 +55,7 @@ def deny(request: HttpRequest, approval: UUID) -> HttpResponse:
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
     if requests.approval(approval, actor=principals.actor_of(request.user)).kind in HALTS:
         raise Http404
-    return carry_out(
+    return handle_decision(
         request,
         approval,
         verdict,

@@ -28,7 +28,7 @@ from runtime.ports.access import Actor
 Problem = Forbidden | TamperedWith | DigestMismatch | TooEarly | Invalid
 
 
-def carry_out(
+def handle_decision(
     request: HttpRequest,
     approval: UUID,
     verdict: Verdict,

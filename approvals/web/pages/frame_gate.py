@@ -10,7 +10,7 @@ from approvals.decisions import budget_grants, decide
 from approvals.errors import DigestMismatch, Invalid
 from approvals.permissions import principals
 from approvals.queries import requests
-from approvals.web.pages.decision_form import Problem, carry_out
+from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, picture
 from runtime.core.enums import HALTS, GateKind, Verdict
 from runtime.core.events import Change
@@ -68,7 +68,7 @@ def _differences(shown: requests.Approval) -> tuple[Difference, ...]:
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
     if requests.approval(approval, actor=principals.actor_of(request.user)).kind not in HALTS:
         raise Http404
-    return carry_out(
+    return handle_decision(
         request,
         approval,
         verdict,

@@ -13,7 +13,7 @@ from approvals.decisions import in_doubt, results
 from approvals.errors import Invalid
 from approvals.permissions import principals
 from approvals.queries import requests
-from approvals.web.pages.decision_form import Problem, carry_out
+from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, picture
 from runtime.core.enums import Verdict
 from runtime.ports.access import Actor
@@ -67,7 +67,7 @@ def page(
 
 def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpResponse:
     shown = requests.approval(approval, actor=principals.actor_of(request.user))
-    return carry_out(
+    return handle_decision(
         request,
         approval,
         outcome,

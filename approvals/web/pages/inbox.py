@@ -17,7 +17,7 @@ from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.queries import filters
 from approvals.queries import inbox as lists
-from approvals.queries.inbox import Piece, View
+from approvals.queries.inbox import Page, View
 from approvals.queries.requests import Approval
 from runtime.queries import outcomes, runs, time_limits
 from runtime.queries.outcomes import Outcome, Place
@@ -62,23 +62,23 @@ def _list(
 ) -> dict[str, Any]:
     """The rows that were asked for, or what is wrong with the filter."""
     cursor, problem = request.GET.get("cursor"), None
-    piece, doubts = Piece(items=(), next=None), tuple[Approval, ...]()
+    page, doubts = Page(items=(), next=None), tuple[Approval, ...]()
     try:
         if view != View.MINE or not counts.only_doubts or q or cursor:
-            piece = lists.piece(principal, view=view, q=q, cursor=cursor)
+            page = lists.page(principal, view=view, q=q, cursor=cursor)
         if view == View.MINE and counts.doubts and cursor is None:
             doubts = lists.doubts(principal, q=q)
     except Invalid as exc:
         if exc.field != "q":
             raise Http404(exc.detail) from exc
         problem = exc
-    nothing = not (piece.items or doubts or q or cursor or problem)
+    nothing = not (page.items or doubts or q or cursor or problem)
     return {
-        "groups": [] if view == View.DECIDED else lists.groups(piece.items),
-        "items": piece.items,
+        "groups": [] if view == View.DECIDED else lists.groups(page.items),
+        "items": page.items,
         "no_outcomes": view == View.DECIDED and time_limits.is_used_up(),
-        "decided": _with_outcomes(piece.items) if view == View.DECIDED else [],
-        "next": piece.next,
+        "decided": _with_outcomes(page.items) if view == View.DECIDED else [],
+        "next": page.next,
         "doubts": doubts,
         "problem": problem,
         "last": lists.last_closed(principal) if nothing and view == View.MINE else None,

@@ -57,7 +57,7 @@ def picture(
     """The context of each page; `problem` is what was wrong with the decision just sent."""
     is_admin = principal is not None and principal.has(Scope.ADMIN)
     progress = fold.progress(shown.run, whole=is_admin)
-    before, next_ = inbox.neighbours(principal, shown)
+    before, next_ = inbox.previous_and_next(principal, shown)
     status = _status(shown)
     call = progress.call(shown.frame, shown.call)
     return {

@@ -245,7 +245,7 @@ def _ids(page: str) -> list[str]:
 def test_counting_stops_at_the_shown_limit(
     bea: Client, ada: Client, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lists, "MOST", 0)
+    monkeypatch.setattr(lists, "MAX_COUNT", 0)
     page = bea.get("/inbox/").content.decode()
     assert "<title>Inbox (0+)" in page
     assert "Set the privileges of newhire to 3" in page
