@@ -22,7 +22,7 @@ def test_pages_say_only_what_is_true(desk: Desk, office: Office) -> None:
 
     desk.log_in("bea")
     desk.open(f"/a/{request.id}/")
-    similar = page.get_by_role("region", name="Changed since the last similar approval")
+    similar = page.get_by_role("region", name="Compared with the last approval")
     expect(similar).to_contain_text("It ends with 1 space, before with no spaces.")
     expect(similar).to_contain_text("mixes Latin and Cyrillic letters")
     expect(main).not_to_contain_text("U+0020")
@@ -36,7 +36,7 @@ def test_pages_say_only_what_is_true(desk: Desk, office: Office) -> None:
     office.advance(request.run_id)
     page.reload()
     expect(box).to_have_class("note danger")
-    expect(box).to_contain_text("Where it stands now: failed")
+    expect(box).to_contain_text("Status: failed")
     expect(box).to_contain_text("no rights for that")
     expect(box).not_to_contain_text("may start once")
 

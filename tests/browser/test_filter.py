@@ -22,7 +22,7 @@ def test_the_inbox_follows_what_is_typed_and_stays_live(desk: Desk, office: Offi
     page.clock.run_for(400)
     expect(page.get_by_role("link", name="privileges of hidden")).to_have_count(0)
     expect(page.get_by_role("link", name="privileges of shown")).to_be_visible()
-    expect(page.get_by_text("Only those that match the filter.")).to_be_visible()
+    expect(page.get_by_text("Filtered.")).to_be_visible()
     assert page.url.endswith("?q=shown")
     office.start(args={"username": "hidden", "security_level": 1})
     office.approve(shown)
@@ -40,7 +40,7 @@ def test_what_cannot_be_a_filter_is_said_beside_it(desk: Desk, office: Office) -
     page.clock.install()
     desk.log_in("bea")
     desk.open("/inbox/")
-    page.get_by_label("Filter the list").fill("risk:none")
+    page.get_by_label("Search").fill("risk:none")
     page.clock.run_for(400)
     expect(page.get_by_role("alert")).to_contain_text("must name one of the risks")
     assert [text for text in desk.complaints if "422" not in text] == []

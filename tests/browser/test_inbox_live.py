@@ -80,7 +80,7 @@ def test_new_rows_wait_until_they_are_asked_for(
 
 def test_an_empty_inbox_fills_by_itself(desk: Desk, bea: Page, office: Office) -> None:
     desk.open("/inbox/")
-    expect(bea.get_by_role("heading", name="Nothing needs you")).to_be_visible()
+    expect(bea.get_by_role("heading", name="You're all caught up")).to_be_visible()
     office.start()
     _later(bea, 4)
     expect(bea.locator(".row")).to_have_count(1)
@@ -166,7 +166,7 @@ def test_a_request_closed_elsewhere_leaves_a_refused_grant_alone(
     request = office.short(Budget(turns=1))
     desk.open(f"/a/{request.id}/")
     bea.get_by_label("More turns").fill("abc")
-    bea.get_by_role("button", name="Grant it").click()
+    bea.get_by_role("button", name="Allow").click()
     expect(bea.get_by_text("Not decided: more turns must be a number")).to_be_visible()
     office.cancel(request.run_id, "Not needed.")
     _later(bea, 8)

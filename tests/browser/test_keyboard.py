@@ -1,4 +1,4 @@
-"""Keys of a single letter: the way through the inbox and an approval without a mouse."""
+"""Keyboard shortcuts: the way through the inbox and an approval without a mouse."""
 
 import re
 from uuid import UUID
@@ -114,7 +114,7 @@ def test_j_and_k_lead_from_one_approval_to_the_next(desk: Desk, bea: Page) -> No
 
 def test_slash_filters_and_escape_leaves_the_field(bea: Page) -> None:
     bea.keyboard.press("/")
-    field = bea.get_by_label("Filter the list")
+    field = bea.get_by_label("Search")
     expect(field).to_be_focused()
     bea.keyboard.press("Escape")
     expect(field).not_to_be_focused()
@@ -139,7 +139,7 @@ def test_the_sheet_opens_by_key_and_by_button_and_keeps_the_other_keys_out(bea: 
 
 def test_keys_can_be_switched_off_and_stay_off(bea: Page) -> None:
     bea.get_by_role("button", name="Keys").click()
-    bea.get_by_role("dialog").get_by_label("Keys of a single letter").select_option("off")
+    bea.get_by_role("dialog").get_by_label("Keyboard shortcuts").select_option("off")
     bea.reload()
     bea.keyboard.press("j")
     expect(bea.locator(".row[aria-current]")).to_have_count(0)
@@ -155,7 +155,7 @@ def test_a_key_with_a_modifier_is_left_to_the_browser(bea: Page) -> None:
 
 def test_chosen_colours_are_there_from_the_start(bea: Page) -> None:
     bea.get_by_role("button", name="Keys").click()
-    bea.get_by_role("dialog").get_by_label("Colours").select_option("dark")
+    bea.get_by_role("dialog").get_by_label("Theme").select_option("dark")
     expect(bea.locator("html")).to_have_attribute("data-theme", "dark")
     bea.reload()
     expect(bea.locator("html")).to_have_attribute("data-theme", "dark")

@@ -67,7 +67,7 @@ def test_bea_sees_a_bundle_together_and_decides_its_two_parts_on_their_own(
     office.wait(run, "suspended")
     bea.goto("/inbox/")
     bea.get_by_role("link", name="Give paired security level 2").click()
-    expect(bea.get_by_role("heading", name="Asked for in the same turn")).to_be_visible()
+    expect(bea.get_by_role("heading", name="Requested together")).to_be_visible()
     bea.get_by_role("button", name="Approve").click()
     expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
     bea.get_by_role("link", name="Give paired access to intranet").click()

@@ -27,7 +27,7 @@ def test_a_late_page_says_what_it_left_out(
 ) -> None:
     page = bea.get(f"/a/{office.request(suspended).id}/").content.decode()
     assert "Left out: this page took too long." in page
-    assert "first of its kind" not in page
+    assert "First request like this" not in page
     assert "Not searched for look-alike letters: this page took too long." in page
     assert "Approve" in page
     office.approve(suspended)

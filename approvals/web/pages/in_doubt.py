@@ -80,7 +80,7 @@ def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpRespo
             actor=actor,
         ),
         page=partial(page, outcome=outcome),
-        said=("Settled", "A worker continues the run next."),
+        said=("Resolved", "A worker continues the run next."),
     )
 
 

@@ -29,22 +29,19 @@ from runtime.web.requests import form_text
 TooLate = AlreadyDecided | Cancelled | Expired
 
 _EFFECTS: dict[str, str] = {
-    EffectClass.READ: "Only reads: if a worker dies in the middle, the call is simply made again.",
-    EffectClass.IDEMPOTENT: "Can be repeated without harm: if a worker dies in the middle, the call"
-    " is made again with the same idempotency key, so it takes effect once.",
-    EffectClass.TRANSACTIONAL: "Takes effect together with the run's journal or not at all: if a"
-    " worker dies in the middle, nothing of it has happened, and the call is made again.",
-    EffectClass.WRITE: "Happens once: if a worker dies in the middle, the call is never repeated on"
-    " its own, and people are asked what became of it.",
+    EffectClass.READ: "Only reads: repeated after a crash.",
+    EffectClass.IDEMPOTENT: "Safe to retry: takes effect only once, even after a crash.",
+    EffectClass.TRANSACTIONAL: "Commits together with the run's journal or not at all. Repeated after a crash.",
+    EffectClass.WRITE: "Not retried automatically. After a crash you are asked whether it happened.",
 }
 
 _VERBS: dict[Verdict, str] = {
     Verdict.APPROVE: "approve it",
     Verdict.DENY: "deny it",
-    Verdict.HAPPENED: "report what became of it",
+    Verdict.HAPPENED: "resolve it",
     Verdict.RUN_AGAIN: "let it run again",
     Verdict.GIVE_UP: "give it up",
-    Verdict.CONTINUE: "let it go on",
+    Verdict.CONTINUE: "continue it",
     Verdict.STOP: "stop the run",
 }
 

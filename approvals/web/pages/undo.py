@@ -22,5 +22,5 @@ def undo(request: HttpRequest, approval: UUID) -> HttpResponse:
     except (AlreadyDecided, Cancelled, Expired, NotDecided, TooLate) as exc:
         messages.error(request, f"Nothing was changed. {exc.detail}")
     else:
-        messages.success(request, "Taken back. Nothing has been decided.")
+        messages.success(request, "Undone. Waiting for a decision again.")
     return redirect("approval", approval=approval)

@@ -84,7 +84,7 @@ def test_the_password_of_now_is_guessed_no_faster_than_at_the_login(
     assert codes == [422] * 5 + [429] * 3
     answer = _change(bea)
     assert answer.status_code == 429
-    assert "try again at <time" in answer.content.decode()
+    assert "Try again at <time" in answer.content.decode()
     assert bea.get("/inbox/").status_code == 200
     cast.bea.refresh_from_db()
     assert cast.bea.check_password(PASSWORD)

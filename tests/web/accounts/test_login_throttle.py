@@ -132,7 +132,7 @@ def test_the_page_says_when_to_try_again_and_keeps_the_name(cast: Cast) -> None:
     answer = _try("bea", "wrong-again")
     page = answer.content.decode()
     assert answer.status_code == 429
-    assert "try again at <time datetime=" in page
+    assert "Try again at <time datetime=" in page
     assert "which is in 14 min" in page
     assert 'value="bea"' in page
     assert "wrong-again" not in page

@@ -47,7 +47,7 @@ def test_a_call_that_is_approved_waits_for_no_person(
     _send(bea, request, "approve")
     page = _text(bea, request)
     assert "Approved. A worker starts it next." in page
-    assert "Where it stands now: approved, a worker starts it next" in page
+    assert "Status: approved, a worker starts it next" in page
     assert "The call may start once" in page
     assert "waiting for a person" not in _box(page)
 
@@ -94,9 +94,9 @@ def test_a_call_that_ran_may_not_start_and_shows_its_result(
     _send(bea, request, "approve")
     office.advance(suspended)
     page = _text(bea, request)
-    assert "Where it stands now: done" in page
+    assert "Status: done" in page
     assert "The call may start once" not in page
-    assert "What it returned" in page
+    assert ">Result<" in page
     assert 'class="note ok"' in _box(page)
 
 
@@ -108,7 +108,7 @@ def test_a_call_that_failed_is_not_in_a_green_box(bea: Client, office: Office) -
     office.advance(request.run_id)
     box = _box(_text(bea, request))
     assert 'class="note danger"' in box
-    assert "Where it stands now: failed" in box
+    assert "Status: failed" in box
     assert "permission denied for the directory" in box
 
 
@@ -144,7 +144,7 @@ def test_a_report_is_recorded_until_a_worker_applies_it(bea: Client, office: Off
     request = office.doubt(office.in_doubt())
     _send(bea, request, "settle/happened", result='{"message_id": "m-1"}')
     box = _box(_text(bea, request))
-    assert "Where it stands now: recorded, a worker applies it next" in box
+    assert "Status: recorded, a worker applies it next" in box
     assert "in doubt" not in box
     office.advance(request.run_id)
     assert "Done, as reported" in bea.get("/inbox/?view=decided").content.decode()
@@ -187,7 +187,7 @@ def test_a_run_waits_since_its_gate_opened(bea: Client, suspended: UUID) -> None
 def test_text_is_reported_as_it_is_typed(bea: Client, office: Office, typed: str) -> None:
     office.effects.result_schema = {"type": "string"}
     request = office.doubt(office.in_doubt())
-    assert "What it returned, as it is" in _text(bea, request)
+    assert "Result (text)" in _text(bea, request)
     assert _send(bea, request, "settle/happened", result=typed).status_code == 302
     office.advance(request.run_id)
     assert typed.replace('"', "&quot;") in _box(_text(bea, request))

@@ -55,7 +55,7 @@ def test_shows_the_other_open_call_of_the_turn(bea: Client, office: Office) -> N
     run = office.start()
     first = Request.objects.filter(run=run).order_by("call")[0]
     page = _page(bea, first)
-    around = page[page.index("Also open in this run") : page.index("What comes next")]
+    around = page[page.index("Other pending calls") : page.index("What comes next")]
     assert "waiting for a person" in around
     assert "No other call" not in around
 
@@ -67,13 +67,13 @@ def test_shows_what_was_asked_for_in_the_same_turn_and_decides_each_on_its_own(
     run = office.start()
     first, second = Request.objects.filter(run=run).order_by("call")
     page = _page(bea, first)
-    together = page[page.index("Asked for in the same turn") : page.index("So far, and next")]
+    together = page[page.index("Requested together") : page.index("Progress")]
     assert f"/a/{second.id}/" in together
     assert "Set the privileges of another to 2" in together
     assert "Waiting for a decision" in together
     bea.post(f"/a/{first.id}/approve/", {"digest": first.request_digest})
     page = _page(bea, second)
-    assert "Approved" in page[page.index("Asked for in the same turn") :]
+    assert "Approved" in page[page.index("Requested together") :]
     assert "Waiting for a decision" in page
     second.refresh_from_db()
     assert second.status == "pending"
@@ -82,7 +82,7 @@ def test_shows_what_was_asked_for_in_the_same_turn_and_decides_each_on_its_own(
 def test_a_call_that_stands_alone_has_no_company(
     bea: Client, office: Office, suspended: UUID
 ) -> None:
-    assert "Asked for in the same turn" not in _page(bea, office.request(suspended))
+    assert "Requested together" not in _page(bea, office.request(suspended))
 
 
 def test_folds_the_conversation_and_says_who_wrote_it(
@@ -154,7 +154,7 @@ def test_reads_a_fixed_number_of_rows_however_long_the_run_is(
     with django_assert_max_num_queries(15):
         page = _page(bea, request)
     assert "Compared with" in page
-    assert "Asked for in the same turn" in page
+    assert "Requested together" in page
 
 
 def test_says_that_the_run_is_stopped(bea: Client, office: Office, suspended: UUID) -> None:

@@ -28,7 +28,7 @@ def test_approving_lets_the_run_go_on_and_shows_who_decided(
     assert "Approved by <bdi>bea</bdi>" in bea.get(answer["Location"]).content.decode()
     assert office.advance(suspended).status == RunStatus.COMPLETED
     page = bea.get(answer["Location"]).content.decode()
-    assert "Where it stands now: done" in page
+    assert "Status: done" in page
 
 
 def test_denying_tells_the_agent_the_reason_word_for_word(

@@ -44,7 +44,7 @@ def test_the_inbox_and_the_page_say_how_much_time_is_left(
     assert f'<time datetime="{request.expires_at.isoformat()}" data-countdown>in 6 d</time>' in page
     page = bea.get(f"/a/{request.id}/").content.decode()
     assert "data-countdown>in 6 d</time>" in page
-    assert "If no person decides by then, the call is denied." in page
+    assert "Denied automatically if no reviewer decides by then." in page
 
 
 @pytest.mark.parametrize("state", ["overdue", "expired"])
@@ -87,4 +87,4 @@ def test_the_run_says_that_it_expired(ada: Client, office: Office, expired: UUID
 
 
 def test_what_expired_is_not_in_the_inbox(bea: Client, expired: UUID) -> None:
-    assert "Nothing needs you" in bea.get("/inbox/").content.decode()
+    assert "You're all caught up" in bea.get("/inbox/").content.decode()

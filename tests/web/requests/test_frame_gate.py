@@ -34,7 +34,7 @@ def test_the_page_says_why_and_offers_both_ways(bea: Client, hold: Request) -> N
     assert WHY in page
     assert "Why it stopped" in page
     assert "Nothing new starts" in page
-    assert "Let it go on" in page
+    assert "Continue" in page
     assert "Stop the run" in page
 
 
@@ -55,7 +55,7 @@ def test_letting_it_go_on_is_recorded_and_audited(
     assert json.loads(hold.statement or "")["verdict"] == "continue"
     office.advance(hold.run_id)
     page = _page(bea, f"/a/{hold.id}/")
-    assert "Let go on by <bdi>bea</bdi>" in page
+    assert "Continued by <bdi>bea</bdi>" in page
     assert "Nothing new starts" not in page
     assert "let go on by" in _page(bea, f"/runs/{hold.run_id}/")
 

@@ -34,7 +34,7 @@ def test_each_pending_action_is_a_sentence_with_risk_path_and_requester(
     bea: Client, suspended: UUID, office: Office
 ) -> None:
     page = bea.get("/inbox/").content.decode()
-    assert 'For me <span class="num" data-count="mine">1</span>' in page
+    assert 'Assigned to me <span class="num" data-count="mine">1</span>' in page
     assert "Set the privileges of newhire to 3" in page
     assert "Medium risk" in page
     assert "<bdi>hr_onboarding</bdi>" in page
@@ -44,14 +44,14 @@ def test_each_pending_action_is_a_sentence_with_risk_path_and_requester(
 
 def test_an_empty_inbox_says_why_and_what_next(bea: Client) -> None:
     page = bea.get("/inbox/").content.decode()
-    assert "Nothing needs you" in page
-    assert "its question appears here" in page
+    assert "You're all caught up" in page
+    assert "its request appears here" in page
     assert "See the runs" in page
 
 
 def test_the_requester_hears_that_others_must_decide(ada: Client, suspended: UUID) -> None:
     page = ada.get("/inbox/").content.decode()
-    assert "Nothing needs you" in page
+    assert "You're all caught up" in page
     assert "1 action waits for other people" in page
     assert "Set the privileges" not in page
 
@@ -68,7 +68,7 @@ def test_gates_in_doubt_are_listed_for_those_who_may_see_them(
     run = office.in_doubt()
     assert "In doubt" in (page := bea.get("/inbox/").content.decode())
     assert f"/a/{office.doubt(run).id}/" in page
-    assert "Nothing needs you" not in page
+    assert "You're all caught up" not in page
     assert "<title>Inbox (1)" in page
     assert "In doubt" not in cyril.get("/inbox/").content.decode()
 
@@ -149,14 +149,14 @@ def test_what_was_decided_yesterday_is_not_listed_today(
 def test_each_empty_list_says_which_kind_of_empty_it_is(
     bea: Client, waiting: Callable[..., list[Request]]
 ) -> None:
-    assert "its question appears here" in bea.get("/inbox/").content.decode()
+    assert "its request appears here" in bea.get("/inbox/").content.decode()
     (done,) = waiting(None)
     filtered = bea.get("/inbox/?q=nowhere").content.decode()
     assert "No match" in filtered
     assert "Clear the filter" in filtered
-    assert "Nothing needs you" not in filtered
+    assert "You're all caught up" not in filtered
     _decide(done)
-    assert "<bdi>bea</bdi> closed the last one just now" in bea.get("/inbox/").content.decode()
+    assert "Last decision by <bdi>bea</bdi> just now" in bea.get("/inbox/").content.decode()
 
 
 def test_an_empty_inbox_names_what_was_closed_last_and_not_what_was_asked_last(

@@ -65,7 +65,7 @@ def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt:
     )
     assert AuditEntry.objects.get(subject=f"request {request.id}", act="cancelled").actor is None
     of_doubt, of_run = pages(bea, office, doubt)
-    assert "Settled by the call itself" in of_doubt
+    assert "Resolved by the call itself" in of_doubt
     for page in (of_doubt, of_run):
         assert "Late: <bdi>send_welcome_mail</bdi> returned its result" in page
         assert "It settled the call in doubt, and the agent was told the outcome." in page

@@ -20,7 +20,7 @@ def _card(client: Client, request: Request) -> str:
 
 
 def test_the_first_of_its_kind_says_so(bea: Client, office: Office, suspended: UUID) -> None:
-    assert "first of its kind" in _card(bea, office.request(suspended))
+    assert "First request like this" in _card(bea, office.request(suspended))
 
 
 def test_says_what_changed_and_who_approved_the_last_one(
@@ -56,11 +56,11 @@ def test_only_what_was_approved_before_counts(bea: Client, office: Office, suspe
     bea.post(f"/a/{denied.id}/deny/", {"digest": denied.request_digest, "reason": "not yet"})
     office.advance(suspended)
     first = office.request(office.start())
-    assert "first of its kind" in _card(bea, first)
+    assert "First request like this" in _card(bea, first)
     office.approve(first.run_id)
     later = office.start(args={"username": "newhire", "security_level": 5})
     office.approve(later)
-    assert "first of its kind" in _card(bea, first)  # nothing had been approved before it
+    assert "First request like this" in _card(bea, first)  # nothing had been approved before it
     assert "<ins>5</ins>" in _card(bea, office.request(later))
 
 
@@ -69,7 +69,7 @@ def test_other_agents_on_the_way_make_it_another_action(
 ) -> None:
     office.approve(suspended)
     Request.objects.filter(run=suspended).update(path=["another_agent", "set_privileges"])
-    assert "first of its kind" in _card(bea, office.request(office.start()))
+    assert "First request like this" in _card(bea, office.request(office.start()))
 
 
 @pytest.mark.parametrize("may_read", [True, False])
@@ -83,7 +83,7 @@ def test_similar_requests_respect_the_right_to_read(
     office.approve(suspended)
     card = _card(ada, office.request(office.start(args={"username": "x", "security_level": 1})))
     assert ("<del>newhire</del>" in card) is may_read
-    assert ("first of its kind" in card) is not may_read
+    assert ("First request like this" in card) is not may_read
 
 
 def test_what_the_agent_said_of_its_reasons_is_marked_as_its_own(

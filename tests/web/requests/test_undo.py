@@ -231,7 +231,7 @@ def test_the_page_offers_the_way_back_to_the_one_who_decided(
     assert f"{path}undo/" not in ada.get(path).content.decode()
     answer = bea.post(f"{path}undo/", follow=True)
     page = answer.content.decode()
-    assert "Taken back" in page
+    assert "Undone" in page
     assert f"{path}approve/" in page
     assert (
         "Nobody has decided this approval."

@@ -191,7 +191,7 @@ def test_the_page_of_a_version_gate_shows_the_difference(bea: Client, asked: Req
     page = _text(bea, f"/a/{asked.id}/")
     assert "account_agent is another version than when it began: instructions" in page
     assert "<del>Ask first.</del>" in page
-    assert "Let it go on" in page
+    assert "Continue" in page
     assert "instructions" in _text(bea, "/inbox/")
     assert "changed meanwhile: waits for a person to let it go on" in _text(
         bea, f"/runs/{asked.run_id}/"
