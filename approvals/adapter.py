@@ -34,8 +34,9 @@ from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import ActionPicture, ApprovalVoid, NotConfirmed, Part
-from runtime.store import ledger, pool
+from runtime.store import pool
 from runtime.store.pool import Connection
+from runtime.store.tables import ledger
 
 
 class Gatekeeper:

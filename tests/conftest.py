@@ -19,7 +19,8 @@ from config.env import environment
 from config.local.processes import users
 from config.local.servers import binaries, broker, postgres
 from runtime import keyring
-from runtime.store import continuations, pool
+from runtime.store import pool
+from runtime.store.tables import continuations
 from tests.skips import Skips
 from tests.support import emptying
 from tests.support.cast import Cast, assemble

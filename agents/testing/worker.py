@@ -55,7 +55,7 @@ from runtime.execution.effects.perform import perform
 from runtime.execution.step import StepBuilder
 from runtime.ports.effects import ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.store.records import Work
-from runtime.store.signals import (
+from runtime.store.tables.signals import (
     CancelSignal,
     EventSignal,
     GateDecidedSignal,

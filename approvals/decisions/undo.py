@@ -13,7 +13,7 @@ from approvals.queries import requests
 from runtime.control.settle import undo as undo_decision
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor
-from runtime.store import ledger
+from runtime.store.tables import ledger
 
 
 def undo(*, request: UUID, actor: Actor) -> requests.Approval:

@@ -11,8 +11,9 @@ from runtime.errors import Forbidden, KeyMissing, RunEnded, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
-from runtime.store import gates, runs, signals
+from runtime.store import runs
 from runtime.store.pool import Connection
+from runtime.store.tables import gates, signals
 
 
 def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:

@@ -15,10 +15,11 @@ from runtime.core.limits import MAX_EVENT_DATA, MAX_EVENT_NAME, MAX_MATCHED, siz
 from runtime.errors import EventConflict, InvalidInput, RunEnded, TooManyMatched
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import external_events, runs, signals, waits
-from runtime.store.external_events import Sent
+from runtime.store import runs
 from runtime.store.pool import Connection
-from runtime.store.waits import Waiting
+from runtime.store.tables import external_events, signals, waits
+from runtime.store.tables.external_events import Sent
+from runtime.store.tables.waits import Waiting
 
 SCOPE = "events:send"
 

@@ -14,8 +14,9 @@ from runtime.core.machine.replay import Entry
 from runtime.errors import Forbidden, InvalidInput, NotQuiescent
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import blobs, journal, runs, starts
+from runtime.store import runs, starts
 from runtime.store.pool import Connection
+from runtime.store.tables import blobs, journal
 
 
 def fork(*, run: UUID, position: object, actor: Actor) -> UUID:

@@ -11,8 +11,9 @@ from runtime.core.limits import MAX_REASON
 from runtime.errors import StopNotOn, StoppedAlready, UnknownAgent
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import kill_switches, pool
-from runtime.store.kill_switches import EVERY_AGENT, Stop
+from runtime.store import pool
+from runtime.store.tables import kill_switches
+from runtime.store.tables.kill_switches import EVERY_AGENT, Stop
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from runtime.errors import TooManyUnheard
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
-from runtime.store import runs, signals
+from runtime.store import runs
+from runtime.store.tables import signals
 
 
 def send_message(*, run: UUID, text: object, actor: Actor) -> RunDetail:

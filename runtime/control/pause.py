@@ -9,8 +9,9 @@ from runtime.core.limits import MAX_REASON
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
-from runtime.store import runs, signals
+from runtime.store import runs
 from runtime.store.pool import Connection
+from runtime.store.tables import signals
 
 
 def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:

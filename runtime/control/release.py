@@ -12,8 +12,9 @@ from runtime.errors import NotQuarantined
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
-from runtime.store import blobs, continuations, journal, runs
+from runtime.store import runs
 from runtime.store.pool import Connection
+from runtime.store.tables import blobs, continuations, journal
 
 
 def release(*, run: UUID, reason: object, actor: Actor) -> RunDetail:

@@ -13,8 +13,14 @@ from runtime.errors import NotFailed
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
-from runtime.store import blobs, continuations, journal, pool, runs, signals
+from runtime.store import pool, runs
 from runtime.store.pool import Connection
+from runtime.store.tables import (
+    blobs,
+    continuations,
+    journal,
+    signals,
+)
 
 
 def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:

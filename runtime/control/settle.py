@@ -10,7 +10,8 @@ from runtime.control.transaction import notify
 from runtime.core.enums import Decision
 from runtime.errors import GateNotOpen
 from runtime.ports.approvals import Part
-from runtime.store import decisions, gates, pool, runs, signals
+from runtime.store import decisions, pool, runs
+from runtime.store.tables import gates, signals
 
 
 def settle(

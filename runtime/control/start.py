@@ -18,9 +18,10 @@ from runtime.core.machine.replay import Entry
 from runtime.errors import BusinessKeyConflict, InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import journal, pool, starts
+from runtime.store import pool, starts
 from runtime.store.pool import Connection
 from runtime.store.starts import Born
+from runtime.store.tables import journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,9 @@ from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import pool, runs, signals
+from runtime.store import pool, runs
 from runtime.store.pool import Connection
+from runtime.store.tables import signals
 
 
 @contextmanager

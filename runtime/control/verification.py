@@ -21,20 +21,19 @@ from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Impo
 from runtime.core.machine.replay import initial, step
 from runtime.errors import KeyMissing, LedgerBroken, NoSuchRun, Tampered
 from runtime.ports import wiring
-from runtime.store import (
+from runtime.store import leases, pool
+from runtime.store.pool import Connection
+from runtime.store.tables import (
     blobs,
     continuations,
     journal,
     late_outcomes,
-    leases,
-    pool,
     pruning,
     signals,
     spent,
     waits,
 )
-from runtime.store.pool import Connection
-from runtime.store.signals import EventSignal, MessageSignal
+from runtime.store.tables.signals import EventSignal, MessageSignal
 
 UNREADABLE = (Tampered, KeyMissing, CoreError)
 

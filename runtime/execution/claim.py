@@ -23,9 +23,15 @@ from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.recent_runs import RecentRuns
 from runtime.execution.runner import Runner, RunnerQueue, WorkerContext
 from runtime.ports.effects import EffectHandler
-from runtime.store import blobs, leases, loading, pool, signals, workers
+from runtime.store import (
+    leases,
+    loading,
+    pool,
+    workers,
+)
 from runtime.store.leases import Claim
 from runtime.store.loading import Stored
+from runtime.store.tables import blobs, signals
 
 log = logging.getLogger(__name__)
 

@@ -33,20 +33,22 @@ from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.yielding import YieldPolicy
 from runtime.ports.approvals import Gatekeeper, Part
 from runtime.store import (
-    blobs,
-    continuations,
     failpoints,
-    journal,
-    late_outcomes,
     leases,
-    ledger,
     pool,
-    signals,
     steps,
 )
-from runtime.store.late_outcomes import LateOutcome
 from runtime.store.pool import Connection
 from runtime.store.records import Records
+from runtime.store.tables import (
+    blobs,
+    continuations,
+    journal,
+    late_outcomes,
+    ledger,
+    signals,
+)
+from runtime.store.tables.late_outcomes import LateOutcome
 
 log = logging.getLogger(__name__)
 

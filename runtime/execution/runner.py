@@ -42,9 +42,10 @@ from runtime.execution.step import StepBuilder
 from runtime.execution.yielding import YieldPolicy
 from runtime.ports.approvals import Gatekeeper
 from runtime.ports.effects import EffectHandler, ModelRequest, Outcome, ToolFailure, ToolRequest
-from runtime.store import leases, ledger
+from runtime.store import leases
 from runtime.store.records import Changed, Work, changed
 from runtime.store.steps import Result
+from runtime.store.tables import ledger
 
 KEEP_CLAIM_MAX = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
 KEEP_SLOT = (

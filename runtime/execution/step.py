@@ -59,9 +59,9 @@ from runtime.execution.admission.waits import begun, timed_out
 from runtime.execution.effects.outcomes import arrival
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
-from runtime.store.late_outcomes import LateOutcome
 from runtime.store.records import Changed, Records, Work, changed, waits
-from runtime.store.signals import (
+from runtime.store.tables.late_outcomes import LateOutcome
+from runtime.store.tables.signals import (
     CancelSignal,
     EventSignal,
     GateDecidedSignal,

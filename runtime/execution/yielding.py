@@ -16,7 +16,8 @@ from datetime import datetime, timedelta
 from runtime.core.continuation import CallState, Continuation, FrameState
 from runtime.core.machine.planning import plan
 from runtime.execution.heartbeat import ClaimedRun, Drain
-from runtime.store import kill_switches, leases
+from runtime.store import leases
+from runtime.store.tables import kill_switches
 
 STEPS, SECONDS = 50, 30.0
 

@@ -14,8 +14,9 @@ from runtime.errors import KeyMissing
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.redaction import redacted
 from runtime.queries.transcript.views import Transcript
-from runtime.store import late_outcomes, pool
-from runtime.store.late_outcomes import LateOutcome
+from runtime.store import pool
+from runtime.store.tables import late_outcomes
+from runtime.store.tables.late_outcomes import LateOutcome
 
 Attempt = tuple[str, str, int]  # frame, call and number
 

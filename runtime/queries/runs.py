@@ -21,7 +21,12 @@ from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import wiring
 from runtime.queries.journal import decoded, read
 from runtime.queries.redaction import redacted
-from runtime.store.signals import CANCEL, MESSAGE, PAUSE, RESUME
+from runtime.store.tables.signals import (
+    CANCEL,
+    MESSAGE,
+    PAUSE,
+    RESUME,
+)
 
 LONGEST_WHY = 200  # characters of a reason that a list shows
 

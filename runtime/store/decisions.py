@@ -14,8 +14,9 @@ import psycopg
 from runtime.core.enums import Decision
 from runtime.errors import GateNotOpen
 from runtime.ports.approvals import Part
-from runtime.store import gates, pool, runs, signals
+from runtime.store import pool, runs
 from runtime.store.pool import Connection
+from runtime.store.tables import gates, signals
 
 
 def settle(

@@ -18,8 +18,9 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.store import kill_switches, workers
+from runtime.store import workers
 from runtime.store.pool import Connection
+from runtime.store.tables import kill_switches
 
 HINT_SECONDS = 1.0
 RESEND_SECONDS = 5.0

@@ -10,11 +10,12 @@ from uuid import UUID
 
 from runtime.core.continuation import Continuation
 from runtime.core.documents.conversations import Conversations
-from runtime.store import continuations, journal, leases, signals
-from runtime.store.journal import Entries
+from runtime.store import leases
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
-from runtime.store.pruning import WHOLE
+from runtime.store.tables import continuations, journal, signals
+from runtime.store.tables.journal import Entries
+from runtime.store.tables.pruning import WHOLE
 
 # Each column of many rows comes as an array, so that there is one row. Entries are sorted once, not for each array; in
 # another order they would not verify.

@@ -22,7 +22,7 @@ from runtime.core.events import (
     WaitStarted,
 )
 from runtime.ports.approvals import ActionPicture
-from runtime.store.ledger import Spend
+from runtime.store.tables.ledger import Spend
 
 Work = AskModel | StartTool
 E = TypeVar("E", bound=Event)

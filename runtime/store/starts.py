@@ -7,9 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from runtime.ports.access import Expression
-from runtime.store import journal, pool, runs
-from runtime.store.journal import Sealed
+from runtime.store import pool, runs
 from runtime.store.pool import Connection
+from runtime.store.tables import journal
+from runtime.store.tables.journal import Sealed
 
 _WRITE, _WRITE_KEYED = (
     f"WITH run AS ({insert} RETURNING id), first AS ({journal.APPEND}) SELECT id FROM run"

@@ -19,21 +19,19 @@ from runtime.core.documents.conversations import Brief
 from runtime.core.events import WaitStarted
 from runtime.errors import Tampered
 from runtime.ports.approvals import Part
-from runtime.store import (
+from runtime.store import failpoints, leases, pool
+from runtime.store.leases import Claim
+from runtime.store.pool import Connection
+from runtime.store.tables import (
     blobs,
     continuations,
-    failpoints,
     gates,
-    leases,
-    pool,
     signals,
     spent,
     waits,
 )
-from runtime.store.journal import APPEND, Sealed, holds
-from runtime.store.leases import Claim
-from runtime.store.ledger import Spend
-from runtime.store.pool import Connection
+from runtime.store.tables.journal import APPEND, Sealed, holds
+from runtime.store.tables.ledger import Spend
 
 # The parts that a step may need besides, with the field that says so, in the order in which they come in the statement.
 # Most steps need none of them, and do not pay for them.

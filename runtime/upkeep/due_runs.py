@@ -21,8 +21,9 @@ import psycopg
 
 from runtime.broker import dispatch
 from runtime.broker.dispatch import Hint
-from runtime.store import kill_switches, leases, pool, workers
+from runtime.store import leases, pool, workers
 from runtime.store.pool import Connection
+from runtime.store.tables import kill_switches
 from runtime.store.workers import sweeper_name
 from runtime.upkeep.alarm import Alarm, Note
 from runtime.upkeep.takeover_delay import TakeoverDelay

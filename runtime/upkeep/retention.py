@@ -18,18 +18,17 @@ from django.db import transaction
 
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
-from runtime.store import (
+from runtime.store import pool, runs
+from runtime.store.pool import Connection
+from runtime.store.tables import (
     blobs,
     continuations,
     external_events,
     journal,
     late_outcomes,
-    pool,
     pruning,
-    runs,
     signals,
 )
-from runtime.store.pool import Connection
 from runtime.store.workers import FORGET
 from runtime.upkeep.retention_rules import Rule
 

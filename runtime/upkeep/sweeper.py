@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from django.db import close_old_connections
 
-from runtime.store import pool, spent
+from runtime.store import pool
 from runtime.store.pool import Connection
+from runtime.store.tables import spent
 from runtime.upkeep import due_runs, partitions, retention
 from runtime.upkeep.alarm import Alarm
 

@@ -26,7 +26,7 @@ from runtime.control.cancel import cancel
 from runtime.core.enums import Decision, Verdict
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
-from runtime.store.signals import GATE_DECIDED
+from runtime.store.tables.signals import GATE_DECIDED
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db(transaction=True)

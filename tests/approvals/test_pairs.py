@@ -30,7 +30,7 @@ from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
-from runtime.store.signals import GATE_DECIDED
+from runtime.store.tables.signals import GATE_DECIDED
 from tests.approvals.test_concurrency import _together
 from tests.support import seeds
 from tests.system.fault_injection.counts import count

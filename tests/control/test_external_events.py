@@ -19,7 +19,8 @@ from runtime.errors import EventConflict, TooManyMatched
 from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.ports.access import Actor
 from runtime.ports.effects import Outcome, ToolRequest, ToolResult
-from runtime.store import external_events, pool
+from runtime.store import pool
+from runtime.store.tables import external_events
 from runtime.upkeep import retention
 from tests.control.test_pause import _worker, pause, resume
 from tests.execution.test_runner import events, types

@@ -17,7 +17,8 @@ from runtime.models import Content, ContentUse, Gate, JournalEntry, Run
 from runtime.models import Continuation as ContinuationRow
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult, Unknown
-from runtime.store import blobs, journal, pool
+from runtime.store import pool
+from runtime.store.tables import blobs, journal
 from runtime.upkeep import retention
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (

@@ -24,8 +24,9 @@ from runtime.ports.effects import (
     ToolRequest,
     ToolResult,
 )
-from runtime.store import journal, pool
-from runtime.store.continuations import load
+from runtime.store import pool
+from runtime.store.tables import journal
+from runtime.store.tables.continuations import load
 from tests.execution.test_runner import events, types
 from tests.execution.test_waits import later
 from tests.support.engine import ADA, MakeBench, Rig

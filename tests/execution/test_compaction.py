@@ -25,7 +25,8 @@ from runtime.ports.effects import (
 )
 from runtime.queries import run_page, runs
 from runtime.queries.transcript import fold
-from runtime.store import continuations, pool
+from runtime.store import pool
+from runtime.store.tables import continuations
 from tests.execution.test_runner import types
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (

@@ -21,7 +21,8 @@ from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool
 from runtime.models import Gate, LateOutcome, Run
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
-from runtime.store import late_outcomes, pool, runs
+from runtime.store import pool, runs
+from runtime.store.tables import late_outcomes
 from runtime.upkeep import retention
 from tests.execution.test_runner import events, types
 from tests.support.engine import (

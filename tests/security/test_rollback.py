@@ -17,7 +17,8 @@ from approvals.decisions import undo
 from approvals.models import AuditEntry
 from runtime.control import verification
 from runtime.models import Run
-from runtime.store import ledger, pool
+from runtime.store import pool
+from runtime.store.tables import ledger
 from runtime.upkeep import sweeper
 from tests.support import seeds
 from tests.support.office import BEA

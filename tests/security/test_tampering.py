@@ -10,7 +10,8 @@ import pytest
 from runtime import keyring
 from runtime.errors import Tampered
 from runtime.models import Continuation, JournalEntry, Run
-from runtime.store import continuations, journal, pool
+from runtime.store import pool
+from runtime.store.tables import continuations, journal
 from tests.support.target import Target
 
 pytestmark = pytest.mark.usefixtures("continued")

@@ -13,7 +13,8 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.models import Content, ContentUse, Continuation, JournalEntry, Run
 from runtime.ports.effects import ToolRequest, ToolResult, Unknown
-from runtime.store import blobs, pool
+from runtime.store import pool
+from runtime.store.tables import blobs
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,

@@ -12,9 +12,10 @@ from django.utils import timezone
 from runtime.control.external_events import Delivered, deliver
 from runtime.core.events import WaitStarted
 from runtime.models import OutsideEvent, Run, Signal, Wait
-from runtime.store import external_events, pool, waits
+from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.waits import Waiting
+from runtime.store.tables import external_events, waits
+from runtime.store.tables.waits import Waiting
 from tests.control.test_external_events import HOOK, wait_until_blocked
 from tests.support.engine import MakeBench
 from tests.support.fake_ports import say, turns

@@ -16,9 +16,10 @@ from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports.approvals import Part
 from runtime.ports.effects import ToolResult
 from runtime.queries import runs
-from runtime.store import continuations, failpoints, steps
-from runtime.store import journal as entries
+from runtime.store import failpoints, steps
 from runtime.store.pool import Connection
+from runtime.store.tables import continuations
+from runtime.store.tables import journal as entries
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,

@@ -16,7 +16,7 @@ from runtime.core.documents.codec import (
     encode_continuation,
 )
 from runtime.core.documents.conversations import Conversations
-from runtime.store.signals import PauseSignal
+from runtime.store.tables.signals import PauseSignal
 from tests.stored import scenarios
 from tests.stored.scenarios import (
     INPUT,

@@ -14,7 +14,7 @@ from runtime.core.enums import (
     Verdict,
 )
 from runtime.core.machine.replay import initial, recover, step
-from runtime.store.signals import ResumeSignal
+from runtime.store.tables.signals import ResumeSignal
 from tests.stored.scenarios import PICTURE
 
 MOST_GATES = 10

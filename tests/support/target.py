@@ -12,7 +12,8 @@ from runtime.errors import Forbidden
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolRequest, ToolResult
-from runtime.store import continuations, pool
+from runtime.store import pool
+from runtime.store.tables import continuations
 from tests.support.cast import Cast
 from tests.support.fake_ports import FakeTool
 from tests.support.office import BEA, Office

@@ -8,8 +8,9 @@ import psycopg
 import pytest
 
 from runtime.queries import workers
-from runtime.store import journal, pool
+from runtime.store import pool
 from runtime.store.pool import Connection
+from runtime.store.tables import journal
 from runtime.upkeep import partitions
 
 LONG_AGO = datetime(2019, 3, 15, tzinfo=UTC)

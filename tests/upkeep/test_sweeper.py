@@ -17,8 +17,9 @@ from runtime.broker import dispatch
 from runtime.models import Loop, Run
 from runtime.queries import workers
 from runtime.queries.workers import LATE_SECONDS
-from runtime.store import kill_switches, pool
+from runtime.store import pool
 from runtime.store.pool import Connection
+from runtime.store.tables import kill_switches
 from runtime.store.workers import sweeper_name
 from runtime.upkeep import due_runs, partitions, retention, sweeper
 from runtime.upkeep.alarm import Alarm

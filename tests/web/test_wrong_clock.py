@@ -9,7 +9,8 @@ import time_machine
 from approvals import clock
 from approvals.models import AuditEntry, Request
 from runtime.models import Run
-from runtime.store import journal, pool
+from runtime.store import pool
+from runtime.store.tables import journal
 from tests.support.office import Office
 
 

@@ -28,7 +28,7 @@ from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
 from runtime.ports.approvals import ApprovalVoid, Gatekeeper, NotConfirmed
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases
-from runtime.store.signals import GateDecidedSignal
+from runtime.store.tables.signals import GateDecidedSignal
 
 log = logging.getLogger(__name__)
 

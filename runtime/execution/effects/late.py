@@ -20,8 +20,9 @@ from runtime.core.errors import NotJson
 from runtime.errors import RunEnded
 from runtime.execution.effects.outcomes import arrival
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
-from runtime.store import late_outcomes, leases, pool, runs
-from runtime.store.late_outcomes import LateOutcome
+from runtime.store import leases, pool, runs
+from runtime.store.tables import late_outcomes
+from runtime.store.tables.late_outcomes import LateOutcome
 
 log = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from runtime.ports.effects import (
     ToolResult,
     Unknown,
 )
-from runtime.store.late_outcomes import LateOutcome
+from runtime.store.tables.late_outcomes import LateOutcome
 
 # Why a call does not start although its intent is written
 CANCELLED = "the run was cancelled before this call was started"

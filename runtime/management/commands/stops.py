@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.errors import InvalidInput, RequestError
-from runtime.store.kill_switches import EVERY_AGENT, Stop
+from runtime.store.tables.kill_switches import EVERY_AGENT, Stop
 
 EXAMPLES = """\
   stops put hr_onboarding --reason "wrong mails"   this agent, wherever it works

@@ -8,7 +8,7 @@ from pydantic import WithJsonSchema
 
 from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_EVENT_NAME
-from runtime.store.external_events import Sent
+from runtime.store.tables.external_events import Sent
 from runtime.web.requests import Authenticated, Body
 
 router = Router(tags=["events"])

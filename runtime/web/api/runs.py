@@ -29,7 +29,7 @@ from runtime.queries import (
 from runtime.queries.budget_usage import BudgetUsage
 from runtime.queries.runs import JournalItem, Page, RunDetail
 from runtime.queries.transcript import fold
-from runtime.store.kill_switches import Stop
+from runtime.store.tables.kill_switches import Stop
 from runtime.web.api.late_outcomes import LateOut
 from runtime.web.requests import Authenticated, Body, Reason
 

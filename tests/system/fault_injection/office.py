@@ -28,7 +28,8 @@ from runtime.core.machine.replay import initial
 from runtime.errors import RunEnded
 from runtime.models import Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports.access import Actor
-from runtime.store import journal, pool
+from runtime.store import pool
+from runtime.store.tables import journal
 from tests.support import ledger
 from tests.support.scripted_agents.scores import Score, planned
 

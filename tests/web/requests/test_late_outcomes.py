@@ -12,7 +12,8 @@ from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.models import Gate
 from runtime.ports.effects import Unknown
-from runtime.store import late_outcomes, pool, runs
+from runtime.store import pool, runs
+from runtime.store.tables import late_outcomes
 from tests.execution.test_runner import events
 from tests.support.api_client import Caller
 from tests.support.fake_ports import FakeTool

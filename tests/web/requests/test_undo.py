@@ -12,7 +12,7 @@ from pytest_django import Settings
 from approvals import audit
 from approvals.models import AuditEntry, Request
 from runtime.models import Gate, Run, Signal
-from runtime.store import signals
+from runtime.store.tables import signals
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.office import Office

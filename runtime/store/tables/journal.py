@@ -20,9 +20,9 @@ from runtime.core.errors import CoreError, Unreadable
 from runtime.core.machine.replay import Entry, initial, step
 from runtime.errors import NoSuchEntry, Tampered
 from runtime.keyring import Seal
-from runtime.store import pruning
 from runtime.store.pool import Connection
-from runtime.store.pruning import WHOLE, Mark
+from runtime.store.tables import pruning
+from runtime.store.tables.pruning import WHOLE, Mark
 
 # Where commit ids come from: no tool's seed has two processes give the same. They are no secrets, for which each step
 # would have to ask the system, and wait for the interpreter again.

@@ -7,9 +7,9 @@ delete them; the `ledger` guards against the owner of the table.
 
 from uuid import UUID
 
-from runtime.store import ledger
-from runtime.store.ledger import Spend
 from runtime.store.pool import Connection
+from runtime.store.tables import ledger
+from runtime.store.tables.ledger import Spend
 
 CONSTRAINT = "runtime_spent_pkey"
 
