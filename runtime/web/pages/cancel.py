@@ -24,7 +24,7 @@ def cancel(request: HttpRequest, run: UUID) -> HttpResponse:
     """What ending the run means, and the form that ends it."""
     reason = form_text(request.POST, "reason")
     act = partial(_cancel, run, reason)
-    return answer(request, run, "cancel.html", act=act, context=_context)
+    return answer(request, run, "runs/cancel.html", act=act, context=_context)
 
 
 def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:

@@ -23,4 +23,4 @@ def compare(request: HttpRequest, run: UUID, other: UUID) -> HttpResponse:
         "shown": comparison.compare(readable(run, actor), readable(other, actor)),
         "is_admin": wiring.access().reads_continuations(actor),
     }
-    return render(request, "comparison.html", context)
+    return render(request, "runs/comparison.html", context)

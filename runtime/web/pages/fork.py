@@ -33,7 +33,7 @@ def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     return answer(
         request,
         run,
-        "fork.html",
+        "runs/fork.html",
         act=lambda actor: fork_run(run=run, position=position, actor=actor),
         context=partial(_context, position),
     )

@@ -62,4 +62,4 @@ def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> Http
         "typed": request.POST,
         "max_reason": MAX_REASON,
     }
-    return render(request, "stops.html", context, status=status)
+    return render(request, "runs/kill_switches.html", context, status=status)

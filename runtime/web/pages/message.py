@@ -25,7 +25,7 @@ def message(request: HttpRequest, run: UUID) -> HttpResponse:
     return answer(
         request,
         run,
-        "message.html",
+        "runs/message.html",
         act=lambda actor: send_message(run=run, text=text, actor=actor).id,
         context=partial(_context, text),
     )

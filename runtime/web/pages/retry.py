@@ -100,7 +100,7 @@ def _answer(request: HttpRequest, run: UUID, way: _Way) -> HttpResponse:
     return answer(
         request,
         run,
-        "again.html",
+        "runs/retry.html",
         act=lambda actor: way.act(run=run, reason=reason, actor=actor).id,
         context=partial(_context, way),
     )

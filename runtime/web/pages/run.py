@@ -68,7 +68,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         **_shown(request, tab, history),
     }
     response = render(
-        request, "run.html#live" if query_params.part_only(request) else "run.html", context
+        request, "runs/run.html#live" if query_params.part_only(request) else "runs/run.html", context
     )
     patch_vary_headers(response, ["HX-Request"])
     return response
@@ -90,7 +90,7 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
         "past": past,
         "may_fork": wiring.access().may_fork(actor, found.requester),
     }
-    return render(request, "past.html", context)
+    return render(request, "runs/state_at.html", context)
 
 
 def _pace(shown: RunDetail, actor: Actor, told: Asked, progress: Transcript) -> dict[str, Any]:

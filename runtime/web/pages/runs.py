@@ -60,7 +60,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "is_admin": is_admin,
         "alarms": run_queries.quarantined(readable) if is_admin else 0,
     }
-    template = "runs.html#list" if query_params.part_only(request) else "runs.html"
+    template = "runs/runs.html#list" if query_params.part_only(request) else "runs/runs.html"
     response = render(request, template, context, status=422 if problem else 200)
     patch_vary_headers(response, ["HX-Request"])
     return response
