@@ -29,7 +29,7 @@ _readers = visible_to(lambda actor: wiring.access().require_agents(actor))
 @_readers
 def agents(request: HttpRequest) -> HttpResponse:
     """Show every agent that a worker published."""
-    return render(request, "agents.html", {"place": "agents", "agents": queries.published()})
+    return render(request, "agents/list.html", {"place": "agents", "agents": queries.published()})
 
 
 @require_safe
@@ -44,7 +44,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
     wordings = bool(runs.items) or access.reads_continuations(actor)
     versions = queries.versions(name, limit=VERSIONS, wordings=wordings)
     context = {"place": "agents", "agent": shown, "runs": runs.items, "versions": versions}
-    return render(request, "agent.html", context)
+    return render(request, "agents/detail.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -113,7 +113,7 @@ def _page(
         "ceiling_problem": ceiling_problem,
         "wrong": bool(form.problems or key_problem or ceiling_problem),
     }
-    return render(request, "agent_start.html", context, status=status)
+    return render(request, "agents/start.html", context, status=status)
 
 
 def _agent(name: str) -> queries.AgentView:
