@@ -68,7 +68,9 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         **_shown(request, tab, history),
     }
     response = render(
-        request, "runs/run.html#live" if query_params.part_only(request) else "runs/run.html", context
+        request,
+        "runs/run.html#live" if query_params.part_only(request) else "runs/run.html",
+        context,
     )
     patch_vary_headers(response, ["HX-Request"])
     return response
