@@ -1,7 +1,7 @@
 """Seals the values that tools declare secret, so that only the tool and the model see them.
 
-`runtime.sealing` seals a value. The seal authenticates the place of the value: a token that is moved to another place
-does not open there, so it cannot be revealed through a tool that is not secret.
+`runtime.keyring.sealing` seals a value. The seal authenticates the place of the value: a token that is moved to another
+place does not open there, so it cannot be revealed through a tool that is not secret.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from agents.errors import NotSealed
 from agents.sdk.sentences import MASK
 from agents.sdk.spec import ToolSpec
-from runtime import sealing
+from runtime.keyring import sealing
 
 
 def seal_args(tool: ToolSpec, args: Any) -> Any:

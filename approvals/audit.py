@@ -21,8 +21,8 @@ from django.db import connection
 from approvals import clock
 from approvals.errors import BrokenChain
 from approvals.models import AuditEntry, Request
-from runtime import keyring
 from runtime.core.digest import sha256_of
+from runtime.keyring import macs, purposes
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Part
 
@@ -121,7 +121,7 @@ def following(
         detail=json.dumps(detail, ensure_ascii=False, sort_keys=True),
         previous=last.hash,
     )
-    seal = keyring.seal(keyring.AUDIT, _hash(entry))
+    seal = macs.seal(purposes.AUDIT, _hash(entry))
     entry.hash, entry.key_id = seal.mac, seal.key_id
     return entry
 
@@ -186,8 +186,8 @@ def _is_keyed_before(run: UUID) -> bool:
 def _holds(entry: AuditEntry) -> bool:
     if entry.key_id is None:
         return entry.hash == _hash(entry)
-    seal = keyring.Seal(mac=entry.hash, key_id=entry.key_id)
-    return keyring.verify(keyring.AUDIT, seal, _hash(entry))
+    seal = macs.Seal(mac=entry.hash, key_id=entry.key_id)
+    return macs.verify(purposes.AUDIT, seal, _hash(entry))
 
 
 def _hash(entry: AuditEntry) -> str:

@@ -18,7 +18,7 @@ from config.broker import transport
 from config.env import environment
 from config.local.processes import users
 from config.local.servers import binaries, broker, postgres
-from runtime import keyring
+from runtime.keyring import files, purposes
 from runtime.store import pool
 from runtime.store.tables import continuations
 from tests.skips import Skips
@@ -53,8 +53,8 @@ def _nobody_elses(sandbox: Path) -> None:
         # The real one asks for a manifest that only `manage.py prepare` makes.
         "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
     }
-    for purpose in keyring.PURPOSES:
-        keyring.ensure(purpose)
+    for purpose in purposes.PURPOSES:
+        files.ensure(purpose)
 
 
 @pytest.fixture(scope="session")

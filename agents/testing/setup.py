@@ -9,7 +9,7 @@ import django
 from django.apps import apps
 from django.conf import settings
 
-from runtime import keyring
+from runtime.keyring import files, purposes
 
 
 def configure() -> None:
@@ -23,9 +23,9 @@ def configure() -> None:
 def prepare(*, secrets: bool) -> None:
     """Set up what is missing. Raises nothing that a test could do something about."""
     configure()
-    if secrets and not (Path(settings.KEYS_DIR) / keyring.shared_file(keyring.SECRETS)).exists():
+    if secrets and not (Path(settings.KEYS_DIR) / files.shared_file(purposes.SECRETS)).exists():
         settings.KEYS_DIR = Path(_folder().name)
-        keyring.ensure(keyring.SECRETS)
+        files.ensure(purposes.SECRETS)
 
 
 @cache

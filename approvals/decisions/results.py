@@ -8,10 +8,10 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from approvals.errors import Invalid
-from runtime import sealing
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_REPORTED, size_of
+from runtime.keyring import sealing
 
 
 def is_text(schema: Any) -> bool:

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from approvals.models import Assignment, Token
-from runtime import keyring
 from runtime.core.digest import canonical
 from runtime.errors import KeyMissing
+from runtime.keyring import purposes, signatures
 
 
 def sign(row: Token | Assignment) -> None:
     """Put the signature into the row. Raise ImproperlyConfigured without the private key."""
-    signature = keyring.sign(keyring.RIGHTS, text_of(row))
+    signature = signatures.sign(purposes.RIGHTS, text_of(row))
     row.signature, row.key_id = signature.hex, signature.key_id
 
 
@@ -31,9 +31,9 @@ def is_signed(row: Token | Assignment, text: str) -> bool:
     """Whether a key of the ring signed this text of the row."""
     if row.signature is None or row.key_id is None:
         return False
-    signature = keyring.Signature(hex=row.signature, key_id=row.key_id)
+    signature = signatures.Signature(hex=row.signature, key_id=row.key_id)
     try:
-        return keyring.verify_signature(keyring.RIGHTS, signature, text)
+        return signatures.verify_signature(purposes.RIGHTS, signature, text)
     except (KeyMissing, ValueError, TypeError, AttributeError):  # a value of another type
         return False
 

@@ -15,11 +15,11 @@ from approvals.errors import Invalid, NotFound, TamperedWith
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
 from approvals.requests import verification
-from runtime import sealing
 from runtime.core.enums import GateKind
 from runtime.core.ids import turn_of
 from runtime.core.machine.origin import merged
 from runtime.errors import Forbidden
+from runtime.keyring import sealing
 from runtime.ports.access import Actor
 
 ANY = "any"  # of every kind

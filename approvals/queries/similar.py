@@ -21,8 +21,8 @@ from approvals.permissions.principals import Principal
 from approvals.queries.requests import Approval
 from approvals.queries.word_diff import blocks, words
 from approvals.requests import verification
-from runtime import sealing
 from runtime.core.enums import GateKind
+from runtime.keyring import sealing
 
 MAX_COMPARED = 4_000  # characters; longer texts are shown whole, without their words being compared
 

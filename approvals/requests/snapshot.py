@@ -9,12 +9,12 @@ from typing import Any
 
 from approvals import policy
 from approvals.models import Request
-from runtime import keyring
 from runtime.core.digest import action_digest as digest_of_action
 from runtime.core.digest import sha256_of
 from runtime.core.enums import EffectClass, GateKind
 from runtime.core.errors import NotJson
 from runtime.core.ids import RANDOM_BITS, by_time
+from runtime.keyring import macs, purposes
 from runtime.ports.approvals import ActionPicture, NotConfirmed
 
 _AT = "@"  # in a nonce, before the time
@@ -50,7 +50,7 @@ def row(picture: ActionPicture, at: datetime, origin: Sequence[str] = ()) -> Req
         not_before=picture.not_before,
     )
     request.request_digest = request_digest(request)
-    seal = keyring.seal(keyring.REQUESTS, request.request_digest)
+    seal = macs.seal(purposes.REQUESTS, request.request_digest)
     request.seal, request.seal_key_id = seal.mac, seal.key_id
     return request
 
@@ -70,8 +70,8 @@ def check_seal(request: Request) -> None:
     is what shows that its sentence, its risk, its requester, its deadline or its time is not the one asked about.
     Requests of releases before have no time in their nonce, and theirs is not sealed.
     """
-    seal = keyring.Seal(mac=request.seal, key_id=request.seal_key_id)
-    if not keyring.verify(keyring.REQUESTS, seal, request.request_digest):
+    seal = macs.Seal(mac=request.seal, key_id=request.seal_key_id)
+    if not macs.verify(purposes.REQUESTS, seal, request.request_digest):
         raise NotConfirmed("the stored request is not the one that was sealed")
     _, sealed, asked_at = request.nonce.partition(_AT)
     if sealed and asked_at != _moment(request.created_at):

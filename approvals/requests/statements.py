@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 from approvals.models import Request
-from runtime import keyring
 from runtime.core.digest import canonical, sha256_of
 from runtime.core.enums import (
     VERDICTS,
@@ -21,6 +20,7 @@ from runtime.core.enums import (
     GateKind,
     Verdict,
 )
+from runtime.keyring import purposes, signatures
 from runtime.ports.approvals import NotConfirmed
 
 STATUS: Mapping[Verdict, Request.Status] = {
@@ -70,7 +70,7 @@ def make(request: Request, decision: Decision, at: datetime, undone: int = 0) ->
 def sign(request: Request, statement: Statement) -> None:
     """Put the signed statement into the row. Raises ImproperlyConfigured without the private key."""
     text = _text(statement)
-    signature = keyring.sign(keyring.DECISIONS, text)
+    signature = signatures.sign(purposes.DECISIONS, text)
     request.statement = text
     request.signature, request.key_id = signature.hex, signature.key_id
 
@@ -82,8 +82,8 @@ def read(request: Request) -> Statement:
     """
     if request.statement is None or request.signature is None or request.key_id is None:
         raise NotConfirmed("nobody signed a decision")
-    signature = keyring.Signature(hex=request.signature, key_id=request.key_id)
-    if not keyring.verify_signature(keyring.DECISIONS, signature, request.statement):
+    signature = signatures.Signature(hex=request.signature, key_id=request.key_id)
+    if not signatures.verify_signature(purposes.DECISIONS, signature, request.statement):
         raise NotConfirmed("the statement is not the one that was signed")
     said = _parse(request.statement)
     stored = (

@@ -24,7 +24,7 @@ from config.local.processes.users import (
     give,
     owner_of,
 )
-from runtime import keyring
+from runtime.keyring import files, purposes
 
 ELSEWHERE = Path("/var/lib/abeyance-clusters")  # for root whose data folder nobody else can reach
 
@@ -240,8 +240,8 @@ def _servers_folder(
 
 def _link_worker_keys(home: DataDir) -> None:
     """Links to every key but the private ones, which are for processes that decide alone."""
-    for purpose in keyring.PURPOSES:
-        name = keyring.shared_file(purpose)
+    for purpose in purposes.PURPOSES:
+        name = files.shared_file(purpose)
         link = home.folder / "worker-keys" / name
         if not link.is_symlink():
             link.symlink_to(Path("..", "keys", name))

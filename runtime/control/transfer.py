@@ -12,7 +12,6 @@ from uuid import UUID
 
 import psycopg.errors
 
-from runtime import keyring
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
@@ -34,6 +33,7 @@ from runtime.errors import (
     TooLarge,
     UnknownAgent,
 )
+from runtime.keyring import files, purposes, signatures
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool, runs
@@ -118,7 +118,7 @@ def _build_file(connection: Connection, run: UUID) -> str:
         raise RunEnded(RunStatus.EXPORTED)
     texts = {digest: blobs.text(connection, digest) for digest in sorted(referred(now))}
     manifest = export_file.manifest_of(now, bodies, texts)
-    signature = keyring.sign(keyring.EXPORTS, manifest)
+    signature = signatures.sign(purposes.EXPORTS, manifest)
     text = export_file.encode(
         Package(
             key_id=signature.key_id,
@@ -197,12 +197,12 @@ def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str]
 
 def _signer(given: Package) -> str:
     """The public key that signed it, as hex, if it is one of those listed here."""
-    known = keyring.listed(keyring.EXPORTS)
+    known = files.listed(purposes.EXPORTS)
     if not any(key_id == given.key_id for key_id, _ in known):
         raise NotImportable(f"key {given.key_id!r} is not among those of ABEYANCE_IMPORT_KEYS")
     for key_id, key in known:
-        if key_id == given.key_id and keyring.signed_by(
-            keyring.EXPORTS, key, given.signature, given.manifest
+        if key_id == given.key_id and signatures.signed_by(
+            purposes.EXPORTS, key, given.signature, given.manifest
         ):
             return key.hex()
     raise NotImportable("its signature is not that of its manifest")
@@ -215,7 +215,7 @@ def _check_local(connection: Connection, manifest: export_file.Manifest) -> None
         raise RunKnown
     for key_id in manifest.secrets:
         try:
-            keyring.key_of(keyring.SECRETS, key_id)
+            files.key_of(purposes.SECRETS, key_id)
         except KeyMissing as exc:
             raise NotImportable(
                 f"it carries secrets sealed with key {key_id!r}, which is not in this ring of secrets"

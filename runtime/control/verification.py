@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime import keyring
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import digest_of, referred
@@ -20,6 +19,7 @@ from runtime.core.errors import CoreError, NewerSchema
 from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Imported, OutcomeArrived
 from runtime.core.machine.replay import initial, step
 from runtime.errors import KeyMissing, LedgerBroken, NoSuchRun, Tampered
+from runtime.keyring import purposes, signatures
 from runtime.ports import wiring
 from runtime.store import leases, pool
 from runtime.store.pool import Connection
@@ -364,7 +364,7 @@ def _import_findings(told: _Told) -> Iterator[Finding]:
     for event, digests in told.imported:
         manifest = export_file.entries_signed(event.manifest)
         public = bytes.fromhex(event.key)
-        signed = keyring.signed_by(keyring.EXPORTS, public, event.signature, event.manifest)
+        signed = signatures.signed_by(purposes.EXPORTS, public, event.signature, event.manifest)
         if not signed or manifest != export_file.digest_of_digests(digests):
             yield Finding(subject="origin", problem="it is not what its exporter signed")
 

@@ -4,7 +4,7 @@ A token is of no use without its key, but a token that is not shown cannot be co
 have repeated one inside a text, so texts are searched too. Only what our own sealing made is hidden, and no more
 than the token: anything else that calls itself a secret is shown in full. So is a token without a tag, as releases
 before made them, and one that was cut off: what is shown is ciphertext. The arguments that people decide on
-go through `runtime.sealing.masked_args`, which knows their place and opens what it hides.
+go through `runtime.keyring.sealing.masked_args`, which knows their place and opens what it hides.
 """
 
 import re
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from runtime.core.events import Stored
-from runtime.sealing import MARK, PLACEHOLDER, was_made_here
+from runtime.keyring.sealing import MARK, PLACEHOLDER, was_made_here
 
 # In a text, as JSON or as Python writes it; `quote` has a backslash for each text it is nested in.
 _WRITTEN = re.compile(

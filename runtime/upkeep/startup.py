@@ -17,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, NotSupportedError, OperationalError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
-from runtime import keyring
+from runtime.keyring import files, purposes
 from runtime.upkeep import durability
 
 log = logging.getLogger(__name__)
@@ -30,11 +30,11 @@ PAUSE = 0.2  # seconds between two attempts
 
 # What runs that live go on from: the key of each document, and whose it is.
 _LIVE = {
-    keyring.CONTINUATION: """
+    purposes.CONTINUATION: """
         SELECT kept.key_id, kept.run_id AS run FROM runtime_continuation AS kept
         JOIN runtime_run ON runtime_run.id = kept.run_id AND ended_at IS NULL
     """,
-    keyring.JOURNAL: """
+    purposes.JOURNAL: """
         SELECT entry.key_id, entry.run_id AS run FROM runtime_run
         JOIN runtime_journalentry AS entry
             ON entry.run_id = runtime_run.id AND entry.position = runtime_run.position
@@ -92,7 +92,7 @@ def require_broker() -> None:
 def require_keys(*, signing: bool) -> None:
     """End the process unless its keys can be read; with `signing`, also those that sign decisions."""
     try:
-        keyring.check(signing=signing)
+        files.check(signing=signing)
     except ImproperlyConfigured as problem:
         raise _end(_one_line(problem)) from None
 
@@ -177,7 +177,7 @@ def _lacking(purpose: str) -> tuple[str, str] | None:
         cursor.execute(
             f"SELECT key_id, min(run::text) FROM ({_LIVE[purpose]}) AS live"
             " WHERE NOT key_id = ANY(%s) GROUP BY key_id LIMIT 1",
-            [list(keyring.ids(purpose))],
+            [list(files.ids(purpose))],
         )
         found: tuple[str, str] | None = cursor.fetchone()
     return found

@@ -33,13 +33,13 @@ from agents.sdk.scripts import (
     script,
     together,
 )
-from runtime import keyring, sealing
 from runtime.broker import dispatch
 from runtime.core.digest import require_json
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import Verdict
 from runtime.errors import KeyMissing
 from runtime.execution.effects.perform import perform
+from runtime.keyring import files, purposes, sealing
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import ModelFailure, ToolFailure, ToolRequest, ToolResult, Unknown
@@ -129,14 +129,14 @@ def _sealed(**args: Any) -> dict[str, Any]:
 def keys(settings: Settings, tmp_path: Path) -> Path:
     """A key folder of this test's own; the file of the purpose in it."""
     settings.KEYS_DIR = tmp_path
-    keyring._ring.cache_clear()
-    return keyring.ensure(keyring.SECRETS)
+    files._ring.cache_clear()
+    return files.ensure(purposes.SECRETS)
 
 
 @pytest.fixture(autouse=True)
 def _fresh_ring() -> Any:
     yield
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
 
 
 def test_what_is_sealed_is_json_and_shows_its_key_and_nothing_else(keys: Path) -> None:
@@ -154,7 +154,7 @@ def test_what_is_sealed_is_json_and_shows_its_key_and_nothing_else(keys: Path) -
 def test_a_new_key_seals_and_the_old_one_still_opens(keys: Path) -> None:
     before = _sealed()
     keys.write_text(f"new:{'ab' * 32}\n{keys.read_text()}")
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
     assert _sealed()["password"]["$secret"].startswith("new:")
     assert secrets.open_args(lock, before)["password"] == CANARY
 
@@ -195,7 +195,7 @@ def test_releases_with_and_without_tags_open_each_others_tokens(keys: Path, valu
     # As the release before opens it.
     key_id, _, text = sealed["$secret"].partition(":")
     token = base64.urlsafe_b64decode(text)
-    cipher = AESGCM(keyring.key_of(keyring.SECRETS, key_id))
+    cipher = AESGCM(files.key_of(purposes.SECRETS, key_id))
     assert json.loads(cipher.decrypt(token[:12], token[12:], where)) == value
 
 
@@ -242,7 +242,7 @@ def test_a_missing_key_is_raised_when_describing_and_waited_for_when_performing(
 ) -> None:
     args = _sealed()
     keys.write_text(f"other:{'ab' * 32}\n")
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
     with pytest.raises(KeyMissing):
         AgentEffects(_registry()).describe(agent="smith", tool="lock", args=args)
     before = len(heard)
@@ -258,7 +258,7 @@ def test_a_model_call_waits_for_a_missing_key_too(keys: Path) -> None:
     frame.ask()
     frame.settle(("denied", "no"))
     keys.write_text(f"other:{'ab' * 32}\n")
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
     outcome = perform(frame.handler, frame.request())
     assert isinstance(outcome, ModelFailure)
     assert (outcome.again, outcome.after) == (True, 60.0)

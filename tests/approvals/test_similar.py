@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from approvals.queries.similar import Change, Difference, compared
-from runtime import sealing
+from runtime.keyring import sealing
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=40),

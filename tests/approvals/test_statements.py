@@ -19,9 +19,9 @@ from approvals.errors import TamperedWith
 from approvals.models import Request
 from approvals.policy import Group
 from approvals.requests import snapshot, statements
-from runtime import keyring
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import KeyMissing
+from runtime.keyring import files, purposes, signatures
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed
@@ -37,11 +37,11 @@ keeper: GatekeeperPort = Gatekeeper()
 def keys(tmp_path: Path, settings: Settings) -> Iterator[Path]:
     """A folder of keys of this test's own."""
     settings.KEYS_DIR = tmp_path / "keys"
-    keyring._ring.cache_clear()
-    for purpose in (keyring.DECISIONS, keyring.REQUESTS, keyring.AUDIT, keyring.RIGHTS):
-        keyring.ensure(purpose)
+    files._ring.cache_clear()
+    for purpose in (purposes.DECISIONS, purposes.REQUESTS, purposes.AUDIT, purposes.RIGHTS):
+        files.ensure(purpose)
     yield tmp_path / "keys"
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
 
 
 def decided(actor: Actor, verdict: Verdict = Verdict.APPROVE) -> Request:
@@ -235,7 +235,7 @@ def test_whoever_writes_every_table_but_has_no_key_decides_nothing() -> None:
     forger.status = Request.Status.APPROVED
     decision = Decision(verdict=Verdict.APPROVE, by="bea")
     forger.statement = statements._text(statements.make(forger, decision, at))
-    forger.signature, forger.key_id = "00" * 64, keyring.sign(keyring.DECISIONS, "x").key_id
+    forger.signature, forger.key_id = "00" * 64, signatures.sign(purposes.DECISIONS, "x").key_id
     forger.save()
     Gate.objects.filter(pk=request.gate).update(state=Gate.State.DECIDED)
     assert "the statement is not the one" in refused(request, decision)
@@ -353,10 +353,10 @@ def test_a_worker_without_the_private_key_checks_but_cannot_sign(
     for name in ("decisions.public", "requests.keys", "rights.public"):
         shutil.copy(keys / name, worker)
     settings.KEYS_DIR = worker
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
 
     check(request)
-    keyring.ensure(keyring.DECISIONS)  # its start makes no key of its own
+    files.ensure(purposes.DECISIONS)  # its start makes no key of its own
     assert not list(worker.glob("*.private"))
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
         seeds.decide(waiting, bea)
@@ -369,7 +369,7 @@ def test_after_a_rotation_old_decisions_still_hold_and_new_ones_name_the_new_key
     bea: Actor, keys: Path
 ) -> None:
     before = decided(bea)
-    new = keyring.rotate(keyring.DECISIONS)
+    new = files.rotate(purposes.DECISIONS)
     after = decided(bea)
     assert (before.key_id != new, after.key_id) == (True, new)
     check(before)
@@ -379,7 +379,7 @@ def test_after_a_rotation_old_decisions_still_hold_and_new_ones_name_the_new_key
 
 def test_the_key_of_a_statement_cannot_be_chosen(bea: Actor) -> None:
     request = decided(bea)
-    new = keyring.rotate(keyring.DECISIONS)
+    new = files.rotate(purposes.DECISIONS)
     Request.objects.filter(pk=request.pk).update(key_id=new)
     assert "the statement is not the one" in refused(request)
 
@@ -389,7 +389,7 @@ def test_a_key_that_is_not_in_the_ring_is_missing_and_nothing_worse(bea: Actor, 
     ring = keys / "decisions.public"
     known = ring.read_text()
     ring.write_text(f"other:{'ab' * 32}\n")
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
     for ask in (check, lambda one: keeper.confirm(gate=one.gate, action_digest=one.action_digest)):
         with pytest.raises(KeyMissing, match=str(request.key_id)):
             ask(request)

@@ -18,22 +18,22 @@ Replaced = tuple[Any, str, Any]  # an object, the name of its attribute, and wha
 
 def _macs() -> list[Replaced]:
     """No HMAC is made, none is checked: of entries, continuations, requests and audit rows."""
-    from runtime import keyring
+    from runtime.keyring import macs
 
-    def seal(purpose: str, *parts: str) -> keyring.Seal:
-        return keyring.Seal(mac=os.urandom(32).hex(), key_id="none")  # the journal's must differ
+    def seal(purpose: str, *parts: str) -> macs.Seal:
+        return macs.Seal(mac=os.urandom(32).hex(), key_id="none")  # the journal's must differ
 
-    return [(keyring, "seal", seal), (keyring, "verify", lambda *_: True)]
+    return [(macs, "seal", seal), (macs, "verify", lambda *_: True)]
 
 
 def _signature() -> list[Replaced]:
     """A decision is not signed, and no signature is checked."""
-    from runtime import keyring
+    from runtime.keyring import signatures
 
-    def sign(purpose: str, text: str) -> keyring.Signature:
-        return keyring.Signature(hex="00" * 64, key_id="none")
+    def sign(purpose: str, text: str) -> signatures.Signature:
+        return signatures.Signature(hex="00" * 64, key_id="none")
 
-    return [(keyring, "sign", sign), (keyring, "verify_signature", lambda *_: True)]
+    return [(signatures, "sign", sign), (signatures, "verify_signature", lambda *_: True)]
 
 
 def _audit() -> list[Replaced]:

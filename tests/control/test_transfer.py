@@ -9,7 +9,6 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
-from runtime import keyring
 from runtime.control import verification
 from runtime.control.cancel import cancel
 from runtime.control.pause import pause
@@ -18,6 +17,7 @@ from runtime.core.documents import export_file
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import Verdict
 from runtime.errors import GateNotOpen, NotAtRest, NotImportable, RunEnded, TooLarge
+from runtime.keyring import files, purposes
 from runtime.models import Continuation, Gate, JournalEntry, Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -63,12 +63,12 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         (tmp_path / "ours.public").write_text(ours.read_text())
         monkeypatch.setattr(settings, "IMPORT_KEYS", (tmp_path / "ours.public",))
         monkeypatch.setattr(settings, "KEYS_DIR", tmp_path / "keys")
-        keyring._ring.cache_clear()
-        for purpose in keyring.PURPOSES:
-            keyring.ensure(purpose)
+        files._ring.cache_clear()
+        for purpose in purposes.PURPOSES:
+            files.ensure(purpose)
 
     yield move
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
 
 
 def export(run: UUID) -> str:

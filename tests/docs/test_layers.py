@@ -8,7 +8,7 @@ from config.env.environment import ROOT
 PAGE = (ROOT / "docs/explanation/architecture.md").read_text("utf-8")
 CONTRACTS = (
     *("engine", "web", "control", "upkeep", "execution", "admission", "effects"),
-    *("queries", "store", "tables", "broker"),
+    *("queries", "store", "tables", "broker", "keyring"),
     *("approvals", "decisions", "accounts", "permissions", "requests", "lists", "desk"),
 )
 

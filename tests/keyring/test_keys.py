@@ -10,85 +10,85 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from runtime import keyring
 from runtime.errors import KeyMissing
+from runtime.keyring import files, macs, purposes, signatures
 
 
 @pytest.fixture
 def folder(tmp_path: Path, settings: Settings) -> Path:
     settings.KEYS_DIR = tmp_path / "keys"
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
     return tmp_path / "keys"
 
 
 @pytest.fixture(autouse=True)
 def _forget() -> object:
     yield
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
 
 
 def test_a_key_is_made_once_and_readable_by_its_owner_only(folder: Path) -> None:
-    path = keyring.ensure("journal")
+    path = files.ensure("journal")
     first = path.read_text()
-    assert keyring.ensure("journal").read_text() == first
+    assert files.ensure("journal").read_text() == first
     assert path.stat().st_mode & 0o777 == 0o600
     assert [child.name for child in folder.iterdir()] == ["journal.keys"]
 
 
 def test_only_the_very_parts_that_were_sealed_verify(folder: Path) -> None:
-    keyring.ensure("journal")
-    seal = keyring.seal("journal", "run", "1", "body")
-    assert keyring.verify("journal", seal, "run", "1", "body")
-    assert not keyring.verify("journal", seal, "run", "1", "body ")
-    assert not keyring.verify("journal", seal, "run1", "", "body")
+    files.ensure("journal")
+    seal = macs.seal("journal", "run", "1", "body")
+    assert macs.verify("journal", seal, "run", "1", "body")
+    assert not macs.verify("journal", seal, "run", "1", "body ")
+    assert not macs.verify("journal", seal, "run1", "", "body")
 
 
 def test_a_mac_is_the_one_of_releases_before(folder: Path) -> None:
-    key = bytes.fromhex(keyring.ensure("journal").read_text().strip().partition(":")[2])
+    key = bytes.fromhex(files.ensure("journal").read_text().strip().partition(":")[2])
     for parts in ((), ("",), ("é", "1"), ("x" * 1000, "", "y")):
         texts = [part.encode() for part in ("abeyance.journal.v1", *parts)]
         data = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
-        assert keyring.seal("journal", *parts).mac == hmac.digest(key, data, "sha256").hex()
+        assert macs.seal("journal", *parts).mac == hmac.digest(key, data, "sha256").hex()
 
 
 def test_many_macs_that_begin_alike_verify_as_each_alone_does(folder: Path) -> None:
-    keyring.ensure(keyring.JOURNAL)
-    before = keyring.seal(keyring.JOURNAL, "run", "1", "a body")
-    keyring.rotate(keyring.JOURNAL)
-    now = keyring.seal(keyring.JOURNAL, "run", "1", "a body")
-    verifies = keyring.verifier(keyring.JOURNAL, "run")
+    files.ensure(purposes.JOURNAL)
+    before = macs.seal(purposes.JOURNAL, "run", "1", "a body")
+    files.rotate(purposes.JOURNAL)
+    now = macs.seal(purposes.JOURNAL, "run", "1", "a body")
+    verifies = macs.verifier(purposes.JOURNAL, "run")
     assert verifies(before.mac, before.key_id, "1", "a body")
     assert verifies(now.mac, now.key_id, "1", "a body")
     assert not verifies(now.mac, before.key_id, "1", "a body")
     assert not verifies(now.mac, now.key_id, "1a", " body")
     assert not verifies(now.mac, now.key_id, "2", "a body")
-    assert not keyring.verifier(keyring.JOURNAL, "another run")(now.mac, now.key_id, "1", "a body")
+    assert not macs.verifier(purposes.JOURNAL, "another run")(now.mac, now.key_id, "1", "a body")
     with pytest.raises(KeyMissing):
         verifies(now.mac, "unknown", "1", "a body")
 
 
 def test_a_new_first_key_signs_and_the_old_one_still_verifies(folder: Path) -> None:
-    path = keyring.ensure("journal")
-    old = keyring.seal("journal", "x")
+    path = files.ensure("journal")
+    old = macs.seal("journal", "x")
     path.write_text(f"new:{'ab' * 32}\n" + path.read_text())
-    keyring._ring.cache_clear()
-    assert keyring.seal("journal", "x").key_id == "new"
-    assert keyring.verify("journal", old, "x")
+    files._ring.cache_clear()
+    assert macs.seal("journal", "x").key_id == "new"
+    assert macs.verify("journal", old, "x")
 
 
 def test_a_key_added_while_the_process_runs_is_found(folder: Path) -> None:
-    path = keyring.ensure("journal")
-    keyring.seal("journal", "x")
+    path = files.ensure("journal")
+    macs.seal("journal", "x")
     before = path.read_text()
     path.write_text(f"new:{'ab' * 32}\n" + before)
-    keyring._ring.cache_clear()
-    new = keyring.seal("journal", "x")
+    files._ring.cache_clear()
+    new = macs.seal("journal", "x")
     path.write_text(before)
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
     with pytest.raises(KeyMissing, match="new"):
-        keyring.verify("journal", new, "x")
+        macs.verify("journal", new, "x")
     path.write_text(f"{before}new:{'ab' * 32}\n")
-    assert keyring.verify("journal", new, "x")
+    assert macs.verify("journal", new, "x")
 
 
 @pytest.mark.parametrize("text", ["", "nothing", "id:xyz", "id:abcd", f":{'ab' * 32}"])
@@ -96,109 +96,109 @@ def test_a_broken_key_file_is_named(folder: Path, text: str) -> None:
     folder.mkdir()
     (folder / "journal.keys").write_text(text)
     with pytest.raises(ImproperlyConfigured, match=r"journal\.keys"):
-        keyring.seal("journal", "x")
+        macs.seal("journal", "x")
 
 
 def test_a_missing_key_file_says_how_to_make_it(folder: Path) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"manage\.py prepare"):
-        keyring.seal("journal", "x")
+        macs.seal("journal", "x")
 
 
 # Where whoever checks must not be able to sign
 
 
 def test_the_pair_is_two_files_readable_by_their_owner_only(folder: Path) -> None:
-    path = keyring.ensure("decisions")
+    path = files.ensure("decisions")
     assert path == folder / "decisions.public"
-    files = sorted(folder.iterdir())
-    assert [file.name for file in files] == ["decisions.private", "decisions.public"]
-    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
-    before = [file.read_text() for file in files]
-    keyring.ensure("decisions")
-    assert [file.read_text() for file in files] == before
+    found = sorted(folder.iterdir())
+    assert [file.name for file in found] == ["decisions.private", "decisions.public"]
+    assert [file.stat().st_mode & 0o777 for file in found] == [0o600, 0o600]
+    before = [file.read_text() for file in found]
+    files.ensure("decisions")
+    assert [file.read_text() for file in found] == before
 
 
 def test_a_signature_is_of_exactly_this_text_for_this_purpose(folder: Path) -> None:
-    keyring.ensure("decisions")
-    signature = keyring.sign("decisions", "text")
-    assert keyring.verify_signature("decisions", signature, "text")
-    assert not keyring.verify_signature("decisions", signature, "text ")
-    public = Ed25519PublicKey.from_public_bytes(keyring.key_of("decisions", signature.key_id))
+    files.ensure("decisions")
+    signature = signatures.sign("decisions", "text")
+    assert signatures.verify_signature("decisions", signature, "text")
+    assert not signatures.verify_signature("decisions", signature, "text ")
+    public = Ed25519PublicKey.from_public_bytes(files.key_of("decisions", signature.key_id))
     public.verify(bytes.fromhex(signature.hex), b"abeyance.decisions.v1\ntext")
 
 
 def test_a_start_that_died_between_the_two_files_is_finished(folder: Path) -> None:
-    keyring.ensure("decisions")
-    signature = keyring.sign("decisions", "x")
+    files.ensure("decisions")
+    signature = signatures.sign("decisions", "x")
     (folder / "decisions.public").unlink()
-    keyring.ensure("decisions")
-    keyring._ring.cache_clear()
-    assert keyring.verify_signature("decisions", signature, "x")
+    files.ensure("decisions")
+    files._ring.cache_clear()
+    assert signatures.verify_signature("decisions", signature, "x")
 
 
 def test_a_key_that_signs_is_put_into_the_ring(folder: Path) -> None:
-    path = keyring.ensure("decisions")
-    old = keyring.sign("decisions", "x")
+    path = files.ensure("decisions")
+    old = signatures.sign("decisions", "x")
     (folder / "decisions.private").write_text(f"new:{'ab' * 32}\n")
-    keyring.ensure("decisions")
-    new = keyring.sign("decisions", "x")
+    files.ensure("decisions")
+    new = signatures.sign("decisions", "x")
     assert (new.key_id, len(path.read_text().split())) == ("new", 2)
-    assert keyring.verify_signature("decisions", new, "x")
-    assert keyring.verify_signature("decisions", old, "x")
+    assert signatures.verify_signature("decisions", new, "x")
+    assert signatures.verify_signature("decisions", old, "x")
 
 
 def test_a_folder_with_public_keys_alone_gets_no_private_one(folder: Path) -> None:
-    keyring.ensure("decisions")
+    files.ensure("decisions")
     (folder / "decisions.private").unlink()
-    keyring.ensure("decisions")
+    files.ensure("decisions")
     assert [child.name for child in folder.iterdir()] == ["decisions.public"]
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
-        keyring.sign("decisions", "x")
+        signatures.sign("decisions", "x")
 
 
 @pytest.mark.parametrize("purpose", ["journal", "decisions"])
 def test_a_rotated_key_signs_and_the_ones_before_verify(folder: Path, purpose: str) -> None:
-    path = keyring.ensure(purpose)
-    ids = [path.read_text().partition(":")[0]] + [keyring.rotate(purpose) for _ in range(2)]
+    path = files.ensure(purpose)
+    ids = [path.read_text().partition(":")[0]] + [files.rotate(purpose) for _ in range(2)]
     assert [line.partition(":")[0] for line in path.read_text().split()] == ids[::-1]
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
     if purpose == "journal":
-        assert keyring.seal(purpose, "x").key_id == ids[-1]
+        assert macs.seal(purpose, "x").key_id == ids[-1]
     else:
-        assert keyring.sign(purpose, "x").key_id == ids[-1]
+        assert signatures.sign(purpose, "x").key_id == ids[-1]
         assert len((folder / "decisions.private").read_text().split()) == 1
 
 
 def test_a_private_key_counts_from_the_moment_of_its_file(folder: Path) -> None:
-    keyring.ensure("decisions")
+    files.ensure("decisions")
     private = folder / "decisions.private"
-    before, first = private.read_text(), keyring.sign("decisions", "x")
-    keyring.rotate("decisions")
-    second = keyring.sign("decisions", "x")
+    before, first = private.read_text(), signatures.sign("decisions", "x")
+    files.rotate("decisions")
+    second = signatures.sign("decisions", "x")
     private.write_text(before)
     os.utime(private, ns=(1, 1))
-    assert keyring.sign("decisions", "x") == first != second
+    assert signatures.sign("decisions", "x") == first != second
     private.unlink()
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
-        keyring.sign("decisions", "x")
+        signatures.sign("decisions", "x")
 
 
 def test_a_command_rotates(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = keyring.ensure("decisions")
+    path = files.ensure("decisions")
     call_command("rotate_key", "decisions")
     newest = path.read_text().partition(":")[0]
     assert f"key {newest} is the newest" in capsys.readouterr().out
-    assert keyring.sign("decisions", "x").key_id == newest
+    assert signatures.sign("decisions", "x").key_id == newest
     with pytest.raises(CommandError, match="invalid choice"):
         call_command("rotate_key", "everything")
 
 
 @pytest.mark.parametrize("text", ["", "id:abcd", f"id:{'ab' * 33}", "id:xyz"])
 def test_a_broken_private_key_is_named(folder: Path, text: str) -> None:
-    keyring.ensure("decisions")
+    files.ensure("decisions")
     (folder / "decisions.private").write_text(text)
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
-        keyring.sign("decisions", "x")
+        signatures.sign("decisions", "x")
 
 
 # The folder of those who only check
@@ -208,18 +208,18 @@ def test_workers_get_what_they_check_with_and_nothing_that_signs(
     folder: Path, tmp_path: Path, settings: Settings
 ) -> None:
     settings.WORKER_KEYS_DIR = tmp_path / "worker-keys"
-    for purpose in keyring.PURPOSES:
-        keyring.ensure(purpose)
-    keyring.share()
+    for purpose in purposes.PURPOSES:
+        files.ensure(purpose)
+    files.share()
     for _ in range(2):
-        shared = {keyring.shared_file(purpose) for purpose in keyring.PURPOSES}
+        shared = {files.shared_file(purpose) for purpose in purposes.PURPOSES}
         assert {file.name for file in settings.WORKER_KEYS_DIR.iterdir()} == shared
         for name in shared:
             assert (settings.WORKER_KEYS_DIR / name).read_text() == (folder / name).read_text()
-        for purpose in keyring.PURPOSES:
-            keyring.rotate(purpose)
-    keyring.check(signing=True)
+        for purpose in purposes.PURPOSES:
+            files.rotate(purpose)
+    files.check(signing=True)
     settings.KEYS_DIR = settings.WORKER_KEYS_DIR
-    keyring.check(signing=False)
+    files.check(signing=False)
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
-        keyring.check(signing=True)
+        files.check(signing=True)

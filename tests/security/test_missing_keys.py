@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.models import Request
-from runtime import keyring
+from runtime.keyring import files, purposes
 from runtime.models import Continuation, JournalEntry, Run, Signal
 from tests.support.target import Target
 
@@ -23,23 +23,23 @@ def keys(settings: Settings, tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "keys"
     shutil.copytree(settings.KEYS_DIR, folder)
     settings.KEYS_DIR = folder
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
     yield folder
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
 
 
-@pytest.mark.parametrize("purpose", [keyring.CONTINUATION, keyring.JOURNAL, keyring.DECISIONS])
+@pytest.mark.parametrize("purpose", [purposes.CONTINUATION, purposes.JOURNAL, purposes.DECISIONS])
 def test_a_run_waits_untouched_for_a_key_that_is_missing(
     target: Target, keys: Path, continued: None, purpose: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = target.start()
     target.decide(run)
     before = _stored(run)
-    ring = keyring._path(purpose)
+    ring = files._path(purpose)
     line = ring.read_text()
-    keyring.rotate(purpose)
+    files.rotate(purpose)
     ring.write_text(ring.read_text().replace(line, ""))
-    keyring._ring.cache_clear()
+    files._ring.cache_clear()
 
     before_that = timezone.now()
     left = target.advance(run)
@@ -61,14 +61,14 @@ def test_a_run_waits_untouched_for_a_key_that_is_missing(
     assert target.started(run) == 1
 
 
-@pytest.mark.parametrize("purpose", [keyring.CONTINUATION, keyring.JOURNAL, keyring.DECISIONS])
+@pytest.mark.parametrize("purpose", [purposes.CONTINUATION, purposes.JOURNAL, purposes.DECISIONS])
 def test_keys_that_were_replaced_still_verify(
     target: Target, keys: Path, continued: None, purpose: str
 ) -> None:
     run = target.start()
     target.decide(run)
-    keyring.rotate(purpose)
-    keyring._ring.cache_clear()
+    files.rotate(purpose)
+    files._ring.cache_clear()
     assert target.advance(run).status == "completed"
     assert target.started(run) == 1
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from runtime import keyring
 from runtime.errors import Tampered
+from runtime.keyring import macs, purposes
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.store import pool
 from runtime.store.tables import continuations, journal
@@ -119,7 +119,7 @@ def test_a_sealed_continuation_of_more_entries_than_there_are_parks_the_run(targ
     target.decide(run)
     body = _kept(run)["body"]
     broken = re.sub(r'"position":\d+,', '"position":99,', body, count=1)
-    seal = keyring.seal(keyring.CONTINUATION, str(run), broken)
+    seal = macs.seal(purposes.CONTINUATION, str(run), broken)
     assert broken != body
     _put(run, {"body": broken, "mac": seal.mac, "key_id": seal.key_id})
     target.assert_parked(run, "the continuation: its entries do not tell what it leaves out (")

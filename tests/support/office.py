@@ -11,7 +11,6 @@ from django.db import transaction
 from approvals.adapter import Gatekeeper
 from approvals.models import Request
 from approvals.requests import snapshot
-from runtime import keyring
 from runtime.control.cancel import cancel as cancel_run
 from runtime.control.start import create
 from runtime.core.budgets import Budget
@@ -22,6 +21,7 @@ from runtime.core.enums import (
     Risk,
     Verdict,
 )
+from runtime.keyring import macs, purposes
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.ports.agents import AgentInfo, CallInfo
@@ -57,7 +57,7 @@ def reseal(requests: Iterable[Request], **changes: Any) -> None:
         for name, value in changes.items():
             setattr(request, name, value)
         request.request_digest = snapshot.request_digest(request)
-        seal = keyring.seal(keyring.REQUESTS, request.request_digest)
+        seal = macs.seal(purposes.REQUESTS, request.request_digest)
         request.seal, request.seal_key_id = seal.mac, seal.key_id
         request.save()
 

@@ -3,7 +3,7 @@
 import pytest
 from django.utils import timezone
 
-from runtime import keyring
+from runtime.keyring import files, purposes
 from runtime.models import Run
 from runtime.upkeep import startup
 from tests.support.engine import MakeBench
@@ -24,9 +24,9 @@ def test_a_key_that_a_live_run_needs_is_named(
     if suspended:
         assert desk.advance(run).status == "suspended"
     startup.require_keys_of_live_runs()
-    purpose = keyring.CONTINUATION if suspended else keyring.JOURNAL
-    used = keyring.ids(purpose)[0]
-    monkeypatch.setattr(keyring, "ids", lambda purpose: ("another",))
+    purpose = purposes.CONTINUATION if suspended else purposes.JOURNAL
+    used = files.ids(purpose)[0]
+    monkeypatch.setattr(files, "ids", lambda purpose: ("another",))
     with pytest.raises(
         SystemExit, match=f"key '{used}' for {purpose} is not in the ring, and run {run}"
     ):
@@ -41,14 +41,14 @@ def test_the_key_of_an_ended_run_is_not_needed(
     run = desk.start("a")
     assert desk.advance(run).status == "suspended"
     Run.objects.filter(id=run).update(status="cancelled", ended_at=timezone.now(), due_at=None)
-    monkeypatch.setattr(keyring, "ids", lambda purpose: ("another",))
+    monkeypatch.setattr(files, "ids", lambda purpose: ("another",))
     startup.require_keys_of_live_runs()
 
 
 def test_a_run_that_is_over_needs_no_key(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = rig({"a": turns(say("done"))})
     assert desk.advance(desk.start("a")).status == "completed"
-    monkeypatch.setattr(keyring, "ids", lambda purpose: ("another",))
+    monkeypatch.setattr(files, "ids", lambda purpose: ("another",))
     startup.require_keys_of_live_runs()
 
 
@@ -59,6 +59,6 @@ def test_a_worker_starts_although_there_are_too_many_live_runs_to_look_at(
     desk.start("a")
     monkeypatch.setattr(startup, "LOOK", "1ms")
     slow = "SELECT key_id, run_id AS run FROM runtime_journalentry, pg_sleep(60)"
-    monkeypatch.setattr(startup, "_LIVE", {keyring.JOURNAL: slow})
+    monkeypatch.setattr(startup, "_LIVE", {purposes.JOURNAL: slow})
     startup.require_keys_of_live_runs()
     assert "not all live runs were checked for keys of journal" in caplog.text

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from approvals.accounts import adoption
 from config import rights
-from runtime import keyring
+from runtime.keyring import files, purposes
 
 COLLECTED = ".collected"  # in STATIC_ROOT: what the files were made of
 
@@ -33,9 +33,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", interactive=False, verbosity=options["verbosity"])
         _grant()
-        for purpose in keyring.PURPOSES:
-            keyring.ensure(purpose)
-        keyring.share()
+        for purpose in purposes.PURPOSES:
+            files.ensure(purpose)
+        files.share()
         adoption.adopt()
         if not options["without_static"]:
             _collect()

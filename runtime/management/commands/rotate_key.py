@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from runtime import keyring
+from runtime.keyring import files, purposes
 
 
 class Command(BaseCommand):
@@ -14,8 +14,8 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("purpose", choices=keyring.PURPOSES)
+        parser.add_argument("purpose", choices=purposes.PURPOSES)
 
     def handle(self, *args: Any, **options: Any) -> None:
         purpose: str = options["purpose"]
-        self.stdout.write(f"{purpose}: key {keyring.rotate(purpose)} is the newest.")
+        self.stdout.write(f"{purpose}: key {files.rotate(purpose)} is the newest.")

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from runtime import keyring
 from runtime.core.continuation import Continuation
 from runtime.core.documents import codec
 from runtime.core.documents.codec import TextOf, no_entries
@@ -22,7 +21,8 @@ from runtime.core.documents.conversations import Conversations, Told
 from runtime.core.errors import Unreadable
 from runtime.core.machine.replay import initial
 from runtime.errors import Tampered
-from runtime.keyring import Seal
+from runtime.keyring import macs, purposes
+from runtime.keyring.macs import Seal
 from runtime.store.pool import Connection
 
 LONG = 256 * 1024  # bytes of entries, which take some 5 ms to fold
@@ -50,7 +50,7 @@ DROP = """
 def parameters(continuation: Continuation, told: Told | None = None) -> dict[str, object]:
     """The parameters of REPLACE and PIN. `told` says what a brief continuation leaves out."""
     body = codec.encode_continuation(continuation, told)
-    seal = keyring.seal(keyring.CONTINUATION, *_parts(continuation.run, body))
+    seal = macs.seal(purposes.CONTINUATION, *_parts(continuation.run, body))
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
 
@@ -127,7 +127,7 @@ def _checked(
     run: UUID, row: Sequence[Any], text_of: TextOf, conversations: Conversations | None = None
 ) -> Continuation:
     position, body, mac, key_id = row
-    if not keyring.verify(keyring.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)):
+    if not macs.verify(purposes.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)):
         raise Tampered("the continuation does not verify")
     try:
         continuation = codec.decode_continuation(body, text_of, conversations)

@@ -13,13 +13,13 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from runtime import keyring
 from runtime.core.continuation import Continuation
 from runtime.core.documents import codec, compression
 from runtime.core.errors import CoreError, Unreadable
 from runtime.core.machine.replay import Entry, initial, step
 from runtime.errors import NoSuchEntry, Tampered
-from runtime.keyring import Seal
+from runtime.keyring import macs, purposes
+from runtime.keyring.macs import Seal
 from runtime.store.pool import Connection
 from runtime.store.tables import pruning
 from runtime.store.tables.pruning import WHOLE, Mark
@@ -72,7 +72,7 @@ def seal_text(run: UUID, position: int, previous: str, body: str) -> Sealed:
         run=run,
         position=position,
         body=body,
-        seal=keyring.seal(keyring.JOURNAL, str(run), str(position), previous, body),
+        seal=macs.seal(purposes.JOURNAL, str(run), str(position), previous, body),
         commit_id=UUID(int=_ids.getrandbits(128), version=4),
     )
 
@@ -191,7 +191,7 @@ def _decoded(position: int, body: str) -> Entry:
 
 def chained(run: UUID, mark: Mark, rows: Iterable[Row]) -> Iterator[Row]:
     """The rows after the mark, which begin with position, body, MAC and key, as long as each follows the one before."""
-    verifies = keyring.verifier(keyring.JOURNAL, str(run))
+    verifies = macs.verifier(purposes.JOURNAL, str(run))
     previous = mark.head
     for count, row in enumerate(rows, start=mark.position + 1):
         position, body, mac, key_id, *_ = row

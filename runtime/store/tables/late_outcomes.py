@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from runtime import keyring
-from runtime.keyring import Seal
+from runtime.keyring import macs, purposes
+from runtime.keyring.macs import Seal
 from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Found:
 def put(connection: Connection, late: LateOutcome) -> bool:
     """Write a late outcome; return False if the attempt has one. The caller holds the run's row."""
     body = json.dumps({"outcome": late.outcome, "result": late.result, "error": late.error})
-    seal = keyring.seal(keyring.JOURNAL, *_parts(late, body))
+    seal = macs.seal(purposes.JOURNAL, *_parts(late, body))
     done = connection.execute(
         """
         INSERT INTO runtime_lateoutcome
@@ -104,7 +104,7 @@ def _read(run: UUID, row: list[Any], body: str, seal: Seal) -> LateOutcome | Non
     place = {"run": run, "frame": frame, "call": call, "attempt": attempt}
     times = {"started_at": started_at, "worker": worker, "at": at}
     blank = LateOutcome(**place, **times, outcome="failed")
-    if not keyring.verify(keyring.JOURNAL, seal, *_parts(blank, body)):
+    if not macs.verify(purposes.JOURNAL, seal, *_parts(blank, body)):
         return None
     return LateOutcome(**place, **times, **json.loads(body))
 

@@ -20,9 +20,9 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime import keyring
 from runtime.errors import KeyMissing, LedgerBroken, Tampered
-from runtime.keyring import Seal
+from runtime.keyring import macs, purposes
+from runtime.keyring.macs import Seal
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Ledger:
         with self._lock, self._opened() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             self._catch_up(file)
-            seal = keyring.seal(keyring.AUDIT, LABEL, self._head, fact)
+            seal = macs.seal(purposes.AUDIT, LABEL, self._head, fact)
             file.truncate(self._read_to)
             file.seek(self._read_to)
             file.write(f"{fact} {seal.key_id} {seal.mac}\n".encode())
@@ -83,8 +83,8 @@ class Ledger:
 
     def _take(self, line: str) -> None:
         fact, *seal = line.rsplit(" ", 2)
-        if len(seal) != 2 or not keyring.verify(
-            keyring.AUDIT, Seal(key_id=seal[0], mac=seal[1]), LABEL, self._head, fact
+        if len(seal) != 2 or not macs.verify(
+            purposes.AUDIT, Seal(key_id=seal[0], mac=seal[1]), LABEL, self._head, fact
         ):
             raise LedgerBroken(f"line {len(self._facts) + 1} of {self.path} does not verify")
         self._facts.add(fact)

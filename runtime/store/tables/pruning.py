@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from runtime import keyring
 from runtime.errors import Tampered
-from runtime.keyring import Seal
+from runtime.keyring import macs, purposes
+from runtime.keyring.macs import Seal
 from runtime.store.pool import Connection
 
 
@@ -35,7 +35,7 @@ def read(connection: Connection, run: UUID) -> Mark:
     if row is None:
         return WHOLE
     mark = Mark(position=row[0], head=row[1], at=row[2])
-    if not keyring.verify(keyring.JOURNAL, Seal(mac=row[3], key_id=row[4]), *_parts(run, mark)):
+    if not macs.verify(purposes.JOURNAL, Seal(mac=row[3], key_id=row[4]), *_parts(run, mark)):
         raise Tampered("the mark of what was removed of the journal does not verify")
     return mark
 
@@ -45,7 +45,7 @@ def write(connection: Connection, run: UUID, *, position: int, head: str) -> dat
     row = connection.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None  # a SELECT without FROM has one row
     mark = Mark(position=position, head=head, at=row[0])
-    seal = keyring.seal(keyring.JOURNAL, *_parts(run, mark))
+    seal = macs.seal(purposes.JOURNAL, *_parts(run, mark))
     connection.execute(
         """
         INSERT INTO runtime_pruning (run_id, position, head, at, mac, key_id)

@@ -11,10 +11,10 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from runtime import sealing
+from runtime.keyring import sealing
+from runtime.keyring.sealing import PLACEHOLDER
 from runtime.ports.effects import ToolFailure, ToolResult
 from runtime.queries.redaction import redacted
-from runtime.sealing import PLACEHOLDER
 from tests.support.api_client import Caller
 from tests.support.fake_ports import (
     FakeTool,

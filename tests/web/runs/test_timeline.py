@@ -13,9 +13,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from runtime import sealing
 from runtime.core.call_options import RetryPolicy
 from runtime.core.documents.compression import plain_text
+from runtime.keyring import sealing
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.effects import ModelFailure, Outcome, RateLimited, ToolFailure
 from runtime.queries import run_page, runs

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from runtime import keyring
 from runtime.errors import KeyMissing
+from runtime.keyring import files, purposes
 
 MARK = "$secret"
 PLACEHOLDER = "••••"
@@ -43,7 +43,7 @@ def place(tool: str, *path: str) -> bytes:
 
 
 def seal(value: Any, where: bytes) -> dict[str, str]:
-    key_id, key = keyring.current_key(keyring.SECRETS)
+    key_id, key = files.current_key(purposes.SECRETS)
     nonce = os.urandom(NONCE_BYTES)
     ciphertext = _base64(nonce + AESGCM(key).encrypt(nonce, _padded(json.dumps(value)), where))
     token = f"{key_id}:{ciphertext}"
@@ -53,7 +53,7 @@ def seal(value: Any, where: bytes) -> dict[str, str]:
 def unseal(sealed: dict[str, str], where: bytes) -> Any:
     """The value, of a token with a tag that verifies, or with none. Raises NotOurs, KeyMissing."""
     key_id, text, tag = _parts(sealed[MARK])
-    key = keyring.key_of(keyring.SECRETS, key_id)
+    key = files.key_of(purposes.SECRETS, key_id)
     if tag is not None and not _is_tag(tag, key, f"{key_id}:{text}"):
         raise NotOurs
     try:
@@ -72,7 +72,7 @@ def was_made_here(value: Any) -> bool:
     if tag is None:
         return False
     try:
-        key = keyring.key_of(keyring.SECRETS, key_id)
+        key = files.key_of(purposes.SECRETS, key_id)
     except KeyMissing:
         return False
     return _is_tag(tag, key, f"{key_id}:{text}")

@@ -1,24 +1,18 @@
-"""Keys by purpose and id, kept in files outside the database, and the MACs and signatures made with them.
+"""Reads, creates and rotates the key files.
 
-One file per purpose in KEYS_DIR, one `id:hex` per line. The first key signs, all of them verify,
-so a key is rotated by putting a new line on top.
+Each purpose has one file in KEYS_DIR with one `id:hex` per line. New documents use the first key; every key
+verifies. To rotate a key, put a new line on top.
 
-Where whoever checks must not be able to sign, the purpose has two files (Ed25519, RFC 8032): the
-ring of public keys, `<purpose>.public`, is for every process, and the private key that signs,
-`<purpose>.private`, for those alone that sign.
+If a process that verifies must not be able to sign, the purpose has two files (Ed25519, RFC 8032). Every process reads
+the public keys in `<purpose>.public`; only signing processes read the private key in `<purpose>.private`.
 """
 
-import hashlib
-import hmac
 import os
 import secrets
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
@@ -27,61 +21,9 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from runtime.errors import KeyMissing
-
-JOURNAL = "journal"
-CONTINUATION = "continuation"
-SECRETS = "secrets"
-DECISIONS = "decisions"
-EXPORTS = "exports"
-REQUESTS = "requests"
-AUDIT = "audit"
-RIGHTS = "rights"
-PURPOSES = (JOURNAL, CONTINUATION, SECRETS, REQUESTS, AUDIT, DECISIONS, EXPORTS, RIGHTS)
-
-# The purposes whose signers and checkers are not the same processes.
-_SIGNED = frozenset({DECISIONS, EXPORTS, RIGHTS})
+from runtime.keyring.purposes import PURPOSES, SIGNED
 
 KEY_BYTES = 32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
-    """A MAC (hex) and the id of the key that made it."""
-
-    mac: str
-    key_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
-    """An Ed25519 signature and the id of the key that made it."""
-
-    hex: str
-    key_id: str
-
-
-def seal(purpose: str, *parts: str) -> Seal:
-    """Sign `parts` with the current key of `purpose`."""
-    key_id, key = next(iter(_ring(purpose).items()))
-    return Seal(mac=_mac(purpose, key, parts), key_id=key_id)
-
-
-def verify(purpose: str, stored: Seal, *parts: str) -> bool:
-    """Whether `stored` was made of exactly these parts. Raises KeyMissing for an unknown key id."""
-    key = key_of(purpose, stored.key_id)
-    return hmac.compare_digest(_mac(purpose, key, parts), stored.mac)
-
-
-def verifier(purpose: str, *first: str) -> Callable[..., bool]:
-    """As `verify`, of many MACs whose first parts are these: `(mac, key id, *other parts)`."""
-    begun: dict[str, hmac.HMAC] = {}
-
-    def verifies(mac: str, key_id: str, *parts: str) -> bool:
-        if key_id not in begun:
-            begun[key_id] = _fed(_begun(purpose, key_of(purpose, key_id)), first)
-        return hmac.compare_digest(_fed(begun[key_id], parts).hexdigest(), mac)
-
-    return verifies
 
 
 def current_key(purpose: str) -> tuple[str, bytes]:
@@ -105,35 +47,6 @@ def key_of(purpose: str, key_id: str) -> bytes:
     return found
 
 
-def sign(purpose: str, text: str) -> Signature:
-    """Sign with the private key, whose file is looked at each time: a new one counts at once.
-
-    Raises ImproperlyConfigured in a process that has none, because it may not sign.
-    """
-    path = _private_path(purpose)
-    key_id, private = _private(path, purpose, _version(path))
-    return Signature(hex=private.sign(_labelled(purpose, text)).hex(), key_id=key_id)
-
-
-def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
-    """Whether that key signed exactly this text. Raises KeyMissing for an unknown key id."""
-    return _recently_signed_by(purpose, key_of(purpose, stored.key_id), stored.hex, text)
-
-
-def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> bool:
-    """Whether the holder of that key signed exactly this text."""
-    try:
-        _public(public_key).verify(bytes.fromhex(signature), _labelled(purpose, text))
-    except (InvalidSignature, ValueError):
-        return False
-    return True
-
-
-_public = lru_cache(64)(Ed25519PublicKey.from_public_bytes)
-# Nothing is looked at but what it is given, so of the same key, signature and text the answer stays what it was.
-_recently_signed_by = lru_cache(512)(signed_by)
-
-
 def listed(purpose: str) -> list[tuple[str, bytes]]:
     """The public keys of other installations that IMPORT_KEYS lists, by their ids; an id may come twice.
 
@@ -148,7 +61,7 @@ def listed(purpose: str) -> list[tuple[str, bytes]]:
 
 def shared_file(purpose: str) -> str:
     """The name of the file that every process needs; of a purpose that signs, the public ring."""
-    return f"{purpose}.{'public' if purpose in _SIGNED else 'keys'}"
+    return f"{purpose}.{'public' if purpose in SIGNED else 'keys'}"
 
 
 def ensure(purpose: str) -> Path:
@@ -157,10 +70,10 @@ def ensure(purpose: str) -> Path:
     Where signing is apart, a folder with public keys alone belongs to a process that only checks.
     """
     path = _path(purpose)
-    if purpose not in _SIGNED:
+    if purpose not in SIGNED:
         _create(path, [_new_line()])
         return path
-    private = _private_path(purpose)
+    private = private_path(purpose)
     if not path.exists():
         _create(private, [_new_line()])
     if private.exists():
@@ -172,14 +85,14 @@ def rotate(purpose: str) -> str:
     """Put a new key on top and return its id; the ones before only verify. For one person at a time."""
     line = _new_line()
     path = _path(purpose)
-    if purpose not in _SIGNED:
+    if purpose not in SIGNED:
         _replace(path, [line, *_lines(path, purpose)])
         share()
     else:
         # Known before it signs, and the one before it is nobody's any more.
         _replace(path, [_public_line(line, path), *_lines(path, purpose)])
         share()
-        _replace(_private_path(purpose), [line])
+        _replace(private_path(purpose), [line])
     _ring.cache_clear()
     return line.partition(":")[0]
 
@@ -197,15 +110,15 @@ def check(*, signing: bool) -> None:
     """Raise ImproperlyConfigured unless every ring can be read; with `signing`, also the keys that sign."""
     for purpose in PURPOSES:
         for key in _ring(purpose).values():
-            if purpose in _SIGNED:
+            if purpose in SIGNED:
                 Ed25519PublicKey.from_public_bytes(key)
-        if signing and purpose in _SIGNED:
-            _read(_private_path(purpose), purpose)
+        if signing and purpose in SIGNED:
+            read(private_path(purpose), purpose)
 
 
 def _publish(purpose: str) -> None:
     """The key that signs is in the ring, also if somebody died between the two files."""
-    path, private = _path(purpose), _private_path(purpose)
+    path, private = _path(purpose), private_path(purpose)
     line = _public_line(_lines(private, purpose)[0], private)
     _create(path, [line])
     known = _lines(path, purpose)
@@ -253,10 +166,10 @@ def _draft(path: Path, lines: list[str]) -> Path:
 
 @lru_cache
 def _ring(purpose: str) -> dict[str, bytes]:
-    return _read(_path(purpose), purpose)
+    return read(_path(purpose), purpose)
 
 
-def _version(path: Path) -> tuple[int, int, int] | None:
+def version(path: Path) -> tuple[int, int, int] | None:
     """What another file under this name, or a file that is written to, differs in; None if there is none."""
     try:
         found = path.stat()
@@ -265,16 +178,7 @@ def _version(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-@lru_cache(8)
-def _private(
-    path: Path, purpose: str, version: tuple[int, int, int] | None
-) -> tuple[str, Ed25519PrivateKey]:
-    """The key that signs, and its id, as the file of this version has them."""
-    key_id, secret = next(iter(_read(path, purpose).items()))
-    return key_id, Ed25519PrivateKey.from_private_bytes(secret)
-
-
-def _read(path: Path, purpose: str) -> dict[str, bytes]:
+def read(path: Path, purpose: str) -> dict[str, bytes]:
     ring = dict(_parse(line, path) for line in _lines(path, purpose))
     if not ring:
         raise ImproperlyConfigured(f"{path} holds no key: put back the copy of a backup")
@@ -305,37 +209,9 @@ def _parse(line: str, path: Path) -> tuple[str, bytes]:
     return key_id, key
 
 
-def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
-    return _fed(_begun(purpose, key), parts).hexdigest()
-
-
-def _fed(begun: hmac.HMAC, parts: tuple[str, ...]) -> hmac.HMAC:
-    """Each part is preceded by its length, so that no two lists of parts have the same bytes."""
-    mac = begun.copy()
-    mac.update(b"".join(map(_measured, parts)))
-    return mac
-
-
-# One of OpenSSL's is looked up by name and keyed each time, which takes longer than the MAC of a short text.
-@lru_cache(64)
-def _begun(purpose: str, key: bytes) -> hmac.HMAC:
-    """A MAC of this key that has the label of the purpose, to be copied."""
-    return hmac.new(key, _measured(f"abeyance.{purpose}.v1"), hashlib.sha256)
-
-
-def _measured(part: str) -> bytes:
-    text = part.encode()
-    return len(text).to_bytes(8, "big") + text
-
-
-def _labelled(purpose: str, text: str) -> bytes:
-    """What is signed for one purpose is nothing for another."""
-    return f"abeyance.{purpose}.v1\n{text}".encode()
-
-
 def _path(purpose: str) -> Path:
     return Path(settings.KEYS_DIR) / shared_file(purpose)
 
 
-def _private_path(purpose: str) -> Path:
+def private_path(purpose: str) -> Path:
     return Path(settings.KEYS_DIR) / f"{purpose}.private"

@@ -1,0 +1,15 @@
+"""Lists the purposes of keys."""
+
+JOURNAL = "journal"
+CONTINUATION = "continuation"
+SECRETS = "secrets"
+DECISIONS = "decisions"
+EXPORTS = "exports"
+REQUESTS = "requests"
+AUDIT = "audit"
+RIGHTS = "rights"
+PURPOSES = (JOURNAL, CONTINUATION, SECRETS, REQUESTS, AUDIT, DECISIONS, EXPORTS, RIGHTS)
+
+
+# The processes that sign for these purposes and the processes that verify are not the same.
+SIGNED = frozenset({DECISIONS, EXPORTS, RIGHTS})

@@ -1,0 +1,66 @@
+"""Makes and verifies Ed25519 signatures."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+
+from runtime.keyring import files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """An Ed25519 signature and the id of the key that made it."""
+
+    hex: str
+    key_id: str
+
+
+def sign(purpose: str, text: str) -> Signature:
+    """Sign with the private key, whose file is looked at each time: a new one counts at once.
+
+    Raises ImproperlyConfigured in a process that has none, because it may not sign.
+    """
+    path = files.private_path(purpose)
+    key_id, private = _private(path, purpose, files.version(path))
+    return Signature(hex=private.sign(_labelled(purpose, text)).hex(), key_id=key_id)
+
+
+def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
+    """Whether that key signed exactly this text. Raises KeyMissing for an unknown key id."""
+    return _recently_signed_by(purpose, files.key_of(purpose, stored.key_id), stored.hex, text)
+
+
+def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> bool:
+    """Whether the holder of that key signed exactly this text."""
+    try:
+        _public(public_key).verify(bytes.fromhex(signature), _labelled(purpose, text))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+_public = lru_cache(64)(Ed25519PublicKey.from_public_bytes)
+
+
+# Nothing is looked at but what it is given, so of the same key, signature and text the answer stays what it was.
+_recently_signed_by = lru_cache(512)(signed_by)
+
+
+@lru_cache(8)
+def _private(
+    path: Path, purpose: str, version: tuple[int, int, int] | None
+) -> tuple[str, Ed25519PrivateKey]:
+    """The key that signs, and its id, as the file of this version has them."""
+    key_id, secret = next(iter(files.read(path, purpose).items()))
+    return key_id, Ed25519PrivateKey.from_private_bytes(secret)
+
+
+def _labelled(purpose: str, text: str) -> bytes:
+    """What is signed for one purpose is nothing for another."""
+    return f"abeyance.{purpose}.v1\n{text}".encode()
