@@ -17,7 +17,7 @@ from agents.sdk import agent, tool
 from agents.sdk.spec import AgentSpec
 from agents.testing.scripted_models import replies
 from runtime.errors import UnknownAgent
-from tests.agents.test_sdk import Input
+from tests.agents.sdk.test_sdk import Input
 
 MODEL = replies()
 

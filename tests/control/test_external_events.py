@@ -23,8 +23,8 @@ from runtime.store import pool
 from runtime.store.tables import external_events
 from runtime.upkeep import retention
 from tests.control.test_pause import _worker, pause, resume
+from tests.execution.admission.test_waits import cancel, later
 from tests.execution.test_runner import events, types
-from tests.execution.test_waits import cancel, later
 from tests.support.engine import ADA, MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,

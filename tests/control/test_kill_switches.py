@@ -13,8 +13,8 @@ from runtime.models import Run, Stop
 from runtime.ports.effects import ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.upkeep import due_runs
+from tests.execution.admission.test_waits import cancel
 from tests.execution.test_runner import types
-from tests.execution.test_waits import cancel
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import (
     FakeTool,

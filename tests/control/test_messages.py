@@ -23,8 +23,8 @@ from tests.control.test_pause import (
     pause,
     resume,
 )
+from tests.execution.admission.test_waits import cancel
 from tests.execution.test_runner import events, types
-from tests.execution.test_waits import cancel
 from tests.support.engine import (
     ADA,
     MakeBench,

@@ -18,13 +18,13 @@ from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelRequest, Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import pool
-from tests.execution.test_runner import events, types
-from tests.execution.test_waits import (
+from tests.execution.admission.test_waits import (
     LONG,
     cancel,
     failing,
     later,
 )
+from tests.execution.test_runner import events, types
 from tests.support.engine import (
     ADA,
     MakeBench,

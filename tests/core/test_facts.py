@@ -35,7 +35,7 @@ from runtime.core.machine.budget_accounting import fits, limited
 from runtime.core.machine.forks import released
 from runtime.core.machine.planning import plan
 from runtime.core.machine.retries import lost, uncertain, undone
-from tests.core.walks import AT
+from tests.core.machine.walks import AT
 
 RUN = UUID(int=1)
 

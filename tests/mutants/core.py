@@ -20,7 +20,7 @@ from tests.mutants.warm import Warm, place_of, session
 
 GOAL = 0.95
 WALKS = "ABEYANCE_WALKS"
-HISTORIES = "tests/core/test_histories.py"
+HISTORIES = "tests/core/machine/test_histories.py"
 NEEDS_ALL_WALKS = "test_the_walks_take_every_event_type_and_every_key_of_every_table"
 # Without Django, which takes longer to set up than these tests do.
 PURE = ("-c", "tests/mutants/pure.ini", "--rootdir=.", "--noconftest", "-p", "no:django")
@@ -37,7 +37,7 @@ DEEPER = {
     "forks": ("tests/control/test_fork.py",),
     "export_file": ("tests/control/test_transfer.py", "tests/security/test_forged_exports.py"),
     "retention_rules": ("tests/upkeep/test_retention.py",),
-    "active_time": ("tests/execution/test_budget_gate.py",),
+    "active_time": ("tests/execution/admission/test_budget_gate.py",),
 }
 
 

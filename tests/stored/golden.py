@@ -22,7 +22,7 @@ from runtime.core.machine.forks import quiescent, released
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry, initial, recover
-from tests.core.walks import AT, Walk
+from tests.core.machine.walks import AT, Walk
 
 FOLDER = Path(__file__).with_name("golden")
 EVERY = 16  # so many events lie between two whole states

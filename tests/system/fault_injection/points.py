@@ -34,11 +34,11 @@ IMPOSSIBLE: dict[tuple[str, int | None], str] = {
     (
         "OutcomeArrived",
         None,
-    ): "no worker here outlives its lease; tests/execution/test_late_outcomes.py has one",
+    ): "no worker here outlives its lease; tests/execution/effects/test_late_outcomes.py has one",
     (
         "AgentChanged",
         None,
-    ): "all workers here have one release; tests/execution/test_versions.py has two",
+    ): "all workers here have one release; tests/execution/admission/test_versions.py has two",
     ("BudgetExceeded", None): "the gate that it opens is in the same entry",
     ("FrameClosed", 0): "the root's frame ends with the run",
     **{

@@ -11,8 +11,8 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from runtime.core.events import EVENT_TYPES
-from tests.core import invariants
-from tests.core.walks import Walk
+from tests.core.machine import invariants
+from tests.core.machine.walks import Walk
 from tests.system.fault_injection.counts import count
 from tests.system.fault_injection.figures import say
 

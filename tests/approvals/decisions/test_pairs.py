@@ -1,0 +1,232 @@
+"""Any two of approve, deny, cancel, expire, undo and settle at once: what came of it is what one after the other gives.
+
+For each pair, and for a request of either kind, both orders are played first, with time passing before, between
+or after them; a round on real connections must end as one of those did, down to what each of the two heard.
+FAULTS_R5 says how many rounds there are.
+"""
+
+import json
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import combinations_with_replacement
+from threading import Barrier
+
+import pytest
+from django.db import connection
+from pytest_django import Settings
+
+from approvals import audit, clock
+from approvals.adapter import Gatekeeper
+from approvals.decisions import decide, in_doubt, undo
+from approvals.errors import ApprovalError, Expired
+from approvals.models import AuditEntry, Request
+from approvals.policy import Group
+from runtime.control.cancel import cancel as cancel_run
+from runtime.core.enums import Decision, GateKind, Verdict
+from runtime.errors import RunEnded
+from runtime.models import Gate, Signal
+from runtime.ports.access import Actor
+from runtime.store.tables.signals import GATE_DECIDED
+from tests.approvals.decisions.test_concurrency import _together
+from tests.support import seeds
+from tests.system.fault_injection.counts import count
+from tests.system.fault_injection.figures import say
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS = count("R5", short=126, long=10_000)
+WINDOW = 3600.0
+SOON = timedelta(minutes=10)
+# Milliseconds until a request is due; one that is decided before needs time for that.
+DUE, UNDONE = (-1, 3, 6, 12, 600_000), (30, 45, 60, 600_000)
+
+BEA, DAN = Actor(person="bea"), Actor(person="dan")
+Act = Callable[[Request], object]
+Case = tuple[str, str, GateKind]
+Ending = tuple[object, ...]
+
+
+def _decide(request: Request, verdict: str) -> None:
+    reason = "No." if verdict == "deny" else ""
+    decide.decide(
+        request=request.id,
+        verdict=verdict,
+        digest=request.request_digest,
+        reason=reason,
+        actor=DAN,
+    )
+
+
+def _settle(request: Request, actor: Actor = DAN) -> None:
+    in_doubt.resolve(
+        run=request.run_id, gate=request.gate, outcome="give_up", reason="No.", actor=actor
+    )
+
+
+def _cancel(request: Request) -> None:
+    cancel_run(run=request.run_id, actor=Actor(person="cyril"), reason="Not needed.")
+
+
+ACTS: dict[str, Act] = {
+    "approve": partial(_decide, verdict="approve"),
+    "deny": partial(_decide, verdict="deny"),
+    "cancel": _cancel,
+    "expire": lambda request: Gatekeeper().expire(request.gate),
+    "undo": lambda request: undo.undo(request=request.id, actor=BEA),
+    "settle": _settle,
+}
+CASES: list[Case] = [
+    (one, other, kind)
+    for one, other in combinations_with_replacement(ACTS, 2)
+    for kind in (GateKind.APPROVAL, GateKind.IN_DOUBT)
+]
+
+
+def test_of_any_two_acts_at_once_one_comes_first(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = WINDOW
+    for name in ("bea", "dan"):
+        seeds.person(name, Group.REVIEWERS)
+    seeds.person("cyril", Group.REQUESTERS)
+    began_at, dead = time.monotonic(), _deadlocks()
+    allowed = {case: _in_turn(case, monkeypatch) for case in CASES}
+    cases = [CASES[number % len(CASES)] for number in range(ROUNDS)]
+    seen: defaultdict[Case, Counter[Ending]] = defaultdict(Counter)
+    for case, ending in zip(cases, _at_once(cases), strict=True):
+        seen[case][ending] += 1
+    wrong = [
+        (case, ending) for case in seen for ending in seen[case] if ending not in allowed[case]
+    ]
+    contested = [case for case in seen if len(seen[case]) > 1]
+    deadlocks = _deadlocks() - dead
+    say(
+        f"FIGURES races of pairs: {ROUNDS} rounds of {len(CASES)} pairs, {len(contested)} of them with"
+        f" more than one ending, {len(wrong)} endings that no order gives, {deadlocks} deadlocks,"
+        f" {time.monotonic() - began_at:.0f} s"
+    )
+    assert wrong == []
+    assert deadlocks == 0
+    assert len(contested) >= 5, "this was no race"
+
+
+def _contended(case: Case, spread: random.Random) -> Request:
+    """A subject whose time may come while the two act."""
+    while True:
+        soon = timedelta(milliseconds=spread.choice(UNDONE if "undo" in case else DUE))
+        try:
+            return _subject(case, clock.now() + soon)
+        except Expired:  # before Bea had decided
+            continue
+
+
+def _subject(case: Case, due: datetime) -> Request:
+    """What both act on; if it is to be undone, Bea has decided it a moment ago."""
+    one, other, kind = case
+    timed = (
+        None if kind is GateKind.IN_DOUBT else due
+    )  # a call in doubt waits for as long as it takes
+    request = seeds.pending(requester="cyril", kind=kind, expires_at=timed)
+    if "undo" in (one, other):
+        if kind is GateKind.IN_DOUBT:
+            _settle(request, BEA)
+        else:
+            seeds.decide(request, BEA)
+    return request
+
+
+def _act(name: str, request: Request) -> str:
+    try:
+        ACTS[name](request)
+    except (ApprovalError, RunEnded) as refused:
+        return type(refused).__name__
+    return "done"
+
+
+def _ending(request: Request, heard: tuple[str, str]) -> Ending:
+    """All that there is to see afterwards: what both heard, request, gate, signals and audit in their order."""
+    request.refresh_from_db()
+    audit.verify(request.run_id)
+    acts = AuditEntry.objects.filter(run=request.run_id).order_by("seq")
+    signals = Signal.objects.filter(run=request.run_id).order_by("id")
+    decisions = [json.loads(one.body) for one in signals if one.kind == GATE_DECIDED]
+    assert len(decisions) <= 1, "two decisions of one gate"
+    for one in decisions:
+        _vouch(
+            request, Decision(verdict=Verdict(one["verdict"]), by=one["by"], reason=one["reason"])
+        )
+    return (
+        heard,
+        request.status,
+        request.decided_by,
+        Gate.objects.get(pk=request.gate).state,
+        tuple(one.kind for one in signals),
+        tuple((one["verdict"], one["by"]) for one in decisions),
+        tuple((one.act, one.actor) for one in acts),
+    )
+
+
+def _vouch(request: Request, decision: Decision) -> None:
+    """As a worker does, once the decision cannot be taken back any more."""
+    with pytest.MonkeyPatch.context() as patch:
+        moment = request.effective_at or request.expires_at
+        if moment is not None:
+            seeds.set_clock(patch, moment)
+        Gatekeeper().vouch(gate=request.gate, decision=decision)
+
+
+def _in_turn(case: Case, monkeypatch: pytest.MonkeyPatch) -> set[Ending]:
+    """Every ending of the two one after the other, time passing where it may."""
+    endings = set()
+    for first, second in ((0, 1), (1, 0)):
+        for late in ((False, False), (False, True), (True, True)):
+            due = clock.now() + SOON
+            request = _subject(case, due)
+            heard = ["", ""]
+            for who, is_late in ((first, late[0]), (second, late[1])):
+                with monkeypatch.context() as patch:
+                    if is_late:
+                        seeds.set_clock(patch, due + timedelta(seconds=1))
+                    heard[who] = _act(case[who], request)
+            endings.add(_ending(request, (heard[0], heard[1])))
+    return endings
+
+
+def _at_once(cases: list[Case]) -> list[Ending]:
+    """The ending of each round; each of the two has a start now and then, or the quicker one would win all."""
+    spread = random.Random(5)
+    requests: list[Request] = []
+    heard: list[tuple[str, str]] = []
+    said = ["", ""]
+
+    def new_round() -> None:
+        requests.append(_contended(cases[len(requests)], spread))
+
+    def note() -> None:
+        heard.append((said[0], said[1]))
+
+    ready, over = Barrier(2, timeout=60, action=new_round), Barrier(2, timeout=60, action=note)
+
+    def play(who: int) -> None:
+        chance = random.Random(who)
+        for number, case in enumerate(cases):
+            ready.wait()
+            if (number // len(CASES)) % 2 == who:
+                time.sleep(chance.uniform(0, 0.006))
+            said[who] = _act(case[who], requests[-1])
+            over.wait()
+
+    _together([partial(play, 0), partial(play, 1)], within=120 + len(cases))
+    return [_ending(*one) for one in zip(requests, heard, strict=True)]
+
+
+def _deadlocks() -> int:
+    """How many this database has seen; its statistics come a moment later, unless they are asked for."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_force_next_flush()")
+        cursor.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        return int(cursor.fetchone()[0])

@@ -1,0 +1,167 @@
+"""What is stored of a run: only what can be read again, and documents of every schema as they were meant."""
+
+import json
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+from uuid import UUID
+
+import pytest
+
+from runtime.core.continuation import Continuation
+from runtime.core.documents.codec import (
+    SCHEMA,
+    decode_continuation,
+    decode_entry,
+    encode_continuation,
+    encode_entry,
+)
+from runtime.core.errors import NotJson, Unreadable
+from runtime.core.events import EVENT_TYPES, ToolReturned
+from runtime.core.machine.replay import Entry
+from tests.core.machine.test_transitions import AT, STARTED
+
+DEEP = json.loads("[" * 81 + "]" * 81)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        float("-inf"),
+        2**53,
+        [1, -(2**53)],
+        {"k": 10**40},
+        "a\x00b",
+        {"k": ["\x00"]},
+        {"\x00": 1},
+        "\ud800",
+        DEEP,
+    ],
+)
+def test_what_would_not_be_read_as_it_was_written_is_not_written(value: Any) -> None:
+    event = ToolReturned(frame="0", call="c1.0", attempt=1, result=value)
+    with pytest.raises(NotJson) as raised:
+        encode_entry(Entry(at=AT, events=(STARTED[0], event)))
+    assert raised.value.where.startswith("events[1].result")
+
+
+def test_half_a_surrogate_pair_in_a_name_is_not_written() -> None:
+    event = ToolReturned(frame="0", call="c1.0", attempt=1, result={"k\udfff": 1})
+    with pytest.raises(NotJson, match="events: contains half of a surrogate pair"):
+        encode_entry(Entry(at=AT, events=(event,)))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "NaN",
+        {"Infinity": ["-Infinity"]},
+        "\\u0000",
+        "1234567890123456789",
+        [2**53 - 1, -(2**53 - 1)],
+        0.1234567890123456,
+        "\U0001f600 ä",
+        [[[]]] * 100,
+    ],
+)
+def test_what_only_looks_wrong_is_written(value: Any) -> None:
+    event = ToolReturned(frame="0", call="c1.0", attempt=1, result=value)
+    entry = Entry(at=AT, events=(STARTED[0], event))
+    assert decode_entry(encode_entry(entry)) == entry
+
+
+def test_the_defaults_that_documents_leave_out_are_those_of_their_schema() -> None:
+    """A default that changes would change what is stored: raise SCHEMA, and have upgrades.py write the old one."""
+    written = json.loads(Path(__file__).with_name("defaults.json").read_text())
+    assert written["schema"] == SCHEMA
+    found = defaults()
+    changed = {
+        f"{kind}.{name}": (was, found[kind].get(name))
+        for kind, names in written["defaults"].items()
+        for name, was in names.items()
+        if found[kind].get(name) != was
+    }
+    assert changed == {}
+    assert found.keys() == written["defaults"].keys()
+
+
+def defaults() -> dict[str, dict[str, str]]:
+    """The default of every field of everything that a document may hold."""
+    found: dict[str, dict[str, str]] = {}
+    kinds: list[Any] = [Continuation, *EVENT_TYPES]
+    while kinds:
+        kind = kinds.pop()
+        if is_dataclass(kind) and isinstance(kind, type) and kind.__name__ not in found:
+            made = {field.name: _default(field) for field in fields(kind)}
+            found[kind.__name__] = {name: one for name, one in made.items() if one is not None}
+            kinds += get_type_hints(kind).values()
+        kinds += get_args(kind)
+    return found
+
+
+def _default(field: Any) -> str | None:
+    if field.default is not MISSING:
+        return repr(field.default)
+    return None if field.default_factory is MISSING else repr(field.default_factory())
+
+
+def document(schema: int, **frame: Any) -> str:
+    """A continuation's text with one frame, as a release of that schema wrote it."""
+    known = {"id": "0", "agent": "a", "fingerprint": "f", "prompt": "p"}
+    frames = {"0": {**known, **frame}}
+    return json.dumps({"schema": schema, "run": str(UUID(int=1)), "frames": frames})
+
+
+@pytest.mark.parametrize(
+    ("schema", "frame", "failures"),
+    [
+        (1, {"state": "asking", "attempt": 3}, 2),
+        (1, {"state": "retrying", "attempt": 3}, 3),
+        (1, {"state": "acting", "attempt": 1}, 0),
+        (1, {"attempt": 2}, 1),
+        (1, {}, 0),
+        (2, {"state": "asking", "attempt": 3}, 0),
+        (2, {"state": "asking", "attempt": 3, "failures": 1}, 1),
+        (SCHEMA, {"state": "asking", "attempt": 3, "failures": 1}, 1),
+    ],
+)
+def test_a_frame_of_the_first_schema_had_failed_at_every_attempt_but_the_last(
+    schema: int, frame: dict[str, Any], failures: int
+) -> None:
+    now = decode_continuation(document(schema, **frame))
+    assert now.frame("0").failures == failures
+    assert decode_continuation(encode_continuation(now)) == now
+
+
+@pytest.mark.parametrize(
+    "frames", [None, 7, [], {"0": None}, {"0": []}, {"0": {"attempt": None}}, {"0": {}}]
+)
+@pytest.mark.parametrize("schema", [1, 2, SCHEMA])
+def test_frames_that_are_none_are_unreadable_in_every_schema(schema: int, frames: Any) -> None:
+    with pytest.raises(Unreadable):
+        decode_continuation(
+            json.dumps({"schema": schema, "run": str(UUID(int=1)), "frames": frames})
+        )
+
+
+def test_a_document_without_frames_is_one_of_a_run_that_has_none() -> None:
+    for schema in (1, 2, SCHEMA):
+        text = json.dumps({"schema": schema, "run": str(UUID(int=1))})
+        assert decode_continuation(text) == Continuation(run=UUID(int=1))
+
+
+def test_what_a_document_of_this_schema_leaves_out_is_not_made_up() -> None:
+    document = {"run": str(UUID(int=1)), "requester": "ada"}
+    found = [
+        decode_continuation(json.dumps({"schema": schema, **document})).origin
+        for schema in (4, SCHEMA)
+    ]
+    assert found == [("ada",), ()]
+
+
+def test_a_stored_text_is_compact_and_of_the_present_schema() -> None:
+    text = encode_continuation(Continuation(run=UUID(int=1)))
+    assert text == '{"schema":5,"run":"00000000-0000-0000-0000-000000000001"}'
+    entry = encode_entry(Entry(at=AT, events=(STARTED[0],)))
+    assert entry.startswith('{"schema":5,"at":"2026-01-01T00:00:00+00:00","events":[{')

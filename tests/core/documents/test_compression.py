@@ -1,0 +1,106 @@
+"""Entries that are stored compressed: what comes out is what went in, and nothing else is taken for one."""
+
+import base64
+import hashlib
+import string
+import zlib
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.core.documents import compression
+from runtime.core.documents.codec import decode_entry, encode_entry
+from runtime.core.documents.compression import plain_text, stored_text
+from runtime.core.documents.conversations import Conversations
+from runtime.core.errors import NewerSchema, NotJson, Unreadable
+from runtime.core.events import ToolReturned
+from runtime.core.machine.replay import Entry
+from tests.core.machine.test_transitions import AT, STARTED
+
+# Entries of schema 8 cannot be read with another dictionary. Whoever needs a better one adds a schema.
+LETTERS = string.ascii_letters + string.digits + "!#$%&()*+,-.:;<=>?@[]^_{|}~"
+DICTIONARY_OF_SCHEMA_8 = "116b0b502e315dafbd979a425c24acaf1b42b4df53762da150662d6369c12bf4"
+
+
+def entry(result: Any) -> Entry:
+    event = ToolReturned(frame="0", call="c1.0", attempt=1, result=result)
+    return Entry(at=AT, events=(STARTED[0], event))
+
+
+def test_the_dictionary_is_that_of_its_schema() -> None:
+    assert hashlib.sha256(compression._DICTIONARY).hexdigest() == DICTIONARY_OF_SCHEMA_8
+
+
+@given(st.text(max_size=300) | st.dictionaries(st.text(max_size=9), st.integers(0, 9)))
+def test_an_entry_comes_back_as_it_was_stored(result: Any) -> None:
+    try:
+        text = encode_entry(entry(result))
+    except NotJson:
+        return
+    stored = stored_text(text)
+    assert stored.isascii()
+    assert len(stored) <= len(text)
+    assert plain_text(stored) == text
+    assert decode_entry(stored) == entry(result)
+
+
+def test_an_entry_takes_less_than_half() -> None:
+    text = encode_entry(entry({"id": 17, "paid": True}))
+    assert stored_text(text).startswith('{"schema":8,"z":"')
+    assert 2 * len(stored_text(text)) < len(text)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "".join(Random(1).choices(LETTERS, k=3_000)),
+        "x" * compression.MAX_CHARACTERS,
+    ],
+    ids=["does not get shorter", "long: Postgres compresses it"],
+)
+def test_an_entry_is_stored_as_it_is_if_it(result: str) -> None:
+    text = encode_entry(entry(result))
+    assert stored_text(text) == text
+
+
+def bomb() -> str:
+    text = encode_entry(entry("x"))
+    return compression.compress(text + " " * compression.MAX_CHARACTERS)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "",
+        "no base64!",
+        base64.b64encode(b"no deflate").decode(),
+        compression.compress(encode_entry(entry("x")))[:-8] + "AAAAAAA=",
+        compression.compress('{"schema":4,"at":"2026-01-01T00:00:00+00:00","events":[]}'),
+        compression.compress(stored_text(encode_entry(entry("x")))),
+        base64.b64encode(zlib.compress(encode_entry(entry("x")).encode())).decode(),
+        bomb(),
+    ],
+    ids=["empty", "letters", "bytes", "end", "schema 4", "twice", "no dictionary", "too long"],
+)
+def test_what_this_schema_never_wrote_is_not_read(inner: str) -> None:
+    with pytest.raises(Unreadable):
+        decode_entry(f'{{"schema":8,"z":"{inner}"}}')
+
+
+def test_a_compressed_entry_with_something_behind_it_is_not_read() -> None:
+    stored = stored_text(encode_entry(entry("x")))
+    with pytest.raises((Unreadable, NewerSchema)):
+        decode_entry(stored + " ")
+    with pytest.raises((Unreadable, NewerSchema)):
+        decode_entry(" " + stored)
+
+
+def test_a_conversation_is_read_from_compressed_entries() -> None:
+    stored = stored_text(encode_entry(Entry(at=AT, events=(STARTED[0],))))
+    conversations = Conversations()
+    conversations.read(stored)
+    assert stored.startswith('{"schema":8,')
+    assert conversations.whole  # otherwise every entry would be folded

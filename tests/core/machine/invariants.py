@@ -1,0 +1,148 @@
+"""What every history must satisfy, each asked of one walk."""
+
+import itertools
+
+from runtime.core.continuation import SETTLED, CallState, Continuation, FrameState, Phase
+from runtime.core.documents.codec import (
+    decode_continuation,
+    decode_entry,
+    encode_continuation,
+    encode_entry,
+)
+from runtime.core.enums import Verdict
+from runtime.core.events import (
+    Event,
+    FrameOpened,
+    GateDecided,
+    Imported,
+    OutcomeUnknown,
+    Paused,
+    Resumed,
+    Retried,
+    ToolStarted,
+)
+from runtime.core.machine.planning import plan
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import Entry, fold
+from tests.core.machine.walks import AT, Walk
+
+
+def replay_is_the_live_state(walk: Walk, every: int = 7) -> None:
+    """However the history is cut."""
+    for cut in range(0, len(walk.history), every):
+        base = decode_continuation(encode_continuation(walk.states[cut]))
+        assert fold(base, walk.history[cut:]) == walk.now
+
+
+def states_survive_their_json(walk: Walk, every: int = 1) -> None:
+    for state in walk.states[::every]:
+        assert decode_continuation(encode_continuation(state)) == state
+
+
+def the_entry_survives_its_json(walk: Walk) -> None:
+    entry = Entry(at=AT, events=tuple(walk.history))
+    assert decode_entry(encode_entry(entry)) == entry
+    assert encode_entry(entry).isascii()
+
+
+def a_live_run_is_never_stuck(walk: Walk) -> None:
+    """It has a plan, work under way, a wait or an open gate."""
+    for now in walk.states[1:]:
+        if not now.ended:
+            assert (
+                plan(now)
+                or now.pending
+                or now.waits()
+                or now.rests
+                or CallState.STARTED in _call_states(now)
+            )
+
+
+def a_write_is_started_once_per_approval(walk: Walk) -> int:
+    """And a gated call only after one. How many calls were started."""
+    starts = 0
+    uncertain: set[tuple[str, str]] = set()
+    for before, event in zip(walk.states, walk.history, strict=False):
+        if isinstance(event, OutcomeUnknown):
+            uncertain.add((event.frame, event.call))
+        if isinstance(event, ToolStarted):
+            starts += 1
+            call = before.call(event.frame, event.call)
+            assert call.terms is not None
+            assert call.gate is None or _allowed(walk.history, call.gate)
+            # After an outcome that nobody knows only a person's word starts a call again.
+            assert (event.frame, event.call) not in uncertain or call.gate is not None
+    return starts
+
+
+def nothing_starts_after_a_cancellation(walk: Walk) -> None:
+    for before, event in zip(walk.states, walk.history, strict=False):
+        if before.phase is Phase.CANCELLING:
+            assert not isinstance(event, ToolStarted | FrameOpened)
+
+
+def results_are_in_proposal_order(walk: Walk) -> int:
+    """How many turns had results."""
+    seen = 0
+    for frame in walk.states[-2].frames.values():
+        for said, heard in itertools.pairwise(frame.messages):
+            if heard["role"] == "results":
+                assert [result["call"] for result in heard["results"]] == said["calls"]
+                seen += 1
+    return seen
+
+
+def a_frame_that_does_not_act_has_no_open_call(walk: Walk) -> int:
+    """How many turns were over."""
+    over = 0
+    for now in walk.states:
+        for frame in now.frames.values():
+            if frame.state is not FrameState.ACTING:
+                over += bool(frame.of_turn())
+                assert {call.state for call in frame.of_turn()} <= SETTLED
+                assert all(call.until is None for call in frame.of_turn())
+    return over
+
+
+def a_paused_run_rests_and_goes_on_where_it_was(walk: Walk) -> int:
+    """How many pauses there were."""
+    pauses = 0
+    for before, event in zip(walk.states, walk.history, strict=False):
+        if before.rests:
+            assert plan(before) == ()
+            assert before.waits() == ()
+            assert not isinstance(event, ToolStarted | FrameOpened)
+        if isinstance(event, Paused):
+            pauses += 1
+            assert evolve(evolve(before, event), Resumed(by="ada")) == before
+    return pauses
+
+
+def no_answer_is_the_last_before_everything_was_heard(walk: Walk) -> int:
+    """How many messages of people were heard."""
+    heard = 0
+    for before, now in itertools.pairwise(walk.states):
+        root = now.root
+        if root is not None and root.state is FrameState.ANSWERED:
+            assert now.unheard == ()
+        heard += max(0, len(before.unheard) - len(now.unheard))
+    return heard
+
+
+def elsewhere(walk: Walk, event: Event) -> bool:
+    """Whether an exported run continues with it elsewhere, or a failed run when it is tried again."""
+    travels = walk.now.phase is Phase.EXPORTED and isinstance(event, Imported)
+    return travels or (walk.now.phase is Phase.FAILED and isinstance(event, Retried))
+
+
+def _call_states(now: Continuation) -> set[CallState]:
+    return {call.state for frame in now.frames.values() for call in frame.calls}
+
+
+def _allowed(history: list[Event], gate: object) -> bool:
+    return any(
+        isinstance(event, GateDecided)
+        and event.gate == gate
+        and event.verdict in (Verdict.APPROVE, Verdict.RUN_AGAIN)
+        for event in history
+    )

@@ -1,0 +1,153 @@
+"""Messages of people in the core: kept until a model was given them, and no answer is the last one before that."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from runtime.core.call_options import Terms
+from runtime.core.commands import AskModel, EndRun
+from runtime.core.continuation import Continuation, FrameState, Phase, Unheard
+from runtime.core.enums import EffectClass
+from runtime.core.errors import IllegalTransition
+from runtime.core.events import (
+    CallAdmitted,
+    Cancelling,
+    Completed,
+    Event,
+    Exported,
+    Forked,
+    FrameOpened,
+    Imported,
+    MessageReceived,
+    ModelReplied,
+    Paused,
+    Proposal,
+    RunStarted,
+    ToolReturned,
+    ToolStarted,
+)
+from runtime.core.machine.forks import forked
+from runtime.core.machine.messages import unheard_of
+from runtime.core.machine.planning import plan
+from runtime.core.machine.replay import fold, initial
+from tests.core.machine.walks import AT
+
+RUN = UUID(int=7)
+HELLO = MessageReceived(by="ada", text="hello")
+THERE = MessageReceived(by="bea", text="there")
+
+
+def _opened(frame: str = "0", parent: str | None = None, call: str | None = None) -> FrameOpened:
+    return FrameOpened(
+        frame=frame,
+        agent="a",
+        fingerprint="f",
+        prompt="p",
+        plan=None,
+        input={},
+        parent=parent,
+        call=call,
+    )
+
+
+def _replied(*tools: str, frame: str = "0", heard: int = 0) -> ModelReplied:
+    calls = tuple(Proposal(tool=tool, args={}) for tool in tools)
+    text = "" if tools else "done"
+    return ModelReplied(frame=frame, reply={}, text=text, calls=calls, usage={}, heard=heard)
+
+
+def test_a_result_that_its_reply_leaves_out_is_kept_in_the_message() -> None:
+    typed = replace(_replied(), output={"euros": 9})
+    for kept in (True, False):
+        now = _after(HELLO, replace(typed, output_kept=kept))
+        (said,) = [one for one in now.frame("0").messages if one["role"] == "model"]
+        assert said.get("output") == ({"euros": 9} if kept else None)
+
+
+def _after(*events: Event) -> Continuation:
+    start = RunStarted(agent="a", input={}, requester="ada")
+    return fold(initial(RUN), (start, _opened(), *events))
+
+
+def _roles(now: Continuation) -> list[str]:
+    return [message["role"] for message in now.frames["0"].messages]
+
+
+def test_a_message_waits_for_the_calls_of_the_turn_and_comes_after_their_results() -> None:
+    terms = Terms(effect=EffectClass.READ, digest="d", deadline=1.0)
+    acting = _after(
+        _replied("t"),
+        CallAdmitted(frame="0", call="c1.0", terms=terms),
+        ToolStarted(frame="0", call="c1.0", attempt=1, at=AT),
+        HELLO,
+    )
+    assert _roles(acting) == ["input", "model"]
+    settled = fold(acting, [ToolReturned(frame="0", call="c1.0", attempt=1, result=1)])
+    assert unheard_of(settled, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
+    heard = fold(settled, [_replied(heard=1)])
+    assert _roles(heard) == ["input", "model", "results", "message", "model"]
+    assert (heard.unheard, heard.frames["0"].state) == ((), FrameState.ANSWERED)
+
+
+def test_an_answer_that_was_given_without_it_is_not_the_last_one() -> None:
+    now = _after(HELLO, THERE, _replied(heard=1))
+    assert (now.frames["0"].state, now.frames["0"].outcome) == (FrameState.ASKING, None)
+    assert now.unheard == (Unheard(by="bea", text="there"),)
+    assert plan(now) == (AskModel(frame="0"),)
+    now = fold(now, [_replied(heard=1)])
+    assert _roles(now) == ["input", "message", "model", "message", "model"]
+    assert plan(now) == (EndRun(),)
+
+
+def test_a_root_that_has_answered_is_asked_again() -> None:
+    now = _after(_replied(), HELLO)
+    assert (now.frames["0"].state, now.frames["0"].outcome) == (FrameState.ASKING, None)
+    with pytest.raises(IllegalTransition):
+        fold(now, [Completed(output="done")])
+
+
+def test_a_message_comes_before_there_is_a_root() -> None:
+    start = RunStarted(agent="a", input={}, requester="ada")
+    now = fold(initial(RUN), (start, HELLO, _opened()))
+    assert unheard_of(now, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
+
+
+def test_only_the_root_hears() -> None:
+    terms = Terms(effect=EffectClass.READ, digest="d", deadline=1.0, delegate="b")
+    now = _after(
+        _replied("b"),
+        CallAdmitted(frame="0", call="c1.0", terms=terms),
+        _opened("0.c1.0", parent="0", call="c1.0"),
+        HELLO,
+    )
+    assert unheard_of(now, "0.c1.0") == ()
+    with pytest.raises(IllegalTransition):
+        fold(now, [_replied(frame="0.c1.0", heard=1)])
+    assert fold(now, [_replied(frame="0.c1.0")]).frames["0.c1.0"].state is FrameState.ANSWERED
+
+
+@pytest.mark.parametrize("heard", [-1, 2])
+def test_no_more_is_heard_than_was_said(heard: int) -> None:
+    with pytest.raises(IllegalTransition):
+        _after(HELLO, _replied(heard=heard))
+
+
+def test_a_run_that_is_ended_takes_none() -> None:
+    with pytest.raises(IllegalTransition):
+        _after(Cancelling(by="ada", reason="enough"), HELLO)
+
+
+def test_a_pause_keeps_it() -> None:
+    now = _after(Paused(by="ada", reason=""), HELLO)
+    assert (plan(now), len(now.unheard)) == ((), 1)
+
+
+def test_a_fork_and_a_run_from_elsewhere_bring_it_along() -> None:
+    now = _after(HELLO)
+    start = RunStarted(agent="a", input={}, requester="eve")
+    copy = Forked(of=RUN, position=2, by="eve", state=forked(now))
+    assert fold(initial(UUID(int=8)), (start, copy)).unheard == now.unheard
+    imported = Imported(by="eve", manifest="{}", key="k", signature="00")
+    there = fold(now, [Exported(by="ada"), imported])
+    assert (there.unheard, there.phase) == (now.unheard, Phase.STARTED)

@@ -1,0 +1,247 @@
+"""What follows a failed attempt: whose fault is worth another one, how long to wait, and who is asked next."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from runtime.core.call_options import (
+    MODEL_TERMS,
+    ModelTerms,
+    RetryPolicy,
+    Terms,
+)
+from runtime.core.continuation import Call, Frame, FrameState, Outage
+from runtime.core.documents.codec import decode_entry
+from runtime.core.enums import Blame, EffectClass
+from runtime.core.errors import UnknownSubject
+from runtime.core.events import (
+    FrameOpened,
+    ModelFailed,
+    ModelReplied,
+    Proposal,
+    RetryScheduled,
+    RunStarted,
+    ToolFailed,
+    WaitEnded,
+)
+from runtime.core.machine.replay import fold, initial
+from runtime.core.machine.retries import (
+    FIRST_ROUND,
+    LONGEST_ROUND,
+    SETUP_PATIENCE,
+    lost,
+    unanswered,
+    undone,
+)
+from tests.core.machine.test_transitions import AT
+
+POLICY = RetryPolicy(attempts=3, base=2.0, ceiling=10.0)
+DAY = timedelta(days=1)
+FRAME = Frame(
+    id="0", agent="a", fingerprint="f", prompt="p", terms=ModelTerms(retry=POLICY, deadline=5.0)
+)
+CALL = Call(
+    id="c1.0",
+    tool="t",
+    args={},
+    attempt=1,
+    terms=Terms(effect=EffectClass.READ, digest="d", deadline=1.0, retry=POLICY),
+)
+
+
+def _asked(frame: Frame, blame: Blame, **more: object) -> RetryScheduled | ModelFailed:
+    given = {
+        "again": True,
+        "after": None,
+        "at": AT,
+        "chance": 0.5,
+        "model": "openai:a",
+        "patience": DAY,
+        **more,
+    }
+    return unanswered(frame, "no", blame=blame, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("blame", Blame)
+def test_a_lasting_fault_gets_no_other_attempt(blame: Blame) -> None:
+    asked = _asked(FRAME, blame)
+    called = undone("0", CALL, "no", after=None, at=AT, chance=0.5, blame=blame)
+    if blame in (Blame.SETUP, Blame.REQUEST):
+        assert isinstance(called, ToolFailed)
+        assert isinstance(asked, ModelFailed) is (blame is Blame.REQUEST)
+    else:
+        assert isinstance(asked, RetryScheduled)
+        assert isinstance(called, RetryScheduled)
+        assert asked.until == called.until == AT + timedelta(seconds=1)
+
+
+def test_a_policy_says_itself_which_faults_are_worth_another_attempt() -> None:
+    policy = replace(POLICY, on=(Blame.LIMIT, Blame.SETUP))
+    frame = replace(FRAME, terms=ModelTerms(retry=policy))
+    attempts = {blame: _asked(frame, blame) for blame in Blame if blame is not Blame.REQUEST}
+    rounds = {blame for blame, event in attempts.items() if getattr(event, "asks_at", None)}
+    assert rounds == set(attempts) - {Blame.SETUP, Blame.LIMIT}
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.25, 0.999])
+@pytest.mark.parametrize(
+    ("failures", "bound"), [(0, 2.0), (1, 4.0), (2, 8.0), (3, 10.0), (9999, 10.0)]
+)
+def test_the_wait_is_drawn_evenly_up_to_a_bound_that_doubles_up_to_the_ceiling(
+    chance: float, failures: int, bound: float
+) -> None:
+    terms = ModelTerms(retry=replace(POLICY, attempts=10**6))
+    event = _asked(replace(FRAME, terms=terms, failures=failures), Blame.PROVIDER, chance=chance)
+    assert isinstance(event, RetryScheduled)
+    assert event.until == AT + timedelta(seconds=chance * bound)
+
+
+def test_after_sixty_failures_the_bound_doubles_no_more() -> None:
+    policy = RetryPolicy(attempts=10**6, base=2.0**-60, ceiling=10.0)
+    for failures, bound in ((59, 0.5), (60, 1.0), (61, 1.0), (9999, 1.0)):
+        frame = replace(FRAME, terms=ModelTerms(retry=policy), failures=failures)
+        event = _asked(frame, Blame.PROVIDER, chance=1.0)
+        assert isinstance(event, RetryScheduled)
+        assert event.until == AT + timedelta(seconds=bound)
+
+
+@pytest.mark.parametrize(("failures", "ends"), [(0, False), (1, False), (2, True), (3, True)])
+def test_a_call_is_tried_as_often_as_its_policy_says(failures: int, ends: bool) -> None:
+    call = replace(CALL, failures=failures)
+    event = undone("0", call, "no", after=None, at=AT, chance=0.5)
+    assert isinstance(event, ToolFailed) is ends
+
+
+def test_a_call_that_was_never_judged_has_not_been_started() -> None:
+    call = replace(CALL, terms=None)
+    with pytest.raises(UnknownSubject) as raised:
+        lost("0", call)
+    assert raised.value.subject == CALL.id
+    with pytest.raises(UnknownSubject):
+        undone("0", call, "no", after=None, at=AT, chance=0.5)
+
+
+@pytest.mark.parametrize(("after", "waits"), [(3.0, 3.0), (-1.0, 0.0), (3600.0, 10.0)])
+def test_what_the_other_side_asks_for_counts_up_to_the_ceiling(after: float, waits: float) -> None:
+    event = _asked(FRAME, Blame.LIMIT, after=after)
+    assert isinstance(event, RetryScheduled)
+    assert event.until == AT + timedelta(seconds=waits)
+
+
+@pytest.mark.parametrize("blame", Blame)
+def test_only_a_fault_that_another_model_need_not_share_falls_over_to_it(blame: Blame) -> None:
+    event = _asked(replace(FRAME, failures=2), blame, other="openai:b", partial="half a")
+    shared = blame in (Blame.SETUP, Blame.REQUEST, Blame.WORKER, Blame.TOOL)
+    assert isinstance(event, ModelFailed) is (blame is Blame.REQUEST)
+    if not shared:
+        assert isinstance(event, RetryScheduled)
+        assert (event.instead, event.until) == ("openai:b", AT)
+    assert getattr(event, "instead", "") == ("" if shared else "openai:b")
+    assert (event.model, event.partial) == ("openai:a", "half a")
+
+
+def test_without_another_model_a_failure_names_none() -> None:
+    for again in (True, False):
+        event = unanswered(FRAME, "no", again=again, after=None, at=AT, chance=0.5, patience=DAY)
+        assert (event.model, event.partial) == ("", "")
+        assert getattr(event, "instead", "") == ""
+
+
+def test_each_model_has_its_attempts_and_the_next_turn_begins_with_the_first() -> None:
+    now = fold(
+        initial(UUID(int=1)),
+        [
+            RunStarted(agent="a", input={}, requester="ada"),
+            FrameOpened(
+                frame="0",
+                agent="a",
+                fingerprint="f",
+                prompt="p",
+                plan=None,
+                input={},
+                model=FRAME.terms,
+            ),
+        ],
+    )
+    asked = []
+    for _ in range(5):
+        frame = now.frame("0")
+        model = frame.model or "openai:a"
+        asked.append(model)
+        event = _asked(frame, Blame.PROVIDER, model=model, other="openai:b" * (model[-1] == "a"))
+        now = fold(now, [event, WaitEnded(frame="0", call=None)])
+    assert asked == ["openai:a"] * 3 + ["openai:b"] * 2
+    assert now.frame("0").attempt == 6
+    last = _asked(now.frame("0"), Blame.PROVIDER, model="openai:b")
+    now = fold(now, [last, WaitEnded(frame="0", call=None)])
+    assert (now.frame("0").model, now.frame("0").failures) == ("", 0)
+    calls = (Proposal(tool="t", args={}),)
+    reply = ModelReplied(frame="0", reply={}, text="", calls=calls, usage={}, model="openai:b")
+    now = fold(now, [reply])
+    assert (now.frame("0").model, now.frame("0").failures) == ("", 0)
+    assert (now.frame("0").state, now.frame("0").outage) == (FrameState.ACTING, None)
+
+
+def _out(rounds: int, since: datetime = AT) -> Frame:
+    """The frame after every model was asked so many times in vain."""
+    return replace(FRAME, outage=Outage(since=since, error="503", rounds=rounds, asks_at=AT + DAY))
+
+
+@pytest.mark.parametrize("blame", sorted(set(Blame) - {Blame.REQUEST}))
+def test_a_provider_that_is_out_fails_no_run(blame: Blame) -> None:
+    for frame in (replace(FRAME, failures=2), _out(1), _out(10_000)):
+        event = _asked(frame, blame)
+        assert isinstance(event, RetryScheduled)
+        assert event.asks_at is not None
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("rounds", [0, 1, 3, 6, 9999])
+def test_rounds_get_rarer_up_to_the_longest_wait(rounds: int, chance: float) -> None:
+    event = _asked(replace(_out(rounds), failures=2), Blame.PROVIDER, chance=chance)
+    assert isinstance(event, RetryScheduled)
+    assert event.until is not None
+    bound = min(LONGEST_ROUND, FIRST_ROUND * 2 ** min(rounds, 20))
+    assert event.until - AT == timedelta(seconds=bound * (1 + chance) / 2)
+
+
+def test_a_round_waits_as_long_as_the_provider_asks() -> None:
+    for after, waits in ((60.0, 60.0), (3600.0, LONGEST_ROUND)):
+        event = _asked(_out(1), Blame.LIMIT, after=after)
+        assert isinstance(event, RetryScheduled)
+        assert event.until == AT + timedelta(seconds=waits)
+
+
+def test_people_are_asked_a_patience_after_the_first_fault() -> None:
+    begun = AT - timedelta(hours=1)
+    event = _asked(_out(3, since=begun), Blame.PROVIDER)
+    assert isinstance(event, RetryScheduled)
+    assert (event.since, event.asks_at) == (begun, begun + DAY)
+    late = _asked(_out(3, since=AT - 2 * DAY), Blame.PROVIDER)
+    assert isinstance(late, RetryScheduled)
+    assert late.until == AT
+
+
+def test_people_are_asked_soon_about_a_refused_key() -> None:
+    for patience, soon in ((DAY, SETUP_PATIENCE), (timedelta(), timedelta())):
+        event = _asked(FRAME, Blame.SETUP, patience=patience)
+        assert isinstance(event, RetryScheduled)
+        assert event.asks_at == AT + soon
+
+
+def test_an_entry_that_was_written_before_there_were_policies_reads_as_it_was_meant() -> None:
+    text = (
+        '{"schema":1,"at":"2026-01-01T00:00:00+00:00","events":[{"frame":"0","agent":"a",'
+        '"fingerprint":"f","prompt":"p","plan":null,"input":{},"parent":null,"call":null,'
+        '"type":"FrameOpened"},{"frame":"0","call":null,"attempt":1,"cause":"error","error":"x",'
+        '"until":null,"type":"RetryScheduled"}]}'
+    )
+    entry = decode_entry(text)
+    assert entry.at == datetime(2026, 1, 1, tzinfo=UTC)
+    opened, retry = entry.events
+    assert isinstance(opened, FrameOpened)
+    assert opened.model == MODEL_TERMS
+    assert isinstance(retry, RetryScheduled)
+    assert (retry.model, retry.instead, retry.partial) == ("", "", "")

@@ -1,0 +1,282 @@
+"""Limits on real Postgres: one gate for all that is used up, what is granted, stopping, and time at work."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+
+from runtime.control.start import create
+from runtime.control.verification import verify
+from runtime.core.budgets import Budget, Rates
+from runtime.core.continuation import Continuation
+from runtime.core.enums import EffectClass, Verdict
+from runtime.models import Run
+from runtime.ports.effects import (
+    ModelAnswer,
+    ModelFailure,
+    ModelRequest,
+    Outcome,
+    ToolRequest,
+    ToolResult,
+)
+from runtime.store import pool
+from runtime.store.tables import journal
+from runtime.store.tables.continuations import load
+from tests.execution.admission.test_waits import later
+from tests.execution.test_runner import events, types
+from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+
+LOOK = FakeTool(effect=EffectClass.READ)
+
+
+def start(budget: Budget | None = None, agent: str = "a") -> UUID:
+    with transaction.atomic():
+        return create(agent=agent, input={}, requester=ADA, budget=budget).run
+
+
+def busy(calls: int) -> Callable[[ModelRequest], Outcome]:
+    """A model that asks for one call after the other, then answers."""
+    return turns(*(ask(("look", {"n": n})) for n in range(calls)), say("done"))
+
+
+def priced(answer: ModelAnswer, cost: int | None, tokens: int = 10) -> ModelAnswer:
+    return ModelAnswer(
+        reply=answer.reply,
+        text=answer.text,
+        calls=answer.calls,
+        usage={"input_tokens": 0, "output_tokens": tokens},
+        cost=cost,
+    )
+
+
+def limits(run: UUID) -> list[tuple[Any, ...]]:
+    """What was reached at the last limit gate: whose, which, how much."""
+    found = [event for event in events(run) if event["type"] == "BudgetExceeded"]
+    last = [event for event in found if event["gate"] == found[-1]["gate"]]
+    return [(e["frame"], e["limit"], e["used"], e["allowed"]) for e in last]
+
+
+def gate_of(desk: Rig, run: UUID) -> UUID:
+    (gate,) = desk.open_gates(run)
+    assert (gate.kind, gate.call, gate.tool) == ("limit", "", "")
+    return gate.id
+
+
+def stored(run: Run) -> Continuation:
+    with pool.pooled() as connection:
+        return load(connection, run.id, run.base, journal.read(connection, run.id)[1].text)
+
+
+def test_a_run_that_has_used_its_turns_waits_until_more_are_granted(rig: MakeBench) -> None:
+    desk = rig({"a": busy(3)}, look=LOOK)
+    run = desk.advance(start(Budget(turns=2)))
+    assert (run.status, run.due_at, run.owner) == ("suspended", None, None)
+    assert (len(desk.effects.models), len(desk.effects.calls)) == (2, 2)
+    assert limits(run.id) == [(None, "turns", 2, 2)]
+    (picture,) = desk.gatekeeper.pictures
+    assert picture.sentence == "Used up: 2 of 2 turns of the run"
+    desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"turns": 5})
+    assert desk.advance(run.id).status == "completed"
+    assert types(run.id).count("BudgetGranted") == 1
+    assert len(desk.effects.models) == 4
+
+
+def test_less_than_is_needed_opens_the_gate_again(rig: MakeBench) -> None:
+    desk = rig({"a": busy(3)}, look=LOOK)
+    run = desk.advance(start(Budget(turns=1)))
+    desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"turns": 1})
+    again = desk.advance(run.id)
+    assert again.status == "suspended"
+    assert limits(run.id) == [(None, "turns", 2, 2)]
+    desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"turns": None})
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_one_gate_names_everything_that_is_used_up(rig: MakeBench) -> None:
+    reply = priced(ask(("look", {})), cost=70, tokens=500)
+    desk = rig({"a": turns(reply, say("done"))}, look=LOOK)
+    desk.effects.rates = Rates(input=0, output=0)
+    desk.effects.budgets["a"] = Budget(tokens=400)
+    run = desk.advance(start(Budget(turns=1, micros=50)))
+    assert limits(run.id) == [
+        (None, "turns", 1, 1),
+        (None, "micros", 70, 50),
+        ("0", "tokens", 500, 400),
+    ]
+    desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"turns": 1})
+    assert desk.advance(run.id).status == "suspended"
+    assert {limit for _, limit, *_ in limits(run.id)} == {"micros", "tokens"}
+
+
+def test_a_stopped_run_names_the_reviewer_who_stopped_it(rig: MakeBench) -> None:
+    desk = rig({"a": busy(3)}, look=LOOK)
+    run = desk.advance(start(Budget(calls=1)))
+    assert limits(run.id) == [(None, "calls", 1, 1)]
+    desk.decide(gate_of(desk, run.id), Verdict.STOP, reason="it goes in circles")
+    ended = desk.advance(run.id)
+    assert (ended.status, ended.reason) == ("cancelled", "it goes in circles")
+    (cancelling,) = [event for event in events(run.id) if event["type"] == "Cancelling"]
+    assert cancelling["by"] == "bea"
+    assert len(desk.effects.calls) == 1
+
+
+def test_what_is_under_way_when_a_limit_is_reached_is_taken_up(rig: MakeBench) -> None:
+    """The second of two calls is over the limit; the first goes on and is journaled."""
+    release = threading.Event()
+
+    def slow(request: ToolRequest) -> Outcome:
+        release.wait(60)
+        return ToolResult(value="slow")
+
+    def quick(request: ModelRequest) -> Outcome:
+        if len(request.messages) == 1:
+            return ask(("slow", {}), ("child", {}))
+        return say("done")
+
+    def child(request: ModelRequest) -> Outcome:
+        if len(request.messages) > 1:
+            return say("done")
+        release.set()
+        return priced(ask(("look", {})), cost=0, tokens=900)
+
+    desk = rig(
+        {"a": quick, "child": child}, look=LOOK, slow=FakeTool(effect=EffectClass.READ, body=slow)
+    )
+    run = desk.advance(start(Budget(tokens=900)))
+    assert run.status == "suspended"
+    found = types(run.id)
+    assert found.count("ToolReturned") == 2
+    assert found.count("GateOpened") == 1
+    desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"tokens": 90_000})
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_a_model_that_was_asked_already_needs_nothing_more(rig: MakeBench) -> None:
+    """The quick child uses everything up, and the slow one still answers: nobody is bothered."""
+    answered = threading.Event()
+
+    def slow(request: ModelRequest) -> Outcome:
+        answered.wait(60)
+        return say("done")
+
+    def root(request: ModelRequest) -> Outcome:
+        if len(request.messages) == 1:
+            return ask(("quick", {}), ("slow", {}))
+        return say("done")
+
+    def after_quick(request: ToolRequest) -> Outcome:
+        answered.set()
+        return ToolResult(value=1)
+
+    desk = rig(
+        {"a": root, "quick": turns(priced(ask(("t", {})), cost=0, tokens=5000)), "slow": slow},
+        t=FakeTool(effect=EffectClass.READ, body=after_quick),
+    )
+    run = desk.advance(start(Budget(tokens=5000)))
+    opened = [event for event in events(run.id) if event["type"] == "GateOpened"]
+    assert len(opened) == 1
+    assert types(run.id).index("ToolReturned") < types(run.id).index("GateOpened")
+
+
+def test_children_of_one_turn_do_not_start_together_beyond_the_limit(rig: MakeBench) -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def child(request: ModelRequest) -> Outcome:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        threading.Event().wait(0.02)
+        with lock:
+            running -= 1
+        return say("done")
+
+    root = turns(ask(*((f"c{n}", {}) for n in range(3))), say("done"))
+    desk = rig({"a": root, "c0": child, "c1": child, "c2": child})
+    run = desk.advance(start(Budget(turns=3)))
+    assert run.status == "suspended"
+    assert len(desk.effects.models) == 3  # the root, and two of its three children
+    assert limits(run.id) == [(None, "turns", 3, 3)]
+
+
+def test_money_is_not_spent_on_a_model_without_a_price(rig: MakeBench) -> None:
+    desk = rig({"a": turns(priced(say("done"), cost=None))})
+    run = desk.advance(start(Budget(micros=1_000_000)))
+    assert (run.status, desk.effects.models) == ("suspended", [])
+    (picture,) = desk.gatekeeper.pictures
+    assert "the model has no known price" in picture.sentence
+    desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"usd": None})
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_an_agent_beyond_the_depth_limit_waits_for_a_reviewer(
+    rig: MakeBench,
+) -> None:
+    desk = rig({"a": turns(ask(("b", {})), say("done")), "b": turns(say("done"))})
+    run = desk.advance(start(Budget(depth=1)))
+    assert limits(run.id) == [(None, "depth", 1, 1)]
+    assert types(run.id).count("FrameOpened") == 1
+    desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"depth": 1})
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_the_time_of_a_run_is_used_up_while_it_waits_for_a_retry(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ModelFailure(error="busy", again=True, after=50.0))})
+    began = timezone.now()
+    run = desk.advance(start(Budget(seconds=20.0)))
+    assert run.status == "waiting"
+    assert run.due_at is not None
+    assert began <= run.due_at - timedelta(seconds=20) <= timezone.now()
+    due = run.due_at + timedelta(seconds=1)
+    monkeypatch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: due)
+    later(run.id)
+    short = desk.advance(run.id)
+    assert (short.status, len(desk.effects.models)) == ("suspended", 1)
+    ((frame, limit, used, allowed),) = limits(run.id)
+    assert (frame, limit, allowed) == (None, "seconds", 20.0)
+    assert used >= 20
+    assert verify(run.id).findings == ()
+
+
+def test_people_may_take_their_time(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.advance(start(Budget(seconds=60.0)))
+    assert run.status == "suspended"
+    assert stored(run).ticking is None
+    assert verify(run.id).findings == ()
+    (gate,) = desk.open_gates(run.id)
+    desk.decide(gate.id, Verdict.APPROVE)
+    week = run.created_at + timedelta(days=7)
+    monkeypatch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: week)
+    assert desk.advance(run.id).status == "completed"
+
+
+def test_a_worker_that_takes_over_finds_what_was_spent(rig: MakeBench, continued: None) -> None:
+    """Reservations die with their worker; what was settled is in the journal."""
+    desk = rig({"a": busy(2)}, look=LOOK)
+    run = desk.advance(start(Budget(turns=1)))
+    now = stored(run)
+    assert (now.spent.turns, now.spent.calls) == (1, 1)
+    assert now.short is not None
+    assert now.budget == Budget(turns=1)
+
+
+def test_a_run_without_limits_is_counted_all_the_same(rig: MakeBench, continued: None) -> None:
+    reply = priced(ask(("t", {})), cost=42)
+    desk = rig({"a": turns(reply, say("done"))}, t=FakeTool(gated=True))
+    run = desk.advance(start())
+    spent = stored(run).spent
+    assert (spent.turns, spent.tokens, spent.micros) == (1, 10, 42)

@@ -1,0 +1,269 @@
+"""Effects under way: deadlines that hold, model calls that are ended, and slots of two kinds."""
+
+import functools
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+from runtime.core.commands import AskModel, StartTool
+from runtime.core.enums import EffectClass
+from runtime.execution.claim import advance
+from runtime.execution.effects import pool as effect_pool
+from runtime.execution.effects.deadlines import DeadlineTimer
+from runtime.execution.effects.pool import EffectPool, Slots
+from runtime.execution.effects.running import EffectFinished, RunningEffect
+from runtime.execution.heartbeat import ClaimedRun
+from runtime.models import Run
+from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
+from tests.control.test_pause import pause
+from tests.execution.admission.test_waits import _in_a_thread, cancel
+from tests.execution.test_runner import events, types
+from tests.support.engine import MakeBench, Rig
+from tests.support.fake_ports import (
+    FakeEffects,
+    FakeTool,
+    ask,
+    say,
+    turns,
+)
+from tests.support.people import until
+
+
+def test_a_model_call_is_ended_when_its_run_is_cancelled_and_what_came_is_evidence(
+    rig: MakeBench,
+) -> None:
+    over = threading.Event()
+
+    def never(request: ModelRequest) -> Outcome:
+        _in_a_thread(lambda: cancel(request.run))
+        over.wait(60)
+        return say("too late")
+
+    desk = rig({"a": never})
+    run = desk.advance(desk.start("a"))
+    over.set()
+    assert (run.status, run.reason) == ("cancelled", "enough")
+    assert len(desk.effects.ended) == 1
+    (failed,) = [event for event in events(run.id) if event["type"] == "ModelFailed"]
+    assert (failed["error"], failed["partial"]) == ("ended", "so f")
+    assert types(run.id)[-3:] == ["Cancelling", "ModelFailed", "Cancelled"]
+
+
+def test_a_worker_that_lost_its_lease_ends_its_model_calls(
+    rig: MakeBench,
+) -> None:
+    over = threading.Event()
+
+    def never(request: ModelRequest) -> Outcome:
+        held = desk.held(request.run)
+        held.lost.set()
+        held.wake()
+        over.wait(60)
+        return say("too late")
+
+    desk = rig({"a": never})
+    run = desk.advance(desk.start("a"))
+    over.set()
+    assert run.status == "running"
+    assert len(desk.effects.ended) == 1
+    assert "ModelReplied" not in types(run.id)
+
+
+@pytest.mark.parametrize(
+    ("effect", "status", "attempts"),
+    [(EffectClass.WRITE, "suspended", 1), (EffectClass.READ, "completed", 2)],
+)
+def test_a_tool_that_overruns_its_deadline_is_waited_for_no_more(
+    rig: MakeBench,
+    monkeypatch: pytest.MonkeyPatch,
+    effect: EffectClass,
+    status: str,
+    attempts: int,
+) -> None:
+    monkeypatch.setattr(effect_pool, "DEADLINE_SLACK", 0.05)
+    over = threading.Event()
+
+    def body(request: ToolRequest) -> Outcome:
+        if request.attempt == 1:
+            over.wait(60)
+        return ToolResult(value=request.attempt)
+
+    tool = FakeTool(effect=effect, deadline=0.05, body=body)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    run = desk.advance(desk.start("a"))
+    over.set()
+    assert run.status == status
+    assert len(desk.effects.calls) == attempts
+    kind = "OutcomeUnknown" if effect is EffectClass.WRITE else "RetryScheduled"
+    (late,) = [event for event in events(run.id) if event["type"] == kind]
+    assert late["error"] == "it did not end within 0.05 s"
+    results = [event["result"] for event in events(run.id) if event["type"] == "ToolReturned"]
+    assert results == [2] * (attempts - 1)
+
+
+def test_model_calls_and_tools_do_not_take_each_other_s_slots() -> None:
+    bench = EffectPool(FakeEffects({}, {}), slots=1, models=2)
+    model, tool = AskModel(frame="0"), StartTool(frame="0", call="c1.0", attempt=1)
+    woken: list[str] = []
+    assert bench.reserve(tool, lambda: None)
+    assert [bench.reserve(model, lambda: woken.append("m")) for _ in range(3)] == [
+        True,
+        True,
+        False,
+    ]
+    assert not bench.reserve(tool, lambda: woken.append("t"))
+    bench.give_back(model)
+    assert woken == ["m"]
+    bench.give_back(tool)
+    assert woken == ["m", "t"]
+    bench.close()
+
+
+def test_a_slot_goes_to_the_next_waiting_runner_that_needs_it() -> None:
+    bench = EffectPool(FakeEffects({}, {}), slots=1, models=1)
+    tool = StartTool(frame="0", call="c1.0", attempt=1)
+    woken: list[str] = []
+    dead, sated, needy = (functools.partial(woken.append, name) for name in ("d", "s", "n"))
+    assert bench.reserve(tool, lambda: None)
+    assert [bench.reserve(tool, wake) for wake in (dead, sated, needy)] == [False] * 3
+    bench.cancel_wait(dead)
+    assert woken == []
+    bench.give_back(tool)
+    assert woken == ["s"]
+    bench.wake_next()
+    assert woken == ["s", "n"]
+    assert bench.reserve(tool, needy)
+    assert not bench.reserve(tool, sated)
+    bench.give_back(tool)
+    bench.cancel_wait(sated)
+    assert woken == ["s", "n", "s"]
+    assert not bench.is_busy()
+    bench.close()
+
+
+def _stand(slots: Slots, free: int, waiting: int) -> bool | None:
+    return (slots._free, len(slots._waiting)) == (free, waiting) or None
+
+
+@pytest.mark.parametrize("meanwhile", ["lost", "paused"])
+def test_a_slot_goes_to_the_next_run_when_the_one_before_it_is_lost_or_needs_none(
+    rig: MakeBench, meanwhile: str
+) -> None:
+    """Two slots: one for each of two runs, the second of which waits for another; behind it waits the third."""
+    over = {run: threading.Event() for run in ("first", "second", "third")}
+
+    def body(request: ToolRequest) -> Outcome:
+        over[str(request.args).split()[0]].wait(60)
+        return ToolResult(value=1)
+
+    calls = {name: ask(("t", name)) for name in over}
+    calls["second"] = ask(("t", "second"), ("t", "second again"))
+    desk = rig(
+        {name: turns(one, say("done")) for name, one in calls.items()}, t=FakeTool(body=body)
+    )
+    bench = replace(desk.bench, effect_pool=EffectPool(desk.effects, slots=2))
+    slots = bench.effect_pool._tools
+    runs = {name: desk.start(name) for name in over}
+
+    def lose(name: str) -> None:
+        held = desk.held(runs[name])
+        held.lost.set()
+        held.wake()
+
+    advancing = {}
+    with ThreadPoolExecutor(3) as pool:
+        for name, left in (("first", (1, 0)), ("second", (0, 1)), ("third", (0, 2))):
+            advancing[name] = pool.submit(advance, runs[name], bench)
+            until(functools.partial(_stand, slots, *left), f"the {name} run to stand in line")
+        if meanwhile == "lost":
+            lose("second")
+            assert advancing["second"].result(30)
+        else:
+            pause(runs["second"])
+            until(lambda: "Paused" in types(runs["second"]) or None, "the second run to pause")
+        lose("first")  # so that nobody but the one that is woken can pass on
+        assert advancing["first"].result(30)
+        over["third"].set()
+        over["first"].set()
+        assert advancing["third"].result(30)
+        over["second"].set()
+    assert Run.objects.get(id=runs["third"]).status == "completed"
+    bench.effect_pool.close()
+
+
+def _before_the_first_call(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]
+) -> None:
+    """Do something after the intent is committed and before the call starts, while the lease is in doubt."""
+    done: list[object] = []
+
+    def has_budget(held: ClaimedRun) -> bool:
+        if desk.effects.models and not done:
+            done.append(act())
+            held.mailbox = None
+            held.wake()
+            return False
+        return True
+
+    monkeypatch.setattr(ClaimedRun, "has_budget", has_budget)
+
+
+def test_a_call_that_has_not_started_when_its_run_is_cancelled_never_starts(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
+    run = desk.start("a")
+    _before_the_first_call(desk, monkeypatch, lambda: _in_a_thread(lambda: cancel(run)))
+    assert desk.advance(run).status == "cancelled"
+    assert types(run)[-3:] == ["Cancelling", "ToolFailed", "Cancelled"]
+    assert desk.effects.calls == []
+    assert not desk.bench.effect_pool.is_busy()
+
+
+@pytest.mark.usefixtures("short_lease")
+def test_a_call_whose_intent_is_older_than_a_lease_starts_under_a_new_one(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
+    run = desk.start("a")
+    _before_the_first_call(desk, monkeypatch, lambda: threading.Event().wait(1.1))
+    assert desk.advance(run).status == "completed"
+    assert types(run).count("ToolStarted") == 2
+    (again,) = [event for event in events(run) if event["type"] == "RetryScheduled"]
+    assert again["error"] == "it could not start in time, because Postgres was out of reach"
+    assert [call.attempt for call in desk.effects.calls] == [2]
+
+
+def test_a_handler_that_delivers_twice_or_raises_is_heard_once() -> None:
+    class Careless(FakeEffects):
+        def begin(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+            deliver(say("first"))
+            deliver(say("second"))
+            raise KeyError("third")
+
+    bench = EffectPool(Careless({}, {}), slots=1, models=1)
+    came: list[EffectFinished] = []
+    request = ModelRequest(run=uuid4(), frame="0", agent="a", messages=(), deadline=5.0)
+    assert bench.reserve(AskModel(frame="0"), lambda: None)
+    bench.launch(RunningEffect(request=request, submit=came.append))
+    assert [message.outcome for message in came] == [say("first")]
+    assert bench.reserve(AskModel(frame="0"), lambda: None)
+    bench.close()
+
+
+def test_deadlines_call_back_in_their_order_and_not_once_cancelled() -> None:
+    timer = DeadlineTimer()
+    rung: list[str] = []
+    last = threading.Event()
+    timer.after(0.2, last.set)
+    timer.after(0.1, lambda: rung.append("second"))
+    cancel = timer.after(0.05, lambda: rung.append("cancelled"))
+    timer.after(0.01, lambda: rung.append("first"))
+    cancel()
+    assert last.wait(60)
+    assert rung == ["first", "second"]
+    timer.close()
