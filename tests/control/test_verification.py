@@ -119,7 +119,7 @@ def test_a_gate_without_an_opening_entry_is_found(waiting: UUID) -> None:
         gate,
         waiting,
     )
-    assert found(waiting) == [f"gate {gate}: the journal does not know it"]
+    assert found(waiting) == [f"gate {gate}: it is not in the journal"]
 
 
 def test_a_continuation_that_outlives_its_run_is_found(desk: Rig, waiting: UUID) -> None:
@@ -129,7 +129,7 @@ def test_a_continuation_that_outlives_its_run_is_found(desk: Rig, waiting: UUID)
         desk.decide(desk.open_gates(run.id)[0].id, Verdict.DENY, "no")
         run = desk.advance(waiting)
     change("INSERT INTO runtime_continuation VALUES (%s, %s, %s, %s, %s)", *kept)
-    assert found(waiting) == ["continuation: the run is over, but its continuation is there"]
+    assert found(waiting) == ["continuation: the run has ended, but its continuation exists"]
 
 
 def test_a_content_that_is_not_what_its_hash_says_is_found(rig: MakeBench) -> None:
@@ -144,7 +144,7 @@ def test_a_content_that_is_not_what_its_hash_says_is_found(rig: MakeBench) -> No
 def test_a_run_that_nothing_will_move_again_is_found(desk: Rig) -> None:
     run = desk.start("a")
     change("UPDATE runtime_run SET due_at = NULL WHERE id = %s", run)
-    assert found(run) == ["stuck: nothing is due, and no gate waits for anybody"]
+    assert found(run) == ["stuck: the run has no due time and no open gate"]
     change("UPDATE runtime_run SET status = 'quarantined' WHERE id = %s", run)
     assert found(run) == []
 

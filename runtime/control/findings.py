@@ -1,0 +1,314 @@
+"""Compares everything that is stored of a run with its replayed journal.
+
+The journal is the truth. The row, the continuation, the gates and the signals of a run repeat parts of it, so that
+readers need not replay it.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from runtime.control.replayed import OpenedGate, Replayed, RunRow, replay
+from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
+from runtime.core.documents import export_file
+from runtime.core.documents.blobs import referred
+from runtime.core.errors import CoreError, NewerSchema
+from runtime.errors import KeyMissing, LedgerBroken, Tampered
+from runtime.keyring import purposes, signatures
+from runtime.ports import wiring
+from runtime.store import pool
+from runtime.store.pool import Connection
+from runtime.store.tables import (
+    blobs,
+    continuations,
+    journal,
+    late_outcomes,
+    pruning,
+    signals,
+    spent,
+    waits,
+)
+from runtime.store.tables.signals import EventSignal, MessageSignal
+
+UNREADABLE = (Tampered, KeyMissing, CoreError)
+# Runs that wait for a user action, without a gate and without a due time.
+RESTING = frozenset({RunStatus.PAUSED, RunStatus.QUARANTINED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A difference between stored data and the journal. `subject` names the data that differs."""
+
+    subject: str
+    problem: str
+
+
+def ledger_findings(run: UUID) -> Iterator[Finding]:
+    try:
+        with pool.pooled() as connection:
+            lost = spent.missing(connection, run)
+    except (KeyMissing, LedgerBroken, OSError) as exc:
+        yield Finding(subject="ledger", problem=str(exc))
+        return
+    for line in lost:
+        yield Finding(subject="ledger", problem=f"the database does not know of {line}")
+
+
+def audit_findings(run: UUID) -> Iterator[Finding]:
+    try:
+        problem = wiring.gatekeeper().problem_of(run)
+    except KeyMissing as exc:
+        problem = str(exc)
+    if problem is not None:
+        yield Finding(subject="audit", problem=problem)
+
+
+def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
+    if row.removed:
+        yield from _erased_findings(connection, row)
+        return
+    try:
+        replayed = replay(connection, row)
+    except NewerSchema as exc:
+        yield Finding(subject="journal", problem=f"left alone: {exc}")
+    except UNREADABLE as exc:
+        yield Finding(subject="journal", problem=str(exc))
+    else:
+        yield from _row_findings(row, replayed.now)
+        yield from _continuation_findings(connection, row, replayed)
+        yield from _origin_findings(connection, row, replayed.now)
+        yield from _import_findings(replayed)
+        yield from _gate_findings(connection, row, replayed)
+        yield from _blob_findings(connection, replayed.now)
+        yield from _wait_findings(connection, row, replayed)
+        yield from _late_outcome_findings(connection, row.id)
+    yield from _signal_findings(connection, row)
+    yield from _stuck_findings(connection, row)
+
+
+def _late_outcome_findings(connection: Connection, run: UUID) -> Iterator[Finding]:
+    try:
+        forged = late_outcomes.of(connection, run).forged
+    except KeyMissing as exc:
+        forged = (str(exc),)
+    for problem in forged:
+        yield Finding(subject="late outcome", problem=problem)
+
+
+def _erased_findings(connection: Connection, row: RunRow) -> Iterator[Finding]:
+    """Verify a run with erased payloads: its prune mark ends where the row does, and the row has no payload."""
+    try:
+        mark = pruning.read(connection, row.id)
+        journal.verify(connection, row.id, position=row.position, head=row.head)
+    except (Tampered, KeyMissing) as exc:
+        yield Finding(subject="journal", problem=str(exc))
+        return
+    if (mark.position, row.ended) != (row.position, True):
+        yield Finding(subject="journal", problem="its prune mark does not end where the row does")
+    if (row.input, row.output, row.reason) != ("null", None, None):
+        yield Finding(subject="row", problem="it says that its payloads are erased, but has them")
+
+
+def _row_findings(row: RunRow, now: Continuation) -> Iterator[Finding]:
+    expected: dict[str, tuple[Any, Any]] = {
+        "position": (row.position, now.position),
+        "head": (row.head, now.head),
+        "agent": (row.agent, now.agent),
+        "requester": (row.requester, now.requester),
+        "input": (_json(row.input), now.input),
+        "output": (row.output, json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None),
+        "unheard": (row.unheard, len(now.unheard)),
+        "ended": (row.ended, now.ended),
+    }
+    if row.status != RunStatus.QUARANTINED:
+        ended_badly = now.phase in (Phase.FAILED, Phase.CANCELLED)
+        expected["reason"] = (row.reason, now.outcome if ended_badly else None)
+    for name, (stored, replayed) in expected.items():
+        if stored != replayed:
+            yield Finding(subject=name, problem=f"the row has {stored!r}, the journal {replayed!r}")
+    if row.status not in _allowed_statuses(row, now):
+        yield Finding(
+            subject="status",
+            problem=f"the row says {row.status}, the journal {_journal_status(now)}",
+        )
+
+
+def _journal_status(now: Continuation) -> str:
+    return status_of(now, held=False)
+
+
+def _allowed_statuses(row: RunRow, now: Continuation) -> set[str]:
+    """Return the statuses a row may have: `running` also after a worker died or could not read the run."""
+    if row.status == RunStatus.QUARANTINED:
+        return {row.status}
+    at_work = not now.ended and row.due_at is not None
+    return {_journal_status(now), RunStatus.RUNNING} if at_work else {_journal_status(now)}
+
+
+def _continuation_findings(
+    connection: Connection, row: RunRow, replayed: Replayed
+) -> Iterator[Finding]:
+    subject = "continuation"
+    if row.ended:
+        if continuations.exists(connection, row.id):
+            yield Finding(subject=subject, problem="the run has ended, but its continuation exists")
+        return
+    try:
+        stored = continuations.load(connection, row.id, row.base, replayed.texts.__getitem__)
+    except (Tampered, KeyMissing, NewerSchema) as exc:
+        yield Finding(subject=subject, problem=str(exc))
+        return
+    if stored != replayed.base:
+        yield Finding(
+            subject=subject, problem=f"it differs from the replayed state at entry {row.base}"
+        )
+
+
+def _blob_findings(connection: Connection, now: Continuation) -> Iterator[Finding]:
+    """Verify the blobs that the state refers to: each exists and has its digest."""
+    for digest in sorted(referred(now)):
+        try:
+            blobs.fetch(connection, digest)
+        except Tampered as exc:
+            yield Finding(subject="content", problem=str(exc))
+
+
+def _wait_findings(connection: Connection, row: RunRow, replayed: Replayed) -> Iterator[Finding]:
+    """Compare the calls that wait for an event with their rows. A delivered event replaces the row with a signal."""
+    stored = waits.open_of(connection, row.id)
+    came = {(s.frame, s.call) for s in _signals(connection, row.id) if isinstance(s, EventSignal)}
+    awaited = _awaited(replayed.now)
+    for frame, call in sorted(stored - (awaited - came)):
+        yield Finding(subject=f"wait {frame}/{call}", problem="it is not in the journal")
+    for frame, call in sorted(awaited - came - stored):
+        yield Finding(
+            subject=f"wait {frame}/{call}", problem="the journal has it, but it has no row"
+        )
+
+
+def _awaited(now: Continuation) -> set[tuple[str, str]]:
+    if now.phase is not Phase.STARTED:
+        return set()
+    return {
+        (wait.frame, str(wait.call))
+        for wait in now.all_waiting()
+        if (terms := now.call(wait.frame, str(wait.call)).terms) and terms.waits == "event"
+    }
+
+
+def _origin_findings(connection: Connection, row: RunRow, now: Continuation) -> Iterator[Finding]:
+    """Compare the row's origin with the journal's, plus the senders of signals that no step has received.
+
+    An ended run drops its remaining signals, so its row may name their senders too. A row of the previous version lacks
+    its requester, and some of the others.
+    """
+    replayed = set(now.origin)
+    to_come = {
+        signal.by
+        for signal in _signals(connection, row.id)
+        if isinstance(signal, MessageSignal | EventSignal)
+    }
+    for person in sorted(set(row.origin) - replayed - to_come if not row.ended else ()):
+        yield Finding(subject="origin", problem=f"the row names {person!r}, the journal does not")
+    for person in sorted(replayed - set(row.origin)):
+        if row.requester in row.origin:
+            yield Finding(
+                subject="origin", problem=f"the journal names {person!r}, the row does not"
+            )
+
+
+def _import_findings(replayed: Replayed) -> Iterator[Finding]:
+    """Verify that imported entries are the ones that the other installation signed."""
+    for event, digests in replayed.imported:
+        manifest = export_file.entries_signed(event.manifest)
+        public = bytes.fromhex(event.key)
+        signed = signatures.signed_by(purposes.EXPORTS, public, event.signature, event.manifest)
+        if not signed or manifest != export_file.digest_of_digests(digests):
+            yield Finding(
+                subject="origin",
+                problem="the imported entries are not those that the exporter signed",
+            )
+
+
+def _gate_findings(connection: Connection, row: RunRow, replayed: Replayed) -> Iterator[Finding]:
+    rows = connection.execute(
+        "SELECT id, state, kind, frame, call, path FROM runtime_gate WHERE run_id = %s ORDER BY id",
+        (row.id,),
+    ).fetchall()
+    sent = _signals(connection, row.id)
+    for gate, state, kind, frame, call, path in rows:
+        subject = f"gate {gate}"
+        opened = replayed.gates.get(gate)
+        if opened is None:
+            yield Finding(subject=subject, problem="it is not in the journal")
+        elif opened != OpenedGate(
+            kind=kind,
+            frame=frame,
+            call=call,
+            path=tuple(path)
+            if opened.path
+            else (),  # the entry that opened the gate also closed it
+        ):
+            yield Finding(
+                subject=subject, problem="its kind, frame, call or path differs from the journal"
+            )
+        elif state not in (allowed := _gate_states(gate, replayed, sent)):
+            said = " or ".join(sorted(allowed))
+            yield Finding(subject=subject, problem=f"it is {state}, the journal says {said}")
+    for gate in replayed.gates.keys() - {found[0] for found in rows}:
+        yield Finding(subject=f"gate {gate}", problem="the journal opened it, but there is no row")
+
+
+def _gate_states(gate: UUID, replayed: Replayed, sent: list[signals.Signal]) -> set[str]:
+    if gate in replayed.decided:
+        return {"effective"}
+    if gate in replayed.closed or replayed.now.ended:
+        return {"closed"}
+    decided = any(isinstance(s, signals.GateDecidedSignal) and s.gate == gate for s in sent)
+    cancelled = any(isinstance(s, signals.CancelSignal) for s in sent)
+    if decided:  # the step that receives the signal makes it effective
+        return {"decided"}
+    return {"open", "closed"} if cancelled else {"open"}
+
+
+def _signals(connection: Connection, run: UUID) -> list[signals.Signal]:
+    try:
+        return list(signals.waiting(connection, run))
+    except Tampered:
+        return []  # `_signal_findings` reports it
+
+
+def _signal_findings(connection: Connection, row: RunRow) -> Iterator[Finding]:
+    try:
+        waiting = len(signals.waiting(connection, row.id))
+    except Tampered as exc:
+        yield Finding(subject="mailbox", problem=str(exc))
+        return
+    if waiting > row.mailbox:
+        yield Finding(
+            subject="mailbox",
+            problem=f"the row counted {row.mailbox} signals, but {waiting} are waiting",
+        )
+    live = not row.ended and row.status != RunStatus.QUARANTINED
+    if waiting and live and row.due_at is None:
+        yield Finding(subject="mailbox", problem=f"{waiting} signals wait, but the run is not due")
+
+
+def _stuck_findings(connection: Connection, row: RunRow) -> Iterator[Finding]:
+    """Find a stuck run: live, without lease, due time or open gate, and neither paused nor quarantined."""
+    if row.ended or row.leased or row.due_at is not None or row.status in RESTING:
+        return
+    gate = connection.execute(
+        "SELECT 1 FROM runtime_gate WHERE run_id = %s AND state = 'open' LIMIT 1", (row.id,)
+    ).fetchone()
+    if gate is None:
+        yield Finding(subject="stuck", problem="the run has no due time and no open gate")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

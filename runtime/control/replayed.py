@@ -1,0 +1,119 @@
+"""Reads the row of a run and replays its journal, for the verification of a stored run."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from runtime.core.continuation import Continuation
+from runtime.core.documents.blobs import digest_of
+from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Imported, OutcomeArrived
+from runtime.core.machine.replay import initial, step
+from runtime.errors import NoSuchRun
+from runtime.store import leases
+from runtime.store.pool import Connection
+from runtime.store.tables import (
+    journal,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """The run's row. `leased` says that a worker has an unexpired lease for it."""
+
+    id: UUID
+    agent: str
+    requester: str
+    input: str
+    output: str | None
+    reason: str | None
+    status: str
+    position: int
+    head: str
+    base: int
+    due_at: datetime | None
+    owner: UUID | None
+    mailbox: int
+    origin: list[str]
+    unheard: int
+    ended: bool
+    removed: bool
+    leased: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedGate:
+    """A gate as its row or the journal has it."""
+
+    kind: str
+    frame: str
+    call: str
+    path: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Replayed:
+    """The state after a replay, the state at `base`, and every gate that the journal opened.
+
+    `texts` are the entries up to `base`, by position.
+    """
+
+    now: Continuation
+    base: Continuation
+    texts: dict[int, str] = field(default_factory=dict)
+    digests: list[str] = field(default_factory=list)
+    imported: list[tuple[Imported, tuple[str, ...]]] = field(default_factory=list)
+    gates: dict[UUID, OpenedGate] = field(default_factory=dict)
+    decided: set[UUID] = field(default_factory=set)
+    closed: set[UUID] = field(default_factory=set)
+
+    def add(self, event: Event) -> None:
+        """Record what an event says of gates, and an import."""
+        match event:
+            case GateOpened():
+                self.gates[event.gate] = OpenedGate(
+                    kind=event.kind,
+                    frame=event.frame,
+                    call=event.call,
+                    path=next((p.path for p in self.now.pending if p.gate == event.gate), ()),
+                )
+            case GateDecided():
+                self.decided.add(event.gate)
+            case GateClosed():
+                self.closed.add(event.gate)
+            case OutcomeArrived() if event.gate is not None:
+                self.closed.add(event.gate)
+            case Imported():
+                self.imported.append((event, tuple(self.digests)))
+                self.gates.clear()  # gates of the other installation have no rows here
+            case _:
+                return
+
+
+def read_row(connection: Connection, run: UUID) -> RunRow:
+    found = connection.execute(
+        f"""
+        SELECT id, agent, requester, input, output, reason, status, position, head, base, due_at,
+            owner, mailbox, origin, unheard, ended_at IS NOT NULL, removed_at IS NOT NULL,
+            {leases.LIVE}
+        FROM runtime_run WHERE id = %s
+        """,
+        (run,),
+    ).fetchone()
+    if found is None:
+        raise NoSuchRun
+    return RunRow(**dict(zip(RunRow.__slots__, found, strict=True)))
+
+
+def replay(connection: Connection, row: RunRow) -> Replayed:
+    """Replay the journal of a run. Raises Tampered, KeyMissing, CoreError."""
+    replayed = Replayed(now=initial(row.id), base=initial(row.id))
+    for sealed, entry in journal.history(connection, row.id):
+        replayed.now = step(replayed.now, entry.events, head=sealed.seal.mac, at=entry.at)
+        for event in entry.events:
+            replayed.add(event)
+        replayed.digests.append(digest_of(sealed.body))
+        if sealed.position <= row.base:
+            replayed.texts[sealed.position] = sealed.body
+        if sealed.position == row.base:
+            replayed.base = replayed.now
+    return replayed
