@@ -33,6 +33,7 @@ from agents.tool_calls import call, open_arguments, read_arguments, require_obje
 from runtime.core.budgets import Rates
 from runtime.core.call_options import ModelTerms
 from runtime.core.digest import sha256_of
+from runtime.core.effect_classes import RULES
 from runtime.core.enums import Blame, EffectClass, Risk
 from runtime.core.limits import plain
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
@@ -160,7 +161,7 @@ class AgentEffects:
             return call(tool, arguments, opened, request)
         finally:
             # The engine commits a transactional call together with its journal entry, on this connection.
-            if tool.effect is not EffectClass.TRANSACTIONAL or not connection.in_atomic_block:
+            if not RULES[tool.effect].commits_with_entry or not connection.in_atomic_block:
                 self.tidy()
 
 

@@ -15,8 +15,9 @@ from agents.sdk.conversation_texts import REPEATED
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import ToolSpec
 from runtime.core.digest import require_json
-from runtime.core.documents.lost_results import has_happened, result_lost
-from runtime.core.enums import Blame, EffectClass
+from runtime.core.documents.lost_results import result_lost
+from runtime.core.effect_classes import RULES
+from runtime.core.enums import Blame
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_RESULT, plain, size_of
 from runtime.ports.agents import CallRejected
@@ -76,7 +77,7 @@ def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRe
     except ToolError as exc:
         return ToolFailure(error=told(str(exc)) or type(exc).__name__)
     except _NotKept as exc:
-        if has_happened(tool.effect):
+        if RULES[tool.effect].happened_when_returned:
             return ToolResult(value=result_lost(told(str(exc))))
         return ToolFailure(error=told(str(exc)))
     except NotDone as exc:
@@ -117,7 +118,7 @@ class _NotKept(Exception):
 def _run(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> ToolResult:
     """Run a tool and check its result. A transactional tool is rolled back if its result cannot be journaled."""
     before = [_context(request)] if tool.wants_context else []
-    if tool.effect is not EffectClass.TRANSACTIONAL:
+    if not RULES[tool.effect].commits_with_entry:
         return _result(tool, _returned(tool, before, arguments, request.deadline))
     with transaction.atomic():
         return _result(tool, _returned(tool, before, arguments, request.deadline))

@@ -33,6 +33,7 @@ from runtime.core.call_options import (
     TOOL_RETRIES,
     RetryPolicy,
 )
+from runtime.core.effect_classes import RULES
 from runtime.core.enums import Blame, EffectClass, Risk
 
 __all__ = [
@@ -238,7 +239,7 @@ def _output(output: Any, names: Sequence[str], where: str) -> dict[str, Any]:
 
 def _effect(value: Any, function: Callable[..., Any], where: str) -> EffectClass:
     effect: EffectClass = _member(EffectClass, value, where)
-    if effect is EffectClass.TRANSACTIONAL and inspect.iscoroutinefunction(function):
+    if RULES[effect].commits_with_entry and inspect.iscoroutinefunction(function):
         raise DefinitionError(
             f"{where}: what is transactional is not async: Django's connection is not"
         )

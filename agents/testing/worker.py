@@ -34,7 +34,8 @@ from runtime.core.documents.codec import (
     encode_continuation,
     encode_entry,
 )
-from runtime.core.enums import Decision, EffectClass, Verdict
+from runtime.core.effect_classes import RULES
+from runtime.core.enums import Decision, Verdict
 from runtime.core.events import Event, WaitStarted
 from runtime.core.machine.replay import (
     Entry,
@@ -246,7 +247,7 @@ class Worker:
 
     def _outcome(self, request: ModelRequest | ToolRequest, *, kept: bool) -> Outcome:
         with override_settings(ABEYANCE_MODEL=SCRIPTED):
-            if isinstance(request, ToolRequest) and request.effect is EffectClass.TRANSACTIONAL:
+            if isinstance(request, ToolRequest) and RULES[request.effect].commits_with_entry:
                 return self._transact(request, kept)
             return perform(self._handler, request)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from django.conf import settings
 
 from runtime.core.continuation import CallState, Continuation
-from runtime.core.enums import EffectClass
+from runtime.core.effect_classes import RULES
 from runtime.store.leases import Claim
 
 AT_ONE_POSITION = 2
@@ -50,7 +50,7 @@ def _starts_again(now: Continuation) -> bool:
     return any(
         call.state is CallState.STARTED
         and call.terms is not None
-        and call.terms.effect is not EffectClass.WRITE
+        and RULES[call.terms.effect].repeats_unasked
         for frame in now.frames.values()
         for call in frame.calls
     )

@@ -4,11 +4,11 @@ A call of a tool that changes something has happened, so it has returned, withou
 changed nothing and a `transactional` one is rolled back: they failed. A model that was asked gave no reply.
 """
 
-from typing import Any, assert_never
+from typing import Any
 
 from runtime.core.continuation import Continuation
 from runtime.core.documents import codec
-from runtime.core.enums import EffectClass
+from runtime.core.effect_classes import RULES
 from runtime.core.errors import NotJson
 from runtime.core.events import (
     Compacted,
@@ -20,17 +20,6 @@ from runtime.core.events import (
     ToolReturned,
 )
 from runtime.core.limits import plain
-
-
-def has_happened(effect: EffectClass) -> bool:
-    """Whether a call that returned has changed something, whatever becomes of its result."""
-    match effect:
-        case EffectClass.WRITE | EffectClass.IDEMPOTENT:
-            return True
-        case EffectClass.READ | EffectClass.TRANSACTIONAL:
-            return False
-        case _ as never:
-            assert_never(never)
 
 
 def result_lost(why: str) -> dict[str, Any]:
@@ -52,7 +41,7 @@ def _instead(now: Continuation, event: Event, problem: NotJson) -> Event:
     match event:
         case ToolReturned():
             terms = now.call(event.frame, event.call).terms
-            if terms is not None and has_happened(terms.effect):
+            if terms is not None and RULES[terms.effect].happened_when_returned:
                 return ToolReturned(
                     frame=event.frame,
                     call=event.call,

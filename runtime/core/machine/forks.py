@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from pydantic import TypeAdapter, ValidationError
 
 from runtime.core.continuation import Call, CallState, Continuation, Frame, Phase
-from runtime.core.enums import EffectClass
+from runtime.core.effect_classes import RULES
 from runtime.core.errors import IllegalTransition, Unreadable
 from runtime.core.events import Exported, Forked, Imported, TravelEvent
 from runtime.core.fast_replace import replace
@@ -105,7 +105,7 @@ def _without_permission(call: Call) -> Call:
 
 def _was_in_doubt(call: Call) -> bool:
     """Only people bring a started `write` back, unless its tool said of every attempt that nothing was done."""
-    if call.terms is None or call.terms.effect is not EffectClass.WRITE:
+    if call.terms is None or RULES[call.terms.effect].repeats_unasked:
         return False
     if call.state is CallState.RETRYING:
         return call.attempt > call.failures
@@ -116,4 +116,4 @@ def _holds_on(call: Call) -> bool:
     if call.state is CallState.STARTED:
         return True
     again = call.state in _PERMITTED and call.attempt > 0
-    return again and call.terms is not None and call.terms.effect is EffectClass.IDEMPOTENT
+    return again and call.terms is not None and RULES[call.terms.effect].needs_same_key

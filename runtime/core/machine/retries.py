@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 
 from runtime.core.call_options import RetryPolicy, Terms
 from runtime.core.continuation import Call, Frame
-from runtime.core.enums import Blame, EffectClass
+from runtime.core.effect_classes import RULES
+from runtime.core.enums import Blame
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import ModelFailed, OutcomeUnknown, RetryScheduled, ToolFailed
 
@@ -37,7 +38,7 @@ def lost(frame: str, call: Call, *, is_write: bool = False) -> RetryScheduled | 
     `is_write` says that its tool is one by now: the stricter of frozen and current class holds.
     """
     error = "the worker that ran it was lost"
-    if is_write or _terms(call).effect is EffectClass.WRITE:
+    if is_write or not RULES[_terms(call).effect].repeats_unasked:
         return OutcomeUnknown(frame=frame, call=call.id, attempt=call.attempt, error=error)
     return RetryScheduled(
         frame=frame, call=call.id, attempt=call.attempt, cause="lost", error=error
@@ -54,7 +55,7 @@ def uncertain(
     blame: Blame = Blame.TOOL,
 ) -> RetryScheduled | OutcomeUnknown | ToolFailed:
     """A tool that raised something which does not say what became of the call."""
-    if _terms(call).effect is EffectClass.WRITE:
+    if not RULES[_terms(call).effect].repeats_unasked:
         return OutcomeUnknown(frame=frame, call=call.id, attempt=call.attempt, error=error)
     return undone(frame, call, error, after=None, at=at, chance=chance, blame=blame)
 

@@ -15,7 +15,8 @@ import psycopg
 
 from runtime.broker import dispatch
 from runtime.core.documents import codec
-from runtime.core.documents.lost_results import has_happened, result_lost
+from runtime.core.documents.lost_results import result_lost
+from runtime.core.effect_classes import RULES
 from runtime.core.errors import NotJson
 from runtime.errors import RunEnded
 from runtime.execution.effects.outcomes import arrival
@@ -34,7 +35,10 @@ def record(request: ToolRequest, outcome: Outcome, *, started_at: datetime, work
 
     `started_at` is the time of the intent. Blocks while Postgres is unreachable, for at most a minute. Never raises.
     """
-    if not isinstance(outcome, ToolResult | ToolFailure) or not has_happened(request.effect):
+    if (
+        not isinstance(outcome, ToolResult | ToolFailure)
+        or not RULES[request.effect].happened_when_returned
+    ):
         return
     for _ in range(TRIES):
         try:

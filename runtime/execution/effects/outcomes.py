@@ -10,7 +10,8 @@ from django.conf import settings
 from runtime.core.commands import AskModel, StartTool
 from runtime.core.continuation import Continuation, Frame
 from runtime.core.documents.blobs import FilledIn
-from runtime.core.enums import Blame, EffectClass
+from runtime.core.effect_classes import RULES
+from runtime.core.enums import Blame
 from runtime.core.events import (
     Compacted,
     Event,
@@ -225,7 +226,7 @@ def timed_out(request: ModelRequest | ToolRequest) -> Outcome:
     if isinstance(request, ModelRequest):
         return ModelFailure(error=error, again=True, blame=Blame.TIME)
     late = Unknown(error=error, blame=Blame.TIME)
-    if request.effect is EffectClass.TRANSACTIONAL:
+    if RULES[request.effect].commits_with_entry:
         return rolled_back(replace(late, error=f"{error}, and was rolled back"))
     return late
 

@@ -7,7 +7,8 @@ import logging
 import queue
 from collections.abc import Callable
 
-from runtime.core.documents.lost_results import has_happened, result_lost
+from runtime.core.documents.lost_results import result_lost
+from runtime.core.effect_classes import RULES
 from runtime.core.errors import NotJson
 from runtime.core.ids import depth_of
 from runtime.core.limits import plain
@@ -74,6 +75,6 @@ def _valid(request: ModelRequest | ToolRequest, outcome: Outcome) -> Outcome:
         problem = f"what it returned cannot be kept: {exc}"
         if isinstance(outcome, ModelAnswer):
             return ModelFailure(error=problem)
-        if isinstance(request, ToolRequest) and has_happened(request.effect):
+        if isinstance(request, ToolRequest) and RULES[request.effect].happened_when_returned:
             return ToolResult(value=result_lost(problem))
         return ToolFailure(error=problem)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from runtime.core.commands import AskModel, StartTool
-from runtime.core.enums import EffectClass
+from runtime.core.effect_classes import RULES
 from runtime.execution.effects.deadlines import DeadlineTimer
 from runtime.execution.effects.outcomes import timed_out
 from runtime.execution.effects.perform import perform, start_model_call
@@ -150,7 +150,7 @@ class EffectPool:
     def _run_tool(self, effect: RunningEffect, request: ToolRequest) -> None:
         outcome = None
         try:
-            if request.effect is EffectClass.TRANSACTIONAL:
+            if RULES[request.effect].commits_with_entry:
                 outcome = transact(effect, partial(perform, self._handler))
             else:
                 outcome = perform(self._handler, request)

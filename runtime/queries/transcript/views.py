@@ -7,6 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from runtime.core.continuation import SETTLED, CallState
+from runtime.core.effect_classes import RULES
 from runtime.core.enums import EffectClass, Verdict
 
 Kind = Literal[
@@ -166,7 +167,7 @@ class CallView:
     @property
     def leaves_traces(self) -> bool:
         """Whether it changed something outside, or may have: what ending the run does not undo."""
-        if self.child is not None or self.effect is EffectClass.READ:
+        if self.child is not None or (self.effect and not RULES[self.effect].has_side_effects):
             return False
         lost = self.state in (CallState.CLOSED, CallState.RETRYING) and self.attempt > 0
         return lost or self.state in _MAY_HAVE_HAPPENED
