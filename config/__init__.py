@@ -1,1 +1,1 @@
-"""The fuse box: the only room that knows every other."""
+"""Connects the other packages: the only package that imports all of them."""

@@ -1,4 +1,4 @@
-"""The API: who is calling, the routers of the rooms, and one shape for every error: `{"code", "detail"}`."""
+"""Builds the API: authentication, the routers of all packages, and one shape for errors: `{"code", "detail"}`."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -33,7 +33,7 @@ View = Callable[..., HttpResponse]
 
 
 class Bearer(HttpBearer):
-    """`Authorization: Bearer <token>`. A wrong token is refused, whatever session comes with it."""
+    """`Authorization: Bearer <token>`. An invalid token is refused, even with a valid session."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Actor:
         actor = tokens.authenticate(token)
@@ -43,7 +43,7 @@ class Bearer(HttpBearer):
 
 
 class Session(APIKeyCookie):
-    """The browser's session, which must prove that the request comes from a page of ours."""
+    """Authenticates a browser's session. Its request must carry our CSRF token."""
 
     param_name = settings.SESSION_COOKIE_NAME
 
@@ -55,12 +55,12 @@ class Session(APIKeyCookie):
         return principals.actor_of(request.user)
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Actor | None:
-        """Demanded by the class above and never called: the session middleware has read the cookie."""
+        """Satisfy the base class. It is never called, because `__call__` uses the session of the middleware."""
         raise AssertionError
 
 
 class Api(NinjaAPI):
-    """NinjaAPI with our shape of errors on every path, and with its documents restricted to readers."""
+    """NinjaAPI with our error shape on every path. Only readers see its schema and its page."""
 
     @property
     def urls(self) -> tuple[list[URLResolver | URLPattern], str, str]:
@@ -73,7 +73,7 @@ class Api(NinjaAPI):
 
 
 def _for_readers(view: View) -> View:
-    """Answer only callers who may read runs, by a token with that scope or by a session."""
+    """Restrict a view to callers who may read runs, by a token with that scope or by a session."""
 
     @wraps(view)
     def guarded(request: HttpRequest, **path: Any) -> HttpResponse:
@@ -93,7 +93,7 @@ def _unguarded(view: View) -> View:
     return view
 
 
-# Guards of ninja's own pages, by the name of the URL. Operations authenticate on their own.
+# Guards of ninja's own pages, by URL name. Operations authenticate their callers themselves.
 _GUARDS: dict[str, Callable[[View], View]] = {
     "openapi-json": _for_readers,
     "openapi-view": login_required,
@@ -106,7 +106,7 @@ api = Api(
     urls_namespace="api",
     auth=[Bearer(), Session()],
     parser=StrictParser(),
-    # Without this the page asks a validator on the internet about itself.
+    # The default sends the page's schema to a validator on the internet.
     docs=Swagger(settings={"validatorUrl": None}),
 )
 api.add_decorator(strict)
@@ -119,12 +119,12 @@ api.add_router("", agents_router)
 
 @csrf_exempt
 def missing(request: HttpRequest) -> HttpResponse:
-    """The answer to any other address below /api/."""
+    """Answer 404 for an unknown address below /api/."""
     return error(404, "not_found", "There is no such address.")
 
 
 def error(status: int, code: str, detail: str, /, **extra: object) -> HttpResponse:
-    """The one shape. `extra` is what the code is about: `field` of what is wrong, `decided_by` of a winner."""
+    """Build an error. `extra` holds the code's own fields, such as `field` or `decided_by`."""
     return JsonResponse({"code": code, "detail": detail, **extra}, status=status)
 
 
@@ -166,7 +166,7 @@ def _not_json(request: HttpRequest, exc: NotJson) -> HttpResponse:
 @api.exception_handler(ValidationError)
 def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     first = exc.errors[0]
-    # ("query", "limit"), ("body", <name of the parameter>, "agent"): callers know only the end of it.
+    # ("query", "limit"), ("body", <name of the parameter>, "agent"): callers know only the last part.
     place = first["loc"][2 if first["loc"][0] == "body" else 1 :]
     return error(
         422, "invalid", first["msg"], field=".".join(str(part) for part in place) or "body"
@@ -177,7 +177,7 @@ def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
 @api.exception_handler(KeyMissing)
 @api.exception_handler(NewerSchema)
 def _unverified(request: HttpRequest, exc: Exception) -> HttpResponse:
-    return error(409, "unverified", f"What is stored cannot be verified: {exc}")
+    return error(409, "unverified", f"The stored data cannot be verified: {exc}")
 
 
 @api.exception_handler(RequestDataTooBig)
@@ -193,7 +193,7 @@ def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
     return error(exc.status_code, "malformed" if exc.status_code == 400 else "error", str(exc))
 
 
-# psycopg's own come from the statements that the engine runs without Django in between.
+# The engine runs statements without Django, so psycopg's own errors arrive here too.
 @api.exception_handler(OperationalError)
 @api.exception_handler(InterfaceError)
 @api.exception_handler(psycopg.OperationalError)

@@ -1,4 +1,4 @@
-"""The fuse box as a Django app: when Django is ready, everything is connected."""
+"""Connects all packages when Django is ready."""
 
 from django.apps import AppConfig
 
@@ -9,6 +9,6 @@ class ConfigConfig(AppConfig):
     def ready(self) -> None:
         from config import celery, wiring
 
-        # Whoever sends a task without the app loaded would send it to a default broker.
+        # Without a default app, a process would send tasks to Celery's default broker.
         celery.app.set_default()
         wiring.connect()

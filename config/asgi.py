@@ -1,7 +1,7 @@
-"""The web as one ASGI application: Django answers in threads, the doorbell in the event loop.
+"""Serves the web as one ASGI application: Django answers in threads, live updates in the event loop.
 
-Django's views are plain functions, and a thread per request keeps them so. A request reaches its
-thread only when its body is here, so that slow senders cost memory and not threads.
+Django's views are synchronous, so each request needs a thread. It gets one when its body is complete, so a slow
+sender costs memory and no thread.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ BODY_SECONDS = 30.0
 DOORBELL = "/events/"
 
 doorbell = Doorbell()
-_wsgi: Any = django  # the two describe the same interface in different words
+_wsgi: Any = django  # the two libraries type the same interface differently
 _django: Any = WSGIMiddleware(_wsgi, workers=THREADS)
 
 
@@ -56,7 +56,7 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
         await _refuse(send, 408, b"The request did not arrive in time.")
         return
     if body is None:
-        return  # nobody is there any more
+        return  # the client has disconnected
     headers = _headers(scope["headers"], len(body))
     if not scope["query_string"].isascii():
         await _refuse(send, 400, b"The address contains characters that are not encoded.")
@@ -84,7 +84,7 @@ async def _gone(receive: Receive) -> None:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The body, None if the sender went away. What is over Django's limit is cut, for Django to refuse."""
+    """Return the body, None if the client disconnects. A body over Django's limit is cut, and Django refuses it."""
     body = bytearray()
     while len(body) <= settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         message = await receive()
@@ -97,7 +97,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _headers(headers: list[tuple[bytes, bytes]], length: int) -> list[tuple[bytes, bytes]]:
-    """Those that keep their meaning in WSGI, where `-` and `_` are one, with the length that was read."""
+    """Return the headers for WSGI, which cannot tell `-` from `_`, with the length of the body."""
     dropped = (b"content-length", b"transfer-encoding")
     kept = [(name, value) for name, value in headers if b"_" not in name and name not in dropped]
     return [*kept, (b"content-length", str(length).encode())]

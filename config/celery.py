@@ -1,7 +1,7 @@
-"""The Celery app: how wake-ups travel, and what a worker does before it takes the first one.
+"""Configures Celery: how hints are delivered, and how a worker starts and stops.
 
-Postgres is the truth and a message is a run id used as a hint, so a message may be lost, repeated
-or late. The settings keep a hint cheap, and keep a broken broker from holding anybody up.
+Postgres is the source of truth and a message is a run id used as a hint, so a message may be lost, repeated or late.
+The settings keep a hint cheap, and bound the time that a process waits for a broken broker.
 """
 
 import gc
@@ -19,12 +19,12 @@ from config.broker import queues, transport
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 
-# Without Celery's own hooks for Django: they run Django's checks, which import every page, and look for connections
-# to close before and after each task, where runs close their own.
+# No Celery fixups for Django: they run Django's checks, which import every page, and search for connections to close
+# before and after each task, although runs close their own.
 app = celery.Celery("abeyance", fixups=[])
 app.conf.update(
     **transport.connection(settings.REDIS_URL),
-    # Data only: whoever can write to the broker must not be able to run code here.
+    # Data only: a client of the broker must not be able to run code here.
     task_serializer="json",
     result_serializer="json",
     accept_content=["json"],
@@ -32,20 +32,20 @@ app.conf.update(
     # State is in Postgres.
     task_ignore_result=True,
     result_backend=None,
-    # A hint that a lost worker took is sent again by the sweeper, so the broker keeps no account of any.
+    # The sweeper sends the hint of a lost worker again, so the broker does not track hints.
     task_acks_late=False,
     task_annotations={"runtime.advance": {"Request": "config.broker.request:Hint"}},
     task_default_queue="runs",
     task_create_missing_queues=False,
-    # Runs that go on are taken before new ones; those that may kill their worker by a process of their own.
+    # Resumed runs come before new ones. Crash-looping runs have a worker of their own.
     task_queues={name: {"no_ack": True} for name in ("resumed", "runs", "isolated")},
     worker_prefetch_multiplier=1,
     worker_disable_prefetch=True,
     worker_disable_rate_limits=True,
-    # Flower and `celery events` switch events of tasks on for as long as they run.
+    # Flower and `celery events` enable task events while they run.
     worker_enable_remote_control=True,
     worker_send_task_events=False,
-    # Threads cannot be cancelled. A task that outlives its message meets its epoch, not its end.
+    # Threads cannot be cancelled. A task that outlives its message fails the check of its lease's epoch.
     worker_cancel_long_running_tasks_on_connection_loss=False,
     worker_soft_shutdown_timeout=0.0,
     worker_hijack_root_logger=False,
@@ -54,7 +54,7 @@ app.conf.update(
     broker_transport_options={
         "queue_order_strategy": "config.broker.queues:QueueOrder",
         "priority_steps": [0],  # one list for each queue instead of four
-        # Without these a stopped broker holds its callers for as long as it likes.
+        # Without these limits a stopped broker would block its callers without end.
         "socket_timeout": 5,
         "socket_connect_timeout": 2,
         "socket_keepalive": True,
@@ -68,7 +68,7 @@ app.conf.update(
 
 @signals.import_modules.connect
 def _set_up(**_: Any) -> None:
-    """Before tasks are imported."""
+    """Set up Django before tasks are imported."""
     django.setup()
 
 
@@ -77,12 +77,12 @@ app.autodiscover_tasks(["runtime"])
 
 @signals.worker_init.connect
 def _equip(sender: Any, **_: Any) -> None:
-    """Before anything else: load the agents and say what they are."""
+    """Check the services, then load and publish the agents, before the worker reads its first message."""
     from config import wiring
     from config.broker import remote_control  # noqa: F401 - it replaces commands
     from runtime.upkeep import startup
 
-    # What Postgres shows of each connection of this process.
+    # The name of this process's connections in pg_stat_activity
     os.environ.setdefault("PGAPPNAME", f"abeyance worker {os.getpid()}")
     queues.set_concurrency(sender.concurrency)
     try:
@@ -93,18 +93,18 @@ def _equip(sender: Any, **_: Any) -> None:
         startup.require_keys_of_live_runs()
         wiring.connect_effects()
     except Exception as problem:
-        # Celery would go on without: a worker that holds its queue and can do nothing.
+        # Celery would ignore the error and run a worker that reads its queue without working.
         why = " ".join(str(problem).split())
         raise SystemExit(f"abeyance: this worker cannot start: {why}") from problem
 
 
 @signals.worker_ready.connect
 def _report(**_: Any) -> None:
-    """From here on this worker counts as alive, also before its first task."""
+    """Start the heartbeat, so that this worker counts as alive before its first task."""
     from runtime import tasks
 
     tasks.bench()
-    # What is loaded by now stays. To look through all of it for garbage, again and again, took a tenth of the time.
+    # Loaded modules stay in memory. Repeated garbage collection of them took a tenth of the time.
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -112,7 +112,7 @@ def _report(**_: Any) -> None:
 
 @signals.worker_shutting_down.connect
 def _drain(**_: Any) -> None:
-    """In the handler of the signal that asks this worker to stop: Celery then waits for its tasks."""
+    """Drain the worker. Runs in the handler of the stop signal; Celery then waits for its tasks."""
     from runtime import tasks
 
     tasks.drain()
@@ -124,6 +124,6 @@ def _leave(**_: Any) -> None:
 
     hung = tasks.is_hung()
     if not tasks.stop():
-        # Python would wait for the thread of an effect whose run was let go of.
+        # Python would wait for the thread of an effect whose run was released.
         logging.shutdown()
         os._exit(1 if hung else 0)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
-if TYPE_CHECKING:  # it imports models, and Django is not set up yet when this is imported
+if TYPE_CHECKING:  # it imports models, and this module is imported before Django is set up
     from runtime.web.live import Doorbell, Message, Send
 
 PLACE = re.compile(r"/api/v1/runs/([0-9a-f-]{36})")

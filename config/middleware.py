@@ -1,7 +1,7 @@
 """Middleware for all answers: forbids caching, limits the time of a page, and adds pages that Django lacks.
 
-Those are for a form sent after the session ended, for a method that is not allowed, for a NUL in a path, and for what
-a page may not show or do.
+These answer a form sent after the session ended, a method that is not allowed, a NUL in a path, and a page or an
+action that the user has no permission for.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ class Refusals:
         return self.answer(request)
 
     def process_exception(self, request: HttpRequest, exc: Exception) -> None:
-        """Raise what Django has a page for. The API answers its errors before."""
+        """Raise Django's error for a status that has a page. The API has answered its own errors before."""
         match exc:
             case RequestError(status=404):
                 raise Http404 from exc
@@ -102,13 +102,13 @@ def _leads_to_login(response: HttpResponse) -> bool:
 
 
 def _login_and_back(request: HttpRequest) -> str:
-    """The login, and from there the page whose form was sent: what is repeated by a GET is never a form."""
+    """Return the address of the login, which leads back to the form's page: a GET must not send a form again."""
     query = urlencode({"next": _page_above(request), "unsent": "1"}, safe="/")
     return f"{resolve_url(settings.LOGIN_URL)}?{query}"
 
 
 def _page_above(request: HttpRequest) -> str:
-    """The path itself if a GET of it shows a page, else the nearest above it that does."""
+    """Return the path itself if a GET of it shows a page, else the nearest parent that does."""
     steps = request.path.strip("/").split("/")
     for count in range(len(steps), 0, -1):
         above = f"/{'/'.join(steps[:count])}/"
@@ -118,12 +118,12 @@ def _page_above(request: HttpRequest) -> str:
 
 
 def _shows_a_page(path: str, request: HttpRequest) -> bool:
-    """Ask the view as a stranger: it answers with 405, or with the way to the login."""
+    """Call the view without a user: it answers with 405 or redirects to the login."""
     try:
         found = resolve(path)
     except Resolver404:
         return False
     stranger = HttpRequest()
     stranger.method, stranger.path, stranger.user = "GET", path, AnonymousUser()
-    stranger.META = request.META  # the host, which the way to the login names
+    stranger.META = request.META  # has the host, which the redirect names
     return _leads_to_login(found.func(stranger, *found.args, **found.kwargs))

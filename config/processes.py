@@ -1,4 +1,4 @@
-"""The one table of what runs: every launcher, here or elsewhere, starts these processes from these commands."""
+"""Lists all processes with their commands. Every launcher, here or elsewhere, starts them from this table."""
 
 import sys
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from config.env.environment import DRAIN_SECONDS
 
 CONNECTIONS_OF_A_WORKER = 10  # four of the engine's pool, five of Django's, and the heartbeat's
-CONNECTIONS_OF_OTHERS = 50  # the web, the sweeper, commands, and whoever looks with psql
+CONNECTIONS_OF_OTHERS = 50  # the web, the sweeper, commands, and operators with psql
 
-# What a worker may need besides draining: to start its shutdown, to let go of its runs, to close.
+# Seconds that a worker may need besides draining: to start its shutdown, release its runs and close.
 WORKER_MARGIN = 6.0
 
 
@@ -29,12 +29,12 @@ class Process:
 def table(
     *, bind: str = "127.0.0.1:8000", places: int = 256, drain: float = DRAIN_SECONDS
 ) -> tuple[Process, ...]:
-    """Every kind of process, in the order in which to stop them.
+    """List every kind of process, in stop order.
 
-    `bind` is what the web server listens on: `host:port`, or `fd://N` for a socket that is handed down.
+    `bind` is what the web server listens on: `host:port`, or `fd://N` for an inherited socket.
     `places` is how many runs one worker process takes at once, most of which wait; to use more cores, start more
     workers.
-    `drain` is how many seconds a worker that is to stop lets running effects go on.
+    `drain` is how many seconds a stopping worker waits for its running effects.
     """
     return (
         Process(
@@ -46,7 +46,7 @@ def table(
         ),
         Process(
             name="sweeper",
-            does="wakes whatever is due",
+            does="dispatches due runs",
             command=(sys.executable, "manage.py", "sweep"),
             patience=2.0,
         ),
@@ -66,7 +66,7 @@ def table(
 
 
 def connections(workers: int) -> int:
-    """How many connections Postgres must have for this table with so many workers, the isolated one besides."""
+    """Return how many connections Postgres needs for this table with so many workers and the isolated one."""
     return CONNECTIONS_OF_OTHERS + (workers + 1) * CONNECTIONS_OF_A_WORKER
 
 

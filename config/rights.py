@@ -1,8 +1,8 @@
-"""What web and workers may do with each table when they log in as roles of their own; granted by the tables' owner.
+"""Grants the roles of web and workers their rights on each table. The owner of the tables runs it.
 
-Neither owns anything, so neither can disable a trigger, change a table or truncate one. Rows that say what was done
-are only added to. A worker reads who has which right and writes none of it; tokens and sessions it does not see.
-Partitions are made and dropped by functions that run with the owner's rights and do nothing else.
+Neither role owns a table, so neither can disable a trigger, change a table or truncate one. Both only add rows to the
+audit. A worker reads permissions and cannot change them; it cannot read tokens and sessions. Partitions are made and
+dropped by functions that run with the owner's rights and do nothing else.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from psycopg import sql
 ALL, KEEP = "SELECT, INSERT, UPDATE, DELETE", "SELECT, INSERT, UPDATE"
 ADD, READ, NOTHING = "SELECT, INSERT", "SELECT", ""
 
-# Of web and of workers; what is not here is for both to write.
+# Rights of web and of workers. Both may write any other table.
 TABLES = {
     "approvals_auditentry": (ADD, ADD),
-    "runtime_run": (KEEP, KEEP),  # what is stored of a run must not lose it
+    "runtime_run": (KEEP, KEEP),  # neither may delete a run
     "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
     "runtime_spent": (ADD, ADD),
     "runtime_lateoutcome": (READ, "SELECT, INSERT, DELETE"),  # as above
-    "runtime_loop": (READ, ALL),  # the sweeper notes what it did, and deletes old notes
+    "runtime_loop": (READ, ALL),  # the sweeper records its rounds and deletes old records
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),
     "auth_group": (ALL, READ),
@@ -44,7 +44,7 @@ OWNERS_FUNCTIONS = ("abeyance_make_partitions(integer)", "abeyance_drop_partitio
 
 
 class NotGranted(Exception):
-    """The rights cannot be given as asked; the message names the variable or what Postgres said."""
+    """The rights cannot be granted; the message names the variable or has the error of Postgres."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class _Table:
 
 
 def grant(*, web: str, worker: str) -> None:
-    """Give both roles exactly their rights on all there is now, in one transaction. Raises NotGranted."""
+    """Give both roles exactly their rights on all existing tables, in one transaction. Raise NotGranted."""
     _check("ABEYANCE_WEB_ROLE", web)
     _check("ABEYANCE_WORKER_ROLE", worker)
     try:
@@ -70,7 +70,7 @@ def grant(*, web: str, worker: str) -> None:
                 _execute(
                     "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}", role=role
                 )
-                # Of partitions that are made later.
+                # For partitions that are made later
                 _execute(
                     "ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT ON TABLES TO {role}",
                     role=role,
@@ -92,7 +92,7 @@ def have_role(name: str, password: str) -> None:
                 _execute("CREATE ROLE {role} NOSUPERUSER NOCREATEDB NOCREATEROLE", **role)
             elif found[0]:
                 raise NotGranted(f"{name} is a superuser, whose rights cannot be limited")
-            # Hashed as Postgres stores it, so that a log of statements never holds the password itself.
+            # Hashed as Postgres stores it, so that a log of statements never contains the password.
             sealed = connection.connection.pgconn.encrypt_password(
                 password.encode(), name.encode(), b"scram-sha-256"
             )
@@ -135,7 +135,7 @@ def _set_rights(table: str, role: str, rights: str) -> None:
 
 
 def _lend(function: str, worker: str) -> None:
-    """Have the function run as its owner, on the tables of its schema and no others of their names."""
+    """Let the worker call a function that runs as its owner, on the tables of its own schema only."""
     _execute(
         f"ALTER FUNCTION {{schema}}.{function} SECURITY DEFINER SET search_path = {{schema}}, pg_temp"
     )

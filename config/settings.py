@@ -1,4 +1,4 @@
-"""Django's settings, the same in every process; what differs between installations comes from config.env."""
+"""Django's settings, the same in every process. Settings that differ between installations come from config.env."""
 
 import os
 from datetime import timedelta
@@ -27,7 +27,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "template_partials",
     "axes",
-    "ninja",  # so that the page of the API takes its files from here and not from elsewhere
+    "ninja",  # serves the files of the API's page from here instead of the internet
 ]
 
 MIDDLEWARE = [
@@ -71,10 +71,10 @@ DATABASES = {
         **ENV.database,
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        # A cursor that outlives its statement is of one backend, which a pooler does not promise.
+        # A server-side cursor needs one backend for several statements, which a pooler does not guarantee.
         "DISABLE_SERVER_SIDE_CURSORS": True,
         "OPTIONS": {
-            # A dead or half-open peer is noticed within seconds, a lock or a statement never waits without end.
+            # A dead or half-open connection is detected within seconds; locks and statements have a time limit.
             "connect_timeout": 3,
             "keepalives": 1,
             "keepalives_idle": 5,
@@ -122,7 +122,7 @@ ABEYANCE_RETENTION = ENV.retention
 ABEYANCE_POISON_LOSSES = ENV.poison_losses
 ABEYANCE_BUDGET = ENV.budget
 
-# Systems that the flows act on
+# Systems that the agents' tools change
 
 SCIM_URL = ENV.scim_url
 SCIM_TOKEN = ENV.scim_token
@@ -148,7 +148,7 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 
-# Guesses at passwords, counted by approvals.accounts.login_throttle
+# Failed logins, counted by approvals.accounts.login_throttle
 
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
@@ -173,16 +173,16 @@ CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 SESSION_COOKIE_NAME = f"abeyance_session{ENV.instance}"
 CSRF_COOKIE_NAME = f"abeyance_csrf{ENV.instance}"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
-# Only whoever put a proxy in front can know that this header is the proxy's and no client's.
+# Only the operator of a proxy can know that the proxy sets this header and no client does.
 BEHIND_PROXY = ENV.behind_proxy
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_PROXY else None
-SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]  # asked from inside, past the proxy
+SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]  # requested from inside, past the proxy
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 12 * 60 * 60
 SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = False
-# Other names below our host are not ours to promise anything about; our own pages answer whoever is throttled.
+# HSTS must not cover subdomains that we do not serve. Throttled logins get a page of our own.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021", "axes.W002"]
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
@@ -229,7 +229,7 @@ LOGGING = {
     "filters": {
         "not_ready": {
             "()": "django.utils.log.CallbackFilter",
-            # Not being ready yet is an answer, asked for ten times a second at a start.
+            # A starting launcher requests it ten times a second, and "not ready" is a normal answer.
             "callback": lambda record: "/readyz" not in record.getMessage(),
         }
     },
@@ -240,12 +240,12 @@ LOGGING = {
         "django.request": {"filters": ["not_ready"]},
         "uvicorn.access": {"level": "INFO", "filters": ["not_ready"]},
         "axes": {"level": "WARNING"},
-        # Two lines for each hint that say what the journal says. LOG_LEVEL=debug shows them.
+        # They log two lines for each hint, which the journal records too. LOG_LEVEL=debug shows them.
         **{
             name: {"level": "INFO" if ENV.log_level == "DEBUG" else "WARNING"}
             for name in ("celery.worker.strategy", "celery.app.trace")
         },
-        # Every request these make is an effect in the journal already, where secrets are sealed.
+        # The journal records each of their requests as an effect, with secrets sealed.
         **{
             client: {"level": "WARNING"}
             for client in ("httpx2", "httpcore2", "openai", "anthropic")

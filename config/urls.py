@@ -1,4 +1,4 @@
-"""Every address of the application, and what answers when none fits or something breaks."""
+"""Lists every address of the application and the pages for errors."""
 
 import sys
 
@@ -24,14 +24,14 @@ handler500 = "config.urls.broken"
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The same page for what does not exist and for what may not be read."""
+    """Answer 404, the same for a missing object and for one without permission to read it."""
     if _is_api(request):
         return api.missing(request)
     return render(request, "404.html", status=404)
 
 
 def broken(request: HttpRequest) -> HttpResponse:
-    """Says nothing of what went wrong, only whether trying again can help."""
+    """Answer an unexpected error. The page hides the cause and tells whether to try again."""
     fault = sys.exc_info()[1]
     down = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
     if isinstance(fault, down):

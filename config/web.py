@@ -1,4 +1,4 @@
-"""`python -m config.web`: the web process, on an address or on a socket that was handed down."""
+"""`python -m config.web`: the web process, on an address or on an inherited socket."""
 
 import argparse
 import asyncio
@@ -15,7 +15,7 @@ from runtime.upkeep import startup
 
 
 class Server(uvicorn.Server):
-    """Ends the open streams first: waiting for them would be waiting for people to close their tabs."""
+    """Closes live streams first: otherwise a shutdown would wait until users close their tabs."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def server(**place: Any) -> Server:
-    """The server of the web at `host` and `port`, or on the socket `fd`."""
+    """Build the web server at `host` and `port`, or on the socket `fd`."""
     return Server(
         uvicorn.Config(
             application,
@@ -46,7 +46,7 @@ def server(**place: Any) -> Server:
             ws="none",
             log_config=None,
             lifespan="on",
-            # Whoever may say where requests come from is configured, never assumed.
+            # No client or proxy is trusted with the origin of requests unless it is configured.
             proxy_headers=False,
             server_header=False,
             backlog=512,

@@ -1,4 +1,4 @@
-"""Connects the rooms: what the engine asks for through runtime.ports is plugged in here, once per process."""
+"""Plugs implementations into runtime.ports, once per process."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ from runtime.upkeep import startup
 
 
 def connect() -> None:
-    """What every process needs: rights, what agents there are, and who is asked before a call."""
+    """Connect the ports of every process: permissions, the agents' catalogue and approvals."""
     wiring.plug(access=Access(), catalogue=Catalogue(), gatekeeper=Gatekeeper())
     user_logged_out.connect(_ring_whoever_left)
     people.sessions_ended.connect(_ring_whose_sessions_ended)
 
 
 def _ring_whoever_left(user: User | None, **_: Any) -> None:
-    """The tabs of somebody who logs out in one of them are looked at, and end with their session."""
+    """Notify the live streams of a user who logs out, so that they end with the session."""
     if user is not None:
         dispatch.ring_person(user.get_username())
 
@@ -35,11 +35,11 @@ def _ring_whose_sessions_ended(person: str, **_: Any) -> None:
 
 
 def connect_effects() -> None:
-    """What workers need on top: the agents themselves, published for everybody who has no author code.
+    """Connect the ports of workers: load the agents, and publish them for processes without author code.
 
     Ends the process with one line if they cannot be loaded.
     """
-    # Only workers pay for importing what models and tools need.
+    # Only workers import the libraries of models and tools.
     from agents.effect_handler import AgentEffects
     from agents.isolation.processes import Children
     from agents.llm.providers import import_clients, require_models

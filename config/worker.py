@@ -1,7 +1,7 @@
 """`python -m config.worker`: one worker process.
 
-It is Celery's own worker. Celery's command line would import an interactive shell before it starts it, which takes
-8 MB of each process.
+It runs Celery's own worker. Celery's command line would first import an interactive shell, which takes 8 MB of each
+process.
 """
 
 import argparse
@@ -16,16 +16,16 @@ from config.celery import app
 from runtime.broker import dispatch
 from runtime.store import pool
 
-CONNECTION_SECONDS = 30.0  # that a thread waits for one
+CONNECTION_SECONDS = 30.0  # how long a thread waits for one
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Take runs until a signal says to stop; the exit code."""
+    """Run until a stop signal. Return the exit code."""
     parser = argparse.ArgumentParser(prog="config.worker", description=__doc__)
     parser.add_argument(
         "--queues",
         default="resumed,runs",
-        help="what runs to take, separated by commas (default: %(default)s)",
+        help="the queues to read, separated by commas (default: %(default)s)",
     )
     parser.add_argument(
         "--concurrency",
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         concurrency=chosen.concurrency,
         queues=queues,
         loglevel="INFO",
-        # Workers have nothing to tell each other: what they must agree on is in Postgres.
+        # Workers exchange no messages: their shared state is in Postgres.
         without_gossip=True,
         without_mingle=True,
     )
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _share_connections() -> None:
-    """Let the threads share Django's connections, before any is opened; each would keep one of its own."""
+    """Let the threads share a pool of Django's connections. Call it before the first one is opened."""
     chosen = settings.DATABASES["default"]
     chosen["CONN_MAX_AGE"] = 0
     chosen["OPTIONS"]["pool"] = {

@@ -1,4 +1,4 @@
-"""The web application, as the server of `config.processes` loads it."""
+"""Builds the WSGI application that `config.asgi` serves."""
 
 import os
 

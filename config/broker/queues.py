@@ -20,7 +20,7 @@ _taken: "WeakValueDictionary[str, Any]" = WeakValueDictionary()
 
 
 def set_concurrency(runs: int) -> None:
-    """Tell how many runs this worker works on at once."""
+    """Set how many runs this worker works on at once."""
     global _for_new
     _for_new = max(1, runs - runs // RESERVED)
 
@@ -33,7 +33,7 @@ def take(request: Any, **_: Any) -> None:
 
 @signals.task_postrun.connect
 def leave(task_id: str, **_: Any) -> None:
-    """Count a finished task no more."""
+    """Stop counting a finished task."""
     _taken.pop(task_id, None)
 
 

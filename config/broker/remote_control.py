@@ -1,7 +1,7 @@
-"""What Celery's remote control may do to a worker: ask and watch, and nothing that changes it.
+"""Restricts Celery's remote control to commands that only read a worker's state.
 
-Any program that can write to the broker can send these commands. So those that stop a worker, take its queues, change
-its pool or make it forget tasks are replaced by a refusal, with the decorator by which Celery has commands added.
+Any program that can write to the broker can send these commands. Commands that stop a worker, change
+its queues or its pool, or revoke tasks are replaced by a refusal, through Celery's own decorator for commands.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ KEPT = frozenset(
         *("ping", "stats", "active", "reserved", "scheduled", "query_task", "registered"),
         *("active_queues", "conf", "report", "clock", "hello", "revoked", "heartbeat"),
         *("enable_events", "disable_events"),
-        # Other names of some of them.
+        # Aliases
         *("dump_conf", "dump_schedule", "dump_reserved", "dump_active", "dump_revoked"),
         "dump_tasks",
     }
@@ -29,7 +29,7 @@ REFUSED = frozenset(
 
 
 def _refuse(state: Any, **_: Any) -> dict[str, str]:
-    """Refused: change a worker where it is started."""
+    """Refuse the command: change a worker where it is started."""
     return {
         "error": "refused: workers are changed where they are started, never through the broker"
     }

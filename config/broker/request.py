@@ -1,12 +1,12 @@
-"""What Celery makes of a hint that a worker takes."""
+"""Defines Celery's request for a received hint."""
 
 from celery.worker.request import Request
 
 
 class Hint(Request):  # type: ignore[misc]  # Celery has no types
-    """A hint is not acknowledged: the broker keeps no account of it.
+    """A request that is not acknowledged: the broker does not track hints.
 
-    Celery would have its main thread do so, and wake it for each hint.
+    Celery would wake its main thread for each acknowledgement.
     """
 
     def acknowledge(self) -> None:

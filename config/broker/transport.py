@@ -1,10 +1,10 @@
-"""Discards messages of the broker that are no hints of ours, with one line in the log. The worker continues.
+"""Discards broker messages that we did not send, logs one line for each, and keeps the worker running.
 
-Celery and kombu believe what they read. What is not even JSON would end the worker; a task that names others to call
-afterwards is never counted as done, so a few hundred of them would fill all places of a worker for good.
+Celery and kombu trust every message. One that is not JSON would end the worker. A task with callbacks is never
+counted as finished, so a few hundred of them would occupy all threads of a worker until it restarts.
 
-The seam is kombu's own for transports: a name in its table, and a subclass that overrides what has no underscore.
-docs/explanation/upstream-bugs.md has the report; tests/config/test_letters.py fails when kombu stops to need it.
+The transport uses kombu's own extension point: a name in its table, and a subclass that overrides public methods.
+docs/explanation/upstream-bugs.md has the report; tests/config/test_letters.py fails when kombu no longer needs it.
 """
 
 import json
@@ -18,15 +18,15 @@ log = logging.getLogger(__name__)
 
 SCHEME = "abeyance"
 
-# What reading bytes of any kind as a message can raise.
+# Errors that parsing arbitrary bytes as a message can raise
 JUNK = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
 
-# What a hint never asks of Celery: to unpack it, to wait with it, and to start other tasks.
+# Headers that a hint never has: they make Celery decompress it, delay it or start other tasks.
 ASKS = ("compression", "eta", "expires", "group")
 
 
 class Message(virtual.Message):
-    """A message as kombu reads it. Raise one of JUNK for a task that is no hint."""
+    """Parses a message as kombu does. Raises one of JUNK for a task other than a hint."""
 
     def __init__(self, payload: Any, channel: Any = None, **kwargs: Any) -> None:
         headers = payload["headers"]
@@ -44,22 +44,22 @@ class Channel(redis.Channel):
     Message = Message
 
     def basic_ack(self, delivery_tag: object, multiple: bool = False) -> None:
-        """Ask nothing of the broker: it keeps no account of `no_ack` queues, which is all there are here."""
+        """Send nothing: all queues are `no_ack`, so the broker tracks no messages."""
 
 
 class Transport(redis.Transport):
     Channel = Channel
 
     def on_readable(self, fileno: int) -> None:  # type: ignore[override]  # so does kombu's
-        """As kombu's, but a message that cannot be read is no reason to stop."""
+        """Read messages as kombu does, but discard malformed ones."""
         try:
             super().on_readable(fileno)
         except JUNK as problem:
-            log.warning("junk on the broker was thrown away: %s", type(problem).__name__)
+            log.warning("Broker message discarded as malformed: %s", type(problem).__name__)
 
 
 def connection(redis_url: str) -> dict[str, Any]:
-    """Celery's settings for a broker at an address as redis-py writes it, read by this transport."""
+    """Return Celery's settings for reading from the broker at a redis-py address with this transport."""
     TRANSPORT_ALIASES[SCHEME] = f"{__name__}:Transport"
     scheme, _, place = redis_url.partition("://")
     if scheme == "unix":

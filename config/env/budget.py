@@ -1,4 +1,4 @@
-"""What the environment says of how much each run may use."""
+"""Reads the default budget of a run from the environment."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ NAMES = ("turns", "tokens", "usd", "seconds")
 
 
 def read(variables: Mapping[str, str]) -> Budget | None:
-    """None if nothing is limited. Raises InvalidSetting."""
+    """Return the budget, None without limits. Raise InvalidSetting."""
     try:
         return budget_of(typed({name: variables.get(PREFIX + name.upper(), "") for name in NAMES}))
     except BadAmount as exc:

@@ -1,4 +1,4 @@
-"""What the environment says, read once and checked: a bad value ends the process with one line that names it."""
+"""Reads and checks the environment once. An invalid value ends the process with one line that names the variable."""
 
 import os
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Every variable the application reads, in the form that settings need."""
+    """Every variable that the application reads, parsed for Django's settings."""
 
     database: dict[str, Any] = field(repr=False)
     web_role: str | None
@@ -73,7 +73,7 @@ class Environment:
 
 
 def load(variables: Mapping[str, str]) -> Environment:
-    """Read and check everything; the process ends with one line if something is wrong."""
+    """Read and check all variables. End the process with one line if a value is invalid."""
     try:
         return read(variables)
     except InvalidSetting as problem:
@@ -81,7 +81,7 @@ def load(variables: Mapping[str, str]) -> Environment:
 
 
 def read(variables: Mapping[str, str]) -> Environment:
-    """Raise InvalidSetting for the first value that cannot be used."""
+    """Read all variables. Raise InvalidSetting for the first invalid value."""
     public_url = _public_url(variables)
     openai_url = values.web_address(variables, "OPENAI_BASE_URL")
     openai_key = values.secret(variables, "OPENAI_API_KEY")
@@ -153,12 +153,12 @@ def _database(variables: Mapping[str, str]) -> dict[str, Any]:
         )
     if password := _password(variables, "DATABASE_PASSWORD_FILE", name, config.get("PASSWORD")):
         config["PASSWORD"] = password
-    # A socket folder is written in the place of the host, with its slashes as %2F.
+    # The host may be a socket folder, with its slashes as %2F.
     return {**config, "HOST": unquote(config["HOST"])}
 
 
 def _role(variables: Mapping[str, str], name: str, *, beside: str) -> str | None:
-    """A role of Postgres, given together with the other one."""
+    """Read a Postgres role. It must be set together with the role named by `beside`."""
     role = variables.get(name) or None
     if role and not variables.get(beside):
         raise InvalidSetting(name, f"is set without {beside}: set both, or neither")
@@ -166,7 +166,7 @@ def _role(variables: Mapping[str, str], name: str, *, beside: str) -> str | None
 
 
 def _role_password(variables: Mapping[str, str], name: str) -> str:
-    """Read the password that `prepare` gives the role; empty if it shall set none."""
+    """Read the password that `prepare` sets for the role; empty if it sets none."""
     return _password(variables, name, "ABEYANCE_WEB_ROLE or ABEYANCE_WORKER_ROLE", None)
 
 
@@ -216,10 +216,10 @@ def _names(variables: Mapping[str, str], name: str, default: str) -> tuple[str, 
 
 
 def _agents_dir(variables: Mapping[str, str]) -> str:
-    """Where modules of ABEYANCE_AGENTS are looked for, besides here; empty for nowhere else."""
+    """Read the extra folder in which to find the modules of ABEYANCE_AGENTS; empty for none."""
     name = "AGENTS_DIR"
     given = os.path.expanduser(variables.get(name, ""))  # noqa: PTH111 - empty stays empty
-    if given and not os.path.isdir(given):  # noqa: PTH112 - Path would raise where it may not look
+    if given and not os.path.isdir(given):  # noqa: PTH112 - Path would raise without permission
         raise InvalidSetting(name, f"is not a folder that can be reached: {given}")
     return given
 
@@ -256,12 +256,12 @@ def _number(variables: Mapping[str, str], name: str, default: int, least: int, m
 
 
 def _cores() -> int:
-    """How many this process may use."""
+    """Count the cores that this process may use."""
     return min(len(os.sched_getaffinity(0)), MOST_WORKERS)
 
 
 def _secret_key(variables: Mapping[str, str]) -> str:
-    """Empty where nobody gave a file: Django then refuses the first use, so nothing is signed with a known key."""
+    """Read the secret key; empty without a file. Django then refuses to sign, so no known key is ever used."""
     name = "SECRET_KEY_FILE"
     path = variables.get(name, "")
     if not path:
@@ -275,7 +275,7 @@ def _secret_key(variables: Mapping[str, str]) -> str:
 def _password(
     variables: Mapping[str, str], name: str, url: str, given: str | None, may_be_empty: bool = False
 ) -> str:
-    """What the file holds that goes with an address; empty if no file is named."""
+    """Read the password of a URL from a file; empty if no file is named."""
     path = variables.get(name, "")
     if not path:
         return ""
@@ -292,11 +292,11 @@ def _folder(variables: Mapping[str, str], name: str) -> Path | None:
 
 
 def _paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
-    """Files or folders, with commas between; each of them is there."""
+    """Read files or folders, separated by commas. Each must exist."""
     given = [part.strip() for part in variables.get(name, "").split(",") if part.strip()]
     for part in given:
-        if not os.path.exists(part):  # noqa: PTH110 - Path would raise where it may not look
-            raise InvalidSetting(name, f"names what cannot be found: {part}")
+        if not os.path.exists(part):  # noqa: PTH110 - Path would raise without permission
+            raise InvalidSetting(name, f"names a file or folder that does not exist: {part}")
     return tuple(Path(part) for part in given)
 
 
@@ -308,7 +308,7 @@ def _behind_proxy(variables: Mapping[str, str], public_url: str) -> bool:
     name = "BEHIND_PROXY"
     said = values.yes(variables, name)
     if not said and public_url.startswith("https://"):
-        # The web process speaks plain HTTP: it would send every request to https for ever.
+        # The web process speaks plain HTTP, so it would redirect every request to https without end.
         raise InvalidSetting(
             name, "must be yes, because PUBLIC_URL is https: a proxy that sets X-Forwarded-Proto"
         )

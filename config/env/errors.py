@@ -1,8 +1,8 @@
-"""What is wrong with the environment."""
+"""The error for an invalid environment variable."""
 
 
 class InvalidSetting(Exception):
-    """A variable of the environment has a value that cannot be used; whoever set it is to blame."""
+    """An environment variable has an invalid value. The message names it for the operator."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name} {problem}")

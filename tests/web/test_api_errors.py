@@ -20,7 +20,7 @@ from tests.support.office import Office
 pytestmark = pytest.mark.django_db
 
 _NO_AGENT = "There is no agent of this name."
-_UNVERIFIED = "What is stored cannot be verified"
+_UNVERIFIED = "The stored data cannot be verified"
 _OTHERS = {"others": [{"field": "c", "detail": "d"}]}
 
 

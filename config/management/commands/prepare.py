@@ -1,4 +1,4 @@
-"""`manage.py prepare`: everything that must be there before the processes start."""
+"""`manage.py prepare`: creates tables, rights, keys and static files before the processes start."""
 
 import hashlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from approvals.accounts import adoption
 from config import rights
 from runtime.keyring import files, purposes
 
-COLLECTED = ".collected"  # in STATIC_ROOT: what the files were made of
+COLLECTED = ".collected"  # in STATIC_ROOT: the hash of the sources
 
 
 class Command(BaseCommand):
@@ -42,7 +42,7 @@ class Command(BaseCommand):
 
 
 def _grant() -> None:
-    """If web and workers log in as others than the owner of the tables."""
+    """Grant the roles of web and workers their rights, if they are configured."""
     if settings.ABEYANCE_WEB_ROLE is None or settings.ABEYANCE_WORKER_ROLE is None:
         return
     passwords = {
@@ -59,7 +59,7 @@ def _grant() -> None:
 
 
 def _collect() -> None:
-    """Collect the static files, unless they were made of the same before: to compress them takes a second."""
+    """Collect the static files, unless their sources are unchanged: compression takes a second."""
     note = Path(settings.STATIC_ROOT) / COLLECTED
     sources = hashlib.sha256("\n".join(_sources()).encode()).hexdigest()
     if note.exists() and note.read_text() == sources:
@@ -70,7 +70,7 @@ def _collect() -> None:
 
 
 def _sources() -> Iterator[str]:
-    """How they are stored, and each with its size and time of change."""
+    """Yield the storage settings, then each file with its size and modification time."""
     yield repr(settings.STORAGES["staticfiles"])
     for finder in get_finders():
         for name, storage in finder.list([]):
