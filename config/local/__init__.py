@@ -1,1 +1,1 @@
-"""Everything on one machine: the embedded servers, the processes, and what `make up` does with them."""
+"""Runs everything on one machine: the embedded servers and the processes, for `make up` and `make manage`."""

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     command.add_argument("--host", help="the address of the web server", default="127.0.0.1")
     command.add_argument("--demo", help="0: no demo people and runs", default="")
     command.add_argument("--reload", help="1: new workers when the agents change", default="")
-    beside = commands.add_parser("manage", help="run a command on the data of what is up")
+    beside = commands.add_parser("manage", help="run a command on the data of the running make up")
     beside.set_defaults(door=_manage)
     beside.add_argument("words", nargs="*", help="after --, as in -- people list")
     for one in (command, beside):
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     chosen = parser.parse_args(arguments)
     folder = Path(chosen.home).expanduser() if chosen.home else data_dir.default()
-    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - symbolic links stay as they were given
+    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - keeps symbolic links
     try:
         code: int = chosen.door(chosen, folder)
     except (LocalError, OSError) as problem:
@@ -67,7 +67,7 @@ def _manage(chosen: argparse.Namespace, folder: Path) -> int:
 
 
 def _explained(problem: Exception, folder: Path) -> str:
-    """One line, wherever it was that the disk ran full."""
+    """Return the error in one line. A full disk always gets the same line."""
     if NO_SPACE in str(problem):
         return f"the disk of {folder} is full: make room and start again"
     return " ".join(str(problem).split())

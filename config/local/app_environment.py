@@ -1,4 +1,4 @@
-"""The environment of the application's processes on one machine, for those that run and for commands beside them."""
+"""Builds the environment of the application's processes on one machine, and of `make manage`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ def of_application(
     mailbox_port: int,
     url: str,
 ) -> dict[str, str]:
-    """Where everything of this home is; what was given stands where it was given."""
+    """Return the variables that this data folder sets. Given addresses of real systems are kept."""
     return {
         "DATABASE_URL": database,
         "REDIS_URL": broker,
@@ -41,28 +41,28 @@ def of_application(
 
 
 def roles_to_grant() -> dict[str, str]:
-    """For the owner of the embedded database's tables: whom `prepare` grants rights."""
+    """Return the roles to which `prepare` grants rights, as the owner of the embedded database's tables."""
     return {"ABEYANCE_WEB_ROLE": roles.WEB, "ABEYANCE_WORKER_ROLE": roles.WORKER}
 
 
 def scim_url(port: int) -> str:
-    """The embedded directory's."""
+    """Return the address of the embedded directory."""
     return f"http://127.0.0.1:{port}/v2"
 
 
 def scim_token(home: DataDir, given: Mapping[str, str]) -> str:
-    """A real directory's token is given with its address; the embedded one has its own."""
+    """Return the given token of a real directory, else the embedded directory's own."""
     if given.get("SCIM_URL"):
         return given.get("SCIM_TOKEN", "")
     return home.secret("scim")
 
 
 def inherited(given: Mapping[str, str], application: Account, folder: Path) -> dict[str, str]:
-    """What the application inherits: everything but the addresses of this room's own, less another account's home."""
+    """Return the inherited variables of the application. Another account gets its own HOME."""
     environment = spawn.plain_environment() | dict(given)
     if application.switch:
         environment |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    # The directory is on loopback, where no proxy finds it.
+    # The directory is on loopback, which a proxy cannot reach.
     for name in ("NO_PROXY", "no_proxy"):
         kept = [given[name]] if given.get(name) else []
         environment[name] = ",".join([*kept, "127.0.0.1", "localhost"])

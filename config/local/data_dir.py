@@ -1,10 +1,10 @@
-"""The data folder of one machine: who holds it, what is in it, and who may open which part of it.
+"""Manages the data folder of one machine: its lock, its files, and the account that owns each part.
 
     lock  home.json  secrets.json  credentials.json  processes.json  logs/     the starter's own
     keys/  worker-keys/  ledger/  static/  directory/  mail/                   the application's
     servers/  (or a folder elsewhere that the servers' account can reach)      Postgres', the broker's
 
-Only what we made is ever given to another account, and no folder's mode is changed after it was made.
+Only files that the launcher made are given to another account. A folder's mode never changes after it was made.
 """
 
 import fcntl
@@ -26,14 +26,16 @@ from config.local.processes.users import (
 )
 from runtime.keyring import files, purposes
 
-ELSEWHERE = Path("/var/lib/abeyance-clusters")  # for root whose data folder nobody else can reach
+ELSEWHERE = Path(
+    "/var/lib/abeyance-clusters"
+)  # if root's data folder is closed to the servers' account
 
 APPLICATION_FOLDERS = ("keys", "worker-keys", "ledger", "static", "directory", "mail")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataDir:
-    """An opened data folder; `lock` is the descriptor that holds it. `id` tells it from any other, for ever."""
+    """An opened data folder. `lock` is the locked file descriptor; `id` is unique and never changes."""
 
     folder: Path
     id: str
@@ -57,16 +59,16 @@ class DataDir:
         return self.folder / "keys" / "django.secret"
 
     def get(self, name: str) -> Any:
-        """A fact that an earlier start noted, or None."""
+        """Return a fact that an earlier start stored, or None."""
         return read(self.folder / "home.json").get(name)
 
     def set(self, **facts: Any) -> None:
-        """Keep facts for later starts."""
+        """Store facts for later starts."""
         path = self.folder / "home.json"
         write(path, read(path) | facts)
 
     def secret(self, name: str) -> str:
-        """A random secret, made when it is first asked for."""
+        """Return a random secret. The first call creates it."""
         path = self.folder / "secrets.json"
         known = read(path)
         if name not in known:
@@ -82,7 +84,7 @@ def default() -> Path:
 
 
 def open_home(folder: Path, servers_account: Account) -> DataDir:
-    """Take the folder for us alone, making it if need be. Raises Refused if it is in use or cannot be used."""
+    """Lock the folder, and make it if it does not exist. Raise Refused if it is in use or not usable."""
     try:
         _make(folder, servers_account)
         lock = _lock(folder)
@@ -99,18 +101,18 @@ def open_home(folder: Path, servers_account: Account) -> DataDir:
 
 
 def _why(error: OSError) -> str:
-    """Word an error, with the owner of a path that may not be opened: usually another account started here before."""
+    """Describe an error. For a denied path it names the owner, usually the account of an earlier start."""
     why = error.strerror or str(error)
     if not isinstance(error, PermissionError) or error.filename is None:
         return why
     path = Path(error.filename)
-    while not os.path.exists(path):  # noqa: PTH110 - Path.exists raises below what may not be entered
+    while not os.path.exists(path):  # noqa: PTH110 - Path.exists raises without permission
         path = path.parent
     return f"{why}: {path} belongs to {owner_of(path)}"
 
 
 def attach(folder: Path) -> DataDir:
-    """A folder that somebody else holds. Raises Refused if nobody does."""
+    """Open the folder that a running `make up` has locked. Raise Refused if none is running."""
     try:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -130,7 +132,7 @@ def attach(folder: Path) -> DataDir:
 
 
 def make_folders(home: DataDir, application: Account) -> None:
-    """Make what the application keeps in the folder, and hand all of it over if its account has changed."""
+    """Make the application's folders. If its account has changed, give them to the new account."""
     for name in APPLICATION_FOLDERS:
         (home.folder / name).mkdir(mode=0o700, exist_ok=True)
     _link_worker_keys(home)
@@ -143,7 +145,7 @@ def make_folders(home: DataDir, application: Account) -> None:
 
 
 def hand_over(home: DataDir) -> None:
-    """Make the application's account the owner of all that is in its folders. Only root has to."""
+    """Make the application's account the owner of all files in its folders. Does nothing unless run by root."""
     uid = home.get("application")
     if os.geteuid() == 0 and uid is not None:
         for name in APPLICATION_FOLDERS:
@@ -151,12 +153,12 @@ def hand_over(home: DataDir) -> None:
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON so that readers see the old or the new file, never half of one; readable by us alone."""
+    """Write a JSON file atomically, readable only by its owner."""
     _write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What was written; nothing if there is no file. Raises Refused for a file that is not as we write it."""
+    """Read a JSON object; empty without a file. Raise Refused for a damaged file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -193,7 +195,7 @@ def _make(folder: Path, servers_account: Account) -> None:
                 f"{folder} is not a folder: choose another place with HOME_DIR=…"
             ) from None
     else:
-        # Another account's servers must pass through it, without seeing what else is there.
+        # The servers' account must pass through the folder without listing it.
         folder.chmod(0o711 if servers_account.switch else 0o700)
 
 
@@ -239,7 +241,7 @@ def _servers_folder(
 
 
 def _link_worker_keys(home: DataDir) -> None:
-    """Links to every key but the private ones, which are for processes that decide alone."""
+    """Link every key that workers may have. Only processes that decide get the private ones."""
     for purpose in purposes.PURPOSES:
         name = files.shared_file(purpose)
         link = home.folder / "worker-keys" / name

@@ -1,10 +1,9 @@
-"""Who is there at a start: the demo people, nobody, or demo people who had to give back what their file told.
+"""Creates the demo people at the first start, and revokes their access once credentials.json is deleted.
 
-Whoever deletes credentials.json says that nobody shall get in with it any more. So its addresses in
-the database are remembered beside it: at the next start the tokens that were in it are revoked, and
-the people who were in it are left without a password and without a session. That holds also for
-whoever has chosen another password since, because without the file nobody can tell. The people stay,
-as do the runs they started and what they decided; `make manage` gives them new passwords.
+Deleting credentials.json withdraws its secrets. The ids of its tokens are therefore also stored beside it. The next
+start revokes these tokens, and ends the passwords and sessions of the file's people. It ends changed passwords too,
+because without the file a changed password looks like the first one. The people, their runs and their decisions stay;
+`make manage` gives them new passwords.
 """
 
 import json
@@ -27,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def check(folder: Path, wanted: bool | None) -> None:
-    """Raise Refused for a demo's folder that shall be used without one. `wanted` is None if nobody said."""
+    """Raise Refused if a folder with demo people is started without them. `wanted` is None without a choice."""
     path = folder / "credentials.json"
     if wanted is False and path.exists():
         raise Refused(
@@ -37,7 +36,7 @@ def check(folder: Path, wanted: bool | None) -> None:
 
 
 def ensure_demo(stack: Stack, host: str, wanted: bool | None, say: Say) -> dict[str, Any] | None:
-    """What the file of the demo people holds, None where there is none. No demo once stays no demo."""
+    """Return the content of credentials.json, None without demo people. A start without them is remembered."""
     home = stack.home
     remembered = home.get("demo_people")
     if home.credentials.exists():
@@ -58,7 +57,7 @@ def ensure_demo(stack: Stack, host: str, wanted: bool | None, say: Say) -> dict[
 
 
 def next_step(home: DataDir) -> str:
-    """The line that makes the first admin, as it is typed for this folder."""
+    """Return the command that creates the first admin in this folder."""
     return _typed(home, "people add NAME --group admins")
 
 
@@ -66,13 +65,13 @@ def _revoke(stack: Stack, remembered: dict[str, str], say: Say) -> None:
     _run(stack, ["--withdraw"], remembered)
     names = ", ".join(remembered)
     say(
-        f"credentials.json is gone, so what was in it has ended: the tokens, passwords and sessions of {names}."
+        f"credentials.json was deleted, so the tokens, passwords and sessions of {names} have ended."
         f" They stay, and get new passwords with {_typed(stack.home, 'people password NAME')}"
     )
 
 
 def _addresses(known: dict[str, Any]) -> dict[str, str]:
-    """The public id of each person's token."""
+    """Return the public id of each person's token."""
     return {name: person["token"].split("_")[1] for name, person in known["users"].items()}
 
 
@@ -91,7 +90,7 @@ def _about(stack: Stack, host: str) -> dict[str, Any]:
 
 
 def _run(stack: Stack, arguments: list[str], told: dict[str, Any]) -> None:
-    """In a process of the starter's, because the file is for the starter alone."""
+    """Run `demo_people` as the starter's account, because only the starter may read the file."""
     done = subprocess.run(
         [sys.executable, "-m", "config.local.demo_people", *arguments],
         input=json.dumps(told),

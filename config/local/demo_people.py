@@ -1,7 +1,7 @@
-"""The demo people of one machine, and the file that tells their starter how to be each of them.
+"""Creates the demo people of one machine and writes their secrets to a file for the starter.
 
-They are made in one transaction that commits after the file is written, so wherever a start is
-cut off: people who exist have their secrets in the file.
+One transaction creates them and commits after the file is written. So if a start is killed, all existing demo people
+have their secrets in the file.
 """
 
 import json
@@ -17,7 +17,7 @@ import django
 from config.local import data_dir as homes
 from config.local.processes.sockets import require_loopback
 
-# Ada is a reviewer too, so that only four eyes stop her on her own runs.
+# Ada is a reviewer too, so only the four-eyes rule stops her from approving her own runs.
 PEOPLE: dict[str, tuple[str, ...]] = {
     "ada": ("requesters", "reviewers"),
     "bea": ("reviewers",),
@@ -27,9 +27,9 @@ PEOPLE: dict[str, tuple[str, ...]] = {
 
 
 def create_demo(path: Path, about: dict[str, Any]) -> bool:
-    """Make everybody, unless there are people already; whether they were made.
+    """Create the demo people unless the database has users. Return whether it created them.
 
-    `about` is the rest of what the file at `path` shall hold.
+    `about` holds further fields of the file at `path`.
     """
     from django.contrib.auth.models import User
     from django.db import transaction
@@ -43,7 +43,7 @@ def create_demo(path: Path, about: dict[str, Any]) -> bool:
 
 
 def revoke_demo(addresses: dict[str, str]) -> None:
-    """End what the file told: of each person in it the token with this public id, the password, all sessions."""
+    """Revoke the access of the file's people: the token with this public id, the password and all sessions."""
     from django.db import transaction
 
     from approvals.accounts import people, tokens
@@ -58,7 +58,7 @@ def revoke_demo(addresses: dict[str, str]) -> None:
 
 
 def keep_current(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | None:
-    """Write the addresses of this start into the file, which otherwise stays as it is; None without a file."""
+    """Update the addresses in the file. Return its content, None without a file."""
     if not path.exists():
         return None
     known = homes.read(path)

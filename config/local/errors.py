@@ -1,20 +1,20 @@
-"""What can be wrong with one machine; whoever started it gets one line and no traceback."""
+"""Errors of the launcher. The starter sees each as one line without a traceback."""
 
 
 class LocalError(Exception):
-    """Base of this room's errors; never raised itself."""
+    """Base of the launcher's errors; never raised itself."""
 
 
 class Refused(LocalError):
-    """What was asked for cannot be done as asked: a folder in use, a taken port, a read-only place."""
+    """The request cannot be fulfilled: a folder is in use, a port is taken, a disk is read-only."""
 
 
 class NotInstalled(LocalError):
-    """A program that an embedded server needs is nowhere to be found."""
+    """The program of an embedded server is not installed."""
 
 
 class DidNotStart(LocalError):
-    """A process ended or stayed silent when it should have been ready; its log says why."""
+    """A process ended or did not answer in time; its log has the cause."""
 
 
 class Ended(DidNotStart):

@@ -1,4 +1,4 @@
-"""The launcher's own requests to the application it has started, over loopback and past any proxy."""
+"""Sends the launcher's requests to the application that it started, over loopback without a proxy."""
 
 import http.client
 import json
@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 
 
 class Unreachable(Exception):
-    """Nobody answered, or not in time."""
+    """The application did not answer in time."""
 
 
 def ask(
     url: str, method: str, path: str, *, token: str = "", body: dict[str, Any] | None = None
 ) -> tuple[int, Any]:
-    """One request: the status and the JSON of the answer (None if it is not JSON). Raises Unreachable."""
+    """Send a request. Return the status and the JSON of the answer (None for other content). Raise Unreachable."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
     headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -1,8 +1,8 @@
-"""`make manage`: a command of the application, run beside `make up` against the same data.
+"""`make manage`: runs a command of the application on the data of a running `make up`.
 
-It runs as whoever typed it, who may read the files that the command is given, and as the owner of the tables in the
-embedded Postgres: some commands migrate, grant or remove. What root makes in the
-application's folders on the way is handed over to the application's account afterwards.
+The command runs under the caller's account, which can read the files named on its command line. It logs in to the
+embedded Postgres as the owner of the tables, because some commands migrate, grant or delete. Files that root makes in
+the application's folders are given to the application's account afterwards.
 """
 
 import subprocess
@@ -22,7 +22,7 @@ from config.local.servers import broker, postgres, roles
 
 
 def manage(folder: Path, words: Sequence[str], *, given: Mapping[str, str]) -> int:
-    """The exit code of the command. Raises Refused if nothing runs on the folder."""
+    """Run the command. Return its exit code. Raise Refused if no `make up` runs on the folder."""
     if not words:
         raise Refused('say what to run, as in make manage CMD="people list"')
     home = homes.attach(folder)
@@ -39,7 +39,7 @@ def manage(folder: Path, words: Sequence[str], *, given: Mapping[str, str]) -> i
 
 
 def _environment(home: DataDir, given: Mapping[str, str]) -> dict[str, str]:
-    """As of the processes that run, with what was given now in the place of what was given to them."""
+    """Return the environment of the running processes, overridden by the variables given to this command."""
     sockets, ports, url = orphans.sockets(home), home.get("ports"), home.get("url")
     if sockets is None or ports is None or url is None:
         raise Refused(f"{home.folder} is not up yet: wait until Abeyance is ready, and try again")

@@ -1,7 +1,7 @@
-"""What a start that was killed left running or lying about, found by proof and not by name.
+"""Ends the processes and removes the sockets that a killed start left behind.
 
-A process is ours if its environment bears the mark of this data folder, or if it is the very one we
-noted: same id and same time of birth. Postgres' own children are known by the data they work in.
+A process is ours if its environment has the mark of this data folder, or if its id and its start time are those that
+we recorded. Postgres' own children are identified by the data folder that they work in.
 """
 
 import json
@@ -20,18 +20,18 @@ from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart
 from config.local.processes.spawn import MARK
 
-_SAME_BIRTH = 0.05  # seconds; the kernel keeps hundredths
+_SAME_BIRTH = 0.05  # seconds; the kernel stores hundredths
 _SOCKETS = "abeyance-"  # folders in the temporary folder that hold our sockets
 
 
 def note(home: DataDir, sockets: Path, pids: Sequence[int]) -> None:
-    """Remember what runs, for a start after we were killed."""
+    """Record the running processes, for the next start if we are killed."""
     noted = [{"pid": pid, "born": born} for pid in pids if (born := _born(pid)) is not None]
     homes.write(home.processes, {"sockets": str(sockets), "processes": noted})
 
 
 def clear(home: DataDir) -> int:
-    """End what is left of earlier starts of this folder and remove its sockets; how many processes it was."""
+    """End the orphans of earlier starts of this folder and remove their sockets. Return the number of processes."""
     known = _known(home)
     found = list({process.pid: process for process in _left(home, known)}.values())
     _end(found)
@@ -41,10 +41,9 @@ def clear(home: DataDir) -> int:
 
 
 def end_orphans(data: Path) -> None:
-    """Kill what a dead Postgres has left in its data: no other starts there as long as one of them lives.
+    """Kill the children of a dead Postgres, because no other Postgres starts on their data while one lives.
 
-    They end by themselves, unless they wait for something that a killed one of them had. Raises DidNotStart if one
-    cannot be killed.
+    They end by themselves, unless they wait for a lock of a killed one. Raise DidNotStart if one cannot be killed.
     """
     orphans = [process for process in psutil.process_iter() if _works_in(process, data)]
     for process in orphans:
@@ -56,13 +55,13 @@ def end_orphans(data: Path) -> None:
 
 
 def forget(home: DataDir, sockets: Path) -> None:
-    """Everything has stopped: nothing is left to find."""
+    """Delete the record and the sockets after all processes have stopped."""
     _remove_sockets(str(sockets))
     home.processes.unlink(missing_ok=True)
 
 
 def sockets(home: DataDir) -> Path | None:
-    """The folder of the sockets of what runs, None if nothing does."""
+    """Return the folder of the running start's sockets, None if none runs."""
     folder = _known(home).get("sockets")
     return Path(folder) if folder else None
 
@@ -91,7 +90,7 @@ def _left(home: DataDir, known: dict[str, Any]) -> Iterator[psutil.Process]:
 
 
 def _works_in(process: psutil.Process, data: Path) -> bool:
-    """Whether this is a part of the Postgres that has its data there."""
+    """Tell whether the process belongs to the Postgres with this data folder."""
     try:
         works: bool = process.name().startswith("postgres") and process.cwd() == str(data)
     except (psutil.Error, OSError):
@@ -112,7 +111,7 @@ def _born(pid: int) -> float | None:
 
 
 def _end(processes: list[psutil.Process]) -> None:
-    """Ask Postgres to stop quickly, which spares it a recovery; kill the rest, whose work is in Postgres."""
+    """Stop Postgres with a fast shutdown, which avoids a recovery. Kill all others: their state is in Postgres."""
     for process in processes:
         with suppress(psutil.Error):
             is_postgres = process.name().startswith("postgres")

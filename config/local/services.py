@@ -1,4 +1,4 @@
-"""The embedded servers and the processes of the table, each as a service of this machine."""
+"""Builds the services of this machine: the embedded servers and the processes of the table."""
 
 import itertools
 import os
@@ -38,13 +38,13 @@ from config.local.servers import (
 from config.local.servers.directory import TOKEN_VARIABLE
 from config.processes import Process, connections, table
 
-APPLICATION, SERVERS, DATABASE = 1, 2, 3  # the order in which to stop
+APPLICATION, SERVERS, DATABASE = 1, 2, 3  # stop order
 LONGEST_SOCKET = 103  # bytes of a path; the lowest limit among operating systems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """Everything that services are made of; `sockets` is a folder for this start only."""
+    """The parts that all services share. `sockets` is a folder for this start only."""
 
     home: DataDir
     pipe: SignalPipe
@@ -69,7 +69,7 @@ class Stack:
         return self.given.get("SCIM_URL") or environment.scim_url(port)
 
     def environment(self, role: str = roles.WEB) -> dict[str, str]:
-        """The environment of the application's processes that log in to Postgres as this role."""
+        """Return the environment of the application's processes that log in to Postgres as this role."""
         settings = environment.of_application(
             self.home,
             self.given,
@@ -84,7 +84,7 @@ class Stack:
         return environment.inherited(self.given, self.application, self.sockets) | settings
 
     def database(self) -> Service | None:
-        """The embedded Postgres, made if this is the first start."""
+        """Return the service of the embedded Postgres. It creates the cluster at the first start."""
         cluster = self.cluster
         if cluster is None:
             return None
@@ -94,7 +94,7 @@ class Stack:
 
         def start() -> subprocess.Popen[bytes]:
             orphans.end_orphans(cluster.data)
-            postgres.unlock(cluster)  # we hold the folder, and nobody is left in it
+            postgres.unlock(cluster)  # we have locked the folder, and no process is left in it
             with self._log("postgres") as log:
                 return postgres.start(
                     cluster,
@@ -114,7 +114,7 @@ class Stack:
         )
 
     def broker(self) -> Service | None:
-        """The embedded broker."""
+        """Return the service of the embedded broker."""
         queue = self.queue
         if queue is None:
             return None
@@ -126,7 +126,7 @@ class Stack:
         return Service(name="broker", start=start, stop_order=SERVERS, patience=1.5)
 
     def others(self) -> list[Service]:
-        """The directory and the mailbox, unless real ones are given."""
+        """Return the services of the directory and the mailbox, unless real ones are given."""
         services = []
         if not self.given.get("SCIM_URL"):
             services.append(
@@ -151,7 +151,7 @@ class Stack:
         return services
 
     def processes(self) -> list[Service]:
-        """The processes of the table; as many workers as there shall be, each on a core of its own."""
+        """Return the services of the table, with the configured number of workers, each pinned to a core."""
         chosen = env.read(self.given)
         services = []
         for process in table(bind=f"fd://{self.web.fileno()}", drain=chosen.drain_seconds):
@@ -164,18 +164,18 @@ class Stack:
         return services
 
     def prepare(self) -> None:
-        """Run `manage.py prepare` to its end, as the owner of the tables. Raises DidNotStart if it fails."""
+        """Run `manage.py prepare` as the owner of the tables. Raise DidNotStart if it fails."""
         said = self._failure("prepare", ("prepare",), roles.OWNER)
         if said is not None:
             log = f"{self.home.logs}/prepare.log"
-            raise DidNotStart(f"prepare failed: {said} (all of it is in {log})")
+            raise DidNotStart(f"prepare failed: {said} (see {log})")
 
     def mistake(self) -> str | None:
-        """Load the agents as workers will: None, or what is wrong with them, in one line."""
+        """Load the agents as workers do. Return None, or their mistake in one line."""
         return self._failure("agents", ("agents", "check", "--brief"), roles.WORKER)
 
     def _failure(self, name: str, arguments: Sequence[str], role: str) -> str | None:
-        """Run a command of manage.py to its end: None, or what it said last if it failed."""
+        """Run a command of manage.py. Return None, or its last line if it failed."""
         command = [sys.executable, "manage.py", *arguments]
         with logs.append(self.home.logs, name) as log:
             process = self._start(command, log.fileno(), self.environment(role))
@@ -259,7 +259,7 @@ class Stack:
 def build(
     home: DataDir, pipe: SignalPipe, servers: Account, web: socket.socket, given: Mapping[str, str]
 ) -> Stack:
-    """Decide who runs what from where, and take the sockets."""
+    """Choose accounts, programs and ports, and open the sockets."""
     sockets = _sockets(servers)
     application = _application_account(servers, home)
     ports = home.get("ports") or {}
@@ -287,7 +287,7 @@ def build(
 
 
 def _cores() -> Iterator[int | None]:
-    """A core for each worker, again and again; None where nobody can be kept on one."""
+    """Yield a core for each worker, in turns; None if the system cannot pin a process."""
     return itertools.cycle(spawn.cores() or (None,))
 
 
@@ -313,7 +313,7 @@ def _broker(home: DataDir, account: Account, sockets: Path) -> broker.Broker:
 
 
 def _sockets(account: Account) -> Path:
-    """A folder for sockets with a short path, which a deep data folder could not give."""
+    """Make a folder for sockets. Its path must be short, and a data folder's may be too long."""
     place = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
     folder = Path(tempfile.mkdtemp(prefix="abeyance-", dir=place))  # 0700 from the start
     _require_short(folder)
@@ -328,12 +328,12 @@ def _require_short(folder: Path) -> None:
         folder.rmdir()
         raise Refused(
             f"the temporary folder {folder.parent} is too deep: the path of a socket in it has {length} bytes, at"
-            f" most {LONGEST_SOCKET} are possible: name another with TMPDIR=…"
+            f" most {LONGEST_SOCKET} are possible: choose another with TMPDIR=…"
         )
 
 
 def _application_account(servers: Account, home: DataDir) -> Account:
-    """The servers' account if it can run the application from here and reach the data, else the starter."""
+    """Return the servers' account if it can run the application and reach the data, else the starter."""
     if not servers.switch:
         return servers
     if users.can_access(servers, home.folder, os.X_OK) and _can_run(servers):
@@ -342,7 +342,7 @@ def _application_account(servers: Account, home: DataDir) -> Account:
 
 
 def _can_run(account: Account) -> bool:
-    """Tried, because an interpreter, its libraries, the clone and its environment can each be out of reach."""
+    """Start Python under the account: its interpreter, libraries, clone or environment may be out of reach."""
     places = [ROOT / "templates", ROOT / "static"]
     if not all(users.can_access(account, place) for place in places if place.exists()):
         return False

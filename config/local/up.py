@@ -1,4 +1,4 @@
-"""`make up`: brings everything up on this machine, says so on one screen, keeps it up, and takes it down again."""
+"""`make up`: starts everything on this machine, shows one screen, keeps all services running, and stops them."""
 
 import os
 import time
@@ -29,10 +29,10 @@ READY_WITHIN = 90.0
 AT_GATES_WITHIN = 20.0
 TRIES = 3
 
-# Needed for a first answer and for runs to go on. All others start later, so as not to take processor time from these.
+# Needed to answer requests and to resume runs. All others start later, because they would take processor time.
 FIRST = ("web", "sweeper", "worker")
 
-# What there is to decide on the first screen: agent and input of the runs that the first start starts.
+# The runs that the first start creates, for a first screen with approvals: agent and input.
 HR = "agents.flows.hr"
 FIRST_RUNS = (
     ("hr_onboarding", "New Hire 1", "newhire1", 2),
@@ -51,9 +51,9 @@ def up(
     with_demo: bool | None = None,
     reload: bool = False,
 ) -> None:
-    """Run until SIGINT, SIGTERM or SIGHUP. Raises LocalError if it cannot be brought up.
+    """Run until SIGINT, SIGTERM or SIGHUP. Raise LocalError if a service does not start.
 
-    `with_demo` is whether to make demo people and runs; None keeps the choice of the start before, at first yes.
+    `with_demo` tells whether to make demo people and runs. None repeats the last choice; the first start makes them.
     `reload` replaces the workers when a file in the agents' folder changes.
     """
     pipe = SignalPipe()
@@ -84,7 +84,7 @@ def up(
 
 
 def _checked(given: Mapping[str, str]) -> Mapping[str, str]:
-    """What was given, with the agents' folder named as every process finds it. Raises Refused."""
+    """Return the variables with an absolute AGENTS_DIR. Raise Refused for an invalid one."""
     if given.get("AGENTS_DIR"):
         folder = Path(given["AGENTS_DIR"]).expanduser()
         given = {**given, "AGENTS_DIR": os.path.abspath(folder)}  # noqa: PTH100 - links stay
@@ -96,17 +96,17 @@ def _checked(given: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def require_agents(folder: str, workers: users.Account) -> None:
-    """Raises Refused for agents in a folder that workers cannot read; an empty `folder` means none."""
+    """Raise Refused if workers cannot read the agents' folder; an empty `folder` means none."""
     if folder and not users.can_access(workers, Path(folder)):
         who = workers.name
         raise Refused(
             f"AGENTS_DIR: workers run as {who}, who cannot read {folder};"
-            f" put it where {who} can, or start as somebody else than root"
+            f" move it to a folder that {who} can read, or start as an account other than root"
         )
 
 
 def _explain(stack: Stack, say: Say) -> None:
-    """What is not as one would expect, a line each."""
+    """Print one line for each unusual choice of account or folder."""
     if stack.servers.switch and not stack.application.switch:
         say(f"Web and worker run as root, because {stack.servers.name} cannot run them from here")
     if stack.home.servers.parent != stack.home.folder and stack.cluster is not None:
@@ -149,7 +149,7 @@ def _bring_up(
 
 
 def load_agents(stack: Stack) -> str:
-    """Load the agents once, as workers will. What is wrong with them, in one line, or nothing."""
+    """Load the agents once, as workers do. Return their mistake in one line, empty if there is none."""
     said = stack.mistake()
     if said is None:
         return ""
@@ -177,7 +177,7 @@ def _nothing() -> None:
 
 
 def _wait_until_ready(stack: Stack, supervisor: Supervisor, services: Sequence[Service]) -> None:
-    """Until /readyz says yes. Raises DidNotStart when a process keeps dying or time is up."""
+    """Wait until /readyz answers 200. Raise DidNotStart if a process keeps dying or the time is up."""
     deadline = time.monotonic() + READY_WITHIN
     while _lacking(stack):
         stack.pipe.pause(0.1)
@@ -193,7 +193,7 @@ def _wait_until_ready(stack: Stack, supervisor: Supervisor, services: Sequence[S
 
 
 def _lacking(stack: Stack) -> str:
-    """What is not there yet, as /readyz says it; empty when it is ready."""
+    """Return the missing parts as /readyz names them; empty when it is ready."""
     try:
         status, said = http_client.ask(stack.url, "GET", "/readyz")
     except http_client.Unreachable as problem:
@@ -206,12 +206,12 @@ def _lacking(stack: Stack) -> str:
 
 
 def _has_first_runs(stack: Stack) -> bool:
-    """Whether they are still to be started, and their agents among those of the workers."""
+    """Tell whether the first runs must still be started and the workers have their agents."""
     return HR in environment.read(stack.given).agents and not stack.home.get("welcomed")
 
 
 def _start_runs(stack: Stack, supervisor: Supervisor, token: str) -> None:
-    """Over the API as anybody would; a start that was cut off repeats it without a second run."""
+    """Start the first runs over the API. The business keys keep a repeated start from creating them twice."""
     waiting = [_start_run(stack.url, token, *run) for run in FIRST_RUNS]
     deadline = time.monotonic() + AT_GATES_WITHIN
     while waiting and time.monotonic() < deadline:
@@ -243,7 +243,7 @@ def _status(url: str, token: str, run: str) -> str:
 
 
 def _show(stack: Stack, known: dict[str, Any] | None, say: Say) -> None:
-    """The one screen."""
+    """Print the screen with the address and the login."""
     lines = ["", f"Abeyance is ready at {stack.url}", ""]
     if known is not None:
         bea = known["users"]["bea"]["password"]

@@ -1,4 +1,4 @@
-"""The log files: one per process, put aside at each start, three starts kept."""
+"""Manages the log files: one per process, rotated at each start. Those of three earlier starts are kept."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ _FATAL = re.compile(r"(?:FATAL|PANIC): +(.+)")  # as Postgres writes them
 
 
 def put_aside(folder: Path) -> None:
-    """Make room for a new start: name.log becomes name.1.log, and so on."""
+    """Rotate the logs before a new start: name.log becomes name.1.log, and so on."""
     for newest in folder.glob("*.log"):
         stem = newest.name.removesuffix(".log")
         if "." in stem:
@@ -33,6 +33,6 @@ def cause(folder: Path, name: str) -> str:
 
 
 def last_line(folder: Path, name: str) -> str:
-    """What a process said last, for the one line in which we report its end; empty if it said nothing."""
+    """Return the last line of a process's log; empty if it wrote nothing."""
     lines = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
     return lines[-1].strip() if lines else ""

@@ -1,4 +1,4 @@
-"""Sockets on loopback, bound before anybody is told the port and kept while their server is restarted."""
+"""Opens sockets on loopback. They are bound before their port is announced, and stay open across server restarts."""
 
 import errno
 import ipaddress
@@ -12,7 +12,7 @@ TRIED = 100
 
 
 def web(host: str, port: int | None) -> socket.socket:
-    """The port asked for, else the first free one from 8000 on. Raises Refused for one that is taken."""
+    """Listen on the requested port, else on the first free one from 8000. Raise Refused if it is taken."""
     if port is not None:
         return _listen(host, port)
     for candidate in range(FIRST_PORT, FIRST_PORT + TRIED):
@@ -24,7 +24,7 @@ def web(host: str, port: int | None) -> socket.socket:
 
 
 def any_port(preferred: int | None) -> socket.socket:
-    """The port of the last start if it is free, else any."""
+    """Listen on the preferred port if it is free, else on any."""
     try:
         return _listen("127.0.0.1", preferred or 0)
     except Refused:
@@ -37,7 +37,7 @@ def port_of(listener: socket.socket) -> int:
 
 
 def require_loopback(host: str) -> None:
-    """Raise Refused for an address that others can reach: the demo people's rights are for this machine only."""
+    """Raise Refused for an address that other machines can reach: the demo people are for this machine only."""
     try:
         local = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -56,4 +56,4 @@ def _listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise Refused(f"port {port} is taken: choose another with PORT=…") from error
         why = os.strerror(error.errno or 0)
-        raise Refused(f"port {port} cannot be had ({why}): choose another with PORT=…") from error
+        raise Refused(f"port {port} cannot be used ({why}): choose another with PORT=…") from error

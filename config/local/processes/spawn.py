@@ -1,4 +1,4 @@
-"""Starts programs so that they do not outlive us unnoticed: own group, a mark to know them by, a signal when we die."""
+"""Starts child processes that cannot outlive the launcher unnoticed: own group, a mark, a signal when it dies."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ from typing import IO
 
 from config.local.processes.users import Account
 
-MARK = "ABEYANCE_HOME_ID"  # in the environment of everything that belongs to one data folder
+MARK = "ABEYANCE_HOME_ID"  # in the environment of every process of one data folder
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -29,9 +29,9 @@ def start(
     pass_fds: Sequence[int] = (),
     core: int | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own, writing to `log`; `hand_down` are descriptors it keeps.
+    """Start a program in a session of its own, writing to `log`. It inherits the descriptors `pass_fds`.
 
-    With `core`, one of `cores()`, it and all that it starts stay on that one.
+    With `core`, one of `cores()`, the program and its children stay on that core.
     """
     return subprocess.Popen(
         [str(part) for part in command],
@@ -42,16 +42,19 @@ def start(
         stderr=subprocess.STDOUT,
         start_new_session=True,
         pass_fds=tuple(pass_fds),
-        preexec_fn=_on_linux(when_we_die, core),  # noqa: PLW1509 - we have no threads here
+        preexec_fn=_on_linux(when_we_die, core),  # noqa: PLW1509 - the launcher has no threads
         **account.popen(),
     )
 
 
 def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to a program and all that it started."""
+    """Send a signal to a program and its children."""
     try:
         os.killpg(process.pid, number)
-    except (ProcessLookupError, PermissionError):  # gone; macOS says the latter of a zombie
+    except (
+        ProcessLookupError,
+        PermissionError,
+    ):  # it has ended; macOS raises the latter for a zombie
         pass
 
 
@@ -64,19 +67,21 @@ def how_it_ended(process: subprocess.Popen[bytes]) -> str:
 
 
 def plain_environment() -> dict[str, str]:
-    """What a server may know of our environment: enough to run, none of our secrets."""
+    """Return the variables that a server needs to run, without secrets."""
     known = ("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH")
     return {name: os.environ[name] for name in known if name in os.environ} | {"LANG": "C"}
 
 
 def cores() -> Sequence[int]:
-    """The cores that we may use; empty where a program cannot be kept on one."""
+    """List the cores that we may use; empty if the system cannot pin a program to one."""
     return sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else ()
 
 
 def _on_linux(number: signal.Signals, core: int | None) -> Callable[[], None] | None:
-    """What a child does before it becomes its program: it has the kernel tell it that we have died, even by kill -9,
-    and goes to its core. Elsewhere the next start cleans up, and nobody has a core.
+    """Return the function that a child runs before its program; None outside Linux.
+
+    The kernel then signals the child when the launcher dies, even by kill -9, and the child stays on its core. On other
+    systems the next start cleans up, and no program is pinned to a core.
     """
     if _libc is None:
         return None
@@ -84,10 +89,10 @@ def _on_linux(number: signal.Signals, core: int | None) -> Callable[[], None] | 
 
     def ask() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-        if os.getppid() != parent:  # it died before we could ask
+        if os.getppid() != parent:  # the launcher died before the call
             os.kill(os.getpid(), signal.SIGKILL)
         if core is not None:
-            with suppress(OSError):  # it may have been taken from us since we looked
+            with suppress(OSError):  # the core may have been withdrawn since `cores`
                 os.sched_setaffinity(0, {core})
 
     return ask

@@ -1,4 +1,4 @@
-"""Keeps processes running: starts them, restarts what dies with growing pauses, stops each in order and in its time."""
+"""Keeps processes running: starts them, restarts dead ones with growing pauses, and stops them in order."""
 
 import os
 import select
@@ -26,7 +26,7 @@ class Stop(BaseException):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Something to keep running. `start` starts it and returns when it can be used.
+    """A process to keep running. `start` starts it and returns when it is ready.
 
     `patience` is how many seconds it has to stop after `stop_signal`; services of a later `stop_order` start earlier
     and are stopped later.
@@ -40,7 +40,7 @@ class Service:
 
 
 class SignalPipe:
-    """Ends a wait at once when a child process has died or a stop signal has come (the self-pipe trick)."""
+    """Ends a wait as soon as a child process dies or a stop signal arrives (the self-pipe trick)."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -53,7 +53,7 @@ class SignalPipe:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def pause(self, seconds: float) -> None:
-        """Wait at most so many seconds. Raises Stop after a stop signal."""
+        """Wait at most so many seconds. Raise Stop after a stop signal."""
         if not self.asked:
             with suppress(InterruptedError):
                 select.select([self._read], [], [], seconds)
@@ -81,7 +81,7 @@ class Supervisor:
         self._services: list[_Running] = []
 
     def start(self, service: Service) -> None:
-        """Start a service and keep it running from now on. Raises what its `start` raises."""
+        """Start a service and keep it running. Errors of its `start` pass through."""
         running = _Running(service=service)
         self._services.append(running)
         self._begin(running)
@@ -119,11 +119,11 @@ class Supervisor:
                 spawn.signal_group(process, signal.SIGKILL)  # SIGCHLD wakes this loop
 
     def ends(self, name: str) -> int:
-        """How often a service ended since it was started first."""
+        """Return how often a service ended since its first start."""
         return next(running.ends for running in self._services if running.service.name == name)
 
     def stop(self) -> None:
-        """Stop everything, the stages one after the other and the services of a stage together."""
+        """Stop all services in their stop order. Services with the same number stop together."""
         for stop_order in sorted({running.service.stop_order for running in self._services}):
             _stop_together([one for one in self._services if one.service.stop_order == stop_order])
         self._services.clear()
@@ -169,7 +169,7 @@ class _Running:
     process: subprocess.Popen[bytes] | None = None
     began_at: float = 0.0
     again_at: float = 0.0
-    deaths: int = 0  # in a row, each soon after the start
+    deaths: int = 0  # in a row, each within SETTLED seconds of its start
     ends: int = 0
     leaves_by: float | None = None  # the time at which a replaced process is killed
 

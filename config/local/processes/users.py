@@ -1,8 +1,7 @@
-"""Under whose name processes run, and what that name can reach.
+"""Chooses the account that processes run as, and tells which files it can reach.
 
-Postgres refuses to run as root, and the rest should not. When root starts us, servers run as an
-unprivileged account that already exists; nobody else can change accounts, so for everybody else
-there is only the starter.
+Postgres refuses to run as root, and other processes should not. If root starts the launcher, the servers run as an
+existing unprivileged account. Only root can change accounts, so otherwise all processes run as the starter.
 """
 
 import os
@@ -19,7 +18,7 @@ _UNPRIVILEGED = ("postgres", "daemon", "nobody")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A user of this machine. `switch` is whether we have to become that user."""
+    """A user of this machine. `switch` tells whether a process must change to that user."""
 
     name: str
     uid: int
@@ -27,7 +26,7 @@ class Account:
     switch: bool
 
     def popen(self) -> dict[str, Any]:
-        """The arguments that make subprocess start something as this account."""
+        """Return the arguments with which subprocess starts a program as this account."""
         if not self.switch:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
@@ -39,7 +38,7 @@ def starter() -> Account:
 
 
 def unprivileged() -> Account:
-    """The starter, unless that is root. Raises Refused if root has nobody to hand over to."""
+    """Return the starter, or an unprivileged account for root. Raise Refused if root finds no such account."""
     if os.geteuid() != 0:
         return starter()
     for name in _UNPRIVILEGED:
@@ -52,12 +51,12 @@ def unprivileged() -> Account:
 
 
 def can_access(account: Account, path: Path, mode: int = os.R_OK | os.X_OK) -> bool:
-    """Whether the account has `mode` (as for os.access) on `path`, asked as that account."""
+    """Tell whether the account has `mode` (as for os.access) on `path`, checked as that account."""
     return run_as(account, lambda: os.access(path, mode))
 
 
 def run_as(account: Account, question: Callable[[], bool]) -> bool:
-    """Answer a yes-or-no question in a child process that has become the account."""
+    """Run a check in a child process that has changed to the account."""
     if not account.switch:
         return question()
     child = os.fork()
@@ -75,7 +74,7 @@ def run_as(account: Account, question: Callable[[], bool]) -> bool:
 
 
 def give(account: Account, paths: Sequence[Path]) -> None:
-    """Make the account the owner of files that we have just made."""
+    """Make the account the owner of newly made files."""
     if account.switch:
         for path in paths:
             os.chown(path, account.uid, account.gid)
@@ -89,5 +88,5 @@ def owner_of(path: Path) -> str:
 def _name_of(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError:  # an account without a name, as containers like to have
+    except KeyError:  # an account without a name, common in containers
         return str(uid)

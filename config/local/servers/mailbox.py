@@ -1,4 +1,4 @@
-"""An SMTP sink: takes any mail and keeps each as one .eml file, which is there before the sender hears that it is."""
+"""Runs an SMTP sink: it stores each mail as one .eml file before it confirms the mail to the sender."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ LIMIT = 32 * 1024 * 1024
 
 
 class Mailbox:
-    """An aiosmtpd handler that keeps messages in a folder."""
+    """An aiosmtpd handler that stores messages in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class Mailbox:
 
 
 def keep(folder: Path, data: bytes) -> Path:
-    """Write one message so that it is whole or not there, also after a power cut."""
+    """Write one message atomically, so that a power cut leaves no partial file."""
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{uuid4().hex[:8]}.eml"
     handle, scratch = tempfile.mkstemp(dir=folder, suffix=".part")
     with os.fdopen(handle, "wb") as file:
@@ -45,7 +45,7 @@ def keep(folder: Path, data: bytes) -> Path:
 
 
 async def serve(listener: socket.socket, folder: Path) -> None:
-    """Take mail until SIGTERM."""
+    """Receive mail until SIGTERM."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""An embedded Postgres: made once, started as an account that is not root, reached through a socket with a password."""
+"""Runs the embedded Postgres: under an account other than root, on a socket, with a password."""
 
 import os
 import re
@@ -24,7 +24,7 @@ from config.local.processes.users import Account, give, owner_of
 SUPERUSER = "postgres"
 DATABASE = "abeyance"
 
-# Durable by default, said aloud because the journal's promises rest on it.
+# Postgres' durable defaults, set explicitly because the journal's guarantees depend on them
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}  # tests only
 PATIENCE = 60.0
@@ -32,7 +32,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """One cluster: its programs, its data, whose it is, the folder of its socket, and its superuser's password."""
+    """One cluster: its programs, its data, its account, the folder of its socket, and its superuser's password."""
 
     programs: Path
     data: Path
@@ -43,17 +43,17 @@ class Cluster:
     superuser: str = SUPERUSER
 
     def url(self, database: str = DATABASE) -> str:
-        """The superuser's DATABASE_URL."""
+        """Return the superuser's DATABASE_URL."""
         return url(self.socket, self.superuser, self.password, database)
 
 
 def url(socket: Path, role: str, password: str, database: str = DATABASE) -> str:
-    """The DATABASE_URL of a role; the socket's folder stands where a host would."""
+    """Return the DATABASE_URL of a role, with the socket's folder as the host."""
     return f"postgres://{role}:{quote(password)}@{quote(str(socket), safe='')}/{database}"
 
 
 def initialise(cluster: Cluster) -> bool:
-    """Make the cluster if there is none; whether it was made. Raises Refused for one of another major version."""
+    """Create the cluster if none exists. Return whether it was created. Raise Refused for another major version."""
     marker = cluster.data / "PG_VERSION"
     if cluster.data.exists():
         _require_own(cluster)
@@ -67,7 +67,7 @@ def initialise(cluster: Cluster) -> bool:
             )
         return False
     fresh = cluster.data.with_name(cluster.data.name + ".new")
-    if fresh.exists():  # a first start that was killed half-way
+    if fresh.exists():  # left by a first start that was killed
         shutil.rmtree(fresh)
     fresh.mkdir(mode=0o700)
     give(cluster.account, [fresh])
@@ -77,7 +77,7 @@ def initialise(cluster: Cluster) -> bool:
 
 
 def _require_own(cluster: Cluster) -> None:
-    """Raise Refused if Postgres would not start because of the owner or mode of its data."""
+    """Raise Refused if the owner or mode of the data would keep Postgres from starting."""
     found = cluster.data.stat()
     if found.st_uid != cluster.account.uid:
         owner, name = owner_of(cluster.data), cluster.account.name
@@ -92,9 +92,9 @@ def _require_own(cluster: Cluster) -> None:
 
 
 def unlock(cluster: Cluster) -> None:
-    """Remove the lock file of a dead server, whose process id may be somebody else's by now.
+    """Remove the lock file of a dead server, whose process id another process may have by now.
 
-    Only for who has made sure that no process works in the data: Postgres' own guard goes with the file.
+    The caller must have checked that no process works in the data: without the file, Postgres cannot detect one.
     """
     (cluster.data / "postmaster.pid").unlink(missing_ok=True)
 
@@ -106,7 +106,7 @@ def start(
     pause: Callable[[float], None] = time.sleep,
     arrange: Callable[[Cluster], None] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start the server and wait until it answers, calling `pause` between looks.
+    """Start the server and wait until it answers. `pause` waits between two attempts.
 
     `arrange` makes what must be in it, and raises psycopg.OperationalError until the server answers; without it that
     is the database alone. Raises DidNotStart also while children of a server that was killed are still at the data.
@@ -142,7 +142,7 @@ def start(
 
 
 def ensure_database(cluster: Cluster) -> None:
-    """Make the database unless it is there. Raises psycopg.OperationalError."""
+    """Create the database if it does not exist. Raise psycopg.OperationalError."""
     with psycopg.connect(cluster.url("postgres"), autocommit=True, connect_timeout=3) as connection:
         known = connection.execute(
             "SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]
@@ -157,7 +157,7 @@ def _wait(
     pause: Callable[[float], None],
     arrange: Callable[[Cluster], None],
 ) -> None:
-    """Return when the database answers, after crash recovery too, and is arranged."""
+    """Wait until the database answers, also after crash recovery, and is arranged."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -179,7 +179,7 @@ def _wait(
 
 
 def stop(process: subprocess.Popen[bytes], patience: float = 4.0) -> None:
-    """Fast shutdown; a server that takes too long is ended at once and recovers at the next start."""
+    """Stop the server with a fast shutdown. If it takes too long, end it at once; it recovers at the next start."""
     for number in (signal.SIGINT, signal.SIGQUIT):
         with suppress(ProcessLookupError):
             process.send_signal(number)
@@ -219,7 +219,7 @@ def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
 
 
 def _locale(major: int) -> list[str]:
-    """Sorting that no upgrade of the C library can change under an index."""
+    """Return a locale whose sort order does not change with an upgrade of the C library, which would break indexes."""
     if major >= 17:
         return ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     return ["--locale=C.UTF-8"]
@@ -227,7 +227,7 @@ def _locale(major: int) -> list[str]:
 
 @contextmanager
 def _password_file(cluster: Cluster) -> Iterator[Path]:
-    """A file with the password that only the cluster's account can read, gone as soon as initdb has read it."""
+    """Yield a file with the password that only the cluster's account can read. Delete it after initdb."""
     handle, name = tempfile.mkstemp(dir=cluster.data.parent)
     path = Path(name)
     try:
@@ -240,7 +240,7 @@ def _password_file(cluster: Cluster) -> Iterator[Path]:
 
 
 def _major_of(cluster: Cluster) -> int:
-    """From `postgres (PostgreSQL) 18.6`."""
+    """Parse the major version from output such as `postgres (PostgreSQL) 18.6`."""
     said = subprocess.run(
         [cluster.programs / "postgres", "--version"],
         capture_output=True,

@@ -1,8 +1,9 @@
-"""The roles of the embedded Postgres: a superuser for the supervisor alone, an owner, and those of web and workers.
+"""Creates the roles of the embedded Postgres: a superuser for the supervisor only, an owner, and one each for web and
+workers.
 
-The owner has the tables and makes the migrations. Web and workers have the rights that `config.rights` grants
-them. None of the three is a superuser, so none reads a file of the server or disables a trigger of the audit.
-In a folder of an earlier version the superuser has the name that the web uses now: it is renamed.
+The owner owns the tables and runs the migrations. `config.rights` grants web and workers their rights. None of the
+three is a superuser, so none can read the server's files or disable the audit's triggers. In a folder of an earlier
+version the superuser has the name that the web uses now: it is renamed.
 """
 
 import secrets
@@ -18,12 +19,12 @@ from config.local.servers import postgres
 from config.local.servers.postgres import Cluster
 
 OWNER = "abeyance_owner"
-WEB = "abeyance"  # by its first name, under which operators' own programs read the database
+WEB = "abeyance"  # its earlier name, with which operators' own programs read the database
 WORKER = "abeyance_worker"
 
 _RENAMER = "abeyance_renamer"  # a session cannot rename its own role
 
-# What the application has made and another role owns, as statements that move it; parts of extensions stay.
+# Statements that give the application's tables and routines to the owner. Parts of extensions stay.
 _FOREIGN = """
     SELECT format('ALTER TABLE %%s OWNER TO %%I', c.oid::regclass, %(owner)s::text) FROM pg_class c
     WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
@@ -45,9 +46,9 @@ class Roles:
     passwords: Mapping[str, str] = field(repr=False)
 
     def arrange(self, cluster: Cluster) -> None:
-        """Make the database and the roles, and have the owner own what is there. Safe to repeat.
+        """Create the database and the roles, and give all tables to the owner. Safe to repeat.
 
-        Raises psycopg.OperationalError as long as the server does not answer.
+        Raise psycopg.OperationalError while the server does not answer.
         """
         _have_superuser(cluster, self.passwords[WEB])
         postgres.ensure_database(cluster)
@@ -60,7 +61,7 @@ class Roles:
 
 
 def of(home: DataDir) -> Roles:
-    """Those of a data folder, whose passwords are made when they are first asked for."""
+    """Return the roles of a data folder. The first call creates their passwords."""
     return Roles(
         passwords={
             OWNER: home.secret("postgres_owner"),
@@ -71,7 +72,7 @@ def of(home: DataDir) -> Roles:
 
 
 def _have_superuser(cluster: Cluster, earlier: str) -> None:
-    """Rename the superuser of an earlier version, whose password is that of the web now."""
+    """Rename the superuser of an earlier version, which has the web's current password."""
     try:
         psycopg.connect(cluster.url("postgres"), connect_timeout=3).close()
     except psycopg.OperationalError as error:
@@ -81,7 +82,7 @@ def _have_superuser(cluster: Cluster, earlier: str) -> None:
 
 
 def _rename_superuser(cluster: Cluster, earlier: str) -> None:
-    """By a superuser for the purpose; a start that is killed in between does it again."""
+    """Rename it through a temporary superuser. The next start repeats a rename that was interrupted."""
     password = secrets.token_urlsafe(32)
     found = postgres.url(cluster.socket, WEB, earlier, "postgres")
     with psycopg.connect(found, autocommit=True, connect_timeout=3) as connection:
@@ -116,7 +117,7 @@ def _hand_over(connection: Connection[TupleRow]) -> None:
         sql.SQL("ALTER DATABASE {} OWNER TO {}").format(sql.Identifier(postgres.DATABASE), owner),
         sql.SQL("REVOKE CREATE ON SCHEMA public FROM PUBLIC"),
         sql.SQL("GRANT ALL ON SCHEMA public TO {}").format(owner),
-        # To see whose sessions there are: `alive sweeper` as a command asks for that.
+        # `alive sweeper` reads pg_stat_activity.
         sql.SQL("GRANT pg_read_all_stats TO {}").format(owner),
     ):
         connection.execute(statement)
@@ -125,6 +126,6 @@ def _hand_over(connection: Connection[TupleRow]) -> None:
 
 
 def _sealed(connection: Connection[TupleRow], name: str, password: str) -> str:
-    """The password as Postgres keeps it, so that no log of statements ever holds it."""
+    """Hash the password as Postgres stores it, so that no log of statements ever contains it."""
     sealed = connection.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256")
     return sealed.decode()

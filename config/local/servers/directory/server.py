@@ -1,6 +1,6 @@
-"""The directory's process: answers SCIM on a socket handed down by whoever started it.
+"""Serves the SCIM directory on a socket inherited from the launcher.
 
-Its token comes in the environment, because command lines can be read by everybody on a machine.
+Its token is in the environment, because every user of the machine can read command lines.
 """
 
 import hmac
@@ -29,7 +29,7 @@ from config.local.servers.directory.storage import SqliteStorage
 
 
 class Directory(WSGIApplication):
-    """A SCIM application for whoever bears the one token."""
+    """A SCIM application that accepts one bearer token."""
 
     def __init__(self, storage: SqliteStorage, provider: ScimProvider, token: str) -> None:
         super().__init__(storage, provider)
@@ -43,7 +43,7 @@ class Directory(WSGIApplication):
 
 
 def provider() -> ScimProvider:
-    """The schemas of RFC 7643, every feature of the protocol, bearer tokens."""
+    """Build a provider with the schemas of RFC 7643, all features of the protocol, and bearer tokens."""
     config = load_default_service_provider_config()
     config.authentication_schemes = [BEARER_TOKEN_SCHEME]
     return ScimProvider.from_discovery(
@@ -62,7 +62,7 @@ def serve(listener: socket.socket, file: Path, token: str) -> None:
     except KeyboardInterrupt:
         pass
     finally:
-        with storage.lock:  # no write is cut off
+        with storage.lock:  # waits for a running write
             storage.close()
 
 
@@ -71,7 +71,7 @@ class _ThreadingServer(ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = 30  # a client that says nothing does not keep a thread for ever
+    timeout = 30  # seconds after which a silent client releases its thread
 
     def address_string(self) -> str:
         return str(self.client_address[0])

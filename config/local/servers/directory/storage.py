@@ -1,7 +1,7 @@
-"""Where the directory keeps its resources: SQLite holds them, memory answers.
+"""Stores the directory's resources in SQLite and answers from memory.
 
-A write is in SQLite, flushed to disk, before anybody hears of it; a write that SQLite refuses is
-forgotten by memory too. Searching, uniqueness and paging are those of scim2-server's own storage.
+A write is flushed to disk before it is confirmed. If SQLite refuses a write, memory drops it too. Search, uniqueness
+and paging come from scim2-server's own storage.
 """
 
 import json
@@ -24,7 +24,7 @@ _TABLES = """
 
 
 class SqliteStorage(InMemoryStorage):
-    """One process owns the file; threads take turns under the lock of the storage."""
+    """A storage whose file belongs to one process. Its threads write one at a time, under the storage's lock."""
 
     def __init__(self, path: Path, provider: ScimProvider) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class SqliteStorage(InMemoryStorage):
         self._file.close()
 
     def next_version(self) -> str:
-        """Versions go on where they were, so that one seen before a restart never fits something else."""
+        """Return the next version. Versions continue after a restart, so an old one never matches another resource."""
         (last,) = self._file.execute("UPDATE version SET last = last + 1 RETURNING last").fetchone()
         return f'W/"{last}"'
 
@@ -79,7 +79,7 @@ class SqliteStorage(InMemoryStorage):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Both or neither: what fails half-way is undone in the file, and memory is read from it again."""
+        """Write to the file and to memory. If one fails, roll the file back and reload memory from it."""
         with self.lock:
             self._file.execute("BEGIN IMMEDIATE")
             try:
