@@ -83,7 +83,7 @@ def test_a_deleted_file_ends_what_it_told_and_keeps_the_people(sandbox: Path) ->
         known = stack.credentials["users"]
     (stack.home / "credentials.json").unlink()
     with stack:
-        assert any(line.startswith("credentials.json is gone") for line in stack.said)
+        assert any(line.startswith("credentials.json was deleted") for line in stack.said)
         for person in known.values():
             assert ask(_url(stack), "GET", "/api/v1/runs", token=person["token"])[0] == 401
         listed = _manage(stack.home, "people", "list").stdout
