@@ -1,12 +1,12 @@
-"""Who did what, append-only; per run, each row's MAC covers the row and the MAC before it.
+"""Appends audit rows. Each row's MAC covers the row and the MAC of the row before it in the same run.
 
-The caller holds the run's row, in the transaction of the act itself: that is what serialises the
-chain, and the unique (run, seq) stops whoever forgets. The chain shows an edited, dropped or inserted
-row to everybody who has the key, which Postgres has not. That the newest rows were cut off it cannot
-show by itself: so every request must have the row of its opening and of how it stands.
+The caller locks the run's row in the transaction of the act, which serialises the chain. If a caller does not, the
+unique (run, seq) rejects the second row. With the MAC key, which Postgres does not have, `verify` detects an edited,
+deleted or inserted row. The chain alone does not show that its newest rows were deleted, so every request must have
+a row for its opening and a row for its present status.
 
-Rows of versions before had a hash without a key. Such rows hold as long as no row with a key comes
-before them, in their chain or at the beginning of that of a run that started earlier.
+Older releases wrote rows with a hash and no key. Such a row is accepted only if no row with a key comes before it:
+neither in its own chain nor as the first row of a run that started earlier.
 """
 
 import json
@@ -39,14 +39,14 @@ _APPEND = f"""
     INSERT INTO approvals_auditentry ({_COLUMNS})
     VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
-# The same as a part of a statement that has the run's row as `run`. It takes the rows as a JSON list.
+# The insert as a part of a statement that has the run's row as `run`. The rows are a JSON list.
 _APPENDED = f"""
     INSERT INTO approvals_auditentry ({_COLUMNS})
     SELECT {_COLUMNS} FROM run, json_to_recordset(%(audited)s::json) AS a (
         run_id uuid, seq bigint, at timestamptz, actor text, token text, act text, subject text, detail text,
         previous text, hash text, key_id text)
 """
-# An imported run brings its id along, and so the time of its start elsewhere.
+# An imported run keeps its id, which encodes its start on the other installation.
 _KEYED_BEFORE = """
     SELECT EXISTS (SELECT FROM approvals_auditentry
         WHERE run_id < %s AND seq = 1 AND key_id IS NOT NULL AND act <> 'imported')
@@ -54,13 +54,13 @@ _KEYED_BEFORE = """
 
 
 def lock_runs(*runs: UUID) -> None:
-    """Lock the rows of these runs, in one order whoever locks several, until the transaction ends."""
+    """Lock the rows of these runs until the transaction ends, in the order of their ids to avoid deadlocks."""
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, [list(runs)])
 
 
 def lock_run_of(request: UUID) -> None:
-    """The same of the run of a request, if there is such a request."""
+    """Lock the row of a request's run until the transaction ends. Does nothing if there is no such request."""
     with connection.cursor() as cursor:
         cursor.execute(_LOCK_RUN_OF, [request])
 
@@ -74,8 +74,8 @@ def append(
     detail: dict[str, str | None],
     at: datetime | None = None,
 ) -> None:
-    """Add a row to the run's chain. `actor` None is the system; `at` is now unless given."""
-    # At each decision, where the ORM would cost more than Postgres.
+    """Add a row to the run's chain. `actor` None is the system; `at` defaults to now."""
+    # Plain SQL: this runs at each decision, where the ORM would cost more than Postgres.
     with connection.cursor() as cursor:
         cursor.execute(_LAST, [run])
         seq, previous = cursor.fetchone() or (0, GENESIS)
@@ -93,7 +93,7 @@ def append(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Last:
-    """The end of a run's chain: sequence number and MAC of its newest row, 0 and empty without any."""
+    """The end of a run's chain: sequence number and MAC of its newest row, 0 and "" for an empty chain."""
 
     seq: int
     hash: str
@@ -109,14 +109,14 @@ def following(
     detail: dict[str, str | None],
     at: datetime,
 ) -> AuditEntry:
-    """The row to come after the last one, with its MAC, not yet written."""
+    """Build the row after the last one, with its MAC, without writing it."""
     entry = AuditEntry(
         run_id=run,
         seq=last.seq + 1,
         at=at,
         actor=None if actor is None else actor.person,
         token=None if actor is None else actor.token,
-        act=str(act),  # of its own type it is unusual JSON, which takes longer to write
+        act=str(act),  # an enum takes longer to encode as JSON
         subject=subject,
         detail=json.dumps(detail, ensure_ascii=False, sort_keys=True),
         previous=last.hash,
@@ -127,7 +127,7 @@ def following(
 
 
 def appended(entries: Sequence[AuditEntry]) -> Part:
-    """The part of a statement of the engine's that adds these rows of its run."""
+    """Return the part of an engine statement that adds these rows to its run's chain."""
     rows = [_written(entry) for entry in entries]
     return Part(
         name="audited",
@@ -142,7 +142,7 @@ def _written(entry: AuditEntry) -> dict[str, Any]:
 
 
 def undone(request: Request) -> int:
-    """How many decisions on a request were taken back. The rows that say so can be neither changed nor deleted."""
+    """Count the undone decisions on a request, from audit rows, which cannot be changed or deleted."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM approvals_auditentry WHERE run_id = %s AND act = %s AND subject = %s",
@@ -153,7 +153,7 @@ def undone(request: Request) -> int:
 
 
 def verify(run: UUID) -> int:
-    """The number of rows of a run's chain. Raises BrokenChain at the first that does not hold, KeyMissing."""
+    """Verify a run's chain and return its number of rows. Raises BrokenChain at the first bad row, KeyMissing."""
     requests = list(Request.objects.filter(run=run).values_list("id", "status"))
     previous, keyed, acts, count = GENESIS, False, set(), 0
     for entry in AuditEntry.objects.filter(run=run).order_by("seq").iterator():
@@ -168,7 +168,10 @@ def verify(run: UUID) -> int:
             raise BrokenChain(run, count, "was changed")
         previous, keyed = entry.hash, entry.key_id is not None
         acts.add((entry.subject, entry.act))
-    for request, status in requests:  # read first: rows that come meanwhile are no matter
+    for (
+        request,
+        status,
+    ) in requests:  # read before the rows, so a row added meanwhile cannot be missing
         act = "requested" if status == Request.Status.PENDING else status
         if (f"request {request}", act) not in acts:
             raise BrokenChain(run, count + 1, f"is missing: request {request} is {status}")
@@ -176,7 +179,7 @@ def verify(run: UUID) -> int:
 
 
 def _is_keyed_before(run: UUID) -> bool:
-    """Whether chains had keys when the run started; ids of runs are in the order of their start."""
+    """Whether chains had keys when the run started. Run ids sort by start time."""
     with connection.cursor() as cursor:
         cursor.execute(_KEYED_BEFORE, [run])
         (found,) = cursor.fetchone()

@@ -1,4 +1,4 @@
-"""The frozen picture of an action as a row, its two digests, and the seal that holds them fast."""
+"""Builds the stored snapshot of a call for review, computes its two digests, and makes and checks its MAC."""
 
 import json
 import secrets
@@ -56,19 +56,19 @@ def row(picture: ActionPicture, at: datetime, origin: Sequence[str] = ()) -> Req
 
 
 def check_digests(request: Request) -> None:
-    """Raise NotConfirmed unless the row is still what its two digests say."""
+    """Raise NotConfirmed unless the row still has its two digests."""
     if action_digest(request) != request.action_digest:
-        raise NotConfirmed("the stored action is not the one that was asked about")
+        raise NotConfirmed("the stored call differs from the one submitted for review")
     if request_digest(request) != request.request_digest:
-        raise NotConfirmed("the stored request is not the one that was asked about")
+        raise NotConfirmed("the stored request differs from the one submitted for review")
 
 
 def check_seal(request: Request) -> None:
-    """Raise NotConfirmed unless the engine asked about exactly this; KeyMissing.
+    """Raise NotConfirmed unless the engine opened exactly this request; KeyMissing.
 
-    Digests anybody can recompute, and a request may be changed before anybody has seen it: the seal
-    is what shows that its sentence, its risk, its requester, its deadline or its time is not the one asked about.
-    Requests of releases before have no time in their nonce, and theirs is not sealed.
+    An attacker with write access can change a request and recompute its digests before a reviewer sees it. Only the
+    MAC detects a changed sentence, risk, requester, deadline or time. Requests of older releases have no time in
+    their nonce, so their time is not covered.
     """
     seal = macs.Seal(mac=request.seal, key_id=request.seal_key_id)
     if not macs.verify(purposes.REQUESTS, seal, request.request_digest):
@@ -79,7 +79,7 @@ def check_seal(request: Request) -> None:
 
 
 def action_digest(request: Request) -> str | None:
-    """The digest of the action as stored, None if what is stored is no action."""
+    """Return the digest of the stored call, None if the stored values are no valid call."""
     try:
         path = tuple(request.path)
         return _action_digest(request.tool, request.schema, request.args, path, request.effect)
@@ -88,7 +88,7 @@ def action_digest(request: Request) -> str | None:
 
 
 def request_digest(request: Request) -> str:
-    """The digest of everything that reviewers are told and that binds it to this one gate."""
+    """Return the digest of all values shown to reviewers and of those that bind them to this gate."""
     return sha256_of(
         {
             "action": request.action_digest,
@@ -102,7 +102,7 @@ def request_digest(request: Request) -> str:
             "sentence": request.sentence,
             "policy": request.policy_version,
             "requester": request.requester,
-            # Absent from older digests, made when only the requester could not decide.
+            # Older releases excluded only the requester and left this out of the digest.
             **({"origin": request.origin} if request.origin else {}),
             "deadline": _moment(request.expires_at),
             "not_before": _moment(request.not_before),
@@ -111,7 +111,7 @@ def request_digest(request: Request) -> str:
     )
 
 
-# Asked for when a decision is taken up and again before the effect: the same texts have the same digest.
+# Cached: a worker needs the same digest when it applies a decision and again before the effect.
 @lru_cache(RECENT)
 def _action_digest(tool: str, schema: str, args: str, path: tuple[str, ...], effect: str) -> str:
     return digest_of_action(
@@ -129,12 +129,12 @@ def _schema_digest(schema: str) -> str:
 
 
 def _nonce(at: datetime) -> str:
-    """Random, and when people were asked: a part of the request digest that every release takes as it is."""
+    """Return random text and the time of the request. Every release digests the nonce unparsed."""
     return f"{secrets.token_hex(16)}{_AT}{_moment(at)}"
 
 
 def _reportable(picture: ActionPicture) -> str | None:
-    """The schema of results, where people may report one: at a call in doubt."""
+    """Return the result schema of a call in doubt, whose result a reviewer may report; None for other kinds."""
     if picture.kind is not GateKind.IN_DOUBT or picture.result_schema is None:
         return None
     return _text(picture.result_schema)
@@ -145,5 +145,5 @@ def _text(value: Any) -> str:
 
 
 def _moment(at: datetime | None) -> str | None:
-    """In UTC, as the database gives it back, whatever zone it was in."""
+    """Format a time in UTC, as the database returns it."""
     return None if at is None else at.astimezone(UTC).isoformat()

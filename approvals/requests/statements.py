@@ -1,8 +1,8 @@
-"""What the web signs of a person's decision, and what a worker makes of it.
+"""Signs statements of decisions in the web process, and verifies them in workers.
 
-A statement binds a verdict and its reason to the digest of one request, one person and one moment.
-Processes that decide hold the private key; whoever can write to the database alone can neither make
-a statement nor change what it is about. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
+A statement binds a verdict and its reason to the digest of one request, one person and one time. Only the processes
+that record decisions have the private key. With write access to the database alone, an attacker can neither make
+nor change a statement. The signature is Ed25519 (RFC 8032) over canonical JSON (RFC 8785).
 """
 
 import json
@@ -36,7 +36,7 @@ STATUS: Mapping[Verdict, Request.Status] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What somebody decided. `result` is the digest of what they reported, None if nothing was."""
+    """A decision to sign. `result` is the digest of the reported result, None without one."""
 
     request: UUID
     digest: str
@@ -50,9 +50,9 @@ class Statement:
 
 
 def make(request: Request, decision: Decision, at: datetime, undone: int = 0) -> Statement:
-    """The statement about this decision on this request, not yet signed.
+    """Build the statement of this decision on this request, without signing it.
 
-    `undone` is how many decisions on it were taken back before this one.
+    `undone` is the number of earlier decisions on the request that were undone.
     """
     return Statement(
         request=request.id,
@@ -68,7 +68,7 @@ def make(request: Request, decision: Decision, at: datetime, undone: int = 0) ->
 
 
 def sign(request: Request, statement: Statement) -> None:
-    """Put the signed statement into the row. Raises ImproperlyConfigured without the private key."""
+    """Store the signed statement in the row. Raises ImproperlyConfigured without the private key."""
     text = _text(statement)
     signature = signatures.sign(purposes.DECISIONS, text)
     request.statement = text
@@ -76,12 +76,12 @@ def sign(request: Request, statement: Statement) -> None:
 
 
 def read(request: Request) -> Statement:
-    """What the web signed of this request.
+    """Return the signed statement of this request.
 
-    Raises NotConfirmed if nothing verifies or if it is not what the row says; KeyMissing.
+    Raises NotConfirmed if there is none, if its signature does not verify or if the row differs from it; KeyMissing.
     """
     if request.statement is None or request.signature is None or request.key_id is None:
-        raise NotConfirmed("nobody signed a decision")
+        raise NotConfirmed("the request has no signed decision")
     signature = signatures.Signature(hex=request.signature, key_id=request.key_id)
     if not signatures.verify_signature(purposes.DECISIONS, signature, request.statement):
         raise NotConfirmed("the statement is not the one that was signed")
@@ -99,12 +99,12 @@ def read(request: Request) -> Statement:
         if signed != written:
             raise NotConfirmed(f"the stored {name} is not the one that was signed")
     if said.verdict not in VERDICTS[GateKind(request.kind)]:
-        raise NotConfirmed(f"nobody can say {said.verdict} to a gate of kind {request.kind}")
+        raise NotConfirmed(f"a gate of kind {request.kind} has no verdict {said.verdict}")
     return said
 
 
 def result_digest(decision: Decision) -> str | None:
-    """The digest of what was reported, which may be null; None if nothing was."""
+    """Return the digest of the reported result, which may be null; None without a result."""
     nothing = decision.result is None and decision.verdict is not Verdict.HAPPENED
     return None if nothing else sha256_of(decision.result)
 
@@ -126,9 +126,9 @@ def _text(statement: Statement) -> str:
 
 
 def _parse(text: str) -> Statement:
-    """Only of text whose signature holds, so that it is ours."""
+    """Parse a statement. The caller has verified its signature."""
     said: dict[str, Any] = json.loads(text)
-    effective = said.get("effective_at")  # those of versions before had neither this nor `undone`
+    effective = said.get("effective_at")  # older releases wrote neither this nor `undone`
     return Statement(
         request=UUID(said["request"]),
         digest=said["digest"],

@@ -15,7 +15,7 @@ _SIGNED = (Request.Status.APPROVED, Request.Status.DENIED, Request.Status.ANSWER
 
 
 def fault(request: Request) -> str | None:
-    """Say what in this row does not verify; None if all does. It takes a few hashes and no query."""
+    """Name the first value of this row that does not verify; None if all do. Costs a few hashes and no query."""
     try:
         if not is_removed(request):
             snapshot.check_digests(request)

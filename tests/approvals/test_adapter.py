@@ -182,7 +182,7 @@ def test_arguments_survive_being_stored(bea: Actor, args: dict[str, Any]) -> Non
 
 def test_nothing_starts_that_nobody_was_asked_about(bea: Actor) -> None:
     request = approved(bea)
-    with pytest.raises(NotConfirmed, match="nobody was asked"):
+    with pytest.raises(NotConfirmed, match="the gate has no request"):
         keeper.confirm(gate=uuid4(), action_digest=request.action_digest)
 
 

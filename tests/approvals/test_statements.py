@@ -149,14 +149,14 @@ def test_a_result_beside_a_decision_without_one_is_not_taken_up(bea: Actor) -> N
 
 def test_nobody_vouches_for_a_gate_that_nobody_was_asked_about(bea: Actor) -> None:
     request = decided(bea)
-    with pytest.raises(NotConfirmed, match="nobody was asked"):
+    with pytest.raises(NotConfirmed, match="the gate has no request"):
         keeper.vouch(gate=uuid4(), decision=decision_of(request))
 
 
 def test_nobody_vouches_for_what_is_pending(bea: Actor) -> None:
     request = seeds.pending()
     assert refused(request, Decision(verdict=Verdict.APPROVE, by="bea")) == (
-        "nobody signed a decision"
+        "the request has no signed decision"
     )
 
 
@@ -204,7 +204,7 @@ def test_another_signature_signs_nothing(bea: Actor, changed: str | None) -> Non
 def test_half_a_signed_statement_is_none(bea: Actor, part: str) -> None:
     request = decided(bea)
     setattr(request, part, None)
-    with pytest.raises(NotConfirmed, match="nobody signed"):
+    with pytest.raises(NotConfirmed, match="no signed decision"):
         statements.read(request)
 
 
@@ -295,7 +295,7 @@ def test_running_again_too_early_does_not_count_even_if_it_was_signed(bea: Actor
 def test_a_verdict_of_the_other_kind_does_not_count_even_if_it_was_signed(bea: Actor) -> None:
     request = seeds.in_doubt()
     sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
-    assert "nobody can say" in refused(request, Decision(verdict=Verdict.APPROVE, by="bea"))
+    assert "has no verdict" in refused(request, Decision(verdict=Verdict.APPROVE, by="bea"))
 
 
 def sign(request: Request, verdict: Verdict, *, status: Request.Status) -> None:

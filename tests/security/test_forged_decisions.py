@@ -40,7 +40,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "not_before": ("2000-01-01T00:00:00Z", "the stored request"),
     "result_schema": ("{}", "the stored request"),
     "created_at": ("2000-01-01T00:00:00Z", "the stored time of the request"),
-    "gate": (uuid4(), "nobody was asked"),
+    "gate": (uuid4(), "the gate has no request"),
     "request_digest": ("sha256:" + "0" * 64, "the stored request"),
     "seal": ("0" * 64, "the stored request is not the one that was sealed"),
     "status": ("denied", "the stored status"),
@@ -130,7 +130,7 @@ def test_a_message_without_a_decision_opens_no_gate(target: Target) -> None:
     body = {"gate": str(gate.id), "verdict": "approve", "by": "bea", "reason": "", "result": None}
     Signal.objects.create(run_id=run, kind="gate_decided", body=json.dumps(body))
     target.touch("runtime_run", run, "mailbox = mailbox + 1, due_at = now()")
-    target.assert_parked(run, "nobody signed a decision")
+    target.assert_parked(run, "the request has no signed decision")
     assert target.started(run) == 0
 
 
@@ -242,7 +242,7 @@ def test_a_changed_settlement_is_not_taken_up(target: Target, field: str, value:
     )
     started = target.started(run, "send_welcome_mail")
     _rewrite(run, **{field: value})
-    target.assert_parked(run, "the decision to take up is not the one that was signed")
+    target.assert_parked(run, "the decision differs from the signed one")
     assert target.started(run, "send_welcome_mail") == started == 1
 
 

@@ -205,6 +205,6 @@ def test_a_decision_that_was_taken_back_stays_so(
     assert Run.objects.get(id=run).status == after.status
     if with_ledger:
         assert (after.status, target.started(run)) == ("quarantined", 0)
-        assert "taken back" in str(after.reason)
+        assert "was undone" in str(after.reason)
     else:  # the limit of the promise
         assert (after.status, target.started(run)) == ("completed", 1)

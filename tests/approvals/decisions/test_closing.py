@@ -146,10 +146,22 @@ def test_somebody_who_was_in_time_stays_the_winner(bea: Actor, ada: Actor) -> No
 @pytest.mark.parametrize(
     ("expires_at", "decision", "why"),
     [
-        (-1, Decision(verdict=Verdict.EXPIRE, by="bea", reason="x"), "not the one of time"),
-        (-1, Decision(verdict=Verdict.EXPIRE, by="", reason="y"), "not the one of time"),
-        (-1, Decision(verdict=Verdict.EXPIRE, by="", reason="x", result=1), "not the one of time"),
-        (-1, Decision(verdict=Verdict.DENY, by="", reason="x"), "nobody signed"),
+        (
+            -1,
+            Decision(verdict=Verdict.EXPIRE, by="bea", reason="x"),
+            "differs from the recorded expiry",
+        ),
+        (
+            -1,
+            Decision(verdict=Verdict.EXPIRE, by="", reason="y"),
+            "differs from the recorded expiry",
+        ),
+        (
+            -1,
+            Decision(verdict=Verdict.EXPIRE, by="", reason="x", result=1),
+            "differs from the recorded expiry",
+        ),
+        (-1, Decision(verdict=Verdict.DENY, by="", reason="x"), "no signed decision"),
         (60, Decision(verdict=Verdict.EXPIRE, by="", reason="x"), "has not expired"),
         (None, Decision(verdict=Verdict.EXPIRE, by="", reason="x"), "has not expired"),
     ],

@@ -181,7 +181,7 @@ def test_a_signal_made_to_count_earlier_parks_the_run(
     look(suspended)
     run = office.advance(suspended)
     assert (run.status, started(office)) == ("quarantined", 0)
-    assert "can still be taken back" in str(run.reason)
+    assert "can still be undone" in str(run.reason)
 
 
 def test_a_statement_made_to_count_earlier_is_not_the_one_that_was_signed(
@@ -213,7 +213,7 @@ def test_a_decision_that_was_taken_back_cannot_be_put_back(
     Run.objects.filter(id=suspended).update(mailbox=99, due_at=timezone.now())
     run = office.advance(suspended)
     assert (run.status, started(office)) == ("quarantined", 0)
-    assert "taken back" in str(run.reason)
+    assert "was undone" in str(run.reason)
 
 
 # The page
