@@ -1,4 +1,4 @@
-"""The database's clock, by which everything is early or late, whatever this machine's says."""
+"""Reads the database's clock. All deadlines are compared with it and not with the clock of this machine."""
 
 from datetime import UTC, datetime
 
@@ -6,12 +6,12 @@ from django.db import connection
 
 
 def now() -> datetime:
-    """The moment itself, not the start of the transaction: somebody may have waited for a lock."""
+    """Return the present time, not the start of the transaction, which may have waited for a lock."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
         return told(cursor.fetchone()[0])
 
 
 def told(moment: datetime) -> datetime:
-    """The `clock_timestamp()` that came with the answer to another question."""
+    """Convert a `clock_timestamp()` that another query returned to UTC."""
     return moment.astimezone(UTC)

@@ -1,7 +1,7 @@
-"""What this room refuses: a door needs only `status`, `code`, `detail` and `extra`.
+"""Defines the errors of approvals. The API and the pages use only their `status`, `code`, `detail` and `extra`.
 
-Two refusals are not here: `runtime.errors.Forbidden` (403) is shared with the runtime's doors, and
-`runtime.ports.approvals.NotConfirmed` is between the gatekeeper and the engine.
+Two are defined elsewhere: `runtime.errors.Forbidden` (403), which the runtime raises too, and
+`runtime.ports.approvals.NotConfirmed`, which the adapter raises to the engine.
 """
 
 from datetime import UTC, datetime
@@ -11,11 +11,11 @@ from runtime.errors import RequestError
 
 
 class ApprovalError(RequestError):
-    """The base of the refusals of this room; never raised itself."""
+    """The base of the errors of approvals; never raised itself."""
 
 
 class NotFound(ApprovalError):
-    """There is no such thing, or the actor may not know that there is."""
+    """The object does not exist, or the actor may not read it."""
 
     status, code = 404, "not_found"
 
@@ -24,7 +24,7 @@ class NotFound(ApprovalError):
 
 
 class AlreadyDecided(ApprovalError):
-    """Another decision was first; `decided_by` names its person, None if the request closed without one."""
+    """Another decision was first; `decided_by` names its reviewer, None if the request closed without one."""
 
     status, code = 409, "already_decided"
 
@@ -59,13 +59,13 @@ class Expired(ApprovalError):
 
 
 class TooEarly(ApprovalError):
-    """The first start of a call in doubt may still be under way until `not_before`."""
+    """The first start of a call in doubt may still be running until `not_before`."""
 
     status, code = 409, "too_early"
 
     def __init__(self, not_before: datetime) -> None:
         super().__init__(
-            "The first start may still be under way: it can be run again from"
+            "The first start may still be running. Run the call again after"
             f" {not_before.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC.",
             not_before=not_before.isoformat(),
         )
@@ -78,7 +78,7 @@ class NotDecided(ApprovalError):
     status, code = 409, "not_decided"
 
     def __init__(self) -> None:
-        super().__init__("Nobody has decided this approval.")
+        super().__init__("This approval has no decision to undo.")
 
 
 class TooLate(ApprovalError):
@@ -87,7 +87,7 @@ class TooLate(ApprovalError):
     status, code = 410, "too_late"
 
     def __init__(self) -> None:
-        super().__init__("This decision counts already, and cannot be taken back any more.")
+        super().__init__("This decision has taken effect and can no longer be undone.")
 
 
 class DigestMismatch(ApprovalError):
@@ -96,11 +96,11 @@ class DigestMismatch(ApprovalError):
     status, code = 409, "digest"
 
     def __init__(self) -> None:
-        super().__init__("The request is not the one you saw. Read it again before deciding.")
+        super().__init__("The request has changed since you saw it. Read it again before deciding.")
 
 
 class TamperedWith(ApprovalError):
-    """The stored request was changed after it was asked: its digests or its seal do not verify."""
+    """The stored request was changed after it was opened: its digests or its MAC do not verify."""
 
     status, code = 409, "unverified"
 
@@ -120,16 +120,16 @@ class Invalid(ApprovalError):
 
 
 class UnknownPerson(ApprovalError):
-    """Nobody has this name."""
+    """No person has this username."""
 
     status, code = 404, "not_found"
 
     def __init__(self, username: str) -> None:
-        super().__init__(f"There is nobody called {username}.")
+        super().__init__(f"There is no person {username}.")
 
 
 class UnknownToken(ApprovalError):
-    """No token has this public id, or it is somebody else's."""
+    """No token has this public id, or it belongs to another person."""
 
     status, code = 404, "not_found"
 
@@ -144,7 +144,7 @@ class Guarded(ApprovalError):
 
 
 class BrokenChain(Exception):
-    """A run's audit rows are not what was written: `seq` is the first that does not hold."""
+    """A run's audit rows were changed: `seq` is the first that does not verify."""
 
     def __init__(self, run: UUID, seq: int, why: str) -> None:
         super().__init__(f"audit row {seq} of run {run}: {why}")

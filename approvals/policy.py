@@ -59,5 +59,5 @@ def may_decide(
 
 
 def risks_decided_by(groups: Collection[str]) -> frozenset[str]:
-    """The risks that somebody in `groups` may decide; an unknown risk is nobody's."""
+    """Return the risks that a person in `groups` may decide. No group may decide an unknown risk."""
     return frozenset(str(risk) for risk, deciders in DECIDERS.items() if deciders & set(groups))

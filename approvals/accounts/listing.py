@@ -1,4 +1,4 @@
-"""Who there is: people with their groups and tokens, and what groups and scopes mean in plain words."""
+"""Lists people with their groups, rights and tokens, and describes groups and scopes in plain words."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,25 +13,27 @@ from approvals.permissions import assignments
 from approvals.permissions.scopes import Scope
 from approvals.policy import DECIDING, Group
 
-LIMIT = 100  # people on one page; a name finds the others
+LIMIT = 100  # people on one page; a search by name finds the others
 
 GROUPS: Mapping[Group, str] = {
     Group.REQUESTERS: "start runs of agents",
-    Group.REVIEWERS: "decide on what agents want to do in runs that somebody else started",
-    Group.ADMINS: "look after people and tokens, start runs, and read every run with its journal,"
+    Group.REVIEWERS: "decide on the calls of agents in runs that other people started",
+    Group.ADMINS: "manage people and tokens, start runs, and read every run with its journal,"
     " but decide nothing",
 }
 _WORDS: Mapping[Scope, str] = {
     Scope.RUNS_START: "start runs",
     Scope.RUNS_READ: "read runs",
     Scope.RUNS_CANCEL: "cancel runs",
-    Scope.RUNS_CONTROL: "pause and resume runs, and write to them",
+    Scope.RUNS_CONTROL: "pause and resume runs, and send them messages",
     Scope.EVENTS_SEND: "send events that calls wait for",
     Scope.APPROVALS_READ: "read approvals",
     Scope.APPROVALS_DECIDE: "approve and deny",
-    Scope.ADMIN: "read everything, journals and continuations too",
+    Scope.ADMIN: "read everything, including journals and continuations",
 }
-SCOPES: Mapping[Scope, str] = {scope: _WORDS[scope] for scope in Scope}  # fails if one has no words
+SCOPES: Mapping[Scope, str] = {
+    scope: _WORDS[scope] for scope in Scope
+}  # fails if a scope has no description
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +51,10 @@ class TokenView:
 class Right:
     """One group of a person, or their password, with its giver: `given_by` None is the command line.
 
-    `is_chosen` says that the person changed the password they were given. `is_recorded` is false for a right without a
-    signed row, which gives nothing. A right that `is_pending` gives nothing until a second admin confirms it. It does
-    not count for decisions before `until`, nor in runs whose origin includes a person of `bound`. `waits` says that
-    it can be confirmed, `confirmable` that the reader of the page may confirm it.
+    `is_chosen` is true if the person changed the password they were given. `is_recorded` is false for a right without a
+    signed row, which has no effect. A right that `is_pending` has no effect until a second admin confirms it. A right
+    does not count for decisions before `until`, nor in runs whose origin includes a person of `bound`. `waits` is true
+    if a second admin can confirm it, `confirmable` if the reader of the page may.
     """
 
     what: str
@@ -73,7 +75,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody with an account. `tokens` are the newest first, those that still open doors before the others."""
+    """A person with an account. `tokens` lists valid tokens first, then revoked ones, each newest first."""
 
     username: str
     groups: tuple[str, ...]
@@ -89,7 +91,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeoplePage:
-    """Some people by name; `more` is how many others fit."""
+    """People by name; `more` is the number of further matches."""
 
     people: tuple[Person, ...]
     more: int
@@ -107,12 +109,12 @@ def people_page(
 
 
 def everybody() -> list[Person]:
-    """All people by name."""
+    """List all people by name."""
     return _read(User.objects.all())
 
 
 def person(username: str) -> Person | None:
-    """One person, None if there is nobody of this name."""
+    """Return the person with this username, None if there is none."""
     return next(iter(_read(User.objects.filter(username=username))), None)
 
 

@@ -1,4 +1,4 @@
-"""What was done to people and their tokens: a line each in the log, because audit rows belong to runs."""
+"""Logs each change of people and tokens in one line, because audit rows belong to runs."""
 
 import logging
 
@@ -8,7 +8,7 @@ _log = logging.getLogger(__name__)
 
 
 def note(actor: str | None, act: str) -> None:
-    """Who did what to whom, once it is committed. None is the command line of the installation."""
+    """Log an act of `actor` after the commit. None is the command line of the installation."""
     who = actor or "the command line"
     transaction.on_commit(lambda: _log.info("%s %s", who, act))
 

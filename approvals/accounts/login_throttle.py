@@ -1,9 +1,9 @@
-"""Guessing passwords is slow: so many wrong ones per name and address, and per address as a whole.
+"""Limits failed logins per username and address, and per address.
 
-django-axes keeps the count. Here it counts before the password is looked at and takes that back once
-it was right, so that guesses sent all at once are no more than guesses sent in a row; and whoever
-gets in clears their own name alone, or an account of one's own would buy guesses at all the others.
-Nothing here knows whether a name exists. Tokens of the API are too long to be guessed.
+django-axes stores the counts. Each attempt is counted before the password is checked and uncounted if it was right, so
+parallel guesses are limited like sequential ones. A successful login clears only the count of its own username:
+otherwise an attacker with an account could reset the counts of others. The result does not depend on whether the
+username exists. API tokens are not throttled, because they are too long to be guessed.
 """
 
 import logging
@@ -25,16 +25,18 @@ _log = logging.getLogger(__name__)
 
 
 class Handler(AxesDatabaseHandler):  # type: ignore[misc] # axes says nothing of its types
-    """The handler of django-axes that counts first."""
+    """A django-axes handler that counts an attempt before the password is checked."""
 
     def is_allowed(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> bool:
-        """Whether the password may be looked at. If so, this counts as a wrong one until it was right."""
+        """Whether the password may be checked. If so, the attempt is counted as failed until the password was right."""
         name = _name(credentials)
         with transaction.atomic():
             _lock_address(request)
             request.axes_again_at = locked_until(request, name)  # type: ignore[attr-defined]
             if request.axes_again_at is not None:  # type: ignore[attr-defined]
-                _log.warning("too many wrong passwords from %s for %.64r", address(request), name)
+                _log.warning(
+                    "Login from %s for %.64r: too many wrong passwords", address(request), name
+                )
                 return False
             self.clean_expired_user_attempts(request, credentials)
             _count(request, name)
@@ -43,7 +45,7 @@ class Handler(AxesDatabaseHandler):  # type: ignore[misc] # axes says nothing of
     def user_login_failed(
         self, sender: Any, credentials: Any, request: Any = None, **_: Any
     ) -> None:
-        """It is counted already."""
+        """Do nothing: `is_allowed` has counted the attempt."""
 
     def reset_user_attempts(
         self, request: HttpRequest, credentials: dict[str, Any] | None = None
@@ -52,7 +54,7 @@ class Handler(AxesDatabaseHandler):  # type: ignore[misc] # axes says nothing of
 
 
 def reauthenticate(request: HttpRequest, username: str, password: str) -> User | None:
-    """Somebody who is logged in and proves it once more, throttled like a login."""
+    """Check the password of a logged-in person again, throttled like a login. None if it is wrong or throttled."""
     person = authenticate(request, username=username, password=password)
     if not isinstance(person, User):
         return None
@@ -61,13 +63,13 @@ def reauthenticate(request: HttpRequest, username: str, password: str) -> User |
 
 
 def refused_until(request: HttpRequest) -> datetime | None:
-    """When to try again, if this very request was refused unseen."""
+    """Return when to try again if this request was throttled, else None."""
     until: datetime | None = getattr(request, "axes_again_at", None)
     return until
 
 
 def locked_until(request: HttpRequest, username: str) -> datetime | None:
-    """When a password may be tried again, None for now."""
+    """Return when a password may be tried again, None if now."""
     recent = _attempts(request).filter(attempt_time__gt=_now(request) - settings.AXES_COOLOFF_TIME)
     limits = (
         (recent.filter(username=username), settings.AXES_FAILURE_LIMIT),
@@ -78,9 +80,9 @@ def locked_until(request: HttpRequest, username: str) -> datetime | None:
 
 
 def address(request: HttpRequest) -> str | None:
-    """Where a request comes from; of an IPv6 address the half that a household or office shares.
+    """Return the client's address; of an IPv6 address the /64 network, which one household or office shares.
 
-    Clients write into X-Forwarded-For what they like. Its last entry is the proxy's own, if there is one.
+    Clients can forge X-Forwarded-For, except its last entry, which the proxy appends.
     """
     told = str(request.META.get("REMOTE_ADDR", ""))
     if settings.BEHIND_PROXY:
@@ -95,7 +97,7 @@ def address(request: HttpRequest) -> str | None:
 
 
 def _free_at(rows: QuerySet[AccessAttempt], limit: int) -> datetime | None:
-    """When enough of these are old enough, None if they are fewer than the limit."""
+    """Return when the failures in the window drop below the limit, None if they are below it now."""
     counted = 0
     for at, failures in rows.order_by("-attempt_time").values_list(
         "attempt_time", "failures_since_start"
@@ -108,7 +110,7 @@ def _free_at(rows: QuerySet[AccessAttempt], limit: int) -> datetime | None:
 
 
 def _lock_address(request: HttpRequest) -> None:
-    """One at a time per address, until the count is committed; the password is looked at after that."""
+    """Lock the address until the count is committed. The password is checked after that."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",

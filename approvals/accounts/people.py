@@ -1,8 +1,8 @@
-"""Making and changing people: users of django.contrib.auth, whose rights come from their groups.
+"""Creates and changes people: users of django.contrib.auth, whose rights come from their groups.
 
-Whoever changes people holds one row until they commit: two admins who disable each other at the same
-moment would otherwise leave nobody, and two names that differ in case alone would both be new.
-`actor` is the admin who asks; None is the command line of the installation.
+Every change locks one row until the commit. Without it, two admins who disable each other at the same time would leave
+no admin, and two usernames that differ only in case could both be created. `actor` is the admin who makes the change;
+None is the command line of the installation.
 """
 
 import re
@@ -38,9 +38,9 @@ _FIRST = re.compile(r"[A-Za-z0-9]")
 def create_person(
     *, username: str, password: str, groups: Collection[Group], actor: str | None = None
 ) -> User:
-    """A new person in these groups. Raises Invalid naming `username` or `password`.
+    """Create a person in these groups. Raises Invalid naming `username` or `password`.
 
-    The name must be new in any case, because people read names and the requester rule compares them.
+    The username must be new regardless of case, because people read it and the requester rule compares it.
     """
     _check_username(username)
     _check_password(password, username)
@@ -55,7 +55,7 @@ def create_person(
 
 
 def set_groups(username: str, groups: Collection[Group], *, actor: str | None) -> None:
-    """Have somebody be in exactly these groups. Raises Guarded if no active admin would be left."""
+    """Put a person into exactly these groups. Raises Guarded if no active admin would be left."""
     with changing():
         person = _person(username)
         if Group.ADMINS not in groups:
@@ -65,7 +65,7 @@ def set_groups(username: str, groups: Collection[Group], *, actor: str | None) -
 
 
 def disable(username: str, *, actor: str | None) -> None:
-    """End somebody's rights, sessions and tokens at once; disabling the disabled changes nothing.
+    """End a person's rights, sessions and tokens at once. Has no effect on a disabled person.
 
     Raises Guarded for oneself and for the last active admin.
     """
@@ -93,7 +93,7 @@ def enable(username: str, *, actor: str | None) -> None:
         person = _person(username)
         if person.is_active:
             return
-        end_sessions(person)  # made while the disabling was under way, as may be a token
+        end_sessions(person)  # they, like tokens, may have been created during the disabling
         tokens.revoke_all(person)
         User.objects.filter(pk=person.pk).update(is_active=True)
         _join(person, _groups_of(person), actor)
@@ -101,7 +101,7 @@ def enable(username: str, *, actor: str | None) -> None:
 
 
 def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
-    """Confirm, as a second admin, a right that another admin gave a person; `seq` is the assignment that was seen.
+    """Confirm, as a second admin, a right that another admin gave; `seq` is the assignment the admin saw.
 
     Raise Guarded if it has changed since, or if `actor` is not independent: the person, the giver, or an admin who
     shares a giver with one of them. None is the command line, which may always confirm.
@@ -149,7 +149,7 @@ def set_password(
 
 
 def remove_password(username: str, *, actor: str | None) -> None:
-    """Leave somebody without a password and without a session, until they are given a new one."""
+    """Remove a person's password and end their sessions. They can log in once an admin sets a new password."""
     with changing():
         person = _person(username)
         person.set_unusable_password()
@@ -160,7 +160,7 @@ def remove_password(username: str, *, actor: str | None) -> None:
 
 
 def end_sessions(person: User, *, keep: str | None = None) -> int:
-    """Delete somebody's sessions but for the one with the key `keep`; how many it was."""
+    """Delete a person's sessions except the one with the key `keep`; return their number."""
     ended = [
         session.session_key
         for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator()
@@ -173,7 +173,7 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
 
 @contextmanager
 def changing() -> Iterator[None]:
-    """Hold the lock that every change of people takes, in a transaction."""
+    """Run the block in a transaction that holds the lock for changes of people."""
     with transaction.atomic():
         GroupRow.objects.select_for_update(no_key=True).get_or_create(name=Group.ADMINS)
         yield
@@ -213,7 +213,7 @@ def _groups_of(person: User) -> set[Group]:
 
 
 def _admins() -> set[str]:
-    """Name the people who are admins right now."""
+    """Name the people who have an admin's rights now."""
     named = User.objects.filter(is_active=True, groups__name=Group.ADMINS)
     standings = map(principals.principal_of, map(principals.actor_of, named))
     return {

@@ -88,7 +88,7 @@ def fields(shown: Approval, posted: Mapping[str, str]) -> tuple[GrantField, ...]
 
 
 def problem(found: Invalid) -> str:
-    """Say what is wrong with a grant, and what to enter instead."""
+    """Describe the problem of a grant and the values allowed instead."""
     name = found.field.removeprefix(FIELD).removeprefix(".")
     if name not in NAMES:
         return f"the grant {found.detail}. Enter a number, or unlimited."
@@ -97,7 +97,7 @@ def problem(found: Invalid) -> str:
 
 
 def read(posted: Mapping[str, str]) -> dict[str, object]:
-    """The grant as it was typed, for whoever checks it."""
+    """Read a grant from a submitted form, without validating it."""
     found = typed({name: posted.get(f"{FIELD}.{name}", "") for name in NAMES})
     return {name: None if value == UNLIMITED else value for name, value in found.items()}
 
@@ -114,7 +114,7 @@ def _allowed(args: Any, name: str) -> str:
 
 
 def _names(args: object) -> list[str]:
-    """As the engine wrote them, which the request's seal vouches for; whatever else it is names nothing."""
+    """Return the limit names that the engine wrote, covered by the request's MAC. Other values give no names."""
     limits = args.get("limits") if isinstance(args, dict) else None
     found = (
         [one.get("limit") for one in limits if isinstance(one, dict)]

@@ -1,6 +1,6 @@
-"""What ends a request without a person's decision: time and cancelling. Nobody signs for either.
+"""Closes a request without a decision, by expiry or cancellation. Neither is signed.
 
-The caller holds the run's row, under which nobody else can end it.
+The caller has locked the run's row, so no other transaction can close the request meanwhile.
 """
 
 from datetime import UTC, datetime
@@ -13,28 +13,28 @@ from runtime.ports.access import Actor
 
 
 def is_expired(request: Request, at: datetime) -> bool:
-    """Whether time decides this request, and nobody has written that down."""
+    """Whether this request is past its deadline and still stored as pending."""
     pending = request.status == Request.Status.PENDING
     return pending and request.expires_at is not None and request.expires_at <= at
 
 
 def expire(request: Request, at: datetime) -> None:
-    """Settle the gate of a request that is due. Raises GateNotOpen."""
+    """Settle the gate of a request past its deadline. Raises GateNotOpen."""
     assert request.expires_at is not None
     due = request.expires_at.astimezone(UTC)
-    reason = f"Nobody decided before {due:%Y-%m-%d %H:%M:%S} UTC."
+    reason = f"No decision before {due:%Y-%m-%d %H:%M:%S} UTC."
     decision = Decision(verdict=Verdict.EXPIRE, by="", reason=reason)
     settle(gate=request.gate, decision=decision)
     _close(request, Request.Status.EXPIRED, actor=None, at=at, reason=reason)
 
 
 def cancel(request: Request, *, actor: Actor | None, at: datetime, reason: str) -> None:
-    """The gate needs nobody any more; whoever calls this has closed it."""
+    """Cancel a request whose gate the caller has closed."""
     _close(request, Request.Status.CANCELLED, actor=actor, at=at, reason=reason)
 
 
 def forget_decision(request: Request) -> None:
-    """What somebody signed of it does not count any more. The caller saves."""
+    """Remove the signed statement from the row. The caller saves it."""
     request.statement = request.signature = request.key_id = request.effective_at = None
 
 

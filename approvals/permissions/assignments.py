@@ -51,7 +51,7 @@ def in_force(row: Assignment | None) -> bool:
 
 
 def in_force_by(row: Assignment, text: str) -> bool:
-    """Whether it does, for a caller who has the text of the row that is signed."""
+    """Whether this latest row still gives its right, for a caller that has the signed text of the row."""
     return row.act != Act.ENDED and signatures.is_signed(row, text)
 
 
@@ -85,7 +85,7 @@ def cools_until(row: Assignment) -> datetime | None:
 
 
 def latest(people: Iterable[User]) -> dict[tuple[int, str], Assignment]:
-    """Return the latest row of each right these people ever had, by the person's key and the right."""
+    """Return the latest row of each right these people ever had, by person's key and right."""
     rows = Assignment.objects.filter(person__in=people).order_by("person", "what", "-seq")
     return {(row.person_id, row.what): row for row in rows.distinct("person", "what")}
 
@@ -192,7 +192,7 @@ def end(person: User, what: str, *, actor: str | None) -> None:
 
 
 def confirm(row: Assignment, *, actor: str | None) -> None:
-    """Record that a second admin confirms it."""
+    """Record that a second admin confirms a right. None is the command line."""
     at = clock.now()
     _append(
         row.person,

@@ -40,18 +40,18 @@ class Principal:
 
 
 def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
-    """The actor behind a browser session, which has every scope. The user must be logged in."""
+    """Return the actor of a browser session, which has every scope. Raises ValueError without a login."""
     if not user.is_authenticated:
-        raise ValueError("nobody is logged in")
+        raise ValueError("the user is not logged in")
     return Actor(person=user.get_username())
 
 
 def held(person: str, key: str = "") -> str:
-    """Return the SQL expression of all that a person's rights rest on, as JSON text, for `from_rights` to verify.
+    """Return the SQL expression of a person's assignments and token as JSON text, for `from_rights` to verify.
 
-    `person` and `key`, the id of a token, are expressions too. Without `key` no token is looked for: workers may not
-    read tokens. It is NULL for a person who is unknown or disabled. An assignment counts only if the person has what it
-    gives in Django's tables as well.
+    `person` and `key`, the id of a token, are expressions too. Without `key` no token is read: workers may not read
+    tokens. It is NULL for an unknown or disabled person. An assignment counts only if Django's tables also give the
+    person its group or password.
     """
     token = (
         f"""(SELECT json_build_array({_TOKEN}) FROM approvals_token t

@@ -46,9 +46,9 @@ def decidable_requests(principal: Principal | None) -> Q:
 
 
 def undecidable_requests(principal: Principal | None) -> Q:
-    """The condition that holds for those of the readable ones that this principal may not decide.
+    """Return the condition for readable requests that this principal may not decide.
 
-    Said as what they are and not as what they are not: one's own are found by an index among a million.
+    It is no negation of `decidable_requests`, so that an index finds the principal's own requests among a million.
     """
     if (
         principal is None
@@ -63,10 +63,10 @@ def undecidable_requests(principal: Principal | None) -> Q:
 
 
 def of_decided_risk(principal: Principal) -> Q:
-    """The condition that holds for requests of a risk that this principal may decide.
+    """Return the condition for requests of a risk that this principal may decide.
 
-    For people who decide anything, also for those of a risk that does not exist: such a row was tampered with,
-    which a reviewer has to see. Deciding it is refused.
+    For every reviewer it includes requests with an unknown risk: such a row was tampered with, and a reviewer must see
+    it. A decision on it is refused.
     """
     decided = policy.risks_decided_by(principal.groups)
     if not decided:

@@ -1,7 +1,7 @@
-"""What somebody types into the filter of the inbox, turned into a condition on requests.
+"""Turns the search text of the inbox into a condition on requests.
 
-Words are looked for in the sentence, the path and the requester, and all must be there.
-`risk:high`, `agent:…`, `tool:…` and `by:…` look in one place; quotes keep words together.
+Every word must occur in the sentence, the path or the requester. `risk:high`, `agent:…`, `tool:…` and `by:…` search
+one field. Quotes keep words together.
 """
 
 import re

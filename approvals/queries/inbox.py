@@ -1,6 +1,6 @@
-"""The lists of the inbox: what waits for one's decision, what waits for others', what was decided today.
+"""Reads the lists of the inbox: requests a person may decide, pending requests of others, requests closed today.
 
-What waits is in the order of its deadline, because that is what runs out.
+Pending requests are sorted by deadline.
 """
 
 import base64
@@ -33,18 +33,18 @@ _TITLES = ("Expires within 10 minutes", "Later today", "Later", "No deadline")
 
 
 class View(StrEnum):
-    """The tabs."""
+    """A tab of the inbox."""
 
-    MINE = "mine"  # what this person may decide
-    OTHERS = "others"  # what it may only read, and somebody else decides
-    DECIDED = "decided"  # what was closed since midnight
+    MINE = "mine"  # requests this person may decide
+    OTHERS = "others"  # requests this person may read and other people decide
+    DECIDED = "decided"  # requests closed since midnight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Of everything, whatever the filter: pending ones, those in doubt among `mine`, and all others'.
+    """The numbers of pending requests, without the search: `mine`, the calls in doubt among them, and `others`.
 
-    One more than MAX_COUNT means that there are more.
+    MAX_COUNT + 1 means more than MAX_COUNT.
     """
 
     mine: int
@@ -74,14 +74,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A piece of a list; `next` is the cursor of the page after it, None at the end."""
+    """One page of a list; `next` is the cursor of the next page, None at the end."""
 
     items: tuple[Approval, ...]
     next: str | None
 
 
 def counts(principal: Principal | None) -> Counts:
-    """How many wait, for this person and for others; each is counted up to MAX_COUNT and one more."""
+    """Count the pending requests for this person and for others, each up to MAX_COUNT + 1."""
     pending = Request.objects.filter(
         request_rules.readable_requests(principal), status=Request.Status.PENDING
     )
@@ -95,7 +95,7 @@ def counts(principal: Principal | None) -> Counts:
 
 
 def _counted(*lists: QuerySet[Request]) -> list[int]:
-    """In one query, and none of them to its end: there may be a million."""
+    """Count the rows of each list in one query. Each count stops at MAX_COUNT + 1: there may be a million rows."""
     sizes, values = [], list[Any]()
     for rows in lists:
         try:
@@ -113,7 +113,7 @@ def _counted(*lists: QuerySet[Request]) -> list[int]:
 def page(
     principal: Principal | None, *, view: View, q: str = "", cursor: str | None = None
 ) -> Page:
-    """One page of a list. Calls in doubt are not among `mine`: see `doubts`. Raises Invalid: q, cursor."""
+    """Read one page of a list. `mine` excludes calls in doubt: see `doubts`. Raises Invalid naming `q` or `cursor`."""
     readable = request_rules.readable_requests(principal)
     rows = Request.objects.filter(readable, filters.condition(q))
     if view == View.DECIDED:
@@ -129,7 +129,7 @@ def page(
 
 
 def doubts(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...]:
-    """The calls in doubt that this person may settle, the oldest first. Raises Invalid: q."""
+    """List the calls in doubt that this person may resolve, oldest first. Raises Invalid naming `q`."""
     rows = Request.objects.filter(
         request_rules.decidable_requests(principal),
         filters.condition(q),
@@ -142,7 +142,7 @@ def doubts(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...]:
 def previous_and_next(
     principal: Principal | None, item: Approval
 ) -> tuple[UUID | None, UUID | None]:
-    """What stands before and after an approval in the list `mine`, whether or not it is in it itself."""
+    """Return the requests before and after an approval in the list `mine`, even if the list does not contain it."""
     rows = Request.objects.filter(
         request_rules.decidable_requests(principal),
         ~Q(kind=GateKind.IN_DOUBT),
@@ -156,13 +156,13 @@ def previous_and_next(
 
 
 def closed(principal: Principal | None, known: Collection[UUID]) -> tuple[Approval, ...]:
-    """Those of the requests somebody has on the screen that wait no more."""
+    """Return the requests among `known`, the rows on a reader's screen, that are no longer pending."""
     rows = Request.objects.filter(request_rules.readable_requests(principal), pk__in=known)
     return tuple(to_view(row, principal) for row in rows.exclude(status=Request.Status.PENDING))
 
 
 def last_closed(principal: Principal | None) -> Approval | None:
-    """The request that was closed last, None if there never was one."""
+    """Return the request closed last, None if there is none."""
     rows = Request.objects.filter(
         request_rules.readable_requests(principal), decided_at__isnull=False
     )
@@ -175,14 +175,14 @@ def _said(count: int) -> str:
 
 
 def groups(items: Collection[Approval]) -> list[Group]:
-    """The rows of a page by how soon time decides, without empty groups."""
+    """Group the rows of a page by deadline, without empty groups."""
     now = timezone.now()
     found = {title: [item for item in items if _title(item, now) == title] for title in _TITLES}
     return [Group(title=title, items=tuple(inside)) for title, inside in found.items() if inside]
 
 
 def midnight() -> datetime:
-    """When today began, in the time zone of the installation."""
+    """Return the start of today in the time zone of the installation."""
     return timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
 
 
@@ -220,7 +220,7 @@ def _before(_: datetime | None, at: datetime, last: UUID) -> Q:
 
 
 def _cursor(last: Approval) -> str:
-    """The place of a row in its list: its deadline, and when it was decided or else asked."""
+    """Encode the position of a row in its list: deadline, time of the decision or else of the request, and id."""
     deadline = last.expires_at.isoformat() if last.expires_at and not last.decided_at else ""
     at = last.decided_at or last.created_at
     text = f"{deadline}|{at.isoformat()}|{last.id}"

@@ -1,6 +1,6 @@
-"""What is different from the last time: the newest approval of the same tool by the same agents, argument by argument.
+"""Compares the arguments of an approval with the newest earlier approval of the same tool by the same agents.
 
-Only what the reader may read counts. The comparison is of the stored values; secrets are not compared.
+Only approvals that the reader may read are used. Stored values are compared, secrets are not.
 """
 
 import json
@@ -24,7 +24,9 @@ from approvals.requests import verification
 from runtime.core.enums import GateKind
 from runtime.keyring import sealing
 
-MAX_COMPARED = 4_000  # characters; longer texts are shown whole, without their words being compared
+MAX_COMPARED = (
+    4_000  # characters; longer texts are shown whole, without a comparison of their words
+)
 
 
 class Difference(StrEnum):
@@ -32,12 +34,12 @@ class Difference(StrEnum):
     CHANGED = "changed"
     ADDED = "added"
     LEFT_OUT = "left out"
-    HIDDEN = "hidden"  # a secret, and so not compared
+    HIDDEN = "hidden"  # a secret, which is not compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A piece of a text, and whether it differs."""
+    """A part of a text, and whether it differs."""
 
     text: str
     changed: bool
@@ -45,9 +47,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One argument then and now. `was` and `now` are its text in parts, empty where there was none.
+    """One argument in both approvals. `was` and `now` are its text in parts, empty if the argument is missing.
 
-    `in_words` is False for texts that changed and whose words were not compared.
+    `in_words` is False for changed texts whose words were not compared.
     """
 
     name: str
@@ -58,12 +60,12 @@ class Change:
 
     @property
     def text(self) -> str:
-        """What it is now, whole."""
+        """Return the present text."""
         return "".join(part.text for part in self.now)
 
     @property
     def spaces(self) -> str:
-        """Say in words how many spaces it begins and ends with, if that changed: spaces are invisible."""
+        """Describe a change in the number of spaces at the start and end, because spaces are invisible."""
         if self.difference not in (Difference.CHANGED, Difference.ADDED):
             return ""
         was, now = _outer("".join(part.text for part in self.was)), _outer(self.text)
@@ -77,7 +79,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Similar:
-    """The newest similar approval before this one, and each argument beside its own."""
+    """The newest similar approval before this one, and the comparison of each argument."""
 
     id: UUID
     run: UUID
@@ -97,9 +99,9 @@ class Similar:
 def similar(
     approval: Approval, principal: Principal | None, *, until: float | None = None
 ) -> Similar | None:
-    """None if it is the first of its kind among those that somebody of this principal may read.
+    """Compare with the newest similar approval that this principal may read; None if there is none.
 
-    `until` is a time of `time.monotonic()`: what is left then is shown whole, without its words being compared.
+    `until` is a time of `time.monotonic()`: after it, the words of the remaining arguments are not compared.
     """
     rows = Request.objects.filter(
         request_rules.readable_requests(principal),
@@ -114,7 +116,7 @@ def similar(
     if row is None or row.decided_by is None or row.decided_at is None:
         return None
     if approval.tampered or verification.fault(row):
-        return None  # the row may hold arguments that were never approved
+        return None  # the row may have arguments that no reviewer approved
     args = Request.objects.values_list("args", flat=True).get(pk=approval.id)
     return Similar(
         id=row.id,
@@ -134,9 +136,9 @@ def compared(
     until: float | None = None,
     secret: Callable[[Any], frozenset[str]] = lambda args: frozenset(),
 ) -> list[Change]:
-    """Compare all arguments of both, in the order of `now`. Arguments that are not an object count as one.
+    """Compare all arguments of both, in the order of `now`. Arguments that are no object are compared as one.
 
-    `secret` returns the names of arguments that were sealed for their place.
+    `secret` returns the names of arguments with a sealed value.
     """
     hidden = secret(was) | secret(now)
     if not isinstance(was, dict) or not isinstance(now, dict):
@@ -162,7 +164,7 @@ def _compared(name: str, was: dict[str, Any], now: dict[str, Any], until: float 
         left_out = _whole(_text(was[name]))
         return Change(name=name, difference=Difference.LEFT_OUT, was=left_out, now=())
     before, after = _text(was[name]), _text(now[name])
-    # 1 and true are equal to Python and not to a tool: what is compared is their JSON.
+    # Compared as JSON: 1 and true are equal in Python, but not for a tool.
     if _json(was[name]) == _json(now[name]):
         whole = (Part(text=after, changed=False),)
         return Change(name=name, difference=Difference.SAME, was=whole, now=whole)
@@ -174,7 +176,7 @@ def _compared(name: str, was: dict[str, Any], now: dict[str, Any], until: float 
 
 
 def _parts(was: str, now: str) -> tuple[tuple[Part, ...], tuple[Part, ...]] | None:
-    """Both texts, with the words that differ apart; None where that would take too long."""
+    """Split both texts into equal and different words; None if that would take too long."""
     if was == now:
         return _whole(was), _whole(now)
     if max(len(was), len(now)) > MAX_COMPARED:

@@ -1,4 +1,4 @@
-"""Which words of two texts differ, found within a bound, whatever the texts are."""
+"""Finds the words in which two texts differ, within a bound on the work for any texts."""
 
 import re
 from collections.abc import Sequence

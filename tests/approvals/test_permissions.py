@@ -131,7 +131,7 @@ def test_groups_add_up() -> None:
 
 def test_a_browser_session_is_its_user_and_has_no_token(bea: Actor) -> None:
     assert actor_of(User.objects.get(username="bea")) == bea
-    with pytest.raises(ValueError, match="nobody"):
+    with pytest.raises(ValueError, match="not logged in"):
         actor_of(AnonymousUser())
 
 

@@ -21,9 +21,7 @@ def test_bea_reports_what_became_of_a_lost_call(desk: Desk, office: Office) -> N
     desk.page.get_by_role("link", name="Do send_welcome_mail").click()
     expect(desk.page.get_by_role("heading", name="Did it happen?")).to_be_visible()
     expect(desk.page.get_by_role("button", name="Run it again")).to_be_disabled()
-    expect(
-        desk.page.get_by_text("until then the first start may still be under way")
-    ).to_be_visible()
+    expect(desk.page.get_by_text("until then the first start may still be running")).to_be_visible()
     result = desk.page.get_by_label(re.compile("^Result"))
     result.fill("it was sent")
     desk.page.get_by_role("button", name="It happened").click()

@@ -95,7 +95,7 @@ def test_groups_are_replaced(cast: Cast) -> None:
 
 
 def test_nobody_can_be_changed_who_does_not_exist() -> None:
-    with pytest.raises(UnknownPerson, match="nobody called dora"):
+    with pytest.raises(UnknownPerson, match="no person dora"):
         people.disable("dora", actor=None)
 
 

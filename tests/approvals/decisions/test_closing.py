@@ -61,7 +61,7 @@ def test_time_denies_and_says_so_to_run_request_and_audit(
 
     request.refresh_from_db()
     assert (request.status, request.decided_by, request.statement) == ("expired", None, None)
-    assert request.reason == f"Nobody decided before {due:%Y-%m-%d %H:%M:%S} UTC."
+    assert request.reason == f"No decision before {due:%Y-%m-%d %H:%M:%S} UTC."
     assert Gate.objects.get(pk=request.gate).state == Gate.State.DECIDED
     assert heard(request) == Decision(verdict=Verdict.EXPIRE, by="", reason=request.reason)
     keeper.vouch(gate=request.gate, decision=heard(request))

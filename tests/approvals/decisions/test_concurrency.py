@@ -1,4 +1,4 @@
-"""Several at once, on real connections: one decision, one winner, and rights that end while somebody waits."""
+"""Tests concurrent decisions on real connections: one winner, and rights that end while a decision waits."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from django.utils import timezone
 from approvals import audit, clock
 from approvals.accounts import tokens
 from approvals.adapter import Gatekeeper
-from approvals.decisions import decide
+from approvals.decisions import decide, in_doubt
 from approvals.errors import AlreadyDecided, Cancelled, Expired, NotFound
 from approvals.models import AuditEntry, Request, Token
 from approvals.permissions.scopes import ALL_SCOPES
@@ -70,7 +70,7 @@ def test_of_eight_who_approve_deny_cancel_and_expire_at_once_one_ends_it() -> No
     spread = random.Random(3)
 
     def new_round() -> None:
-        """Its deadline falls into the race; every fourth round it is over, or time would rarely win."""
+        """Set a deadline during the race, in every fourth round before it: expiry would rarely win otherwise."""
         soon = -1 if len(requests) % 4 == TIME else spread.uniform(5, 120)
         due = clock.now() + timedelta(milliseconds=soon)
         requests.append(seeds.pending(requester="cyril", expires_at=due))
@@ -92,7 +92,7 @@ def test_of_eight_who_approve_deny_cancel_and_expire_at_once_one_ends_it() -> No
         chance = random.Random(n)
         for number in range(MIXED_ROUNDS):
             barrier.wait()
-            # Each kind has a start in its turn, or those with the least to read before would win all.
+            # Each kind starts first in its turn: otherwise the kind that reads least would always win.
             if number % 4 != n // 2:
                 time.sleep(chance.uniform(0, 0.03))
             heard[-1].append(racers[n](requests[-1]))
@@ -103,7 +103,7 @@ def test_of_eight_who_approve_deny_cancel_and_expire_at_once_one_ends_it() -> No
 
     ends = Counter(_check_one_end(*one) for one in zip(requests, heard, strict=True))
     assert sum(ends.values()) == MIXED_ROUNDS
-    assert set(ends) == {"approved", "denied", "cancelled", "expired"}, "somebody never won"
+    assert set(ends) == {"approved", "denied", "cancelled", "expired"}, "one kind never won"
 
 
 def test_two_clicks_of_one_person_are_one_decision() -> None:
@@ -149,7 +149,7 @@ def test_rights_that_end_while_a_decision_waits_for_its_turn_are_gone(
     with transaction.atomic():
         Run.objects.select_for_update().get(pk=request.run_id)
         waiting.start()
-        _wait_until_somebody_waits_for_us()
+        _wait_until_another_waits_for_us(waiting)
         end(owner)
     waiting.join(30)
 
@@ -158,6 +158,28 @@ def test_rights_that_end_while_a_decision_waits_for_its_turn_are_gone(
     assert request.status == Request.Status.PENDING
     assert Gate.objects.get(pk=request.gate).state == Gate.State.OPEN
     assert audit.verify(request.run_id) == 1
+
+
+def test_resolving_a_call_in_doubt_waits_for_the_run() -> None:
+    bea = seeds.person("bea", Group.REVIEWERS)
+    request = seeds.in_doubt()
+    heard: list[str] = []
+
+    def resolve() -> None:
+        in_doubt.resolve(
+            run=request.run_id, gate=request.gate, outcome="give_up", reason="No.", actor=bea
+        )
+        heard.append("resolved")
+
+    waiting = threading.Thread(target=_closing(resolve))
+    with transaction.atomic():
+        Run.objects.select_for_update().get(pk=request.run_id)
+        waiting.start()
+        _wait_until_another_waits_for_us(waiting)
+    waiting.join(30)
+
+    assert heard == ["resolved"]
+    _check_one_decision(request, "bea")
 
 
 def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
@@ -181,7 +203,7 @@ def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
 
 
 def _attempt(request: Request, actor: Actor, verdict: str, reason: str) -> str:
-    """What the actor hears."""
+    """Decide and return the result the actor sees."""
     try:
         decide.decide(
             request=request.id,
@@ -212,7 +234,7 @@ def _expire(request: Request) -> str:
 
 
 def _check_one_end(request: Request, heard: list[str]) -> str:
-    """One outcome in request, gate, audit and signals, and every loser among the people knows it."""
+    """Check that request, gate, audit and signals agree on one outcome, and that each losing person was told it."""
     request.refresh_from_db()
     status, by = request.status, request.decided_by
     ended = AuditEntry.objects.filter(subject=f"request {request.id}").exclude(act="requested")
@@ -230,7 +252,7 @@ def _check_one_end(request: Request, heard: list[str]) -> str:
     won = [f"won {by}"] if status in ("approved", "denied") else []
     assert sorted(people) == sorted(won + [f"lost to {lost_to}"] * (4 - len(won)))
     runs = AuditEntry.objects.filter(subject=f"run {request.run_id}")
-    assert [row.act for row in runs] == ["cancelled"]  # once, whoever of the two came first
+    assert [row.act for row in runs] == ["cancelled"]  # once, although two people cancelled
     assert runs[0].actor in ("cyril", "admin")
     audit.verify(request.run_id)
     for one in decisions:
@@ -268,9 +290,9 @@ def _closing(work: Callable[[], None]) -> Callable[[], None]:
     return done
 
 
-def _wait_until_somebody_waits_for_us() -> None:
+def _wait_until_another_waits_for_us(waiting: threading.Thread) -> None:
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    while waiting.is_alive() and time.monotonic() < deadline:
         with connection.cursor() as cursor:
             # pg_locks is read afresh in a transaction, pg_stat_activity is not.
             cursor.execute(
@@ -278,4 +300,4 @@ def _wait_until_somebody_waits_for_us() -> None:
             )
             if any(row[0] for row in cursor.fetchall()):
                 return
-    raise AssertionError("nobody waits")
+    raise AssertionError("no other connection waits")

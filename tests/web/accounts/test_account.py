@@ -31,10 +31,10 @@ def _another(person: User) -> Client:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("ada", ["start runs of agents", "decide on what agents want to do"]),
-        ("bea", ["decide on what agents want to do"]),
+        ("ada", ["start runs of agents", "decide on the calls of agents"]),
+        ("bea", ["decide on the calls of agents"]),
         ("cyril", ["You are in no group"]),
-        ("admin", ["look after people and tokens", "but decide nothing"]),
+        ("admin", ["manage people and tokens", "but decide nothing"]),
     ],
 )
 def test_it_says_who_one_is_and_what_one_may_do(cast: Cast, name: str, words: list[str]) -> None:

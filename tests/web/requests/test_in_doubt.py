@@ -93,7 +93,7 @@ def test_running_again_has_to_wait(bea: Client, office: Office, doubt: UUID) -> 
     assert "Possible from <time" in page
     answer = _send(bea, request, "run-again")
     assert answer.status_code == 409
-    assert "The first start may still be under way" in answer.content.decode()
+    assert "The first start may still be running" in answer.content.decode()
     assert office.doubt(doubt).status == "pending"
 
 

@@ -234,7 +234,7 @@ def test_the_page_offers_the_way_back_to_the_one_who_decided(
     assert "Undone" in page
     assert f"{path}approve/" in page
     assert (
-        "Nobody has decided this approval."
+        "This approval has no decision to undo."
         in bea.post(f"{path}undo/", follow=True).content.decode()
     )
 
