@@ -113,7 +113,7 @@ def test_a_reported_result_is_vouched_for(bea: Actor, result: Any) -> None:
     request = settled(bea, Verdict.HAPPENED, result=result)
     keeper.vouch(gate=request.gate, decision=decision_of(request, result=result))
     other = {"level": 4}
-    assert "to take up" in refused(request, decision_of(request, result=other))
+    assert "differs from the signed one" in refused(request, decision_of(request, result=other))
 
 
 def test_a_call_that_runs_again_is_confirmed_by_that_decision(bea: Actor) -> None:
@@ -139,7 +139,7 @@ def test_a_decision_that_is_not_the_signed_one_is_not_taken_up(
     bea: Actor, changed: dict[str, Any]
 ) -> None:
     request = decided(bea)
-    assert "to take up" in refused(request, decision_of(request, **changed))
+    assert "differs from the signed one" in refused(request, decision_of(request, **changed))
 
 
 def test_a_result_beside_a_decision_without_one_is_not_taken_up(bea: Actor) -> None:
@@ -289,7 +289,9 @@ def test_a_decision_that_was_signed_after_the_deadline_does_not_count(bea: Actor
 def test_running_again_too_early_does_not_count_even_if_it_was_signed(bea: Actor) -> None:
     request = seeds.in_doubt(not_before=seeds.moment(60))
     sign(request, Verdict.RUN_AGAIN, status=Request.Status.APPROVED)
-    assert "under way" in refused(request, Decision(verdict=Verdict.RUN_AGAIN, by="bea"))
+    assert "still have been running" in refused(
+        request, Decision(verdict=Verdict.RUN_AGAIN, by="bea")
+    )
 
 
 def test_a_verdict_of_the_other_kind_does_not_count_even_if_it_was_signed(bea: Actor) -> None:

@@ -21,12 +21,12 @@ from tests.support.target import Target
 
 # Every column of a request that says what was approved, by whom and how; and a reason that is named.
 CHANGES: dict[str, tuple[Any, str]] = {
-    "args": ('{"username": "newhire", "security_level": 5}', "the stored action"),
-    "schema": ('{"type": "object"}', "the stored action"),
-    "path": (["hr_onboarding", "set_privileges"], "the stored action"),
-    "effect": ("read", "the stored action"),
-    "tool": ("create_account", "the stored action"),
-    "action_digest": ("sha256:" + "0" * 64, "the stored action"),
+    "args": ('{"username": "newhire", "security_level": 5}', "the stored call"),
+    "schema": ('{"type": "object"}', "the stored call"),
+    "path": (["hr_onboarding", "set_privileges"], "the stored call"),
+    "effect": ("read", "the stored call"),
+    "tool": ("create_account", "the stored call"),
+    "action_digest": ("sha256:" + "0" * 64, "the stored call"),
     "risk": ("low", "the stored request"),
     "sentence": ("Do nothing", "the stored request"),
     "requester": ("cyril", "the stored request"),
