@@ -1,4 +1,4 @@
-# Everything a newcomer types. Needs Python 3.11 or newer with venv, and git; nothing else is assumed.
+# The commands for developers and a local installation. Needs git and Python 3.11 or newer with venv.
 
 PYTHON ?= python3
 FAULTS_LONG ?= 1
@@ -8,7 +8,7 @@ RUN := $(VENV)/bin/python
 .DEFAULT_GOAL := help
 .PHONY: help up agents manage test faults mutants bench screenshots reference check format lock clean
 
-help: ## show what can be done
+help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
 
 up: environment ## run everything on this machine (PORT=8000 HOME_DIR=~/.local/share/abeyance DEMO=0: no people yet, RELOAD=1: new workers when a file of AGENTS_DIR changes, AGENTS_REQUIREMENTS=requirements.txt: packages of your agents)
@@ -63,7 +63,7 @@ clean: ## remove the environment and everything that can be made again
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache staticfiles
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Makes the environment if need be; of the interpreter named by PYTHON=, if one is named, and with an author's packages.
+# Creates or updates the environment, with the interpreter of PYTHON= and the packages of AGENTS_REQUIREMENTS= if set.
 ENVIRONMENT = $(PYTHON) requirements/environment.py $(if $(filter file default undefined,$(origin PYTHON)),,--this-python) $(if $(AGENTS_REQUIREMENTS),--also "$(AGENTS_REQUIREMENTS)") $(VENV)
 
 .PHONY: environment developer-environment

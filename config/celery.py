@@ -37,7 +37,7 @@ app.conf.update(
     task_annotations={"runtime.advance": {"Request": "config.broker.request:Hint"}},
     task_default_queue="runs",
     task_create_missing_queues=False,
-    # Resumed runs come before new ones. Crash-looping runs have a worker of their own.
+    # Resumed runs come before new ones. Runs that may crash their worker have a worker of their own.
     task_queues={name: {"no_ack": True} for name in ("resumed", "runs", "isolated")},
     worker_prefetch_multiplier=1,
     worker_disable_prefetch=True,

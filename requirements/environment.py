@@ -1,8 +1,8 @@
-"""Makes the environment that the locks describe, and updates it when a lock changes.
+"""Creates the environment that the locks describe, and updates it when a lock changes.
 
-The locks name every package with its version and hashes, so installing resolves nothing: a release
-that comes out later changes nothing. Runs on any Python 3, if only to say that it is too old. Every
-failure is one line that says what to do.
+The locks name every package with its version and hashes, so pip resolves nothing and later releases
+change nothing. The script starts on any Python 3, to report one that is too old. Every failure is one
+line that says what to do.
 """
 
 import argparse
@@ -21,7 +21,7 @@ OFFLINE = (
     r"connection broken by|Connection to \S+ timed out|Temporary failure in name resolution"
     r"|Max retries exceeded|ProxyError|Could not fetch URL|Read timed out"
 )
-# What venv and pip say when they fail, and what it means for whoever runs this; the first that fits.
+# Errors of venv and pip, with the line to print instead. The first match counts.
 REASONS = (
     (
         r"No space left on device|Errno 28",
@@ -72,7 +72,7 @@ REASONS = (
 
 _NAME = r"\w(?:[\w.-]*\w)?"
 _BY = r"(?P<by>%s(?:\[[^\]]*\])?)" % _NAME
-# How pip names a package that is needed, and the one that needs it, if that is not a file of requirements.
+# pip's line for a required package, with the package that requires it, unless that is a requirements file.
 NOT_INSTALLED = re.compile(
     r"satisfies the requirement (?P<needed>[^\s;]+).*?(?: \(from %s\))? \(from versions" % _BY
 )
@@ -222,13 +222,13 @@ def _pip(python, *arguments):
 
 
 def _failed(command):
-    """Return what a command said if it failed, else None."""
+    """Return a command's output if it failed, else None."""
     failed, said = _run(command)
     return said if failed else None
 
 
 def _run(command, env=None, folder=None):
-    """Run a command. Return its exit status and what it said."""
+    """Run a command. Return its exit status and its output."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd=folder
     )
@@ -237,7 +237,7 @@ def _run(command, env=None, folder=None):
 
 
 def _reason(said, folder, locks):
-    """The line for what a command said; where nobody foresaw it, all of it goes before."""
+    """Return one line for a command's output. An unknown error is printed in full first."""
     for pattern, line in REASONS:
         found = re.search(pattern, said)
         if found:
@@ -249,7 +249,7 @@ def _reason(said, folder, locks):
                 python=sys.executable,
                 version=_version(),
             )
-    if _free(folder) < ROOM:  # venv does not pass on what was said in there
+    if _free(folder) < ROOM:  # venv hides the error of pip
         return _reason("No space left on device", folder, locks)
     sys.stderr.write(said)
     return "the environment in %s could not be made, see above" % folder
@@ -271,7 +271,7 @@ def _version():
 
 
 def _base_of(python):
-    """Which interpreter an environment is of; None if it is broken or belongs to another place."""
+    """Return the interpreter of an environment; None if it is broken or was moved."""
     question = "import sys; print(sys.prefix); print(sys.base_prefix, *sys.version_info[:2])"
     try:
         said = subprocess.check_output([python, "-c", question], stderr=subprocess.DEVNULL)

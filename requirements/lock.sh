@@ -1,7 +1,7 @@
 #!/bin/sh
 # Resolves *.in into the hashed locks, keeping the pins that still fit.
-# `lock.sh write PYTHON` writes them. `lock.sh check PYTHON` fails if that would change one; it looks at the
-# index as uv last saw it first, so a second check needs no network.
+# `lock.sh write PYTHON` writes them. `lock.sh check PYTHON` fails if that would change one. It first uses uv's
+# cached index, so a second check needs no network.
 set -eu
 mode=$1
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)

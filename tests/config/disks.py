@@ -1,4 +1,4 @@
-"""Small and read-only disks, where this account may make them."""
+"""Makes small and read-only disks, if this account may mount."""
 
 import subprocess
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def disk(place: Path, size: int, *, read_only: bool = False) -> Iterator[Path | None]:
-    """A disk of so many bytes mounted at `place`; None for an account that cannot mount."""
+    """Mount a disk of so many bytes at `place`. Yield None if this account cannot mount."""
     place.mkdir()
     options = f"size={size},mode=755{',ro' if read_only else ''}"
     mounted = subprocess.run(

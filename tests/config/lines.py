@@ -1,8 +1,8 @@
-"""The one line of a bad start."""
+"""Finds the one line of a failed start."""
 
 
 def line_of(said: str) -> str:
-    """The one line, which is the last; nothing that reads like a traceback comes with it."""
+    """Return the last line of the output, which must contain no traceback."""
     assert "Traceback" not in said, said
     assert "During handling" not in said, said
     return said.strip().splitlines()[-1]

@@ -1,4 +1,4 @@
-"""A bad value in the environment is one line that names its variable."""
+"""An invalid value in the environment ends a process with one line that names its variable."""
 
 import subprocess
 import sys

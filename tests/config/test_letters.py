@@ -1,4 +1,4 @@
-"""What comes from the broker, read by our transport and by kombu's own, from a real broker."""
+"""Messages of a real broker, read by our transport and by kombu's own."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ JUNK = (b"\xff\x00", b"", b"null", b"[]", b"17", b"[" * 100_000, b'{"properties"
 
 
 def _letter(*, body: bytes = b"", **changed: object) -> bytes:
-    """A hint as `dispatch` writes it, with some of its headers or its body changed."""
+    """Return a hint as `dispatch` writes it, with changed headers or a changed body."""
     found = json.loads(dispatch._message(uuid4(), dispatch.NEW))
     found["headers"] |= changed
     if body:
@@ -34,7 +34,7 @@ def _body(**embedded: object) -> bytes:
 
 @contextmanager
 def _reading(url: str, queue: str) -> Iterator[Any]:
-    """Reads as Celery's consumer does, from the loop that kombu gives it; turns the loop once."""
+    """Reads as Celery's consumer does, from kombu's event loop, for one round."""
     hub, got = Hub(), list[Any]()
     with Connection(url) as connection:
         channel = connection.default_channel
@@ -93,7 +93,7 @@ def test_kombu_itself_still_forgets_at_the_broker_what_it_never_noted(broker_url
 
 
 def _asked_for_an_account(broker_url: str, kombus: str) -> int:
-    """How often the broker was asked to forget a hint when one was taken from a queue that needs no acknowledgement."""
+    """Return how often the client asks the broker to drop a hint that it received from a `no_ack` queue."""
     queue = str(uuid4())
     with redis.Redis.from_url(broker_url) as broker:
         broker.lpush(queue, _letter())

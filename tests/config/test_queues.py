@@ -1,4 +1,4 @@
-"""Which queues a worker asks for, by how many of its places are taken; and connections for all of it."""
+"""The queues that a worker reads, by its number of busy threads, and the connections that processes need."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ HEARTBEAT = 1  # connection of its own
 
 @pytest.fixture
 def queues() -> Iterator[worker_queues.QueueOrder]:
-    """Of a worker with 16 worker_queues."""
+    """Yield the queue order of a worker with 16 threads."""
     worker_queues.set_concurrency(16)
     one = worker_queues.QueueOrder()
     one.update([dispatch.NEW, dispatch.RESUMED])
@@ -31,13 +31,13 @@ def queues() -> Iterator[worker_queues.QueueOrder]:
 
 @dataclass
 class Request:
-    """What Celery tells of a hint that was received."""
+    """The part of Celery's request that a received hint needs."""
 
     id: str
 
 
 def _asked(queues: worker_queues.QueueOrder, taken: int) -> list[str]:
-    """The queues that are asked for while so many places are taken."""
+    """Return the queues that the worker reads while so many threads are busy."""
     requests = [Request(id=str(number)) for number in range(taken)]
     for one in requests:
         signals.task_received.send(sender=None, request=one)
@@ -102,7 +102,7 @@ def test_postgres_of_make_up_has_a_connection_for_everybody() -> None:
 
 
 def test_a_hint_that_a_worker_takes_is_not_acknowledged() -> None:
-    """The main thread would be woken for it, and the broker keeps no account."""
+    """An acknowledgement would wake the main thread, and the broker does not track hints."""
     task = tasks.advance_run
     asked: list[object] = []
     headers = {"id": "1", "task": dispatch.ADVANCE}

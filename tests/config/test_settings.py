@@ -1,4 +1,4 @@
-"""The settings that a deployment stands on."""
+"""The settings that a deployment depends on."""
 
 import logging
 import ssl
@@ -68,7 +68,7 @@ def test_access_to_the_broker_runs_no_code() -> None:
 
 
 def test_every_command_of_celery_is_kept_or_refused() -> None:
-    """If a release of Celery adds one: does it only tell something of a worker? Then KEPT, else REFUSED."""
+    """If a Celery release adds a command, list it in KEPT if it only reads a worker's state, else in REFUSED."""
     assert set(Panel.data) == remote_control.KEPT | remote_control.REFUSED
     refused = {name for name, command in Panel.data.items() if command is Panel.data["shutdown"]}
     assert refused == remote_control.REFUSED

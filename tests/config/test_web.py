@@ -1,4 +1,4 @@
-"""The door of the web process: bodies are here before a thread is taken, and headers keep their meaning."""
+"""The web process: a request gets a thread when its body is complete, and headers keep their meaning."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ LIMIT = 2 * 1024 * 1024
 
 
 class Seen:
-    """What reached Django, and what the sender was told."""
+    """Records the requests that reached Django and the answers to the sender."""
 
     def __init__(self) -> None:
         self.scope: Message | None = None
@@ -32,7 +32,7 @@ class Seen:
 
 @pytest.fixture
 def asgi() -> ModuleType:
-    """Imported late: Django's application looks for its static files at once."""
+    """Import the application late, because Django searches its static files at import."""
     return import_module("config.asgi")
 
 
@@ -94,7 +94,7 @@ def test_a_client_that_disconnects_is_forgotten(seen: Seen) -> None:
 
 
 def test_no_more_is_read_than_django_looks_at(seen: Seen) -> None:
-    """The rest is not waited for, and Django sees that it is too much."""
+    """The web does not wait for the rest, and Django refuses the size."""
     _ask(
         seen,
         _piece(b"a" * LIMIT, more=True),

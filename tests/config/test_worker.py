@@ -1,4 +1,4 @@
-"""What a worker process imports, and what it takes from its command line."""
+"""The imports and the command line of a worker process."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 from config import worker
 from config.env.environment import ROOT
 
-# What a worker does before it takes runs, less what needs servers.
+# The start of a worker without the steps that need servers.
 START = """
 import sys
 from config.worker import app

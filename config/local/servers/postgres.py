@@ -108,8 +108,9 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start the server and wait until it answers. `pause` waits between two attempts.
 
-    `arrange` makes what must be in it, and raises psycopg.OperationalError until the server answers; without it that
-    is the database alone. Raises DidNotStart also while children of a server that was killed are still at the data.
+    `arrange` creates the database's contents and raises psycopg.OperationalError until the server answers. Without it
+    only the database is created. Raise DidNotStart also while children of
+    a killed server still use the data.
     """
     options = {
         "listen_addresses": "",

@@ -1,4 +1,4 @@
-"""What a migration may do while processes of the version before it are at work: add, and take nothing away."""
+"""Checks that a migration only adds, because processes of the version before still run."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ HARMLESS = (
     operations.AlterModelOptions,
     operations.AlterModelManagers,
 )
-# In SQL: what takes something away from whoever relies on it, or asks old code for what it does not know.
+# SQL that removes a column or table that old code uses, or demands a value that old code does not write.
 TAKES_AWAY = re.compile(
     r"\b(DROP\s+(TABLE|COLUMN|FUNCTION|VIEW|TYPE)|RENAME|SET\s+NOT\s+NULL|ADD\s+COLUMN"
     r"|ALTER\s+COLUMN(?!\s+\S+\s+SET\s+COMPRESSION\b)|TRUNCATE|ADD\s+CONSTRAINT)\b",
@@ -28,7 +28,7 @@ BODY = re.compile(r"(CREATE\s+FUNCTION\b[^$]*)\$\$.*?\$\$", re.IGNORECASE | re.D
 
 
 def problems(migration: Migration, before: ProjectState) -> list[str]:
-    """What code of the version before could not live with, in words; `before` is the state it was written for."""
+    """Describe the changes that break code of the version before. `before` is the state of that version."""
     found = []
     state = before.clone()
     for operation in migration.operations:
@@ -63,14 +63,14 @@ def _of(operation: Operation, state: ProjectState, app: str) -> Iterator[str]:
 
 
 def _stored(field: "Field[object, object]") -> dict[str, object]:
-    """What of a field the database knows."""
+    """Return the parts of a field that the database stores."""
     _, path, _, given = field.deconstruct()
     known = {key: value for key, value in given.items() if key not in ("choices", "default")}
     return {"path": path, **known}
 
 
 def _statements(sql: object) -> list[str]:
-    """Without what `--` comments say and what functions do once they are called."""
+    """Return the statements without `--` comments and without the bodies of functions."""
     many = sql if isinstance(sql, list | tuple) else [sql]
     texts = [one[0] if isinstance(one, list | tuple) else str(one) for one in many]
     return [BODY.sub(r"\1", re.sub(r"--[^\n]*", "", text)) for text in texts]

@@ -89,7 +89,7 @@ def test_every_process_of_the_table_is_a_service_with_its_command_and_its_patien
 def test_a_health_check_may_start_python_on_a_busy_machine(
     services: dict[str, Any], name: str
 ) -> None:
-    """A container is not called unhealthy because its machine is: an interpreter took 16 s to start on one."""
+    """A slow machine must not make a container unhealthy: on one, an interpreter took 16 s to start."""
     check = services[name]["healthcheck"]
     assert (check["timeout"], check["interval"]) == ("30s", "30s")
     said = {what: rest for what, rest in compose.instructions() if what in ("RUN", "HEALTHCHECK")}

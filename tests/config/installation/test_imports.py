@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-# It takes as long to import as everything else of a worker, and is needed where accounts are made.
+# It takes as long to import as all other modules of a worker, and only creating accounts needs it.
 SCIM = ("scim2_client", "scim2_models", "scim2_server")
 
 

@@ -1,4 +1,4 @@
-"""A migration runs while runs are suspended and processes of both versions live: it adds, and takes nothing away."""
+"""A migration only adds, because it runs while runs are suspended and processes of both versions live."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from runtime.store.workers import BEAT
 from tests.config.installation.additive import problems
 
 APPS = ("runtime", "agents", "approvals")
-# What was there before processes of two versions were to live side by side.
+# Migrations from before two versions could run side by side
 FIRST = {"runtime": "0003_base", "agents": "0002_sentform", "approvals": "0004_lists"}
-# What adds a rule that the version before never breaks.
+# Migrations that add a rule which the version before never breaks
 KEPT_RULES = {
     ("approvals", "0012_risk"),
     ("runtime", "0026_fewer_indexes"),  # the same rule as before, by an index without the null keys
@@ -23,7 +23,7 @@ KEPT_RULES = {
 
 
 def _later(loader: MigrationLoader) -> list[tuple[str, str]]:
-    """Every migration of ours after the first ones, in their order."""
+    """Yield our migrations after the first ones, in order."""
     plan = [
         key
         for app in APPS
@@ -46,7 +46,7 @@ def test_every_migration_leaves_old_code_what_it_relies_on() -> None:
     assert said == []
 
 
-# What may be long, and the months of the journal.
+# Long columns, and the months of the journal
 COMPRESSED = r"^runtime_(journalentry(_default|_\d{4}_\d{2})?|continuation|base|content)$"
 
 

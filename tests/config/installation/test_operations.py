@@ -1,4 +1,4 @@
-"""The pages for operators list every variable that is read, and start the processes of config/processes.py."""
+"""The operators' pages list every variable that is read, and start the processes of config/processes.py."""
 
 import os
 import re
@@ -22,7 +22,7 @@ ROWS = {name: (default, limits) for name, _, default, limits in ROW.findall(VARI
 
 
 class Recorder(Mapping[str, str]):
-    """Variables that remember which of them were asked for."""
+    """Variables that record which of them are read."""
 
     def __init__(self, **variables: str) -> None:
         self.variables = variables
@@ -60,7 +60,7 @@ for kind in Kind:
     client_of(Endpoint(name=kind, kind=kind, key="x", url="http://127.0.0.1:9/v1"), "x")
 print(*read)
 """
-# Read by the libraries for what is not done here: other clients of theirs, webhooks, traces without an exporter.
+# Variables of unused library features: other clients, webhooks, traces without an exporter
 WITHOUT_EFFECT = re.compile(
     "AZURE_.*|OPENAI_(API_KEY|API_TYPE|API_VERSION|ADMIN_KEY|WEBHOOK_SECRET)"
     "|ANTHROPIC_(OPEN_TELEMETRY.*|WEBHOOK_SIGNING_KEY)"
@@ -85,7 +85,7 @@ def test_variables_that_provider_clients_read_are_documented() -> None:
     assert {name for name in read if not WITHOUT_EFFECT.fullmatch(name)} == {
         name
         for name in named
-        if not name.endswith("_PROXY")  # these are looked for among all
+        if not name.endswith("_PROXY")  # proxy variables are searched among all
     }
 
 

@@ -1,4 +1,4 @@
-"""`manage.py prepare` collects static files when they are not what they were made of, and only then."""
+"""`manage.py prepare` collects static files only if their sources have changed."""
 
 import os
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_other_static_files_are_collected(root: Path, what: str) -> None:
     match what:
         case "changed":
             source.write_text("three")
-            os.utime(source, (2**31, 2**31))  # collectstatic itself looks at whole seconds
+            os.utime(source, (2**31, 2**31))  # collectstatic compares whole seconds
         case "touched":
             os.utime(source, ns=(0, source.stat().st_mtime_ns + 1))
             collected.unlink()

@@ -1,4 +1,4 @@
-"""No class of ours overrides or reads what a class of others keeps to itself; ruff refuses the rest (SLF001)."""
+"""No class of ours overrides or reads private names of a library's class; ruff checks other uses (SLF001)."""
 
 import ast
 import importlib
@@ -31,7 +31,7 @@ def _is_ours(one: type) -> bool:
 
 
 def _private_names(one: type) -> tuple[set[str], set[str]]:
-    """What the class defines or sets on itself, and what it reads of itself: names with one underscore."""
+    """Return the private names that the class defines or sets, and those that it reads from itself."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
     defined, read = set(), set()
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""What web and workers may do in the database under roles of their own, tried with the rights that `prepare` grants."""
+"""The rights of the roles of web and workers in the database, as `prepare` grants them."""
 
 import threading
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from config import rights
 from runtime.store import pool
 from runtime.upkeep import due_runs, partitions, retention
 
-WEB, WORKER, NOBODY = "rights_web", "rights_worker", "rights_nobody"
+WEB, WORKER, UNPRIVILEGED = "rights_web", "rights_worker", "rights_nobody"
 BOTH = (WEB, WORKER)
 REFUSED = psycopg.errors.InsufficientPrivilege
 
@@ -130,7 +130,7 @@ def test_nothing_but_a_month_that_is_over_is_dropped(granted: None, name: str) -
 
 
 def test_a_table_of_the_same_name_does_not_mislead_the_owner(granted: None) -> None:
-    """A temporary one comes first for whoever does not say where to look."""
+    """A temporary table comes first unless the search path names a schema."""
     with pool.own() as own, own.transaction(force_rollback=True):
         own.execute(f"SET LOCAL ROLE {WORKER}")
         own.execute("CREATE TEMP TABLE runtime_journalentry (id int)")
@@ -147,7 +147,7 @@ def test_every_table_that_has_a_row_of_its_own_exists(db: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "why"), [(NOBODY, "which is no role"), ("postgres", "who cannot be kept")]
+    ("role", "why"), [(UNPRIVILEGED, "which is no role"), ("postgres", "who cannot be kept")]
 )
 def test_a_role_that_cannot_be_limited_is_refused(db: None, role: str, why: str) -> None:
     with pytest.raises(rights.NotGranted, match=f"ABEYANCE_WEB_ROLE names {role}, .*{why}"):
@@ -158,12 +158,12 @@ def test_a_role_is_made_with_its_password_and_gets_a_new_one(transactional_db: N
     where = pool._parameters()
     try:
         for password in ("first", "second"):
-            rights.have_role(NOBODY, password)
-            with psycopg.connect(**{**where, "user": NOBODY, "password": password}) as own:
-                assert own.info.user == NOBODY
+            rights.have_role(UNPRIVILEGED, password)
+            with psycopg.connect(**{**where, "user": UNPRIVILEGED, "password": password}) as own:
+                assert own.info.user == UNPRIVILEGED
     finally:
         with connection.cursor() as cursor:
-            cursor.execute(f"DROP ROLE IF EXISTS {NOBODY}")
+            cursor.execute(f"DROP ROLE IF EXISTS {UNPRIVILEGED}")
 
 
 def test_a_superuser_is_given_no_password(db: None) -> None:

@@ -1,4 +1,4 @@
-"""A folder of agents that workers cannot use ends the start with one line that says what to do."""
+"""A folder of agents that workers cannot read ends the start with one line that says what to do."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Every bad start is one line that says what to do: no traceback, nothing before it that matters, nothing after it."""
+"""Every failed start prints one line that says what to do, without a traceback and without lines after it."""
 
 import errno
 import logging
@@ -39,7 +39,7 @@ NOWHERE = "127.0.0.1:1"
 
 
 def up(folder: Path, *more: str, **variables: str) -> str:
-    """`make up` on a folder, to where it refuses; the line."""
+    """Run `make up` on a folder until it refuses. Return its line."""
     done = subprocess.run(
         [sys.executable, "-m", "config.local", "up", "--home", str(folder), *more],
         cwd=ROOT,
@@ -86,16 +86,16 @@ def test_damaged_credentials(tmp_path: Path, text: str) -> None:
 
 def test_a_data_folder_that_can_only_be_read(tmp_path: Path) -> None:
     with disk(tmp_path / "disk", 1_000_000, read_only=True) as place:
-        folder = (place or Path("/proc")) / "home"  # /proc takes no folders from anybody
+        folder = (place or Path("/proc")) / "home"  # no account can make a folder in /proc
         line = up(folder)
     assert re.fullmatch(rf"cannot use {folder} \(.+\): HOME_DIR=… chooses another folder", line)
 
 
 @pytest.mark.parametrize("size", [16_384, 4_000_000, 30_000_000])
 def test_a_disk_that_is_full(sandbox: Path, size: int) -> None:
-    """At the first file, while Postgres is copied or made, and a little later."""
+    """The disk fills up at the first file, while Postgres is copied or created, and later."""
     with disk(sandbox / f"disk of {size}", size) as place:
-        if place is None:  # no right to mount: what the kernel says there is what is looked at
+        if place is None:  # without the right to mount: raise the kernel's error
             full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             assert launcher._explained(full, sandbox) == (
                 f"the disk of {sandbox} is full: make room and start again"
@@ -108,7 +108,7 @@ def test_a_disk_that_is_full(sandbox: Path, size: int) -> None:
 def test_secrets_that_are_not_those_of_the_cluster(
     postgres_url: str, sandbox: Path, server_folder: Path
 ) -> None:
-    """As after a restore of half a backup."""
+    """This happens after an incomplete restore."""
     account = users.unprivileged()
     cluster = postgres.Cluster(
         programs=Path("/nowhere"),
@@ -125,11 +125,11 @@ def test_secrets_that_are_not_those_of_the_cluster(
         process.kill()
 
 
-# The processes of the table, wherever they are started
+# The processes of the table, from any launcher
 
 
 def start_process(name: str, **variables: str) -> str:
-    """A process of the table in an environment of its own, to where it ends; the line."""
+    """Run a process of the table in its own environment until it ends. Return its line."""
     (process,) = [one for one in table(bind=variables.pop("bind", NOWHERE)) if one.name == name]
     done = subprocess.run(
         process.command,
@@ -157,13 +157,13 @@ with_each = pytest.mark.parametrize("name", NAMES)
 
 @pytest.fixture
 def url(postgres_url: str) -> str:
-    """A DATABASE_URL whose host, user and password can be exchanged."""
+    """Return a DATABASE_URL with another host, user or password."""
     return postgres_url
 
 
 @pytest.fixture
 def keys(tmp_path: Path, settings: Settings) -> Path:
-    """A folder with every key, for a test to spoil."""
+    """Return a folder with every key, for a test to damage."""
     folder = tmp_path / "keys"
     shutil.copytree(settings.KEYS_DIR, folder)
     return folder
@@ -171,12 +171,12 @@ def keys(tmp_path: Path, settings: Settings) -> Path:
 
 @pytest.fixture
 def migrated(transactional_db: None, url: str) -> str:
-    """The DATABASE_URL of the test database, which has every table."""
+    """Return the DATABASE_URL of the test database, which has every table."""
     return url.rpartition("/")[0] + "/" + str(connection.settings_dict["NAME"])
 
 
 def test_a_database_that_does_not_answer() -> None:
-    """Each process waits ten seconds for Postgres; here all wait at once."""
+    """Each process waits ten seconds for Postgres, so they wait in parallel."""
 
     def line(name: str) -> str:
         nowhere = f"postgres://me@{NOWHERE}/abeyance"
@@ -222,7 +222,7 @@ def test_a_postgres_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Late(logging.Handler):
-    """Has something happen when it is said that somebody waits."""
+    """Calls a function when the log reports a wait."""
 
     def __init__(self, come: Callable[[], object]) -> None:
         super().__init__()
@@ -272,7 +272,7 @@ def test_a_database_that_goes_away_during_a_step_of_the_start(
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The process goes on with its start, whose first seconds went into loading its code."""
+    """The process continues its start, because loading its code took the first seconds."""
     settings.ABEYANCE_UNSAFE_POSTGRES = False
     monkeypatch.setattr(durability, "POSTGRES", {"max_connections": ""})  # ours is unsafe
     monkeypatch.setattr(port_wiring, "plug", lambda **_: None)

@@ -1,4 +1,4 @@
-"""A data folder belongs to one start at a time, keeps its secrets, and leaves alone what was there."""
+"""A data folder belongs to one start at a time, keeps its secrets, and does not change existing files."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""A start without demo people, and what becomes of them once their file is gone."""
+"""A start without demo people, and the revocation of their access once their file is deleted."""
 
 import os
 from pathlib import Path

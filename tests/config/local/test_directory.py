@@ -1,4 +1,4 @@
-"""The directory keeps what it is told, follows the protocol's contract, and talks to who bears its token only."""
+"""The directory stores its resources, follows the protocol's contract, and requires its token."""
 
 import io
 import json
@@ -61,7 +61,7 @@ def _ask(
     query: str = "",
     body: dict[str, Any] | None = None,
 ) -> tuple[int, dict[str, Any]]:
-    """One request to the application, as a WSGI server would pass it on."""
+    """Send the application one request, as a WSGI server does."""
     data = json.dumps(body).encode() if body is not None else b""
     answered: list[str] = []
     environ = {

@@ -1,4 +1,4 @@
-"""An environment of packages that cannot be made is one line that says what to do."""
+"""A failed installation of packages prints one line that says what to do."""
 
 import errno
 import hashlib
@@ -27,7 +27,7 @@ NOWHERE = "127.0.0.1:1"
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with one lock of one package that no index here has."""
+    """Return a checkout with one lock, of one package that no index here has."""
     folder = tmp_path / "requirements"
     folder.mkdir()
     shutil.copy(ENVIRONMENT, folder)
@@ -99,7 +99,7 @@ def test_a_python_without_venv(checkout: Path, module: str) -> None:
 
 @pytest.fixture(scope="module")
 def empty_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment that has pip and nothing else."""
+    """Return an environment that contains only pip."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     return folder
@@ -209,7 +209,7 @@ def test_an_incomplete_lock_fails_by_name(
     line: str,
     was_complete: bool,
 ) -> None:
-    """An index offers what the lock lacks, and the environment may have it from an earlier lock."""
+    """An index offers the missing package, and the environment may have it from an earlier lock."""
     lock = checkout / "requirements" / "tiny.txt"
     if was_complete:
         done = make_environment(checkout, empty_environment, wheels=(index,))
@@ -218,7 +218,7 @@ def test_an_incomplete_lock_fails_by_name(
         pip = [str(empty_environment / "bin" / "python"), "-m", "pip", "--quiet"]
         subprocess.run([*pip, "uninstall", "--yes", "top", "kit", "base", "inner"], check=True)
     lock.write_text(re.sub(f"(?m)^{package}==.*\n", "", lock.read_text()))
-    for _ in range(2):  # a failure is not taken for success the next time
+    for _ in range(2):  # the second run must fail too
         done = make_environment(checkout, empty_environment, wheels=(index,))
         assert line_of(done.stderr) == f"tiny.txt {line}: run make lock"
         assert done.returncode == 1
@@ -227,7 +227,7 @@ def test_an_incomplete_lock_fails_by_name(
 def test_packages_of_an_author_come_beside_those_of_the_lock(
     checkout: Path, index: Path, empty_environment: Path
 ) -> None:
-    """An author's packages change none of ours, and are installed again only when their file changes."""
+    """An author's packages change none of ours, and are reinstalled only when their file changes."""
     for name, need in (("theirs", "base"), ("newer", "base>=2"), ("base", ""), ("deep", "newer")):
         needs = (need,) if need else ()
         make_wheel(index, name, "2", describe(name, "2", needs=needs))
@@ -282,7 +282,7 @@ def test_a_checkout_that_cannot_hold_an_environment(
     checkout: Path, tmp_path: Path, size: int, read_only: bool, line: str
 ) -> None:
     with disk(tmp_path / "disk", size, read_only=read_only) as place:
-        if place is None:  # no right to mount: what venv says there is what is looked at
+        if place is None:  # without the right to mount: raise venv's error
             said = {False: os.strerror(errno.ENOSPC), True: os.strerror(errno.EROFS)}[read_only]
             shadow = checkout / "shadow"
             shadow.mkdir()

@@ -1,4 +1,4 @@
-"""The SMTP sink keeps each message as one file, whole or not at all."""
+"""The SMTP sink stores each message as one complete file, or refuses it."""
 
 import asyncio
 import smtplib
@@ -15,7 +15,7 @@ from config.local.servers import mailbox
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    """A sink that keeps its mail in tmp_path."""
+    """Yield a sink that stores its mail in tmp_path."""
     loop = asyncio.new_event_loop()
     listener = socket.create_server(("127.0.0.1", 0))
     server = loop.run_until_complete(mailbox.listen(listener, tmp_path))

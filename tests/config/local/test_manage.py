@@ -1,4 +1,4 @@
-"""`make manage` and starts without a demo, on whole installations; each start takes a while, so there are few."""
+"""`make manage` and starts without a demo, on whole installations. Starts are slow, so there are few tests."""
 
 import json
 import re
@@ -96,7 +96,7 @@ def test_a_deleted_file_ends_what_it_told_and_keeps_the_people(sandbox: Path) ->
 
 
 def _same_settings(stack: Stack) -> bool:
-    """Whether a command sees what the web process sees, but for the role that it is in Postgres."""
+    """Tell whether a command has the web process's environment, except for its Postgres role."""
     (web,) = stack.named("config.web")
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     seen = json.loads(_manage(stack.home, "shell", "-v", "0", "-c", code).stdout)
@@ -112,7 +112,7 @@ def _password(stack: Stack) -> str:
 
 
 def _settings(process: psutil.Process) -> dict[str, str]:
-    # How many workers there are is told to `make up` alone.
+    # Only `make up` is told the number of workers.
     names = re.compile(
         "(DATABASE|REDIS|SCIM|EMAIL|PUBLIC)_URL|SCIM_TOKEN|KEYS_DIR|SECRET_KEY_FILE|STATIC_ROOT|ABEYANCE_(?!WORKERS).*"
     )

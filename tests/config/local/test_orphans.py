@@ -1,4 +1,4 @@
-"""Only what can be proved to be ours is ended: by its mark, or by its id and its time of birth together."""
+"""A start ends only processes that are provably ours: by their mark, or by their id and start time together."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> Iterator[DataDir]:
 
 @pytest.fixture
 def bystander() -> Iterator[subprocess.Popen[str]]:
-    """A process that waits, without a mark."""
+    """Yield a waiting process without a mark."""
     with _waiting({}) as process:
         yield process
         process.kill()
@@ -42,7 +42,7 @@ def _waiting(extra: dict[str, str]) -> subprocess.Popen[str]:
         text=True,
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"  # so that its environment is its own by now
+    assert process.stdout.readline() == "up\n"  # its environment is complete now
     return process
 
 

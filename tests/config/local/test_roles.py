@@ -1,4 +1,4 @@
-"""The roles of the embedded Postgres, also in a data folder of a version in which everything was one superuser."""
+"""The roles of the embedded Postgres, also in a data folder of a version with a single superuser."""
 
 import subprocess
 import tempfile
@@ -27,7 +27,7 @@ EARLIER = """
 
 @pytest.fixture
 def cluster(sandbox: Path) -> Cluster:
-    """Made as an earlier version made it: `abeyance` is the superuser and owns everything."""
+    """Yield a cluster of an earlier version: `abeyance` is the superuser and owns all tables."""
     account = users.unprivileged()
     place = Path(tempfile.mkdtemp(dir=sandbox))
     users.give(account, [place])

@@ -1,4 +1,4 @@
-"""Ports: the one asked for or a line that says no, else the first free one; on loopback only."""
+"""Ports on loopback: the requested one or an error, else the first free one."""
 
 import socket
 

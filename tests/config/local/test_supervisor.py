@@ -1,4 +1,4 @@
-"""What dies is started again, what stops is stopped in order, and nothing of a group is left."""
+"""The supervisor restarts dead processes, stops services in order, and leaves no process of a group."""
 
 import signal
 import subprocess
@@ -21,7 +21,7 @@ from config.local.processes.supervisor import (
 
 
 class Record:
-    """What the supervisor told, and to whom it said goodbye in which order."""
+    """Records the supervisor's lines and the order in which services stop."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ def supervisor(pipe: SignalPipe, record: Record) -> Iterator[Supervisor]:
 
 
 SLEEP = "import time; time.sleep(600)"
-# Says in the log who it is when it is told to stop.
+# Writes its name to the log at a stop signal.
 FAREWELL = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"{name} "), sys.exit()))

@@ -1,4 +1,4 @@
-"""The whole application comes up, goes down and comes back, whatever happened to it in between."""
+"""The whole application starts, stops and starts again, also after kills and crashes."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def home(sandbox: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def stack(home: Path) -> Iterator[Stack]:
-    """Started once for this file; the tests go on where the one before left it."""
+    """Start the application once for this file. Each test continues from the state of the one before."""
     stack = Stack(home, ABEYANCE_WORKERS="2")
     stack.start()
     yield stack
@@ -98,7 +98,7 @@ def test_each_worker_stays_on_a_core_of_its_own(stack: Stack) -> None:
 def test_it_listens_on_loopback_only(stack: Stack) -> None:
     listening = set()
     for process in stack.processes():
-        with suppress(psutil.NoSuchProcess):  # servers' children come and go
+        with suppress(psutil.NoSuchProcess):  # servers' children may have ended
             found = process.net_connections()
             listening |= {one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN}
     assert listening == {"127.0.0.1"}
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_everything(stack: Stack) -> None:
 def test_the_next_start_goes_on_with_the_same_data(stack: Stack) -> None:
     before = stack.credentials
     taken = int(before["url"].rpartition(":")[2])
-    with socket.create_server(("127.0.0.1", taken)):  # somebody else has our port now
+    with socket.create_server(("127.0.0.1", taken)):  # another program has our port now
         stack.start()
     after = stack.credentials
     assert after["url"] != before["url"]
@@ -168,7 +168,7 @@ def test_postgres_is_started_again_beside_a_part_of_the_old_one_that_cannot_end(
     stack: Stack,
 ) -> None:
     oldest, *parts = stack.named("postgres")
-    parts[0].suspend()  # as one that waits for what a killed part of it had
+    parts[0].suspend()  # like a process that waits for a lock of a killed one
     oldest.kill()
 
     def back() -> bool | None:
@@ -228,6 +228,6 @@ def _cores_of_workers(stack: Stack) -> list[list[int]]:
 
 
 def _cores_of_two() -> list[list[int]]:
-    """Those of two workers, also where there is one core."""
+    """Two workers get cores, also on a machine with one core."""
     first, *more = sorted(os.sched_getaffinity(0))
     return [[first], [next(iter(more), first)]]

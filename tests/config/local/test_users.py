@@ -1,4 +1,4 @@
-"""Servers do not run as root, and run from copies where their account cannot reach the originals."""
+"""Servers do not run as root, and run from copies if their account cannot reach the originals."""
 
 import os
 import subprocess
