@@ -27,11 +27,11 @@ def connect() -> None:
 def _ring_whoever_left(user: User | None, **_: Any) -> None:
     """Notify the live streams of a user who logs out, so that they end with the session."""
     if user is not None:
-        dispatch.ring_person(user.get_username())
+        dispatch.notify_person(user.get_username())
 
 
 def _ring_whose_sessions_ended(person: str, **_: Any) -> None:
-    dispatch.ring_person(person)
+    dispatch.notify_person(person)
 
 
 def connect_effects() -> None:

@@ -1,7 +1,7 @@
-"""The only sender to the broker: run ids as hints that something is due, and rings of the doorbell.
+"""Sends Celery messages (hints that a run is due) and live updates. No other module sends to the broker.
 
-Background threads send, so that a decision never waits for the broker and opens no connection to it. What waits is
-bounded, and what is lost costs nothing: the sweeper sends another hint, and a page that missed a ring asks by itself.
+Background threads send, so a decision never waits for the broker and opens no connection to it. Their queues are
+bounded. Lost messages do no harm: the sweeper sends another hint, and a page that missed an update polls.
 """
 
 import base64
@@ -30,48 +30,49 @@ NEW, RESUMED, ISOLATED = QUEUES = "runs", "resumed", "isolated"
 QUEUE_SIZE = 1000
 BATCH = 200  # hints that a publisher sends at once
 CHANNEL = "abeyance:doorbell"
-ROOM = 10_000  # hints in a queue; with more, a hint would be repeated before a worker takes it
-GATHER_SECONDS = 0.2  # rings of the same moment travel together
+ROOM = 10_000  # hints in a queue; with more, the sweeper would repeat a hint before a worker receives it
+GATHER_SECONDS = 0.2  # live updates of this period are sent together
 
-Hint = tuple[UUID, str]  # a run and the queue of the workers that are to look at it
+Hint = tuple[UUID, str]  # a run and the queue of its message
 
-S = TypeVar("S", "Publisher", "Ringer")
+S = TypeVar("S", "DispatchThread", "Notifier")
 
 
-class Publisher:
-    """One daemon thread and its queue; belongs to the process that made it."""
+class DispatchThread:
+    """Sends hints from one daemon thread with a bounded queue. It does not survive a fork."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
         self._queue: queue.Queue[Hint] = queue.Queue(QUEUE_SIZE)
-        threading.Thread(target=self._run, name="publisher", daemon=True).start()
+        threading.Thread(target=self._run, name="dispatch", daemon=True).start()
 
     def put(self, run: UUID, queue_name: str) -> None:
+        """Queue a hint, or drop it if the queue is full."""
         try:
             self._queue.put_nowait((run, queue_name))
         except queue.Full:
-            log.warning("hint for run %s dropped: %s are waiting for the broker", run, QUEUE_SIZE)
+            log.warning("Run %s: hint dropped, %s are waiting for the broker", run, QUEUE_SIZE)
 
     def flush(self) -> None:
-        """Wait until everything put so far was sent or given up."""
+        """Wait until every queued hint was sent or given up."""
         self._queue.join()
 
     def _run(self) -> None:
         while True:
             hints = [self._queue.get()]
-            while len(hints) < BATCH and not self._queue.empty():  # no other thread takes any
+            while len(hints) < BATCH and not self._queue.empty():  # only this thread receives
                 hints.append(self._queue.get())
             try:
                 send_all(hints)
-            except Exception as exc:  # of any kind: the sweeper sends them again
+            except Exception as exc:  # the sweeper sends them again
                 more = len(hints) - 1
-                log.warning("hint for run %s not sent, nor %d more: %s", hints[0][0], more, exc)
+                log.warning("Run %s: hint not sent, nor %d more: %s", hints[0][0], more, exc)
             for _ in hints:
                 self._queue.task_done()
 
 
-class Ringer:
-    """One daemon thread that rings for everything that changed since it rang last."""
+class Notifier:
+    """Publishes live updates from one daemon thread, together for all changes since its last message."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -79,18 +80,20 @@ class Ringer:
         self._runs: dict[UUID, bool] = {}
         self._people: set[str] = set()
         self._reaches = True
-        threading.Thread(target=self._run, name="ringer", daemon=True).start()
+        threading.Thread(target=self._run, name="notifier", daemon=True).start()
 
     def put(self, run: UUID, *, inbox: bool) -> None:
+        """Publish soon that a run has changed, and with `inbox` that inboxes have."""
         known = self._runs.get(run)
         if known or (known is not None and not inbox):
-            return  # it is told of later than now in any case, so no lock is needed to see it
+            return  # the thread publishes this run later than now, so no lock is needed to read the dict
         with self._changed:
             if len(self._runs) < QUEUE_SIZE or run in self._runs:
                 self._runs[run] = inbox or self._runs.get(run, False)
             self._changed.notify()
 
     def put_person(self, person: str) -> None:
+        """Publish soon that the rights of a person may have changed."""
         with self._changed:
             self._people.add(person)
             self._changed.notify()
@@ -105,55 +108,55 @@ class Ringer:
                 runs, self._runs = self._runs, {}
                 people, self._people = self._people, set()
             named = {str(run): inbox for run, inbox in runs.items()}
-            self._ring([{"runs": named}, *[{"person": person} for person in people]])
+            self._publish([{"runs": named}, *[{"person": person} for person in people]])
 
-    def _ring(self, rings: Sequence[Mapping[str, object]]) -> None:
+    def _publish(self, updates: Sequence[Mapping[str, object]]) -> None:
         try:
             with _reached() as broker:
-                for ring in rings:
-                    broker.publish(CHANNEL, json.dumps(ring))
+                for update in updates:
+                    broker.publish(CHANNEL, json.dumps(update))
         except ConnectionError as exc:
             if self._reaches:
-                log.warning("the doorbell is not rung until the broker is back: %s", exc)
+                log.warning("Live updates pause until the broker is back: %s", exc)
             self._reaches = False
         else:
             self._reaches = True
 
 
-_publisher: Publisher | None = None
-_ringer: Ringer | None = None
+_thread: DispatchThread | None = None
+_notifier: Notifier | None = None
 _lock = threading.Lock()
 
 
 def hint(run: UUID, queue_name: str = RESUMED) -> None:
-    """Have a worker look at the run soon. Returns at once, never raises.
+    """Have a worker claim the run soon. Returns at once, never raises.
 
-    A run that goes on is looked at before one that is NEW; one that is ISOLATED by a process of its own.
+    Workers prefer RESUMED runs to NEW ones; a worker for suspected runs receives ISOLATED ones.
     """
-    global _publisher
+    global _thread
     with _lock:
-        _publisher = _own(_publisher, Publisher)
-    _publisher.put(run, queue_name)
+        _thread = _of_this_process(_thread, DispatchThread)
+    _thread.put(run, queue_name)
 
 
 def queues_with_room() -> frozenset[str]:
-    """The queues with fewer than 10,000 hints. Raises ConnectionError if the broker is out of reach."""
+    """Return the queues with fewer than 10,000 hints. Raises ConnectionError if the broker is unreachable."""
     with _reached() as broker:
         return frozenset(name for name in QUEUES if int(broker.llen(name)) < ROOM)
 
 
-def ring(run: UUID, *, inbox: bool) -> None:
+def notify_run(run: UUID, *, inbox: bool) -> None:
     """Tell open pages that a run has changed, and whether an inbox has. Returns at once, never raises."""
-    _the_ringer().put(run, inbox=inbox)
+    _the_notifier().put(run, inbox=inbox)
 
 
-def ring_person(person: str) -> None:
-    """Have the open pages of a person asked whether they still may listen. Returns at once, never raises."""
-    _the_ringer().put_person(person)
+def notify_person(person: str) -> None:
+    """Have web processes check whether the open pages of a person may still listen. Returns at once, never raises."""
+    _the_notifier().put_person(person)
 
 
 def send_all(hints: Sequence[Hint]) -> None:
-    """Send hints now, those of a queue in one command. Raises ConnectionError."""
+    """Send hints now, with one command for each queue. Raises ConnectionError."""
     messages: defaultdict[str, list[str]] = defaultdict(list)
     for run, queue_name in hints:
         messages[queue_name].append(_message(run, queue_name))
@@ -163,9 +166,9 @@ def send_all(hints: Sequence[Hint]) -> None:
 
 
 def _message(run: UUID, queue_name: str) -> str:
-    """The task as Celery makes it, in the envelope that kombu puts around it for Redis.
+    """Build the Celery message as kombu stores it in Redis.
 
-    `send_task` does the same with a hundred times the work. A test compares the two.
+    `send_task` builds the same with a hundred times the work. A test compares the two.
     """
     headers, _, (_, keywords, embedded), _ = _task()
     task = str(uuid4())
@@ -192,13 +195,13 @@ def _message(run: UUID, queue_name: str) -> str:
 
 @functools.cache
 def _task() -> Any:
-    """What all tasks of this process have in common: headers, properties, body and what is told of a sent one."""
+    """Return the parts that all messages of this process share: headers, properties, body, event."""
     return current_app.amqp.as_task_v2("", ADVANCE, ignore_result=True)
 
 
 @contextmanager
 def _reached() -> "Iterator[redis.Redis]":
-    """The broker. Raises ConnectionError if it is out of reach."""
+    """Yield the broker client. Raises ConnectionError if the broker is unreachable."""
     try:
         yield _broker(settings.REDIS_URL)
     except (redis.RedisError, OSError) as exc:
@@ -207,7 +210,7 @@ def _reached() -> "Iterator[redis.Redis]":
 
 @functools.cache
 def _broker(url: str) -> "redis.Redis":
-    """The connections of this process to the broker; threads share them, and a child of a fork opens its own."""
+    """Open the connection pool of this process. Threads share it; a forked child opens its own connections."""
     return redis.Redis.from_url(
         url,
         socket_timeout=2,
@@ -217,13 +220,13 @@ def _broker(url: str) -> "redis.Redis":
     )
 
 
-def _the_ringer() -> Ringer:
-    global _ringer
+def _the_notifier() -> Notifier:
+    global _notifier
     with _lock:
-        _ringer = _own(_ringer, Ringer)
-        return _ringer
+        _notifier = _of_this_process(_notifier, Notifier)
+        return _notifier
 
 
-def _own(known: S | None, make: Callable[[], S]) -> S:
-    """The one of this process: threads do not live on in a fork."""
+def _of_this_process(known: S | None, make: Callable[[], S]) -> S:
+    """Return the thread of this process, and make it after a fork: threads do not survive one."""
     return known if known is not None and known.process == os.getpid() else make()

@@ -45,6 +45,6 @@ def notify(
     def send() -> None:
         if hint:
             dispatch.hint(run, queue)
-        dispatch.ring(run, inbox=inbox)
+        dispatch.notify_run(run, inbox=inbox)
 
     transaction.on_commit(send)

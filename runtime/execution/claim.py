@@ -146,7 +146,7 @@ def _quarantine(claim: Claim, why: str) -> None:
     log.critical("run %s quarantined: %s", claim.run, why)
     with pool.pooled() as connection:
         leases.quarantine(connection, claim, plain(why))
-    dispatch.ring(claim.run, inbox=True)
+    dispatch.notify_run(claim.run, inbox=True)
 
 
 def _back_off(claim: Claim) -> None:

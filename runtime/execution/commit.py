@@ -204,7 +204,7 @@ class StepWriter:
         """Release a run that needs nothing now. Raises LeaseLost."""
         result = self.retry_while_unreachable(self._release)
         if result is steps.Result.WRITTEN:
-            dispatch.ring(self.now.run, inbox=False)
+            dispatch.notify_run(self.now.run, inbox=False)
             if self._yielding.has_ready_work(self.now):
                 self._hint()
         return result
@@ -228,7 +228,7 @@ class StepWriter:
         else:
             self._sizes = Sizes(covered=covered + tail)
         self._texts.append(step.entry.body)
-        dispatch.ring(self.now.run, inbox=bool(step.opened or step.taken or step.closed))
+        dispatch.notify_run(self.now.run, inbox=bool(step.opened or step.taken or step.closed))
 
     def _step(self, records: Records, after: Continuation, release: bool) -> steps.Step:
         position, events = self.now.position + 1, records.events

@@ -27,20 +27,20 @@ KEY_BYTES = 32
 
 
 def current_key(purpose: str) -> tuple[str, bytes]:
-    """The id and the key that new documents of `purpose` are made with."""
+    """Return the id and the key for new documents of `purpose`."""
     return next(iter(_ring(purpose).items()))
 
 
 def ids(purpose: str) -> tuple[str, ...]:
-    """Of every key in the ring, the current one first."""
+    """Return the id of every key of `purpose`, the current one first."""
     return tuple(_ring(purpose))
 
 
 def key_of(purpose: str, key_id: str) -> bytes:
-    """The key of that id. Raises KeyMissing."""
+    """Return the key with this id. Raises KeyMissing."""
     found = _ring(purpose).get(key_id)
     if found is None:
-        _ring.cache_clear()  # it may have been added since this process started
+        _ring.cache_clear()  # an admin may have added it since this process started
         found = _ring(purpose).get(key_id)
     if found is None:
         raise KeyMissing(f"key {key_id!r} for {purpose} is not in the ring")
@@ -48,9 +48,9 @@ def key_of(purpose: str, key_id: str) -> bytes:
 
 
 def listed(purpose: str) -> list[tuple[str, bytes]]:
-    """The public keys of other installations that IMPORT_KEYS lists, by their ids; an id may come twice.
+    """Return the ids and public keys of the installations that IMPORT_KEYS lists. Two keys may have one id.
 
-    Each is a file, or a folder in which every `*.public` is one. Raises ImproperlyConfigured.
+    An item of IMPORT_KEYS is a key file, or a folder of `*.public` files. Raises ImproperlyConfigured.
     """
     files: list[Path] = []
     for given in settings.IMPORT_KEYS:
@@ -60,14 +60,14 @@ def listed(purpose: str) -> list[tuple[str, bytes]]:
 
 
 def shared_file(purpose: str) -> str:
-    """The name of the file that every process needs; of a purpose that signs, the public ring."""
+    """Return the name of the file that every process needs; for a purpose with signatures, of the public keys."""
     return f"{purpose}.{'public' if purpose in SIGNED else 'keys'}"
 
 
 def ensure(purpose: str) -> Path:
-    """Make the purpose's first key if it has none; files are 0600 and appear whole or not at all.
+    """Create the first key of a purpose that has none. Files get mode 0600 and are written atomically.
 
-    Where signing is apart, a folder with public keys alone belongs to a process that only checks.
+    A folder with public keys only belongs to a process that verifies, so it gets no private key.
     """
     path = _path(purpose)
     if purpose not in SIGNED:
@@ -82,14 +82,14 @@ def ensure(purpose: str) -> Path:
 
 
 def rotate(purpose: str) -> str:
-    """Put a new key on top and return its id; the ones before only verify. For one person at a time."""
+    """Put a new key on top and return its id; older keys only verify. Two rotations must not run at once."""
     line = _new_line()
     path = _path(purpose)
     if purpose not in SIGNED:
         _replace(path, [line, *_lines(path, purpose)])
         share()
     else:
-        # Known before it signs, and the one before it is nobody's any more.
+        # Publish the public key before a process signs with the private one, which replaces the old one.
         _replace(path, [_public_line(line, path), *_lines(path, purpose)])
         share()
         _replace(private_path(purpose), [line])
@@ -98,7 +98,7 @@ def rotate(purpose: str) -> str:
 
 
 def share() -> None:
-    """Copy what every process needs to WORKER_KEYS_DIR, if there is such a folder for those who only check."""
+    """Copy the shared key files to WORKER_KEYS_DIR, the folder of processes that only verify, if it is set."""
     if settings.WORKER_KEYS_DIR is None:
         return
     for purpose in PURPOSES:
@@ -107,7 +107,7 @@ def share() -> None:
 
 
 def check(*, signing: bool) -> None:
-    """Raise ImproperlyConfigured unless every ring can be read; with `signing`, also the keys that sign."""
+    """Raise ImproperlyConfigured unless every key file can be read; with `signing`, also the private keys."""
     for purpose in PURPOSES:
         for key in _ring(purpose).values():
             if purpose in SIGNED:
@@ -117,7 +117,7 @@ def check(*, signing: bool) -> None:
 
 
 def _publish(purpose: str) -> None:
-    """The key that signs is in the ring, also if somebody died between the two files."""
+    """Add the public key of the private key to the ring, in case a process died between the two files."""
     path, private = _path(purpose), private_path(purpose)
     line = _public_line(_lines(private, purpose)[0], private)
     _create(path, [line])
@@ -138,7 +138,7 @@ def _public_line(private_line: str, path: Path) -> str:
 
 
 def _create(path: Path, lines: list[str]) -> None:
-    """If another process is first, its keys are the keys."""
+    """Create a key file. If another process created it first, keep that file."""
     if path.exists():
         return
     draft = _draft(path, lines)
@@ -170,7 +170,7 @@ def _ring(purpose: str) -> dict[str, bytes]:
 
 
 def version(path: Path) -> tuple[int, int, int] | None:
-    """What another file under this name, or a file that is written to, differs in; None if there is none."""
+    """Return a value that changes when the file is replaced or written; None if it does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -179,6 +179,7 @@ def version(path: Path) -> tuple[int, int, int] | None:
 
 
 def read(path: Path, purpose: str) -> dict[str, bytes]:
+    """Read the keys of a file by their ids, in the order of the file. Raises ImproperlyConfigured."""
     ring = dict(_parse(line, path) for line in _lines(path, purpose))
     if not ring:
         raise ImproperlyConfigured(f"{path} holds no key: put back the copy of a backup")
@@ -214,4 +215,5 @@ def _path(purpose: str) -> Path:
 
 
 def private_path(purpose: str) -> Path:
+    """Return the path of the private key."""
     return Path(settings.KEYS_DIR) / f"{purpose}.private"

@@ -24,13 +24,13 @@ def seal(purpose: str, *parts: str) -> Seal:
 
 
 def verify(purpose: str, stored: Seal, *parts: str) -> bool:
-    """Whether `stored` was made of exactly these parts. Raises KeyMissing for an unknown key id."""
+    """Return whether `stored` is the MAC of exactly these parts. Raises KeyMissing for an unknown key id."""
     key = files.key_of(purpose, stored.key_id)
     return hmac.compare_digest(_mac(purpose, key, parts), stored.mac)
 
 
 def verifier(purpose: str, *first: str) -> Callable[..., bool]:
-    """As `verify`, of many MACs whose first parts are these: `(mac, key id, *other parts)`."""
+    """Return a function like `verify`, for many MACs with the same first parts: `(mac, key id, *other parts)`."""
     begun: dict[str, hmac.HMAC] = {}
 
     def verifies(mac: str, key_id: str, *parts: str) -> bool:
@@ -46,16 +46,16 @@ def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
 
 
 def _fed(begun: hmac.HMAC, parts: tuple[str, ...]) -> hmac.HMAC:
-    """Each part is preceded by its length, so that no two lists of parts have the same bytes."""
+    """Add the parts, each with its length in front, so that different lists of parts have different bytes."""
     mac = begun.copy()
     mac.update(b"".join(map(_measured, parts)))
     return mac
 
 
-# One of OpenSSL's is looked up by name and keyed each time, which takes longer than the MAC of a short text.
+# Cached: creating and keying an HMAC takes OpenSSL longer than the MAC of a short text.
 @lru_cache(64)
 def _begun(purpose: str, key: bytes) -> hmac.HMAC:
-    """A MAC of this key that has the label of the purpose, to be copied."""
+    """Begin a MAC with this key and the label of the purpose. Callers copy it."""
     return hmac.new(key, _measured(f"abeyance.{purpose}.v1"), hashlib.sha256)
 
 

@@ -1,12 +1,12 @@
-"""Sealed secrets: how a value is encrypted, and which values are really sealed.
+"""Seals secret values, opens them, and recognises sealed values.
 
 A sealed value is `{"$secret": "<key id>:<ciphertext>.<tag>"}`. The ciphertext is AES-256-GCM (NIST SP 800-38D) over
 the value's JSON with a random nonce in front, under a key of the purpose `secrets`. The place it belongs to, a tool
 and an argument or its result, is authenticated with it. The tag is HMAC-SHA-256, cut to 16 bytes, over everything
-before it, under a key that is derived from the same one (HKDF-Expand, RFC 5869). It shows without the place that the
-token was made here: a model can write `{"$secret": "..."}` too, and that must hide nothing.
+before it, under a key that is derived from the same one (HKDF-Expand, RFC 5869). The tag proves, without the place,
+that this installation made the token. A model can write `{"$secret": "..."}` too; pages must not hide such a value.
 
-Tokens of releases before have no tag. They open, but only where their place is known.
+Tokens of older releases have no tag. They can be opened only at their place.
 """
 
 import base64
@@ -26,7 +26,7 @@ from runtime.keyring import files, purposes
 
 MARK = "$secret"
 PLACEHOLDER = "••••"
-WHOLE = "arguments"  # the one name of arguments that are no object
+WHOLE = "arguments"  # the name for arguments that are not an object
 NONCE_BYTES = 12
 TAG_BYTES = 16
 
@@ -34,15 +34,16 @@ _TAG_LABEL = b"abeyance.secrets.tag.v1"
 
 
 class NotOurs(ValueError):
-    """The token was not sealed here, or not for this place."""
+    """The token was not sealed by this installation, or not for this place."""
 
 
 def place(tool: str, *path: str) -> bytes:
-    """What a secret is bound to: `args`, `args` and a name, `reply` or `result` of a tool."""
+    """Return the place that a secret is bound to: `args`, `args` and a name, `reply` or `result` of a tool."""
     return json.dumps([tool, *path]).encode()
 
 
 def seal(value: Any, where: bytes) -> dict[str, str]:
+    """Seal a JSON value for a place."""
     key_id, key = files.current_key(purposes.SECRETS)
     nonce = os.urandom(NONCE_BYTES)
     ciphertext = _base64(nonce + AESGCM(key).encrypt(nonce, _padded(json.dumps(value)), where))
@@ -51,7 +52,7 @@ def seal(value: Any, where: bytes) -> dict[str, str]:
 
 
 def unseal(sealed: dict[str, str], where: bytes) -> Any:
-    """The value, of a token with a tag that verifies, or with none. Raises NotOurs, KeyMissing."""
+    """Return the value of a token whose tag verifies, or that has no tag. Raises NotOurs, KeyMissing."""
     key_id, text, tag = _parts(sealed[MARK])
     key = files.key_of(purposes.SECRETS, key_id)
     if tag is not None and not _is_tag(tag, key, f"{key_id}:{text}"):
@@ -65,7 +66,7 @@ def unseal(sealed: dict[str, str], where: bytes) -> Any:
 
 
 def was_made_here(value: Any) -> bool:
-    """Whether our own sealing made this, for any place: its tag verifies. No token without a tag does."""
+    """Return whether this installation sealed the value, for any place. A token without a tag cannot prove it."""
     if not is_sealed(value):
         return False
     key_id, text, tag = _parts(value[MARK])
@@ -79,12 +80,12 @@ def was_made_here(value: Any) -> bool:
 
 
 def is_sealed(value: Any) -> bool:
-    """Whether it has the shape of a sealed value; anything can have it."""
+    """Return whether the value has the shape of a sealed value. Models can produce that shape too."""
     return isinstance(value, dict) and set(value) == {MARK} and isinstance(value[MARK], str)
 
 
 def looks_sealed(value: Any) -> bool:
-    """Whether any part of a JSON value has the mark of a sealed one, sealed here or not."""
+    """Return whether any part of a JSON value has the mark of a sealed value, genuine or not."""
     match value:
         case dict():
             return MARK in value or any(looks_sealed(item) for item in value.values())
@@ -95,9 +96,9 @@ def looks_sealed(value: Any) -> bool:
 
 
 def masked_args(tool: str, args: Any) -> Any:
-    """The arguments of a call with a placeholder for each secret that was sealed for its very place.
+    """Return the arguments of a call with a placeholder for each secret that was sealed for exactly its place.
 
-    All else is shown in full, also what looks like a secret and is none.
+    All other values are shown in full, including forged ones that only look sealed.
     """
     if _is_secret_whole(tool, args):
         return PLACEHOLDER
@@ -108,9 +109,9 @@ def masked_args(tool: str, args: Any) -> Any:
 
 
 def secret_args(tool: str, args: Any) -> frozenset[str]:
-    """The names of the arguments that were sealed for their very place.
+    """Return the names of the arguments that were sealed for exactly their place.
 
-    Where all of them were sealed as one: the mark, and the name by which pages call such arguments.
+    If all arguments were sealed as one value, return the mark and the name that pages use for such arguments.
     """
     if _is_secret_whole(tool, args):
         return frozenset({MARK, WHOLE})
@@ -136,14 +137,14 @@ def _opens(value: Any, where: bytes) -> bool:
 
 
 def _parts(token: str) -> tuple[str, str, str | None]:
-    """Key id, ciphertext and tag, which is None where there is none."""
+    """Split a token into key id, ciphertext and tag; the tag of an old token is None."""
     key_id, _, rest = token.partition(":")
     text, dot, tag = rest.partition(".")
     return key_id, text, tag if dot else None
 
 
 def _padded(text: str) -> bytes:
-    """JSON that base64 ends with `=` once it is encrypted, where releases without tags stop reading a token."""
+    """Pad JSON so that its encrypted base64 ends with `=`: releases without tags stop reading a token there."""
     size = NONCE_BYTES + len(text) + TAG_BYTES
     return (text if size % 3 else text + " ").encode()
 
@@ -153,7 +154,7 @@ def _is_tag(tag: str, key: bytes, token: str) -> bool:
 
 
 def _tag(key: bytes, token: str) -> str:
-    """Over the text, not the bytes it stands for: base64 has many texts for the same bytes."""
+    """Compute the tag over the base64 text, not the bytes: several texts decode to the same bytes."""
     subkey = HKDFExpand(algorithm=SHA256(), length=32, info=_TAG_LABEL).derive(key)
     data = token.encode("utf-8", "surrogatepass")
     return _base64(hmac.digest(subkey, data, "sha256")[:TAG_BYTES])

@@ -22,9 +22,9 @@ class Signature:
 
 
 def sign(purpose: str, text: str) -> Signature:
-    """Sign with the private key, whose file is looked at each time: a new one counts at once.
+    """Sign with the private key. A changed key file takes effect with the next signature.
 
-    Raises ImproperlyConfigured in a process that has none, because it may not sign.
+    Raises ImproperlyConfigured in a process without the private key: such a process may not sign.
     """
     path = files.private_path(purpose)
     key_id, private = _private(path, purpose, files.version(path))
@@ -32,12 +32,12 @@ def sign(purpose: str, text: str) -> Signature:
 
 
 def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
-    """Whether that key signed exactly this text. Raises KeyMissing for an unknown key id."""
+    """Return whether the key of `stored` signed exactly this text. Raises KeyMissing for an unknown key id."""
     return _recently_signed_by(purpose, files.key_of(purpose, stored.key_id), stored.hex, text)
 
 
 def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> bool:
-    """Whether the holder of that key signed exactly this text."""
+    """Return whether the holder of this public key signed exactly this text."""
     try:
         _public(public_key).verify(bytes.fromhex(signature), _labelled(purpose, text))
     except (InvalidSignature, ValueError):
@@ -48,7 +48,7 @@ def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> boo
 _public = lru_cache(64)(Ed25519PublicKey.from_public_bytes)
 
 
-# Nothing is looked at but what it is given, so of the same key, signature and text the answer stays what it was.
+# The answer depends on the arguments only, so it can be cached.
 _recently_signed_by = lru_cache(512)(signed_by)
 
 
@@ -56,11 +56,11 @@ _recently_signed_by = lru_cache(512)(signed_by)
 def _private(
     path: Path, purpose: str, version: tuple[int, int, int] | None
 ) -> tuple[str, Ed25519PrivateKey]:
-    """The key that signs, and its id, as the file of this version has them."""
+    """Read the id and the private key; `version` makes the cache miss when the file changes."""
     key_id, secret = next(iter(files.read(path, purpose).items()))
     return key_id, Ed25519PrivateKey.from_private_bytes(secret)
 
 
 def _labelled(purpose: str, text: str) -> bytes:
-    """What is signed for one purpose is nothing for another."""
+    """Label the text, so that a signature for one purpose does not verify for another."""
     return f"abeyance.{purpose}.v1\n{text}".encode()

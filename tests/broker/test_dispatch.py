@@ -16,8 +16,8 @@ from runtime.broker import dispatch
 
 
 @pytest.fixture(autouse=True)
-def _fresh_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "_publisher", None)
+def _fresh_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "_thread", None)
     dispatch._broker.cache_clear()
 
 
@@ -33,8 +33,8 @@ def test_a_hint_opens_no_connection_in_the_thread_that_gives_it(
 
     monkeypatch.setattr(socket.socket, "connect", watched)
     dispatch.hint(uuid4())
-    assert dispatch._publisher is not None
-    dispatch._publisher.flush()
+    assert dispatch._thread is not None
+    dispatch._thread.flush()
     assert connects
     assert threading.current_thread() not in connects
 
@@ -121,9 +121,9 @@ def test_a_broker_that_is_gone_costs_the_hint_and_nothing_else(
 ) -> None:
     run = uuid4()
     dispatch.hint(run)
-    assert dispatch._publisher is not None
-    dispatch._publisher.flush()
-    assert f"hint for run {run} not sent" in caplog.text
+    assert dispatch._thread is not None
+    dispatch._thread.flush()
+    assert f"Run {run}: hint not sent" in caplog.text
 
 
 def test_hints_beyond_the_queue_are_dropped(
@@ -142,10 +142,10 @@ def test_an_inbox_that_changes_after_its_run_was_noted_is_rung_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rung: queue.Queue[Any] = queue.Queue()
-    monkeypatch.setattr(dispatch.Ringer, "_ring", lambda _, rings: rung.put(rings))
-    ringer, run = dispatch.Ringer(), uuid4()
+    monkeypatch.setattr(dispatch.Notifier, "_publish", lambda _, rings: rung.put(rings))
+    notifier, run = dispatch.Notifier(), uuid4()
     for inbox in (False, True, False):
-        ringer.put(run, inbox=inbox)
+        notifier.put(run, inbox=inbox)
     assert rung.get(timeout=60) == [{"runs": {str(run): True}}]
-    ringer.put(run, inbox=False)  # what was rung for is noted no more
+    notifier.put(run, inbox=False)  # a published run is queued again
     assert rung.get(timeout=60) == [{"runs": {str(run): False}}]

@@ -25,7 +25,7 @@ def connects(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", watched)
-    monkeypatch.setattr(dispatch, "_publisher", None)
+    monkeypatch.setattr(dispatch, "_thread", None)
     dispatch._broker.cache_clear()
     return seen
 
@@ -46,11 +46,11 @@ def test_a_decision_opens_no_connection_to_the_broker(
     monkeypatch.setattr(dispatch, "hint", REAL_HINT)
     _decide(door, cast, target.request(run))
     assert target.request(run).status == "approved"
-    assert dispatch._publisher is not None
-    dispatch._publisher.flush()
-    assert connects  # the publisher's thread, so the guard sees
+    assert dispatch._thread is not None
+    dispatch._thread.flush()
+    assert connects  # the dispatch thread does, so the guard works
     assert threading.current_thread() not in connects
-    assert {thread.name for thread in connects} <= {"publisher", "ringer"}
+    assert {thread.name for thread in connects} <= {"dispatch", "notifier"}
 
 
 @pytest.mark.parametrize("door", ["page", "api"])

@@ -17,7 +17,7 @@ from tests.support.office import Office
 
 @pytest.fixture
 def house(live_broker: str, office: Office, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    monkeypatch.setattr(dispatch, "_ringer", None)
+    monkeypatch.setattr(dispatch, "_notifier", None)
     monkeypatch.setattr(live, "PAUSE_SECONDS", 0.0)
     with House() as house:
         yield house
@@ -28,12 +28,12 @@ def test_a_ring_reaches_those_who_may_read_the_run_and_no_other(
 ) -> None:
     tabs = {name: house.open(client) for name, client in (("ada", ada), ("bea", bea))}
     outsider = house.open(cyril)
-    dispatch.ring(suspended, inbox=True)
+    dispatch.notify_run(suspended, inbox=True)
     for tab in tabs.values():
         tab.wait(lambda tab=tab: f"event: run\ndata: {suspended}\n\n" in tab.text)  # type: ignore[misc]
         assert "event: inbox\n" in tab.text
-    dispatch.ring_person("cyril")  # looked at after the ring, so what came of the ring is there
-    dispatch.ring(uuid4(), inbox=True)
+    dispatch.notify_person("cyril")  # looked at after the ring, so what came of the ring is there
+    dispatch.notify_run(uuid4(), inbox=True)
     assert outsider.text == ": open\n\n"
 
 
@@ -45,7 +45,7 @@ def test_a_step_that_changes_no_inbox_rings_for_the_run_alone(
         3
     ):  # what rang for the gate may still be under way, and travels with the first one
         tab.text = ""
-        dispatch.ring(suspended, inbox=False)
+        dispatch.notify_run(suspended, inbox=False)
         tab.wait(lambda: "event: run" in tab.text)
     assert "event: inbox" not in tab.text
 
@@ -68,10 +68,10 @@ def test_rights_that_were_taken_away_count_at_the_next_ring(
     User.objects.get(username="bea").groups.remove(
         *User.objects.get(username="bea").groups.filter(name=Group.REVIEWERS)
     )
-    dispatch.ring(suspended, inbox=True)
-    dispatch.ring(own, inbox=True)
+    dispatch.notify_run(suspended, inbox=True)
+    dispatch.notify_run(own, inbox=True)
     User.objects.filter(username="bea").update(is_active=False)
-    dispatch.ring_person("bea")
+    dispatch.notify_person("bea")
     tab.wait(lambda: tab.ended)
     assert "event" not in tab.text
 
@@ -84,7 +84,7 @@ def test_logging_out_ends_the_streams_of_that_session_at_once_and_of_no_other(
     ends, stays = house.open(bea), house.open(other)
     bea.post("/logout/")
     ends.wait(lambda: ends.ended)
-    dispatch.ring(suspended, inbox=True)
+    dispatch.notify_run(suspended, inbox=True)
     stays.wait(lambda: "event: run" in stays.text)
 
 
@@ -106,7 +106,7 @@ def test_what_is_no_ring_is_nothing(
     broker = redis.Redis.from_url(live_broker)
     for junk in (b"\xff\x00", b"[]", b'{"runs": {"x": true}}', b'{"runs": 3}', b"[" * 100_000):
         broker.publish(dispatch.CHANNEL, junk)
-    dispatch.ring(suspended, inbox=False)
+    dispatch.notify_run(suspended, inbox=False)
     tab.wait(lambda: str(suspended) in tab.text)
 
 

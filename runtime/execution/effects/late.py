@@ -78,7 +78,7 @@ def _record(
             runs.ring(connection, request.run)
     log.warning("%s ended late; its outcome is recorded: %s", request.key, late.outcome)
     dispatch.hint(request.run)
-    dispatch.ring(request.run, inbox=False)
+    dispatch.notify_run(request.run, inbox=False)
 
 
 def _storable(late: LateOutcome) -> LateOutcome:

@@ -24,7 +24,7 @@ for number in range({number}):
     with transaction.atomic():
         made = create(agent={agent!r}, input={{"name": str(number)}}, requester=Actor(person="ada"))
     started.append(str(made.run))
-dispatch._publisher.flush()
+dispatch._thread.flush()
 print("started", json.dumps(started))
 """
 

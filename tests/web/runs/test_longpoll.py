@@ -42,7 +42,7 @@ class Answers:
 
 @pytest.fixture
 def house(live_broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    monkeypatch.setattr(dispatch, "_ringer", None)
+    monkeypatch.setattr(dispatch, "_notifier", None)
     monkeypatch.setattr(longpoll, "ROUND_SECONDS", 1000.0)  # only a ring wakes it
     with House() as house:
         yield house
@@ -103,7 +103,7 @@ def served(
     application: Any = wsgi.application
     django: Any = WSGIMiddleware(application, workers=1)
     watched = Watched()
-    monkeypatch.setattr(dispatch, "_ringer", None)
+    monkeypatch.setattr(dispatch, "_notifier", None)
     monkeypatch.setattr(longpoll, "ROUND_SECONDS", 1000.0)
     monkeypatch.setattr(asgi, "_django", django)
     monkeypatch.setattr(asgi, "doorbell", watched)
@@ -144,7 +144,7 @@ def test_a_client_that_disconnects_frees_its_place(
     with closing(ask("?wait=60s")) as staying:
         assert watched.begun.acquire(timeout=WITHIN)
         office.approve(suspended)
-        dispatch.ring(suspended, inbox=False)
+        dispatch.notify_run(suspended, inbox=False)
         answer = staying.getresponse()
         assert (answer.status, answer.headers[WAIT_HEADER]) == (200, "met")
 
@@ -153,8 +153,8 @@ def test_a_ring_answers_a_waiting_request(house: House) -> None:
     run, answers = uuid4(), Answers(b"unmet; 60s", b"met")
     answer = _answered(house, run, answers)
     assert answers.asked.acquire(timeout=WITHIN)
-    dispatch.ring(uuid4(), inbox=False)  # of another run
-    dispatch.ring(run, inbox=False)
+    dispatch.notify_run(uuid4(), inbox=False)  # of another run
+    dispatch.notify_run(run, inbox=False)
     assert [message.get("body") for message in answer.result(WITHIN)] == [None, b"met"]
     assert answers.asked.acquire(blocking=False)
     assert not answers.asked.acquire(blocking=False)  # one ring, one look
@@ -194,7 +194,7 @@ def test_the_web_asks_django_again(house: House, monkeypatch: pytest.MonkeyPatch
     asked = asgi.application({**scope, "path": f"/api/v1/runs/{run}"}, receive, send)
     answer = asyncio.run_coroutine_threadsafe(asked, house._loop)
     assert answers.asked.acquire(timeout=WITHIN)
-    dispatch.ring(run, inbox=False)
+    dispatch.notify_run(run, inbox=False)
     answer.result(WITHIN)
     assert sent[-1]["body"] == b"met"
 
