@@ -1,4 +1,4 @@
-"""What user actions check first: who may read a run, who may control it, and whether a text can be stored."""
+"""Checks for user actions: who may read a run, who may control it, and whether a text can be stored."""
 
 from uuid import UUID
 
@@ -20,7 +20,7 @@ def readable(run: UUID, actor: Actor) -> RunDetail:
 
 
 def readable_whole(run: UUID, actor: Actor) -> RunDetail:
-    """Return a run whose continuations the actor may read: all that is stored of it.
+    """Return a run that the actor may read completely, with its continuations.
 
     Raise, in this order: Forbidden (`scope`); NoSuchRun; Forbidden (`not_eligible`).
     """
@@ -29,7 +29,7 @@ def readable_whole(run: UUID, actor: Actor) -> RunDetail:
 
 
 def for_admins(run: UUID, actor: Actor, refusal: str) -> RunDetail:
-    """Return a run of which the actor may read all. Raise NoSuchRun, then Forbidden with this `refusal`."""
+    """Return a run that the actor may read completely. Raise NoSuchRun, then Forbidden with this `refusal`."""
     found = readable(run, actor)
     if not wiring.access().reads_continuations(actor):
         raise Forbidden("not_eligible", refusal)
@@ -45,9 +45,9 @@ def controllable(run: UUID, actor: Actor, verb: str) -> RunDetail:
 
 
 def text(field: str, value: object, longest: int, *, required: str = "") -> str:
-    """Return the text verbatim: the audit keeps what was written. Raise InvalidInput.
+    """Return the text unchanged, because the audit records it verbatim. Raise InvalidInput.
 
-    `required` is what to say of a blank text, which is accepted without it.
+    `required` is the error for a blank text; without it a blank text is valid.
     """
     if not isinstance(value, str):
         raise InvalidInput(field, "must be text")

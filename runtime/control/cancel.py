@@ -1,4 +1,4 @@
-"""Cancelling a run."""
+"""Cancels a run."""
 
 from uuid import UUID
 
@@ -19,9 +19,9 @@ from runtime.store.tables import gates, signals
 def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     """Cancel a run: nothing new starts, its gates close, running calls may finish. Repeating it has no effect.
 
-    A decision that counts already keeps its gate, and then takes no effect; one that could still be taken back is
-    void. Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunEnded with
-    the run's status, also for one in quarantine that does not verify.
+    Cancelling voids a decision that can still be undone. A final decision keeps its gate but starts nothing. Raise, in
+    this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunEnded with the run's status,
+    also for a quarantined run that does not verify.
     """
     found = access.readable(run, actor)
     if not wiring.access().may_cancel(actor, found.requester):
@@ -51,7 +51,7 @@ def _cancel(connection: Connection, run: UUID, actor: Actor, reason: str) -> Non
 
 
 def _release(connection: Connection, run: UUID, actor: Actor, reason: str) -> None:
-    """Release the run from quarantine to be cancelled. Raise RunEnded if no worker could write its end."""
+    """Release the run from quarantine, so that a worker can end it. Raise RunEnded if the run does not verify."""
     try:
         release.make_due(connection, run, actor=actor, reason=reason)
     except (Tampered, KeyMissing, NewerSchema) as exc:

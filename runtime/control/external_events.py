@@ -1,6 +1,6 @@
-"""Delivering an event from outside to the calls that wait for it.
+"""Delivers an external event to the calls that wait for it.
 
-An event is taken once by its id, and ends the waits that are open when it comes: it is not kept for later ones.
+An event is accepted once by its id. It ends the waits that are open when it arrives and is not kept for later ones.
 """
 
 import json
@@ -26,7 +26,7 @@ SCOPE = "events:send"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """The event as it is remembered, whether it is `new`, and the runs in which it ended a wait just now."""
+    """The stored event, whether it is `new`, and the runs in which it ended a wait."""
 
     event: Sent
     new: bool
@@ -34,7 +34,7 @@ class Delivered:
 
 
 def deliver(*, id: object, name: object, data: object, actor: Actor) -> Delivered:
-    """End every wait that is open for this event. The same event again, by its id, changes nothing.
+    """End every wait that is open for this event. Sending the same event id again has no effect.
 
     Raise, in this order: Forbidden; InvalidInput naming `id`, `name` or `data`; EventConflict, TooManyMatched.
     """
@@ -75,7 +75,7 @@ def _deliver(
 
 
 def _rings(connection: Connection, run: UUID) -> bool:
-    """Lock the run's row, so that waits end by time before or after. Return False for a run that is over."""
+    """Lock the run's row, so that no wait times out meanwhile. Return False for a run that has ended."""
     try:
         runs.ring(connection, run)
     except RunEnded:
@@ -99,7 +99,7 @@ def _data(data: object) -> Any:
         raise InvalidInput("data", "must be an object")
     size = size_of(_checked(data, "data"))
     if size > MAX_EVENT_DATA:
-        raise InvalidInput("data", f"is {size} bytes of JSON, at most {MAX_EVENT_DATA} are taken")
+        raise InvalidInput("data", f"is {size} bytes of JSON; send at most {MAX_EVENT_DATA}")
     return data
 
 

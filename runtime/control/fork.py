@@ -1,4 +1,4 @@
-"""Forking a run: a new run from a copy of its state, which leaves the original as it is."""
+"""Forks a run: starts a new run from a copy of its state. The original does not change."""
 
 import json
 from uuid import UUID
@@ -20,11 +20,11 @@ from runtime.store.tables import blobs, journal
 
 
 def fork(*, run: UUID, position: object, actor: Actor) -> UUID:
-    """Start a new run from a copy of this one as it was after entry `position`. Return its id.
+    """Start a new run from the state of this one after entry `position`. Return its id.
 
-    Nothing that was recorded is repeated, and nothing that was allowed is inherited. Raise, in this order:
-    NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `position`; NoSuchEntry; NotQuiescent; Tampered,
-    KeyMissing or NewerSchema.
+    The fork repeats no recorded call and inherits no approval. Raise, in this order: NoSuchRun; Forbidden
+    (`not_eligible`); InvalidInput naming `position`; NoSuchEntry; NotQuiescent; Tampered, KeyMissing or
+    NewerSchema.
     """
     found = access.readable(run, actor)
     if not wiring.access().may_fork(actor, found.requester):

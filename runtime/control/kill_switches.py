@@ -1,6 +1,6 @@
-"""Kill switches: an admin engages one so that no effect of an agent, or of any, starts.
+"""Engages and disengages kill switches. While one is engaged, no effect of its agent starts, or of any agent.
 
-`actor` None is the command line of the installation. The switch's own row is the record of both acts.
+`actor` None is the command line of the installation. The row of a kill switch records who engaged and disengaged it.
 """
 
 import logging
@@ -22,7 +22,7 @@ HISTORY = 50
 
 
 def engage(*, agent: object, reason: object, actor: Actor | None) -> Stop:
-    """Have no effect start for an agent, or for any if it is empty, within two seconds.
+    """Stop effects of an agent from starting, or of every agent if it is empty. Takes at most two seconds.
 
     Raise, in this order: Forbidden; UnknownAgent; InvalidInput naming `reason`; StoppedAlready.
     """
@@ -34,29 +34,29 @@ def engage(*, agent: object, reason: object, actor: Actor | None) -> Stop:
         done = kill_switches.put(connection, {"agent": name, "reason": why, **_who(actor)})
     if done is None:
         raise StoppedAlready
-    log.warning("%s stopped %s: %s", _named(actor), name or "all agents", why)
+    log.warning("Kill switch of %s: engaged by %s: %s", name or "all agents", _named(actor), why)
     return done
 
 
 def disengage(*, stop: int, actor: Actor | None) -> Stop:
-    """End a stop: the runs that it held up are due at once. Raise Forbidden, StopNotOn."""
+    """Disengage a kill switch and make its runs due at once. Raise Forbidden, StopNotOn."""
     _require_admin(actor)
     with atomic() as connection:
         done = kill_switches.lift(connection, stop, **_who(actor))
     if done is None:
         raise StopNotOn
-    log.warning("%s let %s go on", _named(actor), done.agent or "all agents")
+    log.warning("Kill switch of %s: disengaged by %s", done.agent or "all agents", _named(actor))
     return done
 
 
 def list_switches(*, lifted: bool, actor: Actor | None) -> list[Stop]:
-    """Return the stops that are on, or the last ones that are over. Raise Forbidden."""
+    """Return the engaged kill switches, or the last ones that were disengaged. Raise Forbidden."""
     _require_admin(actor)
     return kill_switches.listed(pool.djangos(), lifted=lifted, limit=HISTORY)
 
 
 def active() -> list[Stop]:
-    """Return the stops that are on, which every user may know."""
+    """Return the engaged kill switches. Every user may see them."""
     return kill_switches.listed(pool.djangos(), lifted=False, limit=HISTORY)
 
 

@@ -1,4 +1,4 @@
-"""Sending a message to the agent of a run."""
+"""Sends a message to the agent of a run."""
 
 from uuid import UUID
 

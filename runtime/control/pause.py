@@ -1,4 +1,4 @@
-"""Pausing a run, and resuming it."""
+"""Pauses and resumes a run."""
 
 from uuid import UUID
 
@@ -44,7 +44,7 @@ def resume(*, run: UUID, actor: Actor) -> RunDetail:
 
 
 def _is_paused(connection: Connection, run: UUID) -> bool:
-    """Whether the run is paused, once its signals are received. It locks the run's row. Raise RunEnded."""
+    """Return whether the run is paused once its signals are received. Locks the run's row. Raise RunEnded."""
     status = lock_open(connection, run)
     asked = signals.last_of(connection, run, signals.PAUSE, signals.RESUME)
     return status == RunStatus.PAUSED if asked is None else asked == signals.PAUSE

@@ -1,4 +1,4 @@
-"""Releasing a run from quarantine, if everything that is stored of it verifies."""
+"""Releases a run from quarantine if its journal, continuation and blobs verify."""
 
 from uuid import UUID
 
@@ -18,13 +18,13 @@ from runtime.store.tables import blobs, continuations, journal
 
 
 def release(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
-    """Release a run from quarantine: it continues where it stood.
+    """Release a run from quarantine. It continues from its last entry.
 
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotQuarantined;
     Tampered, KeyMissing or NewerSchema.
     """
-    access.for_admins(run, actor, "Letting runs out of quarantine is for admins.")
-    required = "is required to let a run out of quarantine"
+    access.for_admins(run, actor, "Only admins may release runs from quarantine.")
+    required = "is required to release a run from quarantine"
     why = access.text("reason", reason, MAX_REASON, required=required)
     with atomic() as connection:
         make_due(connection, run, actor=actor, reason=why)
@@ -32,7 +32,7 @@ def release(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 
 
 def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) -> None:
-    """Verify a quarantined run and make it due, alone in a process if it was isolated. `cancel` releases with it.
+    """Verify a quarantined run and make it due, alone in a process if it was isolated. `cancel` uses it too.
 
     Raise NoSuchRun, NotQuarantined, Tampered, KeyMissing, or NewerSchema.
     """

@@ -1,4 +1,4 @@
-"""Retrying a failed run from where it failed."""
+"""Retries a failed run from its last entry."""
 
 from uuid import UUID
 
@@ -24,13 +24,13 @@ from runtime.store.tables import (
 
 
 def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
-    """Continue a failed run from where it failed. Its results, approvals and spending stay.
+    """Continue a failed run from its last entry. Its results, approvals and spending stay.
 
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotFailed with
     the run's status; Tampered, KeyMissing or NewerSchema.
     """
     access.controllable(run, actor, "retry")
-    why = access.text("reason", reason, MAX_REASON, required="is required to try a run again")
+    why = access.text("reason", reason, MAX_REASON, required="is required to retry a run")
     with atomic() as connection:
         _reopen(connection, run, Retried(by=actor.person, reason=why))
         join(connection, run, actor)

@@ -1,4 +1,4 @@
-"""Closing a gate with a decision, and undoing it: what approvals call, with their own checks made."""
+"""Settles a gate with a decision, and undoes that. Approvals call it after their own checks."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,11 +21,11 @@ def settle(
     effective_at: datetime | None = None,
     lent: Sequence[Part] = (),
 ) -> None:
-    """Close an open gate with a decision and wake its run, with the parts that the caller lends.
+    """Settle an open gate with a decision and wake its run. The statement includes the parts that the caller lends.
 
-    Until `effective_at` (at once if None) the decision can be undone, and the run does not receive it. In the caller's
-    transaction, if there is one. Raise GateNotOpen, with nothing written, if another decision was faster, the run is
-    over or a required part writes no row.
+    Until `effective_at` (at once if None) the decision can be undone, and the run does not receive it. Runs in the
+    caller's transaction, if there is one. Raise GateNotOpen, with nothing written, if another decision was first, the
+    run has ended or a required part writes no row.
     """
     with pool.asking() as connection:
         run = decisions.settle(
@@ -35,9 +35,9 @@ def settle(
 
 
 def undo(*, gate: UUID) -> None:
-    """Open the gate of a decision again that does not count yet. Raise GateNotOpen once it counts.
+    """Undo a decision before it is final, and open its gate again. Raise GateNotOpen if it is final.
 
-    Call it inside the transaction that also undoes what approvals keep of the decision.
+    Call it inside the transaction that also undoes the rows of approvals.
     """
     if not transaction.get_connection().in_atomic_block:
         raise transaction.TransactionManagementError("call this inside transaction.atomic()")

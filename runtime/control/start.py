@@ -26,7 +26,7 @@ from runtime.store.tables import journal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """The run, and whether this call created it or found it by its business key."""
+    """A run, and whether this call created it or found it by its business key."""
 
     run: UUID
     created: bool
@@ -37,7 +37,7 @@ def start(
 ) -> Started:
     """Start a run of a published agent.
 
-    `budget` limits this run, as `amounts.budget_of` reads it, and can only be stricter than the installation's.
+    `budget` limits this run, as `budget_text.budget_of` reads it. It can only lower the installation's limits.
     Raise, in this order: Forbidden; NotJson; UnknownAgent; InvalidInput naming the field of `input`,
     `business_key` or the limit of `budget`; BusinessKeyConflict.
     """
@@ -69,10 +69,10 @@ def create(
     budget: Budget | None = None,
     born: Born | None = None,
 ) -> Started:
-    """Create a run; the same business key, agent and requester with the same input finds the same run.
+    """Create a run, or find the run with the same business key, agent, requester and input.
 
-    In the caller's transaction, if there is one. Postgres is asked for an id unless the run is `born`. Raise NotJson,
-    or BusinessKeyConflict for another input.
+    Runs in the caller's transaction, if there is one. Postgres makes the id unless the run is `born`. Raise NotJson, or
+    BusinessKeyConflict if the run has another input.
     """
     require_json(input, "input")
     with pool.asking() as connection:
@@ -102,7 +102,7 @@ def create(
 
 
 def budget_for_run(asked: object) -> Budget | None:
-    """Return the installation's budget, and what is asked for where that is less. Raise InvalidInput."""
+    """Return the lower of the requested limits and the installation's. Raise InvalidInput."""
     most: Budget | None = settings.ABEYANCE_BUDGET
     try:
         return budget_text.within(budget_text.budget_of(asked), most)
@@ -120,7 +120,7 @@ def _check_key(key: str | None) -> None:
 
 
 def _found(connection: Connection, row: dict[str, Any], input: Any) -> Started:
-    """Return the run that has this business key. Raise BusinessKeyConflict if its input is another one."""
+    """Return the run with this business key. Raise BusinessKeyConflict if its input differs."""
     found = connection.execute(
         """
         SELECT id, input, removed_at FROM runtime_run
@@ -129,7 +129,7 @@ def _found(connection: Connection, row: dict[str, Any], input: Any) -> Started:
         row,
     ).fetchone()
     assert found is not None  # the conflicting row is committed and runs are never deleted
-    # Retention may have taken the input: then the key alone says that it is the same.
+    # If retention has erased the input, the key alone identifies the run.
     if found[2] is None and json.loads(found[1]) != input:
         raise BusinessKeyConflict
     return Started(run=found[0], created=False)

@@ -1,4 +1,4 @@
-"""What user actions share when they write: the transaction, the run's row, and the messages sent after the commit."""
+"""Helps user actions write: opens the transaction, locks the run's row, and sends messages after the commit."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ def atomic() -> Iterator[Connection]:
 
 
 def lock_open(connection: Connection, run: UUID) -> str:
-    """Lock the row of a run that is neither over nor told to end, and return its status. Raise RunEnded."""
+    """Lock the row of a run and return its status. Raise RunEnded if it has ended or is being cancelled."""
     status = runs.lock(connection, run)
     if signals.last_of(connection, run, signals.CANCEL) is not None:
         raise RunEnded(RunStatus.CANCELLING)
@@ -32,7 +32,7 @@ def lock_open(connection: Connection, run: UUID) -> str:
 
 
 def join(connection: Connection, run: UUID, actor: Actor) -> None:
-    """Add a person who steers a run to its origin, at once: a worker journals it only later."""
+    """Add a person who steers a run to its origin now, before a worker journals it."""
     if runs.join(connection, run, actor.person):
         wiring.gatekeeper().join(run=run, person=actor.person)
 
@@ -40,7 +40,7 @@ def join(connection: Connection, run: UUID, actor: Actor) -> None:
 def notify(
     run: UUID, *, inbox: bool = False, queue: str = dispatch.RESUMED, hint: bool = True
 ) -> None:
-    """Send the run's hint and ring for its pages after the commit; at once outside a transaction."""
+    """Send the run's hint and live update after the commit; at once outside a transaction."""
 
     def send() -> None:
         if hint:

@@ -1,8 +1,8 @@
-"""Transferring a run to another installation, and importing one.
+"""Transfers a run to another installation: exports and imports it.
 
-An exported run ends here, and its file can be made as often as an admin asks. An imported run keeps its id and its
-journal, which is sealed anew with the keys of this installation; its last entry keeps what the other one signed. No
-permission comes along: see runtime.core.machine.forks.
+An export ends the run; an admin can build its file again at any time. An imported run keeps its id and journal, with
+MACs by the keys of this installation. Its last entry keeps the manifest that the other installation signed. An import
+inherits no permission: see runtime.core.machine.forks.
 """
 
 import json
@@ -58,7 +58,7 @@ def export_run(*, run: UUID, actor: Actor) -> str:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); RunEnded; NotAtRest; TooLarge; Tampered,
     KeyMissing or NewerSchema.
     """
-    access.for_admins(run, actor, "Exporting runs is for admins.")
+    access.for_admins(run, actor, "Only admins may export runs.")
     keeper = wiring.gatekeeper()
     with atomic() as connection:
         row = runs.standing(connection, run)
@@ -86,7 +86,7 @@ def import_run(*, data: bytes, actor: Actor) -> UUID:
         wiring.gatekeeper().note(run=now.run, actor=actor, act="imported", detail={})
         notify(now.run)
         try:
-            with suppress(InvalidInput):  # the run has started with that input, and keeps it
+            with suppress(InvalidInput):  # the run has started with this input
                 wiring.catalogue().check_input(now.agent, now.input)
         except UnknownAgent as exc:
             raise NotImportable(f"there is no agent {now.agent!r} here") from exc
@@ -114,7 +114,7 @@ def _end(connection: Connection, run: UUID, row: Standing, event: Exported) -> l
 def _build_file(connection: Connection, run: UUID) -> str:
     """Return the file of an exported run. Raise RunEnded if retention has taken its payloads, or TooLarge."""
     now, bodies = _history(connection, run)
-    if now.phase is not Phase.EXPORTED:  # what was exported is removed since
+    if now.phase is not Phase.EXPORTED:  # retention has erased the journal
         raise RunEnded(RunStatus.EXPORTED)
     texts = {digest: blobs.text(connection, digest) for digest in sorted(referred(now))}
     manifest = export_file.manifest_of(now, bodies, texts)
@@ -134,7 +134,7 @@ def _build_file(connection: Connection, run: UUID) -> str:
 
 
 def _import(connection: Connection, text: str, actor: Actor) -> Continuation:
-    """Write a run that a listed key signed, due at once. Return its state."""
+    """Write a run that a listed key signed, and make it due. Return its state."""
     if len(text) > export_file.MOST_BYTES:
         raise NotImportable(f"it is larger than {export_file.MOST_BYTES} bytes")
     try:
@@ -187,7 +187,7 @@ def _write(
 
 
 def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str]]:
-    """The state of a run and the texts of its entries, verified from the first one on."""
+    """Return the state of a run and the texts of its entries, verified from the first one on."""
     now, bodies = initial(run), []
     for sealed, entry in journal.history(connection, run):
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
@@ -196,7 +196,7 @@ def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str]
 
 
 def _signer(given: Package) -> str:
-    """The public key that signed it, as hex, if it is one of those listed here."""
+    """Return the public key that signed the file, as hex. Raise NotImportable unless IMPORT_KEYS lists it."""
     known = files.listed(purposes.EXPORTS)
     if not any(key_id == given.key_id for key_id, _ in known):
         raise NotImportable(f"key {given.key_id!r} is not among those of ABEYANCE_IMPORT_KEYS")
@@ -205,12 +205,12 @@ def _signer(given: Package) -> str:
             purposes.EXPORTS, key, given.signature, given.manifest
         ):
             return key.hex()
-    raise NotImportable("its signature is not that of its manifest")
+    raise NotImportable("its signature does not verify")
 
 
 def _check_local(connection: Connection, manifest: export_file.Manifest) -> None:
     if manifest.run.version != 7 or (manifest.run.int >> 80) > time.time() * 1000 + _A_DAY:
-        raise NotImportable("its id is not one that an installation makes")
+        raise NotImportable("its id is not valid")
     if runs.exists(connection, manifest.run):
         raise RunKnown
     for key_id in manifest.secrets:

@@ -1,7 +1,7 @@
-"""The alarm of one loop of the sweeper: notes when it last did its work, and says when it fails.
+"""Records when a loop of the sweeper last completed, and logs its failures.
 
-Each loop has its own, so that none hides another's trouble. The log says what went wrong and `/readyz` which loop is
-late. What passes by itself, as a restart of Postgres does, is a warning until the loop is late; all else is critical.
+Each loop has its own alarm. The log has the error, and `/readyz` names a late loop. A transient error, such as a
+restart of Postgres, is logged as a warning until the loop is late; every other error is critical.
 """
 
 import logging
@@ -15,7 +15,7 @@ from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
 
-NOTE_SECONDS = 3.0  # between two notes, of a loop that does its work every second
+NOTE_SECONDS = 3.0  # between two writes of the row, by a loop that completes every second
 NOTE = """
     INSERT INTO runtime_loop (name, done_at) VALUES (%s, clock_timestamp())
     ON CONFLICT (name) DO UPDATE SET done_at = clock_timestamp()
@@ -23,14 +23,14 @@ NOTE = """
 
 
 class Note:
-    """The row with the time at which a loop or a process last did something."""
+    """The row with the time at which a loop last completed or a process was last alive."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._written_at = float("-inf")
 
     def write(self, connection: Connection) -> None:
-        """Write the time, unless that was done a moment ago."""
+        """Write the time, unless it was written less than NOTE_SECONDS ago."""
         now = time.monotonic()
         if now - self._written_at >= NOTE_SECONDS:
             connection.execute(NOTE, (self._name,))
@@ -38,7 +38,7 @@ class Note:
 
 
 class Alarm:
-    """Of one loop in one process."""
+    """The alarm of one loop in one process."""
 
     def __init__(self, loop: str) -> None:
         self._loop = loop
@@ -46,12 +46,12 @@ class Alarm:
         self._note = Note(loop)
 
     def done(self, connection: Connection) -> None:
-        """The loop did its work."""
+        """Record that the loop completed."""
         self._done_at = time.monotonic()
         self._note.write(connection)
 
     def failed(self, exc: Exception, *, again: float) -> None:
-        """The loop could not do its work and will try again in `again` seconds."""
+        """Log that the loop failed and will try again in `again` seconds."""
         passing = isinstance(exc, ConnectionError) or (
             isinstance(exc, psycopg.Error) and pool.is_passing(exc)
         )

@@ -1,12 +1,12 @@
-"""Due runs: find them in Postgres and send a hint for each. Any number of sweepers share them.
+"""Sends a hint for each due run. Several sweepers can share the work.
 
-A look locks up to 200 due runs, the oldest first, skips those that another transaction has locked, and moves them five
-seconds on. So no two sweepers send the same hint, and a run whose hint was lost is due again soon. A hint is sent only
-while its queue has room, so a hint is not repeated over and over before a worker comes to it.
+A look locks up to 200 due runs, the oldest first, skips runs that another transaction has locked, and makes them due
+five seconds later. So two sweepers never send the same hint, and a run whose hint was lost is due again soon. The
+sweeper sends a hint only while its queue has room, so hints do not pile up for a slow worker.
 
-A due run whose worker's lease is over is taken from it by the same statement, with a note of the loss.
-For one lease after its start and after each reconnect, and after Postgres' clock has jumped, a sweeper leaves out the
-runs that a worker has: the workers may have met the same trouble and need that time to renew their leases.
+If the lease of a due run's worker has expired, the same statement releases the run and records the lost lease. For one
+lease period after it starts, reconnects, or Postgres' clock jumps, a sweeper skips claimed runs: their workers may have
+had the same problem and need that time to renew their leases.
 """
 
 import math
@@ -28,28 +28,28 @@ from runtime.store.workers import sweeper_name
 from runtime.upkeep.alarm import Alarm, Note
 from runtime.upkeep.takeover_delay import TakeoverDelay
 
-SWEEP_SECONDS = 1.0  # from the end of the line to the next look, and from a failure
+SWEEP_SECONDS = 1.0  # between the end of the due runs and the next look, and after a failure
 BATCH = 200  # hints of one look
 WINDOW = 2_000  # due runs that one look considers
-BREATH_SECONDS = 0.01  # between two looks when the first found fewer hints to send than it may
+BREATH_SECONDS = 0.01  # between two looks if the first one sent less than a full batch
 FULL_SECONDS = 0.1  # the same while a queue is full
-PASS_SECONDS = 10.0  # of full batches, after which the next look begins with the oldest run again
+PASS_SECONDS = 10.0  # of full batches, after which the next look starts with the oldest run again
 
-Place = tuple[datetime | str, UUID]  # in the line of due runs, by `due_at` and id
+Place = tuple[datetime | str, UUID]  # a position in the order of due runs: `due_at` and id
 BEGINNING: Place = ("-infinity", UUID(int=0))
 END: Place = ("infinity", UUID(int=2**128 - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How many hints were sent, and the place up to which due runs were looked at."""
+    """The number of hints that a look sent, and the place at which it ended."""
 
     hints: int
     end: Place
 
 
 def run(stop: threading.Event) -> None:
-    """Send hints until `stop`; connect again whenever Postgres was out of reach."""
+    """Send hints until `stop`; reconnect whenever Postgres was unreachable."""
     alarm, delay, alive = Alarm("due_runs"), TakeoverDelay(), Note(sweeper_name())
     delay.begin()
     while not stop.is_set():
@@ -67,10 +67,10 @@ def run(stop: threading.Event) -> None:
 def _looks(
     connection: Connection, alarm: Alarm, delay: TakeoverDelay, alive: Note
 ) -> Iterator[float]:
-    """Look along the line of due runs again and again. Gives the pause after each look.
+    """Look for due runs, batch by batch. Yields the pause after each look.
 
-    Ten seconds of full batches after the first one, the next look begins anew: a run that has become due before the
-    place of this one must not wait until the end of a long line.
+    After ten seconds of full batches the next look starts with the oldest run again, so a run that has become due
+    meanwhile does not wait for all the others.
     """
     after, again_at = BEGINNING, math.inf
     while True:
@@ -104,10 +104,10 @@ def look(
     may_take_over: bool = True,
     after: Place = BEGINNING,
 ) -> Look:
-    """Send a hint for each of the oldest due runs after a place whose queue is one of these.
+    """Send a hint for each of the oldest due runs after a place, if its queue is one of these.
 
-    Without `may_take_over` none for a run that a worker has. Raises ConnectionError if the broker is out of reach; then
-    those runs are due again in five seconds.
+    Without `may_take_over` skip runs that a worker has. If the broker is unreachable, raise ConnectionError; the runs
+    are due again in five seconds.
     """
     until = _window(connection, after)
     taken = _take(connection, queues, may_take_over=may_take_over, after=after, until=until)
@@ -117,9 +117,9 @@ def look(
 
 
 def _window(connection: Connection, after: Place) -> Place:
-    """Where the next 2,000 due runs after a place end.
+    """Return the place at which the next 2,000 due runs end.
 
-    However many agents are stopped, a look is short, and the runs behind theirs have their turn.
+    This bounds a look even if kill switches block many runs, and the next look continues after them.
     """
     row = connection.execute(
         f"""
@@ -139,9 +139,9 @@ def _take(
     after: Place,
     until: Place,
 ) -> list[tuple[Hint, Place]]:
-    """Move up to 200 runs five seconds on. Returns their hints, and where they were.
+    """Make up to 200 runs due five seconds later. Returns their hints and their previous places.
 
-    Without `may_take_over` none that a worker has, whose lease may be about to be renewed.
+    Without `may_take_over` skip runs that a worker has: it may be about to renew its lease.
     """
     rows = connection.execute(
         f"""
@@ -168,7 +168,7 @@ def _take(
     return [((run, queue), (due_at, run)) for run, queue, due_at, _ in rows]
 
 
-# Asked once for a statement: what may differ from row to row finds nothing in an index.
+# A subquery is evaluated once for a statement, so Postgres can use an index; a volatile function is not.
 _DB_NOW = "(SELECT clock_timestamp())"
 
 _QUEUE = f"""
@@ -176,7 +176,7 @@ _QUEUE = f"""
         ELSE '{dispatch.RESUMED}' END
 """
 
-# The due runs after one place and up to another.
+# Due runs after one place and up to another.
 _BETWEEN = """
     (due_at, id) > (%(after_at)s::timestamptz, %(after)s::uuid)
     AND (due_at, id) <= (%(until_at)s::timestamptz, %(until)s::uuid)

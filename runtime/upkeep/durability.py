@@ -1,7 +1,4 @@
-"""What the stores must be set to: Postgres may lose nothing that it has confirmed, the broker should lose no hint.
-
-And as whom a process should not log in.
-"""
+"""Checks the settings of Postgres and the broker: durability, time limits, eviction, and the role of the process."""
 
 import logging
 
@@ -22,7 +19,7 @@ EVICTING = ("allkeys", "volatile")
 
 
 def problem_of_postgres() -> str | None:
-    """What is set in a way that breaks the promise of this product; None if nothing is."""
+    """Return the setting of Postgres that could lose confirmed decisions, or None."""
     if settings.ABEYANCE_UNSAFE_POSTGRES:
         return None
     with connection.cursor() as cursor:
@@ -35,7 +32,7 @@ def problem_of_postgres() -> str | None:
 
 
 def problem_of_time_limits() -> str | None:
-    """Which limit of time a connection does not have though it asked for it; None if it has all."""
+    """Return the time limit that this connection requested and lacks, or None."""
     with connection.cursor() as cursor:
         for name in TIME_LIMITS:
             cursor.execute("SELECT current_setting(%s)", [name])
@@ -48,7 +45,7 @@ def problem_of_time_limits() -> str | None:
 
 
 def is_superuser() -> bool:
-    """Whether this process logs in to Postgres as a superuser, whom append-only tables do not bind."""
+    """Return whether this process logs in to Postgres as a superuser. Append-only triggers do not stop superusers."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
         (found,) = cursor.fetchone()
@@ -64,7 +61,7 @@ def warn_of_superuser() -> None:
 
 
 def warn_of_broker() -> None:
-    """Say so if the broker throws hints away to make room. The sweeper sends them again, seconds later."""
+    """Log a warning if the broker may evict hints. The sweeper would send them again, seconds later."""
     try:
         with redis.Redis.from_url(
             settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5

@@ -1,4 +1,4 @@
-"""The journal's partitions: made two months ahead, dropped when their month is over and no entry is left in it."""
+"""Creates journal partitions two months ahead, and drops empty ones of past months."""
 
 import logging
 import threading
@@ -12,17 +12,17 @@ log = logging.getLogger(__name__)
 
 
 def maintain(connection: Connection, stop: threading.Event) -> None:
-    """Make what is missing and drop what is empty."""
+    """Create missing partitions and drop empty ones."""
     make(connection)
     for name in drop_empty(connection):
-        log.info("the journal's %s is empty and dropped", name)
+        log.info("Journal partition %s: dropped, it was empty", name)
 
 
 def make(connection: Connection) -> None:
-    """Keep this month's partition and those of the next two; cheap when they are there.
+    """Create the partitions of this month and the next two. Cheap if they exist.
 
-    Entries of these months that are in the DEFAULT partition are moved. Raises psycopg.errors.LockNotAvailable
-    rather than have steps wait.
+    Entries of these months in the DEFAULT partition are moved. If the lock is not free, raise
+    psycopg.errors.LockNotAvailable: steps must not wait.
     """
     with connection.transaction():
         connection.execute("SET LOCAL lock_timeout = '500ms'")
@@ -30,7 +30,7 @@ def make(connection: Connection) -> None:
 
 
 def empty(connection: Connection) -> list[str]:
-    """The months that were over a day ago and have no entry."""
+    """List the partitions without entries whose month ended more than a day ago."""
     rows = connection.execute(
         """
         SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -45,7 +45,7 @@ def empty(connection: Connection) -> list[str]:
 
 
 def drop_empty(connection: Connection) -> list[str]:
-    """Drop them, unless that would have steps wait. Returns which; the rest goes another time."""
+    """Drop empty partitions whose lock is free, so that steps do not wait. Returns the dropped ones."""
     return [name for name in empty(connection) if _drop(connection, name)]
 
 

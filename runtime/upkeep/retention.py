@@ -1,10 +1,10 @@
-"""Removes what ended runs were given, said and did, once the operator's rules say that it is old enough.
+"""Erases the payloads of ended runs by the rules of the operator.
 
-What stays of a run is that it was: its row without payloads, its gates, its audit rows, and the decisions
-with their digests and signatures. Its journal is verified once more, then goes, and a mark under a MAC says
-where it ended. A run whose journal does not verify is left as it is, and raises an alarm: an admin must look at it.
+A run keeps its row without payloads, its gates, its audit rows, and its decisions with their digests and signatures.
+Retention verifies the journal before it deletes it, and writes a prune mark with a MAC that says where the journal
+ended. If a journal does not verify, the run stays unchanged and the log has a critical line for an admin.
 
-One run is one transaction, so a process that stops in between loses nothing.
+Each run is one transaction, so a process can stop between two runs.
 """
 
 import logging
@@ -34,13 +34,13 @@ from runtime.upkeep.retention_rules import Rule
 
 log = logging.getLogger(__name__)
 
-BATCH = 100  # runs that are looked for at once
-COLLECTED = 1_000  # contents that are removed in one statement
+BATCH = 100  # runs of one query
+COLLECTED = 1_000  # blobs that one statement deletes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Ended runs of one agent that came out alike; those that are old enough, and the first end among them."""
+    """Ended runs of one agent and status that are old enough, and the earliest end among them."""
 
     agent: str
     status: str
@@ -49,7 +49,7 @@ class Group:
     earliest: datetime
 
 
-# The rule that counts for a run: its days, or NULL for never. Rules are ordered as retention_rules does.
+# The days of the rule that applies to a run, NULL for never. retention_rules orders the rules.
 _DAYS = """
     (SELECT rule.days FROM unnest(%(agents)s::text[], %(statuses)s::text[], %(days)s::int[])
         WITH ORDINALITY AS rule(agent, status, days, place)
@@ -69,7 +69,7 @@ def rules() -> tuple[Rule, ...]:
 
 
 def outlook(connection: Connection) -> list[Group]:
-    """What `enforce` would remove now, by agent and status."""
+    """Return the runs that `enforce` would erase now, by agent and status."""
     given = _parameters(rules())
     if given is None:
         return []
@@ -87,10 +87,9 @@ def outlook(connection: Connection) -> list[Group]:
 
 
 def enforce(connection: Connection, stop: threading.Event) -> int:
-    """Remove the payloads of every run that is old enough, until `stop`. Returns how many runs.
+    """Erase the payloads of every run that is old enough, until `stop`. Returns the number of runs.
 
-    It also deletes workers that are long gone, blobs to which no run refers any more, and ids of events that were sent
-    long ago.
+    It also deletes the rows of old workers, unreferenced blobs, and the ids of old external events.
     """
     connection.execute(FORGET)
     given, removed = _parameters(rules()), 0
@@ -106,16 +105,15 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     while not stop.is_set() and external_events.prune(connection) == external_events.PRUNED:
         pass
     if removed:
-        log.info("the payloads of %d runs were removed", removed)
+        log.info("Retention erased the payloads of %d runs", removed)
     return removed
 
 
 def remove(run: UUID, *, waits: bool = True) -> bool:
-    """Remove the payloads of one ended run.
+    """Erase the payloads of one ended run.
 
-    False if it is not over or has lost them already, and unless it `waits`, if another transaction has the run.
-
-    Raises Tampered or KeyMissing, with nothing removed, if its journal does not verify.
+    Returns False if the run has not ended or has no payloads, and without `waits`, if another transaction locks it.
+    Raises Tampered or KeyMissing, with nothing erased, if its journal does not verify.
     """
     with transaction.atomic():
         connection = pool.djangos()
@@ -135,16 +133,16 @@ def remove(run: UUID, *, waits: bool = True) -> bool:
 
 def _remove_one(run: UUID) -> bool:
     try:
-        return remove(run, waits=False)  # another sweeper may be at it
+        return remove(run, waits=False)  # another sweeper may have locked the run
     except (Tampered, KeyMissing) as exc:
-        log.critical("run %s keeps its payloads, its journal does not verify: %s", run, exc)
+        log.critical("Run %s: keeps its payloads, its journal does not verify: %s", run, exc)
         return False
 
 
 def _old(
     connection: Connection, given: dict[str, object], after: datetime | None
 ) -> list[tuple[UUID, datetime]]:
-    """Runs that are old enough, the oldest first; those that could not be removed are passed over."""
+    """List runs that are old enough, the oldest first, after the ones that could not be erased."""
     found = connection.execute(
         f"""
         SELECT id, ended_at FROM runtime_run run
@@ -157,7 +155,7 @@ def _old(
 
 
 def _parameters(found: tuple[Rule, ...]) -> dict[str, object] | None:
-    """None if nothing is ever removed."""
+    """Return the parameters of the rules; None if no rule erases payloads."""
     days = [rule.days for rule in found if rule.days is not None]
     if not days:
         return None

@@ -1,7 +1,7 @@
-"""How long what a run was given, said and did is kept after its end: rules by agent and status.
+"""Parses the rules that say how long the payloads of ended runs are kept, by agent and status.
 
-`90, */failed=365, hr_onboarding=30, hr_onboarding/failed=never`: days, or never. A number alone is for all
-runs. Of the rules that fit, one that names the agent comes first, then one that names the status.
+`90, */failed=365, hr_onboarding=30, hr_onboarding/failed=never`: days, or never. A number alone applies to all runs. A
+rule that names the agent wins over one that names the status, and both win over a number alone.
 """
 
 import re
@@ -15,7 +15,7 @@ _RULE = re.compile(r"(?:(?P<agent>[a-z0-9_]+|\*)(?:/(?P<status>[a-z]+))?\s*=\s*)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """After how many days runs lose their payloads, None for never. None as agent or status fits any."""
+    """Erase payloads after this many days, None for never. None as agent or status matches any."""
 
     agent: str | None = None
     status: str | None = None
@@ -23,7 +23,7 @@ class Rule:
 
 
 def parse(text: str) -> tuple[Rule, ...]:
-    """The rules, the one that counts before those it outdoes. Raises ValueError, which says what is wrong."""
+    """Parse the rules, the most specific first. Raises ValueError with the mistake."""
     rules = [_rule(part.strip()) for part in text.split(",") if part.strip()]
     places = [(rule.agent, rule.status) for rule in rules]
     if len(set(places)) < len(places):
@@ -32,7 +32,7 @@ def parse(text: str) -> tuple[Rule, ...]:
 
 
 def days_for(rules: tuple[Rule, ...], agent: str, status: str) -> int | None:
-    """The days of the rule that counts, None for never."""
+    """Return the days of the rule that applies, None for never."""
     fitting = (
         rule.days for rule in rules if rule.agent in (None, agent) and rule.status in (None, status)
     )
@@ -42,7 +42,7 @@ def days_for(rules: tuple[Rule, ...], agent: str, status: str) -> int | None:
 def _rule(text: str) -> Rule:
     found = _RULE.fullmatch(text)
     if found is None:
-        raise ValueError(f"has {text!r}, which is no rule such as 90 or hr_onboarding/failed=365")
+        raise ValueError(f"has {text!r}: write a rule such as 90 or hr_onboarding/failed=365")
     agent, status = found["agent"], found["status"]
     if status is not None and status not in STATUSES:
         raise ValueError(f"names {status!r}; runs end as {', '.join(STATUSES)}")
@@ -53,5 +53,5 @@ def _days(text: str) -> int | None:
     if text == "never":
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and 1 <= int(text) <= LONGEST):
-        raise ValueError(f"has {text!r}, which is neither 1 to {LONGEST} days nor never")
+        raise ValueError(f"has {text!r}: write 1 to {LONGEST} days, or never")
     return int(text)

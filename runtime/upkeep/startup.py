@@ -1,7 +1,6 @@
-"""What must be there before a process starts; what is not ends it with one line that says what to do.
+"""Checks the requirements of a process before it starts, and ends it with one line that says what to do.
 
-Servers that are only just starting, as after a power cut, have PATIENCE to answer: who ended at once would have to be
-started all over again.
+A server that is still starting, as after a power cut, has STARTUP_TIMEOUT seconds to answer.
 """
 
 import logging
@@ -24,11 +23,13 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-PATIENCE = 10.0  # seconds for a server that does not answer
-LOOK = "2s"  # for the keys of live runs: a worker must start even if there are many
+STARTUP_TIMEOUT = 10.0  # seconds for a server that does not answer
+LOOK = (
+    "2s"  # limits the query for the keys of live runs: a worker must start even if there are many
+)
 PAUSE = 0.2  # seconds between two attempts
 
-# What runs that live go on from: the key of each document, and whose it is.
+# The keys of the stored documents that live runs need, and the run of each.
 _LIVE = {
     purposes.CONTINUATION: """
         SELECT kept.key_id, kept.run_id AS run FROM runtime_continuation AS kept
@@ -44,17 +45,17 @@ _LIVE = {
 
 
 def with_database(work: Callable[[], T]) -> T:
-    """What `work` returns, begun anew when Postgres goes away meanwhile; ends the process if it stays away."""
+    """Return the result of `work`. Retry it while Postgres is unreachable; end the process after STARTUP_TIMEOUT."""
 
     def tried() -> T:
         try:
             connection.ensure_connection()
             return work()
         finally:
-            connection.close()  # the caller may fork, and a broken one is of no use
+            connection.close()  # the caller may fork, and the connection may be broken
 
     try:
-        return _patiently("Postgres", tried, _may_come)
+        return _retry_until("Postgres", tried, _is_transient)
     except NotSupportedError as problem:
         raise _end(f"{_one_line(problem)}: upgrade it, best to Postgres 18") from None
     except DatabaseError as problem:
@@ -77,7 +78,7 @@ def require_database() -> None:
 def require_broker() -> None:
     """End the process unless the broker answers."""
     try:
-        _patiently("the broker", _reached, _may_reply)
+        _retry_until("the broker", _reached, _may_reply)
     except redis.AuthenticationError as problem:
         raise _end(
             f"the broker refuses us ({_one_line(problem)}):"
@@ -98,10 +99,9 @@ def require_keys(*, signing: bool) -> None:
 
 
 def require_keys_of_live_runs() -> None:
-    """End the process if a run that lives was signed with a key it lacks: it could only leave it alone.
+    """End the process if a live run needs a key that is missing here: a worker could not advance the run.
 
-    If two seconds are not enough for all runs, a run that needs such a key is found when a worker claims it: the
-    worker leaves it untouched, with an alarm.
+    The check stops after two seconds. A worker that claims such a run later leaves it unchanged and logs it.
     """
     for purpose in _LIVE:
         found = with_database(partial(_lacking_soon, purpose))
@@ -114,7 +114,7 @@ def require_keys_of_live_runs() -> None:
 
 
 def require_durable_stores() -> None:
-    """End the process if Postgres may lose what it has confirmed; say so if the broker may lose hints."""
+    """End the process if Postgres may lose confirmed decisions; log a warning if the broker may lose hints."""
     problem = with_database(durability.problem_of_postgres)
     if problem:
         raise _end(f"{problem}; set it to on (ABEYANCE_UNSAFE_POSTGRES=yes is for tests alone)")
@@ -122,12 +122,13 @@ def require_durable_stores() -> None:
 
 
 def missing_migrations() -> int:
+    """Return how many migrations of this version the database lacks."""
     executor = MigrationExecutor(connection)
     return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
 def explained(problem: DatabaseError) -> str:
-    """One line: what Postgres said, and where to look."""
+    """Return one line with the error of Postgres and the setting to check."""
     said = _one_line(problem.__cause__ or problem)
     if not isinstance(problem.__cause__, psycopg.OperationalError):
         return said
@@ -142,9 +143,9 @@ def explained(problem: DatabaseError) -> str:
     )
 
 
-def _patiently(what: str, look: Callable[[], T], may_come: Callable[[Exception], bool]) -> T:
-    """What `look` returns, once it does. Raises what it raises when there is nothing to wait for, or no more time."""
-    deadline = time.monotonic() + PATIENCE
+def _retry_until(what: str, look: Callable[[], T], may_come: Callable[[Exception], bool]) -> T:
+    """Return the result of `look`. Retry transient errors until STARTUP_TIMEOUT, then raise the last one."""
+    deadline = time.monotonic() + STARTUP_TIMEOUT
     said = False
     while True:
         try:
@@ -153,7 +154,7 @@ def _patiently(what: str, look: Callable[[], T], may_come: Callable[[Exception],
             if time.monotonic() > deadline or not may_come(problem):
                 raise
             if not said:
-                log.warning("waiting for %s: %s", what, _one_line(problem))
+                log.warning("Waiting for %s: %s", what, _one_line(problem))
                 said = True
         time.sleep(PAUSE)
 
@@ -183,7 +184,7 @@ def _lacking(purpose: str) -> tuple[str, str] | None:
     return found
 
 
-def _may_come(problem: Exception) -> bool:
+def _is_transient(problem: Exception) -> bool:
     said = _one_line(problem)
     away = isinstance(problem.__cause__, psycopg.OperationalError)
     return away and not _refuses(said) and not _knows_not(said)

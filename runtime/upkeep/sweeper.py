@@ -1,7 +1,6 @@
-"""The sweeper: one process with a loop for each duty of the upkeep. Any number of sweepers may run.
+"""Runs the sweeper: one process with a loop for each scheduled job. Any number of sweepers may run.
 
-No loop waits for another or stops with it. Hints for due runs go out every second, and everything else is done once an
-hour. A loop goes on at once while there is more to do.
+The loops are independent. The sweeper sends hints for due runs every second and does the other jobs once an hour.
 """
 
 import logging
@@ -20,18 +19,18 @@ from runtime.upkeep.alarm import Alarm
 log = logging.getLogger(__name__)
 
 HOUR = 3600.0
-AGAIN_SECONDS = 60.0  # to the next try after one that failed
+AGAIN_SECONDS = 60.0  # between a failure and the next attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """A duty that is done at the start and every hour."""
+    """A job that runs at the start and every hour."""
 
     name: str
     duty: Callable[[Connection, threading.Event], object]
 
     def run(self, stop: threading.Event) -> None:
-        """Do it until `stop`; a minute after a failure again."""
+        """Run the job every hour until `stop`; retry it a minute after a failure."""
         alarm, pause = Alarm(self.name), 0.0
         while not stop.wait(pause):
             try:
@@ -39,23 +38,23 @@ class Loop:
                     self.duty(connection, stop)
                     alarm.done(connection)
                 pause = HOUR
-            except Exception as exc:  # of any kind: the next time may be better
+            except Exception as exc:  # of any kind: the next attempt may succeed
                 alarm.failed(exc, again=AGAIN_SECONDS)
                 pause = AGAIN_SECONDS
             close_old_connections()
 
 
 def compare_ledger(connection: Connection, stop: threading.Event) -> None:
-    """Raise an alarm for every approval that was used here and of which the database knows nothing any more.
+    """Log every used approval that the ledger has and the database lacks.
 
     Raises LedgerBroken, KeyMissing, OSError.
     """
     for line in spent.missing(connection):
-        log.critical("the ledger says what the database does not know of: %s", line)
+        log.critical("Ledger: the database lacks this used approval: %s", line)
 
 
 def run(stop: threading.Event) -> None:
-    """Run every loop until `stop`. A fault in the one that sends hints ends them all, and so the process."""
+    """Run every loop until `stop`. An error in the loop that sends hints ends all loops and the process."""
     hourly = (
         Loop(name="partitions", duty=partitions.maintain),
         Loop(name="retention", duty=retention.enforce),
@@ -67,6 +66,6 @@ def run(stop: threading.Event) -> None:
     try:
         due_runs.run(stop)
     finally:
-        stop.set()  # a process that sends no hints must not look alive
+        stop.set()  # a process that cannot send hints must end, so that its supervisor restarts it
         for thread in threads:
             thread.join()

@@ -144,21 +144,21 @@ TAMPERED: dict[str, tuple[Make, str]] = {
     "brackets without end": (lambda s, t: "[" * 200_000, "it is n"),
     "a signature of nobody": (
         lambda s, t: loaded(s.send(t), signature="00" * 64),
-        "its signature is not that of its manifest",
+        "its signature does not verify",
     ),
     "a signature that is no signature": (
         lambda s, t: loaded(s.send(t), signature="zz"),
-        "its signature is not that of its manifest",
+        "its signature does not verify",
     ),
     "the signature of another file": (
         lambda s, t: loaded(s.send(t), signature=json.loads(s.send(t))["signature"]),
-        "its signature is not that of its manifest",
+        "its signature does not verify",
     ),
     "an edited manifest": (
         lambda s, t: loaded(
             s.send(t), manifest=json.loads(s.send(t))["manifest"].replace("ada", "eve")
         ),
-        "its signature is not that of its manifest",
+        "its signature does not verify",
     ),
     "a manifest of other agents": (
         lambda s, t: s.send(t, manifest=lambda d: d["agents"].clear()),
@@ -186,7 +186,7 @@ TAMPERED: dict[str, tuple[Make, str]] = {
     ),
     "an id from the future": (
         lambda s, t: s.send(t, run=uuid7(ahead=3 * 24 * 3600)),
-        "its id is not one that an installation makes",
+        "its id is not valid",
     ),
     "contents that nobody signed": (
         lambda s, t: loaded(s.send(t), contents={"sha256:0": "1"}),
@@ -209,7 +209,7 @@ def test_a_key_that_is_not_listed_is_refused(
     stranger = Sender(folder, "stranger")
     assert "key 'stranger' is not among those" in refused(stranger.send(parcel))
     namesake = Sender(folder, sender.key_id)
-    assert "its signature is not that" in refused(namesake.send(parcel))
+    assert "its signature does not verify" in refused(namesake.send(parcel))
     assert "is not among those" in refused(parcel)  # our own key is not listed either
     settings.IMPORT_KEYS = ()
     assert "is not among those" in refused(sender.send(parcel))
@@ -270,7 +270,7 @@ def test_a_run_leaves_and_arrives_by_command(
 ) -> None:
     run, file = target.start(), tmp_path / "run.json"
     refusal = command("export_run", run, file, "--as", "bea")[1]
-    assert (refusal, file.exists()) == ("Exporting runs is for admins.", False)
+    assert (refusal, file.exists()) == ("Only admins may export runs.", False)
     said, error = command("export_run", run, file, "--as", "admin")
     assert (said, error) == (f"Run {run} is exported to {file}.\n", "")
     assert file.stat().st_mode & 0o777 == 0o600

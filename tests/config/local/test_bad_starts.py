@@ -254,7 +254,7 @@ def test_a_database_that_comes_late(transactional_db: None) -> None:
     finally:
         connection.settings_dict.update(there)
     (line,) = waited
-    assert line.startswith("waiting for Postgres: connection failed: ")
+    assert line.startswith("Waiting for Postgres: connection failed: ")
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_broker_that_comes_late(broker_url: str, settings: Settings) -> None:
     with late(lambda: setattr(settings, "REDIS_URL", broker_url)) as waited:
         startup.require_broker()
     (line,) = waited
-    assert line.startswith("waiting for the broker: ")
+    assert line.startswith("Waiting for the broker: ")
 
 
 def test_a_broker_that_does_not_answer(migrated: str) -> None:
