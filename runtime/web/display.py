@@ -79,7 +79,7 @@ _STATUS: dict[str, tuple[str, str, str]] = {
     RunStatus.FAILED: ("x", "danger", "Failed"),
     RunStatus.CANCELLED: ("nope", "", "Cancelled"),
     RunStatus.EXPORTED: ("play", "", "Exported"),
-    RunStatus.QUARANTINED: ("high", "danger", "Stopped: an admin must look into it"),
+    RunStatus.QUARANTINED: ("high", "danger", "Quarantined: an admin must check it"),
 }
 
 

@@ -1,7 +1,7 @@
 // The line to the server: the doorbell, polling where it does not ring, and decisions that wait for it.
 "use strict";
 
-const WORDS = { live: "Live", poll: "Polling", off: "Offline" };
+const WORDS = { live: "Live", poll: "Reconnecting…", off: "Offline" };
 const dot = made("span", { className: "live", role: "status" });
 
 function show(state) {

@@ -53,7 +53,7 @@ def test_the_runs_follow_what_is_typed(desk: Desk, office: Office) -> None:
     page.clock.install()
     desk.log_in("bea")
     desk.open("/runs/")
-    page.get_by_label("Agent, business key or who started it").fill("shown")
+    page.get_by_label("Agent, business key or requester").fill("shown")
     page.clock.run_for(400)
     expect(page.get_by_role("link", name="hidden")).to_have_count(0)
     expect(page.get_by_role("link", name="shown")).to_be_visible()

@@ -34,5 +34,5 @@ def test_the_inbox_has_no_violations(desk: Desk, office: Office, width: int, sch
     expect(page.locator(".gone")).to_have_count(1)
     assert _violations(page) == [], "news"
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Shortcuts")).to_be_visible()
     assert _violations(page) == [], "keys"

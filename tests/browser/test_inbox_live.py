@@ -35,7 +35,7 @@ def test_a_decision_in_one_browser_appears_in_another_without_reload(
 ) -> None:
     desk.open("/inbox/")
     bea.evaluate("window.stays = true")
-    expect(bea.locator(".live")).to_have_text("Polling")
+    expect(bea.locator(".live")).to_have_text("Reconnecting…")
     row = bea.locator(".row", has_text=PRIVILEGES)
     place = row.bounding_box()
     other = chromium.new_context()
@@ -127,7 +127,7 @@ def test_a_local_server_is_in_reach_without_a_network(
     )
     desk.open(f"/a/{office.request(suspended).id}/")
     bea.evaluate("dispatchEvent(new Event('offline'))")
-    expect(bea.locator(".live")).to_have_text("Polling")
+    expect(bea.locator(".live")).to_have_text("Reconnecting…")
     expect(bea.get_by_role("button", name="Approve")).to_be_enabled()
 
 

@@ -127,18 +127,18 @@ def test_slash_filters_and_escape_leaves_the_field(bea: Page) -> None:
 
 def test_the_sheet_opens_by_key_and_by_button_and_keeps_the_other_keys_out(bea: Page) -> None:
     bea.keyboard.press("?")
-    sheet = bea.get_by_role("dialog", name="Keys")
+    sheet = bea.get_by_role("dialog", name="Shortcuts")
     expect(sheet).to_be_visible()
     bea.keyboard.press("j")
     expect(bea.locator(".row[aria-current]")).to_have_count(0)
     bea.keyboard.press("Escape")
     expect(sheet).to_be_hidden()
-    bea.get_by_role("button", name="Keys").click()
+    bea.get_by_role("button", name="Shortcuts").click()
     expect(sheet).to_be_visible()
 
 
 def test_keys_can_be_switched_off_and_stay_off(bea: Page) -> None:
-    bea.get_by_role("button", name="Keys").click()
+    bea.get_by_role("button", name="Shortcuts").click()
     bea.get_by_role("dialog").get_by_label("Keyboard shortcuts").select_option("off")
     bea.reload()
     bea.keyboard.press("j")
@@ -154,7 +154,7 @@ def test_a_key_with_a_modifier_is_left_to_the_browser(bea: Page) -> None:
 
 
 def test_chosen_colours_are_there_from_the_start(bea: Page) -> None:
-    bea.get_by_role("button", name="Keys").click()
+    bea.get_by_role("button", name="Shortcuts").click()
     bea.get_by_role("dialog").get_by_label("Theme").select_option("dark")
     expect(bea.locator("html")).to_have_attribute("data-theme", "dark")
     bea.reload()

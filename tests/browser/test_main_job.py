@@ -79,12 +79,12 @@ def test_bea_sees_a_bundle_together_and_decides_its_two_parts_on_their_own(
     assert "Not needed for this work." in found["output"]
 
 
-@pytest.mark.parametrize("line", ["Live", "Polling"])
+@pytest.mark.parametrize("line", ["Live", "Reconnecting…"])
 def test_what_bea_decides_appears_at_ada_without_a_reload(
     ada: Page, bea: Page, office: Office, line: str
 ) -> None:
     """Over the doorbell, and with the doorbell cut off."""
-    if line == "Polling":
+    if line == "Reconnecting…":
         ada.context.route("**/events/", lambda route: route.abort())
     name = f"shared{line.lower()}"
     run = office.start("hr_onboarding_single", name, level=2)

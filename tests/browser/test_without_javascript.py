@@ -55,4 +55,4 @@ def test_the_inbox_filters_and_offers_nothing_that_needs_scripts(
     expect(plain.page.locator(".row")).to_have_count(2)
     plain.page.get_by_role("link", name="Decided today").click()
     expect(plain.page.get_by_role("heading", name="Nothing was decided today")).to_be_visible()
-    expect(plain.page.get_by_role("button", name="Keys")).to_have_count(0)
+    expect(plain.page.get_by_role("button", name="Shortcuts")).to_have_count(0)

@@ -128,7 +128,7 @@ def test_no_form_is_taken_without_its_token(
                 stranger.force_login(cast.ada if row.cells["ada"] == "302" else cast.bea)
                 answer = stranger.post(row.path.format(**places), _body(row, "ada", places))
                 assert answer.status_code == 403
-                assert "This form is too old" in answer.content.decode()
+                assert "Your session changed" in answer.content.decode()
 
 
 def test_every_route_has_a_row_for_each_thing_it_does() -> None:

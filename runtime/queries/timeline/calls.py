@@ -34,7 +34,7 @@ class CallSpans:
     marks: list[SpanBuilder] = field(default_factory=list)
     child: str | None = None
     settled: bool = False
-    words: str = "proposed, not judged yet"
+    words: str = "proposed, not checked yet"
 
     def take(
         self,

@@ -21,7 +21,7 @@ def track(frame: Frame, at: datetime) -> FrameSpans:
     )
     made.open(at, asks=frame.state in _ASKING)
     for call in frame.of_turn():
-        words = "recorded in the original" if call.state in SETTLED else "proposed, not judged yet"
+        words = "recorded in the original" if call.state in SETTLED else "proposed, not checked yet"
         of_call = CallSpans(
             step=f"{frame.id}/{call.id}",
             tool=call.tool,

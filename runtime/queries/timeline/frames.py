@@ -12,8 +12,8 @@ from runtime.queries.timeline.rows import RowKind, RowResult
 from runtime.queries.timeline.spans import GateFacts, SpanBuilder
 
 _WITH_RUN = "ended with the run"
-_BRAKED = "held back, its provider wants fewer requests; its turn comes at"
-_OUT_OF_BRAKE = "held back, its provider wanted fewer requests"
+_BRAKED = "rate limited, next request at"
+_OUT_OF_BRAKE = "waited for the rate limit"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class FrameSpans:
     def ask(self, at: datetime) -> None:
         self.answered = False
         self.asked += 1
-        mark = self._mark(RowKind.MODEL, f"{self.id}/m{self.turn + 1}", at, "asked, no reply yet")
+        mark = self._mark(RowKind.MODEL, f"{self.id}/m{self.turn + 1}", at, "waiting for a reply")
         mark.attempt = self.asked
         self.items.append(mark)
 
@@ -72,13 +72,13 @@ class FrameSpans:
             self.of_turn.append(track)
 
     def compacted(self, at: datetime, model: str) -> None:
-        self._last_model(at, "summed earlier messages up", RowResult.DONE, model=model)
+        self._last_model(at, "summarised earlier messages", RowResult.DONE, model=model)
         self.asked = 0
         self.ask(at)
 
     def changed(self, at: datetime) -> None:
         mark = self._mark(RowKind.AGENT, self.id, at, "")
-        mark.finish(at, "goes on under another version", RowResult.OVER)
+        mark.finish(at, "continued under another version", RowResult.OVER)
         self.items.append(mark)
 
     def model_failed(self, at: datetime, event: e.ModelFailed) -> None:

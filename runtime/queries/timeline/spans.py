@@ -12,14 +12,14 @@ from runtime.queries.timeline.rows import RowKind, RowResult
 
 _GATES = {
     GateKind.APPROVAL: "waits for a person to decide",
-    GateKind.IN_DOUBT: "in doubt: waits for a person to say what became of it",
-    GateKind.HOLD: "stopped: waits for a person to let it go on",
+    GateKind.IN_DOUBT: "in doubt: waits for a person to resolve it",
+    GateKind.HOLD: "stopped: waits for a person to continue it",
     GateKind.LIMIT: "at its limit: waits for a person to grant more",
-    GateKind.VERSION: "changed meanwhile: waits for a person to let it go on",
+    GateKind.VERSION: "changed: waits for a person to continue it",
 }
 _CLOSED = {
     GateKind.APPROVAL: "not started: the run was ended first",
-    GateKind.IN_DOUBT: "in doubt for good: the run was ended first",
+    GateKind.IN_DOUBT: "in doubt: the run was ended first",
     **dict.fromkeys(HALTS, "the run was ended first"),
 }
 _VERDICTS: dict[Verdict, tuple[str, RowResult]] = {
@@ -29,7 +29,7 @@ _VERDICTS: dict[Verdict, tuple[str, RowResult]] = {
     Verdict.HAPPENED: ("reported as done by", RowResult.DONE),
     Verdict.RUN_AGAIN: ("to run again, approved by", RowResult.DONE),
     Verdict.GIVE_UP: ("given up by", RowResult.BAD),
-    Verdict.CONTINUE: ("let go on by", RowResult.DONE),
+    Verdict.CONTINUE: ("continued by", RowResult.DONE),
     Verdict.STOP: ("stopped by", RowResult.BAD),
 }
 

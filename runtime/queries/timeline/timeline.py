@@ -35,7 +35,7 @@ from runtime.queries.timeline.spans import GateFacts, SpanBuilder
 
 __all__ = ["GateFacts", "Timeline", "timeline_of"]
 
-_UNHEARD = "not heard yet, from"
+_UNHEARD = "queued, from"
 LONG_ENOUGH = timedelta(seconds=1)  # for a wait for a worker to be worth a row
 
 
@@ -122,7 +122,7 @@ class _Fold:
         self._pauses: list[SpanBuilder] = []
         self._messages: list[SpanBuilder] = []
         self._queue: SpanBuilder | None = SpanBuilder(
-            kind=RowKind.QUEUE, step="", name="", depth=0, start=start, words="no worker had it yet"
+            kind=RowKind.QUEUE, step="", name="", depth=0, start=start, words="waits for a worker"
         )
 
     def take(self, event: e.Event) -> None:
@@ -147,7 +147,7 @@ class _Fold:
             case e.Paused():
                 self._paused(event)
             case e.Resumed():
-                self._go_on("held up by")
+                self._go_on("paused by")
             case e.MessageReceived():
                 self._received(event.by, event.text)
             case e.Completed():
@@ -242,7 +242,7 @@ class _Fold:
 
     def _paused(self, event: e.Paused) -> None:
         mark = SpanBuilder(
-            kind=RowKind.PAUSE, step="", name="", depth=0, start=self.at, words="held up by"
+            kind=RowKind.PAUSE, step="", name="", depth=0, start=self.at, words="paused by"
         )
         mark.by, mark.reason = event.by, redacted(event.reason)
         self._pauses.append(mark)
@@ -264,7 +264,7 @@ class _Fold:
 
     def _heard(self, count: int) -> None:
         for mark in self._unheard()[:count]:
-            mark.finish(self.at, "heard, from", RowResult.OVER)
+            mark.finish(self.at, "delivered, from", RowResult.OVER)
 
     def _unheard(self) -> list[SpanBuilder]:
         return [mark for mark in self._messages if mark.end is None]
@@ -272,7 +272,7 @@ class _Fold:
     def _ended(self, words: str, tone: RowResult) -> None:
         self._go_on("ended with the run")
         for mark in self._unheard():
-            mark.finish(self.at, "never heard, from", RowResult.OVER)
+            mark.finish(self.at, "not delivered, from", RowResult.OVER)
         for frame in self.frames.values():
             root = frame.parent is None
             frame.end(

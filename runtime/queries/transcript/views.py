@@ -35,15 +35,15 @@ _TITLES: dict[Kind, str] = {
     "fault": "error of",
     "late": "late outcome of",
     "retry": "no result from",
-    "summary": "earlier messages summed up by",
-    "instructions": "instructions made from the input, for",
+    "summary": "earlier messages summarised by",
+    "instructions": "instructions made from the input of",
     "release": "another version of",
     "halt": "stopped:",
     "message": "message from",
 }
 
 _WORDS = {
-    CallState.PROPOSED: "proposed, not judged yet",
+    CallState.PROPOSED: "proposed, not checked yet",
     CallState.ADMITTED: "about to start",
     CallState.GATED: "waiting for a person",
     CallState.REFUSED: "refused, it cannot be made",
@@ -51,10 +51,10 @@ _WORDS = {
     CallState.STARTED: "started",
     CallState.RETRYING: "will be tried again",
     CallState.WAITING: "waits",
-    CallState.DELEGATED: "in the hands of a sub-agent",
+    CallState.DELEGATED: "waiting for a sub-agent",
     CallState.RETURNED: "done",
     CallState.FAILED: "failed",
-    CallState.UNKNOWN: "in doubt: it was started and its outcome is not known",
+    CallState.UNKNOWN: "in doubt: started, outcome unknown",
     CallState.CLOSED: "not started: the run was ended first",
 }
 
@@ -65,7 +65,7 @@ _DECIDED: dict[Verdict, str] = {
     Verdict.HAPPENED: "reported by",
     Verdict.RUN_AGAIN: "to run again, approved by",
     Verdict.GIVE_UP: "given up by",
-    Verdict.CONTINUE: "let go on by",
+    Verdict.CONTINUE: "continued by",
     Verdict.STOP: "stopped by",
 }
 
@@ -136,7 +136,7 @@ class CallView:
             case CallState.CLOSED, _ if self.child:
                 return "ended with the run"
             case CallState.CLOSED, _ if self.lost:
-                return "in doubt for good: the run was ended before a person settled the call"
+                return "in doubt: the run was ended before a person resolved the call"
             case CallState.CLOSED, _ if self.attempt:
                 return "not tried again: the run was ended first"
             case CallState.RETURNED, _ if self.late:
@@ -215,9 +215,9 @@ class FrameView:
         if self.outcome is not None:
             return self.outcome
         if self.halts:
-            return "stopped until a person lets it go on"
+            return "stopped until a person continues it"
         if self.retry is not None:
-            return "its model is asked again"
+            return "its model is called again"
         return self._waits_for.words if self._waits_for else "at work"
 
     @property

@@ -46,7 +46,7 @@ def lift(request: HttpRequest, stop: int) -> HttpResponse:
         done = disengage(stop=stop, actor=actor_of(request))
     except StopNotOn as problem:
         return _page(request, str(problem), status=409)
-    messages.success(request, f"{done.agent or 'Every agent'} goes on.")
+    messages.success(request, f"{done.agent or 'Every agent'} resumed.")
     return redirect("stops")
 
 

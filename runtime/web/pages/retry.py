@@ -38,7 +38,6 @@ class _Way:
     only: str
     forbidden: str
     why: str
-    label: str
     button: str
     leave: str
 
@@ -58,9 +57,8 @@ _RETRY = _Way(
     only="Only a failed run whose journal still exists can be tried again.",
     forbidden="Only the person who started a run, and admins, may try it again.",
     why="Why it failed",
-    label="Why it is tried again",
     button="Try this run again",
-    leave="Leave it failed",
+    leave="Keep it failed",
 )
 _READMIT = _Way(
     url="readmit",
@@ -68,16 +66,15 @@ _READMIT = _Way(
     act=release,
     may=lambda actor, run: True,  # the page is for admins
     shows=lambda run: {"losses": crash_evidence.losses(run)},
-    verb="Let",
-    ending="out of quarantine",
-    refused="It stays in quarantine",
+    verb="Release",
+    ending="from quarantine",
+    refused="Not released",
     other="This run is not in quarantine",
-    only="Only a run in quarantine can be let out of it.",
-    forbidden="Only admins may let a run out of quarantine.",
+    only="Only a run in quarantine can be released.",
+    forbidden="Only admins may release a run from quarantine.",
     why="Why it is in quarantine",
-    label="Why it may continue",
-    button="Let it continue",
-    leave="Leave it in quarantine",
+    button="Release this run",
+    leave="Keep it in quarantine",
 )
 
 

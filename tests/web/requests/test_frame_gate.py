@@ -41,8 +41,8 @@ def test_the_page_says_why_and_offers_both_ways(bea: Client, hold: Request) -> N
 def test_the_inbox_and_the_run_show_it(bea: Client, hold: Request) -> None:
     assert WHY in _page(bea, "/inbox/")
     run = _page(bea, f"/runs/{hold.run_id}/")
-    assert "The agent stopped to be looked at" in run
-    assert "stopped: waits for a person to let it go on" in run
+    assert "The agent is held for review" in run
+    assert "stopped: waits for a person to continue it" in run
     assert "hold" in _page(bea, "/runs/")
 
 
@@ -57,7 +57,7 @@ def test_letting_it_go_on_is_recorded_and_audited(
     page = _page(bea, f"/a/{hold.id}/")
     assert "Continued by <bdi>bea</bdi>" in page
     assert "Nothing new starts" not in page
-    assert "let go on by" in _page(bea, f"/runs/{hold.run_id}/")
+    assert "continued by" in _page(bea, f"/runs/{hold.run_id}/")
 
 
 def test_stopping_needs_a_reason_and_ends_the_run(

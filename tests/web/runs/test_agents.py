@@ -114,8 +114,8 @@ def test_the_page_of_an_agent_says_what_its_tools_may_do(
     for words in (
         "integer · at least 1",
         "secret: only the tool sees it",
-        "What it returns is secret",
-        "waits for a person each time",
+        "Its result is secret",
+        "approval required",
         "it is not repeated: a person is asked what became of it",
         "High risk",
         "Set the level to {level}",
@@ -329,7 +329,7 @@ def test_a_schema_of_something_else_is_typed_as_json(ada: Client, cast: Cast) ->
 
 def test_an_agent_that_is_given_nothing_starts_at_once(ada: Client, cast: Cast) -> None:
     _publish("idle", input_schema={"type": "object", "properties": {}})
-    assert "This agent is given nothing." in _text(ada, "/agents/idle/start/")
+    assert "This agent has no input." in _text(ada, "/agents/idle/start/")
     assert ada.post("/agents/idle/start/").status_code == 302
     assert Run.objects.get().input == "{}"
 

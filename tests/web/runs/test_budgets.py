@@ -177,7 +177,7 @@ def test_the_installations_budget_holds_where_nothing_less_is_asked_for(
 def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings) -> None:
     settings.ABEYANCE_BUDGET = Budget(turns=10)
     path = "/agents/hr_onboarding/start/"
-    assert "at most 10, which holds if you leave it empty" in _page(ada, path)
+    assert "at most 10, also the default" in _page(ada, path)
     form = {f"in.{name}": str(value) for name, value in NEWCOMER.items()}
     refused = ada.post(path, {**form, "budget.turns": "11"})
     assert refused.status_code == 422
@@ -196,7 +196,7 @@ def test_the_runs_page_says_what_was_used_of_what(bea: Client, short: Request) -
     assert '1 of 1 <progress max="100" value="100" aria-label="100 % of turns">' in page
     assert '0 of 9 <progress max="100" value="0" aria-label="0 % of tool calls">' in page
     assert "and 1 reply without a known price" in page
-    assert "The run is at its limit" in page
+    assert "The run needs more budget" in page
 
 
 def test_the_api_says_what_was_used_of_what(bea_api: Caller, short: Request) -> None:

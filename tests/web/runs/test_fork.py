@@ -53,8 +53,8 @@ def test_the_page_says_what_becomes_of_a_call_that_waits_and_of_one_in_doubt(
     office.effects.tools["sleep_until"] = FakeTool(effect=EffectClass.READ, waits="time")
     waiting = office.start()
     told = _asked(ada, waiting)
-    assert "waited, and begins to wait anew" in told
-    assert "no approval is taken over" not in told
+    assert "waited, and starts to wait again" in told
+    assert "approvals are not copied" not in told
     assert "was in doubt" in _asked(ada, doubtful)
 
 
@@ -110,14 +110,14 @@ def test_an_entry_that_nothing_can_go_on_from_offers_the_nearest_ones(
     office.approve(run)
     last = Run.objects.get(id=run).position
     text = page(ada, f"/runs/{run}/fork/{last}/")
-    assert "Nothing can go on from this entry" in text
-    assert "Start the fork" not in text
+    assert "This entry cannot be forked" in text
+    assert "Create fork" not in text
     assert ada.post(f"/runs/{run}/fork/{last}/").status_code == 409
     assert Run.objects.count() == 1
     newest = ada.get(f"/runs/{run}/fork/")
     assert newest.status_code == 302
     assert newest["Location"] != f"/runs/{run}/fork/{last}/"
-    assert "Start the fork" in page(ada, newest["Location"])
+    assert "Create fork" in page(ada, newest["Location"])
     assert f'href="{newest["Location"]}"' in text
     for nowhere in (0, last + 1, 10**30):
         assert ada.get(f"/runs/{run}/fork/{nowhere}/").status_code == 404

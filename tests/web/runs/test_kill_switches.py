@@ -47,12 +47,12 @@ def test_every_page_says_that_agents_are_stopped_and_the_text_stays_text(cast: C
     assert "Every agent are stopped" not in page
     assert "Every agent is stopped" in " ".join(page.replace("<bdi>", "").split())
     assert "&lt;b&gt;broken" in page
-    assert "See the stops" in page
+    assert "See the kill switches" in page
     other = Client()
     other.force_login(cast.bea)
     seen = other.get("/inbox/").content.decode()
     assert "is stopped" in seen
-    assert "See the stops" not in seen
+    assert "See the kill switches" not in seen
     client.post(f"/stops/{Stop.objects.get().id}/lift/")
     client.get("/inbox/")  # the toast of what was done
     assert "is stopped" not in client.get("/inbox/").content.decode()

@@ -54,17 +54,17 @@ def test_the_page_of_a_run_has_a_form_and_shows_what_was_written(
     answer = ada.post(f"{path}message/", {"text": f"{TEXT}\r\nNo more."})
     assert (answer.status_code, answer["Location"]) == (302, path)
     page = ada.get(path).content.decode()
-    assert "One message is not heard yet" in page
+    assert "1 message queued for the next turn" in page
     office.advance(suspended)
     page = ada.get(path).content.decode()
-    assert "not heard yet, from <bdi>ada</bdi>" in page
+    assert "queued, from <bdi>ada</bdi>" in page
     assert "Level 3 is &lt;b&gt;enough&lt;/b&gt;.\nNo more." in page
     transcript = ada.get(f"{path}?tab=transcript").content.decode()
     assert "message from <bdi>ada</bdi>" in transcript
     office.approve(suspended)
     page = ada.get(path).content.decode()
-    assert "heard, from <bdi>ada</bdi>" in page
-    assert "not heard yet" not in page
+    assert "delivered, from <bdi>ada</bdi>" in page
+    assert "queued, from" not in page
     assert "Write to the agent" not in page
 
 

@@ -79,12 +79,12 @@ def test_the_page_has_one_button_that_says_what_it_does(
     assert ada.get("/runs/?tab=working").content.decode().count(str(suspended)) > 0
     ada.post(f"{path}resume/")
     page = ada.get(path).content.decode()
-    assert "is told to go on" in page
+    assert "Resume requested" in page
     assert f"{path}pause/" in page
     office.advance(suspended)
     page = ada.get(path).content.decode()
     assert "Paused by" not in page
-    assert "held up by" in page
+    assert "paused by" in page
     assert "Resumed the run" in ada.get(f"{path}?tab=transcript").content.decode()
 
 

@@ -99,7 +99,7 @@ def test_a_denied_call_says_by_whom_and_why(ada: Client, office: Office, suspend
 def test_a_run_in_doubt_explains_itself(ada: Client, office: Office) -> None:
     page = _text(ada, f"/runs/{office.in_doubt()}/")
     assert "In doubt: <bdi>send_welcome_mail</bdi>" in page
-    assert "It may have happened or not" in page
+    assert "It may have happened, so it is not repeated" in page
 
 
 def test_a_failed_run_says_why(ada: Client, office: Office) -> None:
@@ -127,7 +127,7 @@ def test_garbage_in_the_journal_is_named_and_the_rest_is_shown(
         )
     Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
     page = _text(ada, f"/runs/{suspended}/")
-    assert "Stopped: an admin must look into it" in page
+    assert "Quarantined: an admin must check it" in page
     assert "entry 3 is not its own" in page
     assert "Part of the journal cannot be read" in page
     assert "<bdi>hr_onboarding</bdi>" in page
@@ -162,7 +162,7 @@ def _copy(run: UUID) -> None:
         ("waiting", "Waiting"),
         ("cancelling", "Being cancelled"),
         ("cancelled", "Cancelled"),
-        ("quarantined", "Stopped: an admin must look into it"),
+        ("quarantined", "Quarantined: an admin must check it"),
     ],
 )
 def test_every_status_has_words(ada: Client, suspended: UUID, status: str, words: str) -> None:
@@ -180,7 +180,7 @@ def test_a_run_that_tries_again_says_when(ada: Client, office: Office) -> None:
     assert "The next try is at <time" in page
     assert "brought no reply" in page
     assert "busy &lt;now&gt;" in page
-    assert "its model is asked again" in page
+    assert "its model is called again" in page
 
 
 def test_the_page_of_a_model_s_call_says_who_was_asked_and_what_came(
@@ -233,7 +233,7 @@ def test_the_list_keeps_its_status_over_pages(ada: Client, suspended: UUID) -> N
         _copy(suspended)
     page = _text(ada, "/runs/?status=suspended")
     assert 'href="?status=suspended&amp;cursor=' in page
-    assert "No run fits" in _text(ada, "/runs/?status=cancelled")
+    assert "No matching runs" in _text(ada, "/runs/?status=cancelled")
     assert ada.get("/runs/?status=nonsense").status_code == 404
 
 
@@ -249,7 +249,7 @@ def test_tabs_hold_the_runs_of_their_statuses(ada: Client, office: Office, suspe
         assert page.count('class="row"') == 1
         assert f"/runs/{run}/" in page
         assert f'href="?tab={tab}" aria-current="page"' in page
-    assert "No run fits" in _text(ada, "/runs/?tab=failed")
+    assert "No matching runs" in _text(ada, "/runs/?tab=failed")
     assert ada.get("/runs/?tab=nonsense").status_code == 404
 
 
@@ -263,14 +263,14 @@ def test_a_search_finds_by_agent_key_person_and_id(
         assert _text(ada, f"/runs/?q={text}").count('class="row"') == 2
     for text in ("%25", "_x_", "nobody"):
         page = _text(ada, f"/runs/?q={text}")
-        assert "No run fits" in page
+        assert "No matching runs" in page
     assert 'value="nobody"' in page
     assert 'href="?tab=people&amp;q=nobody"' in page
 
 
 def test_a_search_reaches_only_runs_that_may_be_read(cyril: Client, suspended: UUID) -> None:
     for text in ("ada", str(suspended)):
-        assert "No run fits" in _text(cyril, f"/runs/?q={text}")
+        assert "No matching runs" in _text(cyril, f"/runs/?q={text}")
 
 
 def test_a_search_that_cannot_be_made_is_refused_and_kept(ada: Client, suspended: UUID) -> None:

@@ -53,7 +53,7 @@ def test_the_page_of_an_entry_shows_the_change_and_leads_on(
 ) -> None:
     last = Run.objects.get(id=suspended).position
     text = page(admin, f"/runs/{suspended}/at/{last}/")
-    assert "What this entry changed" in text
+    assert "Changes by this entry" in text
     assert "gated" in text.partition('id="moves"')[2]
     assert f'href="/runs/{suspended}/at/{last - 1}/"' in text
     assert f'href="/runs/{suspended}/fork/{last}/"' in text
@@ -110,7 +110,7 @@ def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> No
         assert "set_privileges" in names
         assert "create_account" not in names
         text = page(ada, f"/runs/{left}/compare/{right}/")
-        assert f"entries 1 to {common[0]}" in text
+        assert f"Entries 1 to {common[0]}" in text
         assert "send_welcome_mail" in text
 
 
@@ -121,7 +121,7 @@ def test_two_runs_that_did_the_same_have_everything_in_common(ada: Client, offic
     shown = _compared(one, two)
     assert not shown.related
     assert (shown.places, shown.left.own, shown.right.own) == ((), (), ())
-    assert "Nowhere" in page(ada, f"/runs/{one}/compare/{two}/")
+    assert "None: every agent" in page(ada, f"/runs/{one}/compare/{two}/")
 
 
 def test_two_runs_that_were_given_something_else_have_nothing_in_common(office: Office) -> None:

@@ -152,7 +152,7 @@ def test_a_model_that_is_held_back_was_not_asked_and_its_waits_are_one_row(offic
     run = office.start()
     assert _rows(run) == [
         ("agent", "hr_onboarding", 0, "answered"),
-        ("wait", "hr_onboarding", 1, "held back, its provider wanted fewer requests"),
+        ("wait", "hr_onboarding", 1, "waited for the rate limit"),
         ("model", "hr_onboarding", 1, "answered"),
     ]
     assert [request.ticket for request in office.effects.models] == [0, 4, 4, 4]
@@ -165,7 +165,7 @@ def test_a_call_in_doubt_waits_for_people_like_any_other(office: Office) -> None
             "person",
             "send_welcome_mail",
             1,
-            "in doubt: waits for a person to say what became of it",
+            "in doubt: waits for a person to resolve it",
         ),
     ]
 
@@ -297,7 +297,7 @@ def test_a_long_run_is_shown_200_rows_at_a_time_in_as_many_queries_as_a_short_on
         page = _text(admin, f"/runs/{run}/?step=0/c9.0")
     assert "steps 201 to 400 of 436" in page
     with django_assert_max_num_queries(15):
-        assert "things said 1 to 200" in _text(admin, f"/runs/{run}/?tab=transcript")
+        assert "messages 1 to 200" in _text(admin, f"/runs/{run}/?tab=transcript")
     for wrong in ("4", "0", "-1", "x", "9" * 30):
         assert admin.get(f"/runs/{run}/?page={wrong}").status_code == 404
 
@@ -340,7 +340,7 @@ def test_other_people_do_not_read_the_timeline(
     for client in (ada, bea, cyril):
         assert client.get(f"/runs/{suspended}/at/1/").status_code == 404
         assert client.get(f"/runs/{suspended}/?tab=state").status_code == 404
-    assert "State at each gate" not in _text(bea, f"/runs/{suspended}/")
+    assert "Snapshots" not in _text(bea, f"/runs/{suspended}/")
 
 
 def test_only_entries_that_are_there_have_a_state(admin: Client, suspended: UUID) -> None:
