@@ -13,7 +13,7 @@ from django.conf import settings
 from config import longpoll
 from config.wsgi import application as django
 from runtime.web.live import (
-    Doorbell,
+    LiveServer,
     Message,
     Receive,
     Send,
@@ -21,9 +21,9 @@ from runtime.web.live import (
 
 THREADS = 8
 BODY_SECONDS = 30.0
-DOORBELL = "/events/"
+LIVE_PATH = "/events/"
 
-doorbell = Doorbell()
+live_server = LiveServer()
 _wsgi: Any = django  # the two libraries type the same interface differently
 _django: Any = WSGIMiddleware(_wsgi, workers=THREADS)
 
@@ -31,8 +31,8 @@ _django: Any = WSGIMiddleware(_wsgi, workers=THREADS)
 async def application(scope: Message, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
         await _live(receive, send)
-    elif scope["type"] == "http" and scope["path"] == DOORBELL:
-        await doorbell(scope, receive, send)
+    elif scope["type"] == "http" and scope["path"] == LIVE_PATH:
+        await live_server(scope, receive, send)
     elif scope["type"] == "http":
         await _answer(scope, receive, send)
     else:
@@ -41,10 +41,10 @@ async def application(scope: Message, receive: Receive, send: Send) -> None:
 
 async def _live(receive: Receive, send: Send) -> None:
     await receive()
-    doorbell.open()
+    live_server.open()
     await send({"type": "lifespan.startup.complete"})
     await receive()
-    await doorbell.close()
+    await live_server.close()
     await send({"type": "lifespan.shutdown.complete"})
 
 
@@ -74,7 +74,7 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
     if run is None:
         await ask(send)
     else:
-        await longpoll.answer(run, ask, _gone(receive), doorbell, send)
+        await longpoll.answer(run, ask, _gone(receive), live_server, send)
 
 
 async def _gone(receive: Receive) -> None:

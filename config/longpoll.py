@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 if TYPE_CHECKING:  # it imports models, and this module is imported before Django is set up
-    from runtime.web.live import Doorbell, Message, Send
+    from runtime.web.live import LiveServer, Message, Send
 
 PLACE = re.compile(r"/api/v1/runs/([0-9a-f-]{36})")
 HEADER = (
@@ -40,22 +40,22 @@ def run_of(scope: Message) -> UUID | None:
 
 
 async def answer(
-    run: UUID, ask: Ask, gone: Awaitable[None], doorbell: Doorbell, send: Send
+    run: UUID, ask: Ask, gone: Awaitable[None], live_server: LiveServer, send: Send
 ) -> None:
     """Send the first final answer, or the last answer within the time."""
     leaving = asyncio.ensure_future(gone)
     try:
-        with doorbell.waiting(run) as rung:
+        with live_server.waiting(run) as changed:
             said = await _said(ask)
             ends = asyncio.get_running_loop().time() + _seconds(said)
-            may_wait = doorbell.count_waiting() <= MOST_WAITING
-            while may_wait and _seconds(said) and not doorbell.hushed and not leaving.done():
+            may_wait = live_server.count_waiting() <= MOST_WAITING
+            while may_wait and _seconds(said) and not live_server.is_closing and not leaving.done():
                 left = ends - asyncio.get_running_loop().time()
                 if left <= 0:
                     break
-                pause = ROUND_SECONDS if doorbell.heard.is_set() else DEAF_ROUND_SECONDS
-                await _first(rung, leaving, min(left, pause))
-                rung.clear()
+                pause = ROUND_SECONDS if live_server.connected.is_set() else DEAF_ROUND_SECONDS
+                await _first(changed, leaving, min(left, pause))
+                changed.clear()
                 said = await _said(ask)
         if not leaving.done():
             for message in said:
@@ -64,9 +64,9 @@ async def answer(
         leaving.cancel()
 
 
-async def _first(rung: asyncio.Event, leaving: asyncio.Future[None], seconds: float) -> None:
+async def _first(changed: asyncio.Event, leaving: asyncio.Future[None], seconds: float) -> None:
     """Wait until the run changes, the client disconnects, or the time is up."""
-    ring = asyncio.ensure_future(rung.wait())
+    ring = asyncio.ensure_future(changed.wait())
     try:
         await asyncio.wait((ring, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:

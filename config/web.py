@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from config.asgi import application, doorbell
+from config.asgi import application, live_server
 from runtime.upkeep import startup
 
 
@@ -19,7 +19,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        asyncio.get_running_loop().call_soon_threadsafe(doorbell.hush)
+        asyncio.get_running_loop().call_soon_threadsafe(live_server.close_streams)
 
 
 def main(arguments: Sequence[str]) -> int:

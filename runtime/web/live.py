@@ -1,9 +1,9 @@
-"""The doorbell: one stream of server-sent events per open tab, which carries names and nothing else.
+"""Serves live updates: one stream of server-sent events per open tab, with the names of changed runs only.
 
-What the ring is about is fetched by the page with a GET of its own, where rights apply as everywhere.
-Rings travel over the broker's pub/sub and may be lost: the next GET is complete all the same. A ring
-is passed on only to those who may read the run, asked anew each time, by the session as it is now.
-The server ends a stream whose session has ended, and all of them when it cannot hear the broker.
+The page fetches the change with a GET of its own, which checks permissions. Updates travel over the broker's pub/sub
+and may be lost; the next GET is complete anyway. An update is sent only to a person who may read the run, checked
+each time with the current session. The server ends a stream when its session has ended, and all streams when the
+broker is unreachable.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MAX_STREAMS = 1000
-BEAT_SECONDS = 15.0  # so that a connection that is gone is noticed
+BEAT_SECONDS = 15.0  # between lines of a stream, to notice closed connections
 RIGHTS_SECONDS = 30.0
-PAUSE_SECONDS = 0.5  # a page is refreshed at most twice a second
+PAUSE_SECONDS = 0.5  # a page refreshes at most twice a second
 RECONNECT_SECONDS = 2.0
 
 _HEADERS = [
@@ -52,25 +52,25 @@ _HEADERS = [
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """One tab. `rings` are the runs to ring for, with whether the inbox changed; `over` ends it.
+    """One tab. `changes` are changed runs, each with whether the inbox changed; `over` ends the stream.
 
-    `asked` says that the session must be looked at now.
+    `must_check` asks for a check of the session now.
     """
 
     session: str
     person: str
-    rings: dict[UUID, bool] = field(default_factory=dict)
+    changes: dict[UUID, bool] = field(default_factory=dict)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    asked: bool = False
+    must_check: bool = False
     over: bool = False
 
-    def ring(self, runs: dict[UUID, bool]) -> None:
+    def notify(self, runs: dict[UUID, bool]) -> None:
         for run, inbox in runs.items():
-            self.rings[run] = self.rings.get(run, False) or inbox
+            self.changes[run] = self.changes.get(run, False) or inbox
         self.wake.set()
 
-    def ask(self) -> None:
-        self.asked = True
+    def check_session(self) -> None:
+        self.must_check = True
         self.wake.set()
 
     def end(self) -> None:
@@ -78,47 +78,47 @@ class Stream:
         self.wake.set()
 
 
-class Doorbell:
-    """The ASGI application of one web process, and its ear at the broker."""
+class LiveServer:
+    """The ASGI application for streams in one web process, with its subscription at the broker."""
 
     def __init__(self) -> None:
         self._streams: set[Stream] = set()
-        self.heard = asyncio.Event()  # the broker is heard right now
-        self.hushed = False  # true once this process shall end
-        self._ear: asyncio.Task[None] | None = None
+        self.connected = asyncio.Event()  # set while the subscription works
+        self.is_closing = False  # set when the process ends
+        self._subscriber: asyncio.Task[None] | None = None
         self._waiting: dict[UUID, set[asyncio.Event]] = {}
-        # One thread and one connection, however many tabs are open; requests have theirs.
-        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="doorbell")
+        # All streams share one thread and one database connection; requests have their own.
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="live")
 
     def open(self) -> None:
-        """Start listening, in the running loop."""
-        self._ear = asyncio.get_running_loop().create_task(self._listen())
+        """Subscribe to the broker, in the running loop."""
+        self._subscriber = asyncio.get_running_loop().create_task(self._keep_subscribed())
 
-    def hush(self) -> None:
-        """End every stream, so that the server can end."""
-        self.hushed = True
-        if self._ear is not None:
-            self._ear.cancel()
+    def close_streams(self) -> None:
+        """End all streams, so that the server can exit."""
+        self.is_closing = True
+        if self._subscriber is not None:
+            self._subscriber.cancel()
         self._end_all()
         for run in list(self._waiting):
             self._wake(run)
 
     async def close(self) -> None:
-        """Stop for good, and give back the connection to Postgres."""
-        self.hush()
-        if self._ear is not None:
-            await asyncio.wait([self._ear])
+        """Stop, and close the connection to Postgres."""
+        self.close_streams()
+        if self._subscriber is not None:
+            await asyncio.wait([self._subscriber])
         await asyncio.wrap_future(self._reader.submit(connections.close_all))
 
     @contextmanager
     def waiting(self, run: UUID) -> Iterator[asyncio.Event]:
         """Provide an event that is set when this run changes or the process ends. The waiting request checks rights."""
-        rung = asyncio.Event()
-        self._waiting.setdefault(run, set()).add(rung)
+        changed = asyncio.Event()
+        self._waiting.setdefault(run, set()).add(changed)
         try:
-            yield rung
+            yield changed
         finally:
-            self._waiting[run].discard(rung)
+            self._waiting[run].discard(changed)
             if not self._waiting[run]:
                 del self._waiting[run]
 
@@ -127,8 +127,8 @@ class Doorbell:
         return sum(map(len, self._waiting.values()))
 
     def _wake(self, run: UUID) -> None:
-        for rung in self._waiting.get(run, ()):
-            rung.set()
+        for changed in self._waiting.get(run, ()):
+            changed.set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
@@ -139,8 +139,8 @@ class Doorbell:
             await _refuse(send, 403, "This is for pages of this site.")
         elif (person := await self._read(_person_of, session)) is None:
             await _refuse(send, 401, "Log in first.")
-        elif not self.heard.is_set() or len(self._streams) >= MAX_STREAMS:
-            await _refuse(send, 503, "No live updates now. Ask again in a while.")
+        elif not self.connected.is_set() or len(self._streams) >= MAX_STREAMS:
+            await _refuse(send, 503, "Live updates are unavailable. Try again later.")
         else:
             await self._serve(Stream(session=session, person=person), receive, send)
 
@@ -149,16 +149,16 @@ class Doorbell:
         self._streams.add(stream)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await _say(send, ": open\n\n")
-            await self._pass_on(stream, send)
+            await _write(send, ": open\n\n")
+            await self._forward(stream, send)
             await send({"type": "http.response.body", "body": b""})
         except OSError:
-            pass  # the tab was closed in the middle of a line
+            pass  # the tab was closed while a line was sent
         finally:
             self._streams.discard(stream)
             gone.cancel()
 
-    async def _pass_on(self, stream: Stream, send: Send) -> None:
+    async def _forward(self, stream: Stream, send: Send) -> None:
         loop = asyncio.get_running_loop()
         checked = loop.time()
         while not stream.over:
@@ -166,61 +166,63 @@ class Doorbell:
                 async with asyncio.timeout(BEAT_SECONDS):
                     await stream.wake.wait()
             stream.wake.clear()
-            rings, stream.rings = stream.rings, {}
-            asked, stream.asked = stream.asked, False
-            if rings or asked or loop.time() - checked >= RIGHTS_SECONDS:
-                names = await self._read(_names, stream, rings)
+            changes, stream.changes = stream.changes, {}
+            must_check, stream.must_check = stream.must_check, False
+            if changes or must_check or loop.time() - checked >= RIGHTS_SECONDS:
+                names = await self._read(_names, stream, changes)
                 checked = loop.time()
                 if names is None:
                     return
                 for name in names:
-                    await _say(send, name)
+                    await _write(send, name)
                 await asyncio.sleep(PAUSE_SECONDS)
             elif not stream.over:
-                await _say(send, ": still here\n\n")
+                await _write(send, ": still here\n\n")
 
-    async def _listen(self) -> None:
+    async def _keep_subscribed(self) -> None:
         while True:
             try:
-                await self._hear()
+                await self._subscribe()
             except (RedisError, OSError) as exc:
-                log.warning("no live updates until the broker is back: %s", exc)
+                log.warning("Live updates stop until the broker is reachable: %s", exc)
             except Exception:
-                log.exception("no live updates for now")
+                log.exception("Live updates stop for %g s", RECONNECT_SECONDS)
             finally:
-                self.heard.clear()
-                self._end_all()  # pages ask by themselves until they can listen again
+                self.connected.clear()
+                self._end_all()  # pages poll until they can reconnect
             await asyncio.sleep(RECONNECT_SECONDS)
 
-    async def _hear(self) -> None:
+    async def _subscribe(self) -> None:
         broker = redis.asyncio.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2)
-        async with broker, broker.pubsub() as ear:
-            await ear.subscribe(CHANNEL)
-            self.heard.set()
+        async with broker, broker.pubsub() as subscription:
+            await subscription.subscribe(CHANNEL)
+            self.connected.set()
             while True:
-                # An own ping: a frozen broker would otherwise be waited for without end.
-                message = await ear.get_message(ignore_subscribe_messages=True, timeout=5.0)
+                # Ping after 5 s of silence: without it a frozen broker would block the subscription forever.
+                message = await subscription.get_message(
+                    ignore_subscribe_messages=True, timeout=5.0
+                )
                 if message is None:
                     async with asyncio.timeout(5.0):
-                        await ear.ping()
+                        await subscription.ping()
                 else:
-                    self._ring(message.get("data"))
+                    self._receive(message.get("data"))
 
-    def _ring(self, data: Any) -> None:
-        """Anybody at the broker can write anything: what is no ring is nothing."""
+    def _receive(self, data: Any) -> None:
+        """Handle a published message. Anyone with broker access can publish, so malformed messages are ignored."""
         try:
-            ring = json.loads(data)
-            person = ring.get("person")
-            runs = {UUID(run): inbox is True for run, inbox in ring.get("runs", {}).items()}
+            update = json.loads(data)
+            person = update.get("person")
+            runs = {UUID(run): inbox is True for run, inbox in update.get("runs", {}).items()}
         except (ValueError, TypeError, AttributeError, RecursionError):
             return
         for run in runs:
             self._wake(run)
         for stream in list(self._streams):
             if stream.person == person:
-                stream.ask()
+                stream.check_session()
             elif runs:
-                stream.ring(runs)
+                stream.notify(runs)
 
     def _end_all(self) -> None:
         for stream in list(self._streams):
@@ -235,20 +237,22 @@ def _with_database(read: Callable[..., Any], *what: Any) -> Any:
     close_old_connections()
     try:
         return read(*what)
-    except Exception as exc:  # whatever Postgres' client raises: the page asks again by itself
-        log.warning("a doorbell was not rung: %s", exc)
+    except Exception as exc:  # of the database client; the page polls again by itself
+        log.warning("Live update not sent: %s", exc)
         return None
     finally:
         close_old_connections()
 
 
-def _names(stream: Stream, rings: dict[UUID, bool]) -> list[str] | None:
-    """The events this person may hear of, None if the session has ended."""
+def _names(stream: Stream, changes: dict[UUID, bool]) -> list[str] | None:
+    """Return the events that the person may read; None if the session has ended."""
     if _person_of(stream.session) != stream.person:
         return None
     readable = wiring.access().readable_runs(Actor(person=stream.person))
-    runs = set(Run.objects.filter(readable, pk__in=rings).values_list("pk", flat=True))
-    return list(_events(rings[run] for run in runs)) + [f"event: run\ndata: {r}\n\n" for r in runs]
+    runs = set(Run.objects.filter(readable, pk__in=changes).values_list("pk", flat=True))
+    return list(_events(changes[run] for run in runs)) + [
+        f"event: run\ndata: {r}\n\n" for r in runs
+    ]
 
 
 def _events(inbox: Iterable[bool]) -> Iterable[str]:
@@ -257,7 +261,7 @@ def _events(inbox: Iterable[bool]) -> Iterable[str]:
 
 
 def _person_of(session: str) -> str | None:
-    """Who is logged in with this session right now."""
+    """Return the username of the session; None if it has ended."""
     if not session:
         return None
     request = HttpRequest()
@@ -280,7 +284,7 @@ async def _gone(receive: Receive, stream: Stream) -> None:
     stream.end()
 
 
-async def _say(send: Send, text: str) -> None:
+async def _write(send: Send, text: str) -> None:
     await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
 
 

@@ -1,4 +1,4 @@
-"""A web process's doorbell in a loop of its own, and the tabs that listen to it."""
+"""Runs the live updates of a web process in a loop of its own, with tabs that receive them."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.test import Client
 
-from runtime.web.live import Doorbell, Message
+from runtime.web.live import LiveServer, Message
 
 WITHIN = 60.0
 
@@ -36,10 +36,10 @@ class Tab:
 
 
 class House:
-    """The doorbell at work. Leave it before the database is flushed."""
+    """A running live server. Close it before the database is flushed."""
 
     def __enter__(self) -> Self:
-        self.doorbell = Doorbell()
+        self.live_server = LiveServer()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
@@ -64,7 +64,7 @@ class House:
             "path": "/events/",
             "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
         }
-        asyncio.run_coroutine_threadsafe(self.doorbell(scope, _never, tab.hear), self._loop)
+        asyncio.run_coroutine_threadsafe(self.live_server(scope, _never, tab.hear), self._loop)
         tab.wait(lambda: tab.status is not None and (tab.ended or tab.text != ""))
         return tab
 
@@ -72,13 +72,13 @@ class House:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(WITHIN)
 
     async def _opened(self) -> None:
-        self.doorbell.open()
+        self.live_server.open()
         with suppress(TimeoutError):
             async with asyncio.timeout(5):
-                await self.doorbell.heard.wait()
+                await self.live_server.connected.wait()
 
     async def _closed(self) -> None:
-        await self.doorbell.close()
+        await self.live_server.close()
 
 
 async def _never() -> Message:

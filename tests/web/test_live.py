@@ -1,4 +1,4 @@
-"""The doorbell rings names to those who may read, and to nobody else; streams end with their sessions."""
+"""Live updates reach only people who may read the run; streams end with their sessions."""
 
 from collections.abc import Iterator
 from uuid import UUID, uuid4

@@ -18,7 +18,7 @@ from approvals.accounts import tokens
 from config import longpoll
 from runtime.broker import dispatch
 from runtime.web.api.runs import WAIT_HEADER
-from runtime.web.live import Doorbell, Message, Send
+from runtime.web.live import LiveServer, Message, Send
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
 from tests.support.live_tabs import WITHIN, House
@@ -55,7 +55,7 @@ def _answered(house: House, run: UUID, answers: Answers) -> Future[list[Message]
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await longpoll.answer(run, answers, asyncio.Event().wait(), house.doorbell, send)  # type: ignore[arg-type]
+        await longpoll.answer(run, answers, asyncio.Event().wait(), house.live_server, send)  # type: ignore[arg-type]
         return sent
 
     return asyncio.run_coroutine_threadsafe(wait(), house._loop)
@@ -73,20 +73,20 @@ class Heard(asyncio.Event):
         self.known.set()
 
 
-class Watched(Doorbell):
+class Watched(LiveServer):
     """Says when a request begins to wait, and when it waits no longer."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: Heard = Heard()
+        self.connected: Heard = Heard()
         self.begun = threading.Semaphore(0)
         self.over = threading.Semaphore(0)
 
     @contextmanager
     def waiting(self, run: UUID) -> Iterator[asyncio.Event]:
-        with super().waiting(run) as rung:
+        with super().waiting(run) as changed:
             self.begun.release()
-            yield rung
+            yield changed
         self.over.release()
 
 
@@ -106,12 +106,14 @@ def served(
     monkeypatch.setattr(dispatch, "_notifier", None)
     monkeypatch.setattr(longpoll, "ROUND_SECONDS", 1000.0)
     monkeypatch.setattr(asgi, "_django", django)
-    monkeypatch.setattr(asgi, "doorbell", watched)
+    monkeypatch.setattr(asgi, "live_server", watched)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = web.server(fd=listening.fileno())
         thread = threading.Thread(target=server.run)
         thread.start()
-        assert watched.heard.known.wait(WITHIN)  # from here on only a ring ends a wait, or leaving
+        assert watched.connected.known.wait(
+            WITHIN
+        )  # from here on only a ring ends a wait, or leaving
         yield watched, listening
         server.should_exit = True
         thread.join(WITHIN)
@@ -189,7 +191,7 @@ def test_the_web_asks_django_again(house: House, monkeypatch: pytest.MonkeyPatch
         sent.append(message)
 
     monkeypatch.setattr(asgi, "_django", django)
-    monkeypatch.setattr(asgi, "doorbell", house.doorbell)
+    monkeypatch.setattr(asgi, "live_server", house.live_server)
     scope = {"type": "http", "method": "GET", "headers": [], "query_string": b"wait=60s"}
     asked = asgi.application({**scope, "path": f"/api/v1/runs/{run}"}, receive, send)
     answer = asyncio.run_coroutine_threadsafe(asked, house._loop)
@@ -211,7 +213,7 @@ def test_a_process_that_ends_answers_waiting_requests(house: House) -> None:
     answers = Answers(b"unmet; 60s")
     answer = _answered(house, uuid4(), answers)
     assert answers.asked.acquire(timeout=WITHIN)
-    house._loop.call_soon_threadsafe(house.doorbell.hush)
+    house._loop.call_soon_threadsafe(house.live_server.close_streams)
     assert answer.result(WITHIN)[-1]["body"] == b"unmet; 60s"
 
 
