@@ -172,8 +172,8 @@ def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> r
 def _late_outcomes(found: requests.Approval) -> list[LateOut]:
     if found.kind != GateKind.IN_DOUBT:
         return []
-    progress = fold.progress(found.run)
-    late = late_outcomes.late_of_call(found.run, progress, frame=found.frame, call=found.call)
+    progress = fold.transcript(found.run)
+    late = late_outcomes.of_call(found.run, progress, frame=found.frame, call=found.call)
     return [LateOut.shown(one) for one in late]
 
 

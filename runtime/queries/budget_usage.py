@@ -37,12 +37,12 @@ class BudgetUsage:
     unpriced: int = 0
 
 
-def spending(run: UUID) -> tuple[BudgetUsage, ...]:
+def usage(run: UUID) -> tuple[BudgetUsage, ...]:
     """The run's own use first. The caller has checked that the run may be read."""
-    return spending_of(run, read(run))
+    return usage_of(run, read(run))
 
 
-def spending_of(run: UUID, lines: Iterable[JournalLine]) -> tuple[BudgetUsage, ...]:
+def usage_of(run: UUID, lines: Iterable[JournalLine]) -> tuple[BudgetUsage, ...]:
     """Up to the first entry that cannot be read or folded; nothing if that is the first of all."""
     now = initial(run)
     for line in lines:

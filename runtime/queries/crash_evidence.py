@@ -22,7 +22,7 @@ class CrashView:
     at: datetime
 
 
-def losses(run: UUID) -> tuple[CrashView, ...]:
+def crashes(run: UUID) -> tuple[CrashView, ...]:
     """Every loss in order, nothing for a run that was not quarantined because of them."""
     poisoned = Run.objects.filter(
         id=run,

@@ -41,7 +41,7 @@ class LateView:
     contradicts: bool = False
 
 
-def late(run: UUID, progress: Transcript) -> tuple[LateView, ...]:
+def of_run(run: UUID, transcript: Transcript) -> tuple[LateView, ...]:
     """List the late outcomes of a run, oldest first. The caller has checked that the run may be read."""
     try:
         found = late_outcomes.of(pool.djangos(), run).genuine
@@ -49,16 +49,18 @@ def late(run: UUID, progress: Transcript) -> tuple[LateView, ...]:
         return ()  # verify_run names the key
     if not found:
         return ()
-    told = _told(read(run))
-    return tuple(_view(one, told, progress) for one in found if _attempt(one) not in told.on_time)
+    state = _read_state(read(run))
+    return tuple(
+        _view(one, state, transcript) for one in found if _attempt(one) not in state.on_time
+    )
 
 
-def late_of_call(run: UUID, progress: Transcript, *, frame: str, call: str) -> tuple[LateView, ...]:
+def of_call(run: UUID, transcript: Transcript, *, frame: str, call: str) -> tuple[LateView, ...]:
     """Those of every attempt at one call; otherwise as `late`."""
-    return tuple(one for one in late(run, progress) if (one.frame, one.call) == (frame, call))
+    return tuple(one for one in of_run(run, transcript) if (one.frame, one.call) == (frame, call))
 
 
-class _Told:
+class _JournalState:
     """The state of each attempt by the journal."""
 
     def __init__(self) -> None:
@@ -69,7 +71,7 @@ class _Told:
         self.decided: dict[Attempt, e.GateDecided] = {}
         self.over = False
 
-    def take(self, event: e.Event) -> None:
+    def add(self, event: e.Event) -> None:
         match event:
             case e.ToolStarted():
                 self.last[event.frame, event.call] = event.attempt
@@ -92,21 +94,21 @@ class _Told:
         return event.frame, event.call, self.last.get((event.frame, event.call), 0)
 
 
-def _told(lines: Iterable[JournalLine]) -> _Told:
-    told = _Told()
+def _read_state(lines: Iterable[JournalLine]) -> _JournalState:
+    state = _JournalState()
     for line in lines:
         for event in line.entry.events if line.entry else ():
-            told.take(event)
-    return told
+            state.add(event)
+    return state
 
 
 def _attempt(late: LateOutcome) -> Attempt:
     return late.frame, late.call, late.attempt
 
 
-def _view(late: LateOutcome, told: _Told, progress: Transcript) -> LateView:
-    call = progress.call(late.frame, late.call)
-    decided = told.decided.get(_attempt(late))
+def _view(late: LateOutcome, state: _JournalState, transcript: Transcript) -> LateView:
+    call = transcript.call(late.frame, late.call)
+    decided = state.decided.get(_attempt(late))
     same = decided is not None and _same(late, decided)
     return LateView(
         frame=late.frame,
@@ -116,19 +118,19 @@ def _view(late: LateOutcome, told: _Told, progress: Transcript) -> LateView:
         at=late.at,
         returned=late.outcome == "returned",
         value=redacted(late.result if late.outcome == "returned" else late.error),
-        words=_words(late, told) if decided is None else _beside(decided.verdict, same),
+        words=_words(late, state) if decided is None else _beside(decided.verdict, same),
         by="" if decided is None else decided.by,
         contradicts=decided is not None and not same,
     )
 
 
-def _words(late: LateOutcome, told: _Told) -> str:
+def _words(late: LateOutcome, state: _JournalState) -> str:
     attempt = _attempt(late)
-    if attempt in told.arrived:
+    if attempt in state.arrived:
         return "It settled the call in doubt, and the agent was told the outcome."
-    if told.last.get((late.frame, late.call), 0) > late.attempt:
+    if state.last.get((late.frame, late.call), 0) > late.attempt:
         return "The call had been made again before it arrived."
-    if told.over or attempt in told.closed:
+    if state.over or attempt in state.closed:
         return "The call was closed before it arrived, so the agent was not told."
     return "A worker applies it next, unless a person settles the call first."
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-MOST_NOTES = 5
-MOST_CHARACTERS = 20_000  # of one value; a page has to stay quick
+MAX_NOTES = 5
+MAX_CHARACTERS = 20_000  # of one value; a page has to stay quick
 
 _LATIN = {
     # Cyrillic
@@ -67,8 +67,8 @@ _HOST = re.compile(
 )
 
 
-def noted(*values: Any, most: int = MOST_CHARACTERS) -> list[str]:
-    """What is odd about the texts in JSON values, a sentence each, at most MOST_NOTES.
+def noted(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
+    """What is odd about the texts in JSON values, a sentence each, at most MAX_NOTES.
 
     Of each value, the first `most` characters are looked at; where there are more, the last sentence says so.
     """
@@ -80,9 +80,9 @@ def noted(*values: Any, most: int = MOST_CHARACTERS) -> list[str]:
             cut = cut or len(text) > left
             found.update(dict.fromkeys(_notes(text[:left])))
             left -= min(left, len(text))
-    notes = list(found)[:MOST_NOTES]
-    if len(found) > MOST_NOTES:
-        notes.append(f"And {len(found) - MOST_NOTES} more like these.")
+    notes = list(found)[:MAX_NOTES]
+    if len(found) > MAX_NOTES:
+        notes.append(f"And {len(found) - MAX_NOTES} more like these.")
     if notes and cut:
         notes.append(f"Only the first {most} characters were looked at.")
     return notes

@@ -13,8 +13,8 @@ from runtime.models import JournalEntry
 from runtime.queries.journal import decoded
 from runtime.queries.redaction import redacted
 
-MOST_ENTRIES = 1_000  # of one list; calls beyond that are listed without an outcome
-MOST_NOTE = 200  # characters of a result or an error
+MAX_ENTRIES = 1_000  # of one list; calls beyond that are listed without an outcome
+MAX_NOTE_CHARACTERS = 200  # characters of a result or an error
 
 # The events that end a call or start it again.
 _Telling = (
@@ -72,7 +72,7 @@ def outcomes(places: Collection[Place]) -> dict[Place, Outcome]:
 
 def _telling(runs: Collection[UUID]) -> Iterator[tuple[UUID, _Telling]]:
     rows = JournalEntry.objects.filter(run_id__in=runs, body__regex=_PATTERN)
-    newest = rows.order_by("-run_id", "-position").values_list("run_id", "body")[:MOST_ENTRIES]
+    newest = rows.order_by("-run_id", "-position").values_list("run_id", "body")[:MAX_ENTRIES]
     for run, body in reversed(newest):
         entry = decoded(body)
         for event in entry.events if entry else ():
@@ -123,4 +123,4 @@ def _cut(value: Any) -> str:
     text = shown.preview if isinstance(shown, e.Stored) else shown
     if not isinstance(text, str):
         text = json.dumps(text, ensure_ascii=False)
-    return text if len(text) <= MOST_NOTE else f"{text[:MOST_NOTE]}…"
+    return text if len(text) <= MAX_NOTE_CHARACTERS else f"{text[:MAX_NOTE_CHARACTERS]}…"

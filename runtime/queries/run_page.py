@@ -9,12 +9,12 @@ from django.utils import timezone
 from runtime.core.continuation import RunStatus
 from runtime.models import Gate
 from runtime.ports import wiring
-from runtime.queries.budget_usage import BudgetUsage, spending_of
+from runtime.queries.budget_usage import BudgetUsage, usage_of
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.runs import RunDetail
 from runtime.queries.timeline.rows import Row
 from runtime.queries.timeline.timeline import GateFacts, Timeline, timeline_of
-from runtime.queries.transcript.fold import progress_of
+from runtime.queries.transcript.fold import transcript_of
 from runtime.queries.transcript.views import (
     CallView,
     FrameView,
@@ -30,19 +30,19 @@ _SAID = frozenset({"text", "call"})
 class History:
     """A run's journal, read once and folded for each purpose."""
 
-    progress: Transcript
+    transcript: Transcript
     timeline: Timeline
-    spending: tuple[BudgetUsage, ...]
+    usage: tuple[BudgetUsage, ...]
 
     def step(self, step: str) -> "StepView | None":
         """One step by its name: a frame, a call of a frame, or a model call; None if there is none."""
         frame_id, _, rest = step.partition("/")
-        frame, rows = self.progress.frame(frame_id), self.timeline.of_step(step)
+        frame, rows = self.transcript.frame(frame_id), self.timeline.of_step(step)
         if frame is None or not rows:
             return None
         if not rest:
             return _frame_step(step, frame, rows)
-        call = self.progress.call(frame_id, rest)
+        call = self.transcript.call(frame_id, rest)
         if call is not None:
             return StepView(step=step, title=call.tool, agent=call.agent, rows=rows, call=call)
         return _model_step(step, frame, rows, int(rest[1:]))
@@ -73,9 +73,9 @@ def history(run: RunDetail, *, whole: bool = False) -> History:
         lines, gates=_gates(run.id), start=run.created_at, until=_until(run, lines)
     )
     return History(
-        progress=progress_of(lines, whole=whole),
+        transcript=transcript_of(lines, whole=whole),
         timeline=timeline if whole else _for_all(timeline),
-        spending=spending_of(run.id, lines),
+        usage=usage_of(run.id, lines),
     )
 
 

@@ -28,7 +28,7 @@ from runtime.store.tables.signals import (
     RESUME,
 )
 
-LONGEST_WHY = 200  # characters of a reason that a list shows
+MAX_WHY_CHARACTERS = 200  # characters of a reason that a list shows
 
 T = TypeVar("T")
 R = TypeVar("R", bound="RunRow")
@@ -156,7 +156,7 @@ class JournalItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PendingRequests:
     """Whether somebody has ended the run, and whether the last who changed its pace wants a pause."""
 
     cancel: bool
@@ -166,7 +166,7 @@ class Asked:
 def runs_page(where: Q, *, limit: int = 50, cursor: UUID | None = None) -> Page[RunLine]:
     """The runs that meet `where`, newest first, without their documents."""
     rows = _some_runs(where, None, limit, cursor).defer("input", "output", "reason", "head")
-    return _page(rows.annotate(why=Left("reason", LONGEST_WHY)), limit, _line)
+    return _page(rows.annotate(why=Left("reason", MAX_WHY_CHARACTERS)), limit, _line)
 
 
 def run_details(
@@ -187,17 +187,17 @@ def quarantined(where: Q) -> int:
     return Run.objects.filter(where, status=RunStatus.QUARANTINED).count()
 
 
-def cancel_asked(run: UUID) -> bool:
+def is_cancel_requested(run: UUID) -> bool:
     """Whether somebody has ended the run and no worker has taken that up yet."""
     return Signal.objects.filter(run_id=run, kind=CANCEL).exists()
 
 
-def asked(run: UUID) -> Asked:
+def pending_requests(run: UUID) -> PendingRequests:
     """What people told the run that no worker has taken up yet."""
     told = Signal.objects.filter(run_id=run, kind__in=[CANCEL, PAUSE, RESUME]).order_by("id")
     kinds = list(told.values_list("kind", flat=True))
     paces = [kind == PAUSE for kind in kinds if kind != CANCEL]
-    return Asked(cancel=CANCEL in kinds, pause=paces[-1] if paces else None)
+    return PendingRequests(cancel=CANCEL in kinds, pause=paces[-1] if paces else None)
 
 
 def journal_page(

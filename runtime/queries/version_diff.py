@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from runtime.core.events import Change
 
-MOST_LINES = 200  # of one change
-AROUND = 3  # lines that stayed the same, before and after those that did not
+MAX_LINES = 200  # of one change
+CONTEXT_LINES = 3  # lines that stayed the same, before and after those that did not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JournalLine:
+class DiffLine:
     """One line of a text that changed: `was` is gone, `is` is new, `same` is shown around them."""
 
     kind: Literal["was", "is", "same", "gap"]
@@ -28,7 +28,7 @@ class Difference:
     part: str
     word: Literal["added", "removed", "changed"]
     asks: bool
-    lines: tuple[JournalLine, ...]
+    lines: tuple[DiffLine, ...]
     cut: bool
 
 
@@ -39,28 +39,28 @@ def differences(changes: Iterable[Change]) -> tuple[Difference, ...]:
 
 
 def _difference(change: Change) -> Difference:
-    lines = list(islice(_lines(change), MOST_LINES + 1))
+    lines = list(islice(_lines(change), MAX_LINES + 1))
     return Difference(
         part=change.part,
         word="added" if change.before is None else "removed" if change.after is None else "changed",
         asks=change.asks,
-        lines=tuple(lines[:MOST_LINES]),
-        cut=len(lines) > MOST_LINES,
+        lines=tuple(lines[:MAX_LINES]),
+        cut=len(lines) > MAX_LINES,
     )
 
 
-def _lines(change: Change) -> Iterable[JournalLine]:
-    marks = unified_diff(_text(change.before), _text(change.after), n=AROUND, lineterm="")
+def _lines(change: Change) -> Iterable[DiffLine]:
+    marks = unified_diff(_text(change.before), _text(change.after), n=CONTEXT_LINES, lineterm="")
     for mark in islice(marks, 2, None):  # after the names of two files
         match mark[:1]:
             case "-":
-                yield JournalLine(kind="was", text=mark[1:])
+                yield DiffLine(kind="was", text=mark[1:])
             case "+":
-                yield JournalLine(kind="is", text=mark[1:])
+                yield DiffLine(kind="is", text=mark[1:])
             case "@":
-                yield JournalLine(kind="gap", text="")
+                yield DiffLine(kind="gap", text="")
             case _:
-                yield JournalLine(kind="same", text=mark[1:])
+                yield DiffLine(kind="same", text=mark[1:])
 
 
 def _text(value: Any) -> list[str]:

@@ -41,7 +41,7 @@ def live_versions(within: timedelta) -> dict[str, frozenset[str]]:
     return {name: frozenset(fingerprints) for name, fingerprints in found.items()}
 
 
-def agents_without_worker(run: RunDetail, progress: Transcript) -> tuple[str, ...]:
+def agents_without_worker(run: RunDetail, transcript: Transcript) -> tuple[str, ...]:
     """The agents of a run that lives which no living worker has, or only in versions older than it has met.
 
     Nothing if no worker lives: that is another trouble.
@@ -49,7 +49,7 @@ def agents_without_worker(run: RunDetail, progress: Transcript) -> tuple[str, ..
     live = live_versions(ALIVE)
     if run.ended or not live:
         return ()
-    needed = {frame.agent: frame.fingerprint for frame in progress.frames() if not frame.outcome}
+    needed = {frame.agent: frame.fingerprint for frame in transcript.frames() if not frame.outcome}
     return tuple(
         name
         for name, fingerprint in (needed or {run.agent: ""}).items()

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from runtime.core.continuation import CallState, RunStatus
 from runtime.core.events import Stored
 from runtime.queries import time_limits
-from runtime.queries.lookalikes import MOST_CHARACTERS, noted
+from runtime.queries.lookalikes import MAX_CHARACTERS, noted
 from runtime.queries.timeline.rows import Row, RowKind, RowResult
 
 register = template.Library()
@@ -165,7 +165,7 @@ def ahead(moment: datetime) -> str:
 
 
 @register.filter
-def lasting(time: timedelta) -> str:
+def duration(time: timedelta) -> str:
     """How long, in one or two units: `0.4 s`, `18 s`, `4 min 02 s`, `3 h 05 min`, `12 d 3 h`."""
     if time < timedelta(milliseconds=1):
         return "0 s"
@@ -241,7 +241,7 @@ def status_badge(status: str) -> str:
     return format_html('<span class="badge {}">{}{}</span>', tone, icon(symbol), words)
 
 
-def _noted(*values: Any, most: int = MOST_CHARACTERS) -> list[str]:
+def _noted(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
     return [NOT_SEARCHED] if time_limits.is_used_up() else noted(*values, most=most)
 
 

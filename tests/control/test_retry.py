@@ -142,7 +142,7 @@ def test_pages_show_a_run_that_was_tried_again_as_at_work(rig: MakeBench) -> Non
     desk = rig({"a": failing([BAD], turns(ask(("t", {})), say("done")))}, t=GATED)
     run = failed(desk)
     retry(run.id)
-    (root,) = fold.progress(run.id).roots
+    (root,) = fold.transcript(run.id).roots
     assert root.outcome is None
     assert root.messages[-1].value == "Tried the failed run again: the model is mended"
     found = runs.run_detail(Q(), run.id)

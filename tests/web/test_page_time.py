@@ -51,7 +51,7 @@ def test_a_page_that_takes_too_long_is_given_up(
 
 def test_the_time_of_a_page_bounds_its_python_as_well(too_late: None, suspended: UUID) -> None:
     with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
-        fold.progress(suspended)
+        fold.transcript(suspended)
     with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
         visible("x")
 

@@ -64,7 +64,7 @@ def aftermath(
 
 def said(shown: requests.Approval, decided: str, then: str) -> str:
     """Word the message after a decision: when it takes effect, or what it waits for."""
-    held = _held(shown, fold.progress(shown.run))
+    held = _held(shown, fold.transcript(shown.run))
     if _can_be_undone(shown):
         after = f" Then it waits until {held} resumed." if held else ""
         return f"{decided}. It takes effect {_ahead(shown)}; until then you can undo it.{after}"
@@ -112,6 +112,6 @@ def _held(shown: requests.Approval, progress: Transcript) -> str:
     for agent in shown.path:
         if agent in agents:
             return f"{agent} is"
-    told = runs.asked(shown.run).pause
+    told = runs.pending_requests(shown.run).pause
     paused = progress.pause is not None if told is None else told
     return "the run is" if paused else ""

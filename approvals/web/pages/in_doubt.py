@@ -51,7 +51,7 @@ def page(
     seen = picture(shown, principals.principal_of(actor), problem)
     context = {
         **seen,
-        "late": late_outcomes.late_of_call(
+        "late": late_outcomes.of_call(
             shown.run, seen["progress"], frame=shown.frame, call=shown.call
         ),
         "ready": shown.not_before is None or shown.not_before <= clock.now(),

@@ -53,7 +53,7 @@ def picture(
 ) -> dict[str, Any]:
     """The context of each page; `problem` is what was wrong with the decision just sent."""
     is_admin = principal is not None and principal.has(Scope.ADMIN)
-    progress = fold.progress(shown.run, whole=is_admin)
+    progress = fold.transcript(shown.run, whole=is_admin)
     before, next_ = inbox.previous_and_next(principal, shown)
     status = _status(shown)
     call = progress.call(shown.frame, shown.call)
@@ -67,7 +67,7 @@ def picture(
         "agent": _agent(shown),
         "arguments": arguments(shown.args, shown.schema),
         "effect": _EFFECTS.get(shown.effect, shown.effect),
-        "outlook": call_context.outlook(progress, frame=shown.frame, call=shown.call),
+        "outlook": call_context.context_of(progress, frame=shown.frame, call=shown.call),
         "call": call,
         "after": aftermath(shown, status, call, progress),
         "progress": progress,

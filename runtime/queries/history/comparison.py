@@ -7,13 +7,13 @@ from runtime.core.documents import codec
 from runtime.core.machine.replay import Entry
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.runs import RunDetail
-from runtime.queries.transcript.fold import progress_of
+from runtime.queries.transcript.fold import transcript_of
 from runtime.queries.transcript.views import CallView, FrameView, Transcript
 
 # What differs between two runs that do the same.
 _OWN = frozenset({"gate", "at", "until", "expires_at"})
 
-MOST = 200  # entries, or places, that are shown of each run
+MAX_SHOWN = 200  # entries, or places, that are shown of each run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Comparison:
 def compare(left: RunDetail, right: RunDetail) -> Comparison:
     """The caller has checked that both may be read."""
     lines = read(left.id), read(right.id)
-    both = progress_of(lines[0]), progress_of(lines[1])
+    both = transcript_of(lines[0]), transcript_of(lines[1])
     begun = _forked((left, right), both)
     at = begun or (0, 0)
     while _same(lines[0][at[0] : at[0] + 1], lines[1][at[1] : at[1] + 1]):
@@ -78,7 +78,7 @@ def _forked(
     runs: tuple[RunDetail, RunDetail], both: tuple[Transcript, Transcript]
 ) -> tuple[int, int] | None:
     """The entries of each up to which a fork has taken over what the other has."""
-    origins = [progress.origin for progress in both]
+    origins = [transcript.origin for transcript in both]
     for here, other in ((0, 1), (1, 0)):
         origin = origins[here]
         if origin is not None and origin.of == runs[other].id:
@@ -107,8 +107,8 @@ def _side(run: RunDetail, lines: tuple[JournalLine, ...], common: int) -> Side:
     return Side(
         run=run,
         common=common,
-        own=tuple(Own(position=line.position, events=_events(line)) for line in rest[:MOST]),
-        left_out=max(len(rest) - MOST, 0),
+        own=tuple(Own(position=line.position, events=_events(line)) for line in rest[:MAX_SHOWN]),
+        left_out=max(len(rest) - MAX_SHOWN, 0),
     )
 
 
@@ -142,12 +142,12 @@ def _places(left: Transcript, right: Transcript) -> tuple[tuple[Place, ...], int
                 is_call=isinstance(known, CallView),
             )
         )
-    return tuple(found[:MOST]), same
+    return tuple(found[:MAX_SHOWN]), same
 
 
-def _by_place(progress: Transcript) -> dict[tuple[str, str], CallView | FrameView]:
+def _by_place(transcript: Transcript) -> dict[tuple[str, str], CallView | FrameView]:
     found: dict[tuple[str, str], CallView | FrameView] = {}
-    for frame in progress.frames():
+    for frame in transcript.frames():
         found[frame.id, ""] = frame
         found.update({(frame.id, call.id): call for call in frame.calls})
     return found

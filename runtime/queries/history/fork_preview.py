@@ -11,12 +11,12 @@ from runtime.core.machine.forks import quiescent, released
 from runtime.core.machine.replay import initial, step
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.redaction import redacted
-from runtime.queries.transcript.fold import progress_of
+from runtime.queries.transcript.fold import transcript_of
 from runtime.queries.transcript.views import CallView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReopenedCall:
     """A call that was open at the entry: in the fork it is judged anew, or people are asked because it is `in_doubt`.
 
     `waited` says that it waited for a time or an event.
@@ -41,12 +41,12 @@ class ForkView:
     possible: bool
     before: int
     after: int
-    again: tuple[CallView, ...]
-    kept: tuple[CallView, ...]
-    asked: tuple[Asked, ...]
+    repeated: tuple[CallView, ...]
+    inherited: tuple[CallView, ...]
+    reopened: tuple[ReopenedCall, ...]
 
 
-def fork_view(run: UUID, position: int) -> ForkView | None:
+def preview(run: UUID, position: int) -> ForkView | None:
     """None if there is no such entry. The caller has checked that the run may be read."""
     lines = read(run)
     if not 1 <= position <= len(lines):
@@ -55,7 +55,7 @@ def fork_view(run: UUID, position: int) -> ForkView | None:
     places = [state.position for state in states if quiescent(state)]
     then = next((state for state in states if state.position == position), None)
     later = _started(lines, after=position)
-    calls = [call for call in progress_of(lines).calls() if call.leaves_traces]
+    calls = [call for call in transcript_of(lines).calls() if call.has_side_effects]
     entry = lines[position - 1].entry
     return ForkView(
         position=position,
@@ -63,9 +63,9 @@ def fork_view(run: UUID, position: int) -> ForkView | None:
         possible=position in places,
         before=max((place for place in places if place < position), default=0),
         after=min((place for place in places if place > position), default=0),
-        again=tuple(call for call in calls if (call.frame, call.id) in later),
-        kept=tuple(call for call in calls if (call.frame, call.id) not in later),
-        asked=_asked(then) if then else (),
+        repeated=tuple(call for call in calls if (call.frame, call.id) in later),
+        inherited=tuple(call for call in calls if (call.frame, call.id) not in later),
+        reopened=_reopened(then) if then else (),
     )
 
 
@@ -99,10 +99,10 @@ def _started(lines: tuple[JournalLine, ...], *, after: int) -> set[tuple[str, st
     }
 
 
-def _asked(then: Continuation) -> tuple[Asked, ...]:
+def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
     after = released(then)
     return tuple(
-        Asked(
+        ReopenedCall(
             agent=frame.agent,
             tool=redacted(call.tool),
             in_doubt=call.state is CallState.UNKNOWN,

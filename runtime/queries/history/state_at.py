@@ -12,7 +12,7 @@ from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.documents import codec
 from runtime.core.errors import CoreError
 from runtime.core.machine.replay import initial, step
-from runtime.queries.history.state_diff import StateChange, moves
+from runtime.queries.history.state_diff import StateChange, changes_of
 from runtime.queries.journal import read
 from runtime.queries.redaction import redacted
 
@@ -50,7 +50,7 @@ class StateAt:
         return self.position + 1
 
 
-def past(run: UUID, position: int) -> StateAt | None:
+def state_after(run: UUID, position: int) -> StateAt | None:
     """After the entry at `position`; None if there is no such entry. The caller has checked access."""
     lines = read(run, until=position)
     if not lines or lines[-1].position != position:
@@ -76,7 +76,7 @@ def past(run: UUID, position: int) -> StateAt | None:
         frames=_frames(now) if now else (),
         document=redacted(codec.document_of(now)) if now else None,
         unreadable=unreadable,
-        moves=moves(before, now) if now and before else (),
+        moves=changes_of(before, now) if now and before else (),
     )
 
 

@@ -26,7 +26,7 @@ class StateChange:
     after: Any
 
 
-def moves(before: Continuation, after: Continuation) -> tuple[StateChange, ...]:
+def changes_of(before: Continuation, after: Continuation) -> tuple[StateChange, ...]:
     """Everything in which the two differ: of the run, then frame by frame, each with its calls."""
     was, now = _document(before), _document(after)
     found = list(_changed("", "", was, now))

@@ -51,25 +51,25 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    stretches: tuple[Segment, ...]
+    segments: tuple[Segment, ...]
 
     def at(self, moment: datetime) -> float:
         """Where a moment is, in percent from the left."""
-        index = bisect_right(self.stretches, moment, key=lambda stretch: stretch.start) - 1
+        index = bisect_right(self.segments, moment, key=lambda segment: segment.start) - 1
         if index < 0:
             return 0.0
-        stretch = self.stretches[index]
-        if moment >= stretch.end:
-            return stretch.x + stretch.width
-        return stretch.x + stretch.width * ((moment - stretch.start) / stretch.lasted)
+        segment = self.segments[index]
+        if moment >= segment.end:
+            return segment.x + segment.width
+        return segment.x + segment.width * ((moment - segment.start) / segment.lasted)
 
     def spent(self, use: TimeUse) -> timedelta:
-        of_use = (stretch.lasted for stretch in self.stretches if stretch.use is use)
+        of_use = (segment.lasted for segment in self.segments if segment.use is use)
         return sum(of_use, timedelta())
 
     @property
     def shortened(self) -> tuple[Segment, ...]:
-        return tuple(stretch for stretch in self.stretches if stretch.shortened)
+        return tuple(segment for segment in self.segments if segment.shortened)
 
 
 def scale(spans: Iterable[Span], start: datetime, end: datetime) -> Axis:
@@ -83,15 +83,15 @@ def scale(spans: Iterable[Span], start: datetime, end: datetime) -> Axis:
         lasted = (to - since).total_seconds()
         widths.append(lasted if use is TimeUse.WORK else min(lasted, cap))
     total = sum(widths) or 1.0
-    stretches, x = [], 0.0
+    segments, x = [], 0.0
     for (use, since, to), weight in zip(parts, widths, strict=True):
         width = 100 * weight / total
         shortened = use is not TimeUse.WORK and weight < (to - since).total_seconds()
-        stretches.append(
+        segments.append(
             Segment(use=use, start=since, end=to, x=x, width=width, shortened=shortened)
         )
         x += width
-    return Axis(stretches=tuple(stretches))
+    return Axis(segments=tuple(segments))
 
 
 def _parts(

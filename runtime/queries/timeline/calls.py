@@ -31,7 +31,7 @@ class CallSpans:
     step: str
     tool: str
     depth: int
-    marks: list[SpanBuilder] = field(default_factory=list)
+    spans: list[SpanBuilder] = field(default_factory=list)
     child: str | None = None
     settled: bool = False
     words: str = "proposed, not checked yet"
@@ -81,15 +81,15 @@ class CallSpans:
                 assert_never(event)
 
     def end(self, at: datetime, words: str) -> None:
-        for mark in self.marks:
-            mark.finish(at, words, RowResult.OVER)
+        for span in self.spans:
+            span.finish(at, words, RowResult.OVER)
         self.words = "not started: the run was ended first"
 
     def shown(self) -> list[SpanBuilder]:
         """Its marks, or the one of a call to which nothing has happened that takes time."""
-        if self.marks or self.child:
-            return self.marks
-        return [self._mark(RowKind.TOOL, None, self.words)]
+        if self.spans or self.child:
+            return self.spans
+        return [self._span(RowKind.TOOL, None, self.words)]
 
     def _gated(
         self, event: e.GateOpened, at: datetime, position: int, gates: Mapping[UUID, GateFacts]
@@ -97,23 +97,23 @@ class CallSpans:
         self._add(RowKind.PERSON, at, "").gate_opened(event, position, gates)
 
     def _decided(self, event: e.GateDecided, at: datetime, gates: Mapping[UUID, GateFacts]) -> None:
-        for mark in self.marks:
-            if mark.gate == event.gate:
-                mark.gate_decided(event, at, gates)
+        for span in self.spans:
+            if span.gate == event.gate:
+                span.gate_decided(event, at, gates)
         self.settled = event.verdict in _STARTS_NOTHING
 
     def _closed(self, event: e.GateClosed, at: datetime) -> None:
-        for mark in self.marks:
-            if mark.gate == event.gate:
-                mark.gate_closed(event, at)
+        for span in self.spans:
+            if span.gate == event.gate:
+                span.gate_closed(event, at)
 
     def _arrived(self, event: e.OutcomeArrived, at: datetime) -> None:
         self.settled = True
         done = event.outcome == "returned"
         words, tone = ("done", RowResult.DONE) if done else ("failed", RowResult.BAD)
-        asked = [mark for mark in self.marks if mark.gate is not None and mark.gate == event.gate]
-        for mark in asked or [self._add(RowKind.TOOL, at, "")]:
-            mark.finish(at, f"settled by its late outcome: {words}", tone, error=event.error)
+        asked = [span for span in self.spans if span.gate is not None and span.gate == event.gate]
+        for span in asked or [self._add(RowKind.TOOL, at, "")]:
+            span.finish(at, f"settled by its late outcome: {words}", tone, error=event.error)
 
     def _retries(self, event: e.RetryScheduled, at: datetime) -> None:
         words = "its worker was lost" if event.cause == "lost" else "failed, tried again"
@@ -122,10 +122,10 @@ class CallSpans:
             self._add(RowKind.WAIT, at, "tries again at").until = event.until
 
     def _waits(self, event: e.WaitStarted, at: datetime) -> None:
-        mark = self._add(
+        span = self._add(
             RowKind.AWAIT, at, "waits for an event until" if event.event else "waits until"
         )
-        mark.until, mark.reason = event.until, awaited(event)
+        span.until, span.reason = event.until, awaited(event)
 
     def _waited(self, event: e.WaitEnded, at: datetime) -> None:
         match event.outcome:
@@ -150,18 +150,18 @@ class CallSpans:
     def _last(
         self, kind: RowKind, at: datetime, words: str, tone: RowResult, *, error: str = ""
     ) -> None:
-        for mark in reversed(self.marks):
-            if mark.kind is kind:
-                return mark.finish(at, words, tone, error=error)
+        for span in reversed(self.spans):
+            if span.kind is kind:
+                return span.finish(at, words, tone, error=error)
         return None
 
     def _add(self, kind: RowKind, at: datetime, words: str, attempt: int = 0) -> SpanBuilder:
-        mark = self._mark(kind, at, words)
-        mark.attempt = attempt
-        self.marks.append(mark)
-        return mark
+        span = self._span(kind, at, words)
+        span.attempt = attempt
+        self.spans.append(span)
+        return span
 
-    def _mark(self, kind: RowKind, at: datetime | None, words: str) -> SpanBuilder:
+    def _span(self, kind: RowKind, at: datetime | None, words: str) -> SpanBuilder:
         return SpanBuilder(
             kind=kind, step=self.step, name=self.tool, depth=self.depth, start=at, words=words
         )

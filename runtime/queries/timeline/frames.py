@@ -34,7 +34,7 @@ class FrameSpans:
     answered: bool = False  # its model has said its last word, unless somebody writes to it
 
     def open(self, at: datetime, *, asks: bool = True) -> None:
-        self.own.append(self._mark(RowKind.AGENT, self.id, at, "at work"))
+        self.own.append(self._span(RowKind.AGENT, self.id, at, "at work"))
         if asks:
             self.ask(at)
 
@@ -54,9 +54,9 @@ class FrameSpans:
     def ask(self, at: datetime) -> None:
         self.answered = False
         self.asked += 1
-        mark = self._mark(RowKind.MODEL, f"{self.id}/m{self.turn + 1}", at, "waiting for a reply")
-        mark.attempt = self.asked
-        self.items.append(mark)
+        span = self._span(RowKind.MODEL, f"{self.id}/m{self.turn + 1}", at, "waiting for a reply")
+        span.attempt = self.asked
+        self.items.append(span)
 
     def replied(self, at: datetime, model: str, calls: Mapping[str, str]) -> None:
         count = len(calls)
@@ -77,9 +77,9 @@ class FrameSpans:
         self.ask(at)
 
     def changed(self, at: datetime) -> None:
-        mark = self._mark(RowKind.AGENT, self.id, at, "")
-        mark.finish(at, "continued under another version", RowResult.OVER)
-        self.items.append(mark)
+        span = self._span(RowKind.AGENT, self.id, at, "")
+        span.finish(at, "continued under another version", RowResult.OVER)
+        self.items.append(span)
 
     def model_failed(self, at: datetime, event: e.ModelFailed) -> None:
         self._last_model(
@@ -101,10 +101,10 @@ class FrameSpans:
     ) -> None:
         """A gate of the frame itself. Its model is asked once somebody lets it go on, and not before."""
         if isinstance(event, e.GateOpened):
-            mark = self._mark(RowKind.PERSON, self.id, at, "")
-            mark.gate_opened(event, position, gates)
+            span = self._span(RowKind.PERSON, self.id, at, "")
+            span.gate_opened(event, position, gates)
             self._unask(at)
-            self.items.append(mark)
+            self.items.append(span)
             return
         for item in self.items:
             if isinstance(item, SpanBuilder) and item.gate == event.gate:
@@ -160,15 +160,15 @@ class FrameSpans:
         self._waits(at, _BRAKED, until)
 
     def _waits(self, at: datetime, words: str, until: datetime) -> None:
-        mark = self._mark(RowKind.WAIT, f"{self.id}/m{self.turn + 1}", at, words)
-        mark.until = until
-        self.items.append(mark)
+        span = self._span(RowKind.WAIT, f"{self.id}/m{self.turn + 1}", at, words)
+        span.until = until
+        self.items.append(span)
 
     def model_asked_again(self, at: datetime) -> None:
         waits = [
-            mark
-            for mark in self.items
-            if isinstance(mark, SpanBuilder) and mark.kind is RowKind.WAIT
+            span
+            for span in self.items
+            if isinstance(span, SpanBuilder) and span.kind is RowKind.WAIT
         ]
         braked = bool(waits) and waits[-1].words == _BRAKED
         words = _OUT_OF_BRAKE if braked else "waited before the next attempt"
@@ -191,21 +191,21 @@ class FrameSpans:
             else:
                 item.finish(at, _WITH_RUN, RowResult.OVER)
 
-    def marks(self, frames: Mapping[str, "FrameSpans"], seen: set[str]) -> list[SpanBuilder]:
+    def spans(self, frames: Mapping[str, "FrameSpans"], seen: set[str]) -> list[SpanBuilder]:
         """Everything in the order of the tree. A damaged journal may go in circles; this does not."""
         if self.id in seen:
             return []
         seen.add(self.id)
-        marks = list(self.own)
+        spans = list(self.own)
         for item in self.items:
             if isinstance(item, SpanBuilder):
-                marks.append(item)
+                spans.append(item)
                 continue
-            marks += item.shown()
+            spans += item.shown()
             child = frames.get(item.child or "")
             if child is not None:
-                marks += child.marks(frames, seen)
-        return marks
+                spans += child.spans(frames, seen)
+        return spans
 
     def _last_model(
         self,
@@ -231,7 +231,7 @@ class FrameSpans:
                 return item.finish(at, words, tone)
         return None
 
-    def _mark(self, kind: RowKind, step: str, at: datetime, words: str) -> SpanBuilder:
+    def _span(self, kind: RowKind, step: str, at: datetime, words: str) -> SpanBuilder:
         depth = self.depth if kind is RowKind.AGENT else self.depth + 1
         return SpanBuilder(
             kind=kind, step=step, name=self.agent, depth=depth, start=at, words=words

@@ -99,11 +99,11 @@ class Row:
         return self.kind is RowKind.PERSON
 
 
-NARROWEST = 0.35  # percent: what takes no time is still seen
+MIN_WIDTH_PERCENT = 0.35  # percent: what takes no time is still seen
 
 
 def bar(scale: Axis, start: datetime, end: datetime) -> Bar:
     left = scale.at(start)
-    width = max(scale.at(end) - left, NARROWEST)
+    width = max(scale.at(end) - left, MIN_WIDTH_PERCENT)
     left = min(left, 100 - width)
     return Bar(x=f"{left:.2f}%", width=f"{width:.2f}%")

@@ -36,7 +36,7 @@ from runtime.queries.timeline.spans import GateFacts, SpanBuilder
 __all__ = ["GateFacts", "Timeline", "timeline_of"]
 
 _UNHEARD = "queued, from"
-LONG_ENOUGH = timedelta(seconds=1)  # for a wait for a worker to be worth a row
+MIN_WAIT_SHOWN = timedelta(seconds=1)  # for a wait for a worker to be worth a row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +98,11 @@ def timeline_of(
             fold.at, fold.position = line.entry.at, line.position
             for event in line.entry.events:
                 fold.take(event)
-    marks = fold.marks()
+    spans = fold.spans()
     until = max(until, start)
-    drawn = scale(_spans(marks, until), start, until)
+    drawn = scale(_spans(spans, until), start, until)
     return Timeline(
-        rows=tuple(_row(mark, index, drawn, start, until) for index, mark in enumerate(marks)),
+        rows=tuple(_row(span, index, drawn, start, until) for index, span in enumerate(spans)),
         scale=drawn,
         start=start,
         until=until,
@@ -161,15 +161,15 @@ class _Fold:
                 if frame is not None:
                     self._frame_event(frame, event)
 
-    def marks(self) -> list[SpanBuilder]:
+    def spans(self) -> list[SpanBuilder]:
         """In the order of the tree: a frame, then what happened in it, a child frame where it was called."""
-        marks = [self._queue] if self._queue is not None else []
-        marks += [*self._pauses, *self._messages]
+        spans = [self._queue] if self._queue is not None else []
+        spans += [*self._pauses, *self._messages]
         children = {frame.id for frame in self.frames.values() if frame.parent in self.frames}
         for frame in self.frames.values():
             if frame.id not in children:
-                marks += frame.marks(self.frames, set())
-        return marks
+                spans += frame.spans(self.frames, set())
+        return spans
 
     def _forked(self, event: e.Forked) -> None:
         self._queue = None
@@ -185,7 +185,7 @@ class _Fold:
     def _opened(self, event: e.FrameOpened) -> None:
         if self._queue is not None:
             self._queue.finish(self.at, "waited for a worker", RowResult.OVER)
-            if self.at - self._began < LONG_ENOUGH:
+            if self.at - self._began < MIN_WAIT_SHOWN:
                 self._queue = None
         frame = FrameSpans(
             id=event.frame, parent=event.parent, agent=event.agent, depth=depth_of(event.frame)
@@ -241,38 +241,38 @@ class _Fold:
             frame.ask(self.at)
 
     def _paused(self, event: e.Paused) -> None:
-        mark = SpanBuilder(
+        span = SpanBuilder(
             kind=RowKind.PAUSE, step="", name="", depth=0, start=self.at, words="paused by"
         )
-        mark.by, mark.reason = event.by, redacted(event.reason)
-        self._pauses.append(mark)
+        span.by, span.reason = event.by, redacted(event.reason)
+        self._pauses.append(span)
 
     def _go_on(self, words: str) -> None:
-        for mark in self._pauses:
-            mark.finish(self.at, words, RowResult.OVER)
+        for span in self._pauses:
+            span.finish(self.at, words, RowResult.OVER)
 
     def _received(self, by: str, text: str) -> None:
         """A root that has answered is asked again."""
         root = self.frames.get(ROOT)
         if root is not None and root.answered:
             root.ask(self.at)
-        mark = SpanBuilder(
+        span = SpanBuilder(
             kind=RowKind.MESSAGE, step="", name="", depth=0, start=self.at, words=_UNHEARD
         )
-        mark.by, mark.reason = by, redacted(text)
-        self._messages.append(mark)
+        span.by, span.reason = by, redacted(text)
+        self._messages.append(span)
 
     def _heard(self, count: int) -> None:
-        for mark in self._unheard()[:count]:
-            mark.finish(self.at, "delivered, from", RowResult.OVER)
+        for span in self._unheard()[:count]:
+            span.finish(self.at, "delivered, from", RowResult.OVER)
 
     def _unheard(self) -> list[SpanBuilder]:
-        return [mark for mark in self._messages if mark.end is None]
+        return [span for span in self._messages if span.end is None]
 
     def _ended(self, words: str, tone: RowResult) -> None:
         self._go_on("ended with the run")
-        for mark in self._unheard():
-            mark.finish(self.at, "not delivered, from", RowResult.OVER)
+        for span in self._unheard():
+            span.finish(self.at, "not delivered, from", RowResult.OVER)
         for frame in self.frames.values():
             root = frame.parent is None
             frame.end(
@@ -280,40 +280,40 @@ class _Fold:
             )
 
 
-def _spans(marks: list[SpanBuilder], until: datetime) -> list[Span]:
+def _spans(spans: list[SpanBuilder], until: datetime) -> list[Span]:
     return [
-        Span(use=USES[mark.kind], start=mark.start, end=mark.end or until)
-        for mark in marks
-        if mark.start is not None
+        Span(use=USES[span.kind], start=span.start, end=span.end or until)
+        for span in spans
+        if span.start is not None
     ]
 
 
-def _row(mark: SpanBuilder, index: int, drawn: Axis, began: datetime, until: datetime) -> Row:
-    end = mark.end or until
+def _row(span: SpanBuilder, index: int, drawn: Axis, began: datetime, until: datetime) -> Row:
+    end = span.end or until
     return Row(
         id=f"r{index}",
-        step=mark.step,
-        kind=mark.kind,
-        name=mark.name,
-        depth=mark.depth,
-        words=mark.words,
-        tone=mark.tone,
-        start=mark.start,
-        end=mark.end,
-        attempt=mark.attempt,
-        by=mark.by,
-        error=mark.error,
-        reason=mark.reason,
-        gate=mark.gate,
-        gate_kind=mark.gate_kind,
-        verdict=mark.verdict,
-        position=mark.position,
-        approval=mark.approval,
-        until=mark.until,
-        model=mark.model,
-        partial=mark.partial,
-        said=mark.said,
-        offset=None if mark.start is None else max(mark.start - began, timedelta()),
-        lasted=None if mark.start is None else max(end - mark.start, timedelta()),
-        bar=None if mark.start is None else bar(drawn, mark.start, end),
+        step=span.step,
+        kind=span.kind,
+        name=span.name,
+        depth=span.depth,
+        words=span.words,
+        tone=span.tone,
+        start=span.start,
+        end=span.end,
+        attempt=span.attempt,
+        by=span.by,
+        error=span.error,
+        reason=span.reason,
+        gate=span.gate,
+        gate_kind=span.gate_kind,
+        verdict=span.verdict,
+        position=span.position,
+        approval=span.approval,
+        until=span.until,
+        model=span.model,
+        partial=span.partial,
+        said=span.said,
+        offset=None if span.start is None else max(span.start - began, timedelta()),
+        lasted=None if span.start is None else max(end - span.start, timedelta()),
+        bar=None if span.start is None else bar(drawn, span.start, end),
     )

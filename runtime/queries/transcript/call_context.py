@@ -30,13 +30,13 @@ class CallContext:
     plans: tuple[Plan, ...]
 
 
-def outlook(progress: Transcript, *, frame: str, call: str) -> CallContext:
+def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
     """What surrounds `call` of `frame` at this moment."""
-    path = _path(progress, frame)
+    path = _path(transcript, frame)
     on_path = {f.id for f in path}
     steps = [
         Step(depth=f.depth, call=c)
-        for f in progress.frames()
+        for f in transcript.frames()
         for c in f.calls
         if (f.id, c.id) != (frame, call) and not (c.child and c.child.id in on_path)
     ]
@@ -47,6 +47,6 @@ def outlook(progress: Transcript, *, frame: str, call: str) -> CallContext:
     )
 
 
-def _path(progress: Transcript, frame: str) -> list[FrameView]:
+def _path(transcript: Transcript, frame: str) -> list[FrameView]:
     """The frames from the root down to `frame`; a frame's id begins with its parent's."""
-    return [f for f in progress.frames() if f"{frame}.".startswith(f"{f.id}.")]
+    return [f for f in transcript.frames() if f"{frame}.".startswith(f"{f.id}.")]

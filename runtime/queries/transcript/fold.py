@@ -51,12 +51,12 @@ _TO_COME = frozenset(
 )
 
 
-def progress(run: UUID, *, whole: bool = False) -> Transcript:
+def transcript(run: UUID, *, whole: bool = False) -> Transcript:
     """Fold the whole journal of a run. The caller has checked that the run may be read, `whole` by an admin."""
-    return progress_of(read(run), whole=whole)
+    return transcript_of(read(run), whole=whole)
 
 
-def progress_of(lines: Iterable[JournalLine], *, whole: bool = False) -> Transcript:
+def transcript_of(lines: Iterable[JournalLine], *, whole: bool = False) -> Transcript:
     """Fold lines that were read before; `whole` as for `progress`."""
     fold = _Fold(whole=whole)
     for line in lines:
@@ -238,7 +238,7 @@ class _Fold:
             self._say(root, "message", message.by, message.text)
 
     def _replied(self, frame: FrameRecord, event: e.ModelReplied) -> None:
-        frame.hear(event.heard)
+        frame.deliver(event.heard)
         frame.turn += 1
         frame.retry = None
         said = event.text if event.output is None else event.output

@@ -54,7 +54,7 @@ class FrameRecord:
     messages: list[Message] = field(default_factory=list)
     heard: int = 0  # messages of people that its model has heard
 
-    def hear(self, count: int) -> None:
+    def deliver(self, count: int) -> None:
         """The next `count` messages of people were given to the model for the turn that is to come."""
         places = [at for at, message in enumerate(self.messages) if message.kind == "message"]
         for at in places[self.heard : self.heard + count]:

@@ -165,7 +165,7 @@ class CallView:
         return self.state in _OVER
 
     @property
-    def leaves_traces(self) -> bool:
+    def has_side_effects(self) -> bool:
         """Whether it changed something outside, or may have: what ending the run does not undo."""
         if self.child is not None or (self.effect and not RULES[self.effect].has_side_effects):
             return False

@@ -95,7 +95,7 @@ def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
 def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any]:
     """Read the run as it was after an entry of its journal, and what the entry changed; for admins."""
     found = readable_whole(run, request.auth)
-    past = state_at.past(run, position) if position <= found.position else None
+    past = state_at.state_after(run, position) if position <= found.position else None
     if past is None:
         raise NoSuchEntry
     return {

@@ -49,12 +49,12 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 
 
 WAIT_HEADER = "Abeyance-Wait"
-MOST_WAIT = 60  # seconds: proxies give up on longer silence
+MAX_WAIT_SECONDS = 60  # seconds: proxies give up on longer silence
 
 
 def _duration(text: str) -> str:
-    if not re.fullmatch(r"[1-9][0-9]?s", text) or int(text[:-1]) > MOST_WAIT:
-        raise ValueError(f"must be from 1s to {MOST_WAIT}s, for example 30s")
+    if not re.fullmatch(r"[1-9][0-9]?s", text) or int(text[:-1]) > MAX_WAIT_SECONDS:
+        raise ValueError(f"must be from 1s to {MAX_WAIT_SECONDS}s, for example 30s")
     return text
 
 
@@ -318,7 +318,7 @@ def read_budget(request: Authenticated, run: UUID) -> tuple[BudgetUsage, ...]:
     """Read what the run has used of its budgets, its own first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    return budget_usage.spending(run)
+    return budget_usage.usage(run)
 
 
 @router.get("/runs/{uuid:run}/late-outcomes", response=list[LateOut])
@@ -326,7 +326,7 @@ def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
     """List outcomes that arrived after their workers had lost the run, oldest first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    return [LateOut.shown(one) for one in late_outcomes.late(run, fold.progress(run))]
+    return [LateOut.shown(one) for one in late_outcomes.of_run(run, fold.transcript(run))]
 
 
 @router.get("/runs/{uuid:run}/journal", response=JournalPage)

@@ -31,18 +31,18 @@ def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:
     try:
         return cancel_run(run=run, reason=reason, actor=actor).id
     except RunEnded:
-        ending = fold.progress(run).ending
+        ending = fold.transcript(run).ending
         if ending is None or ending.by != actor.person:
             raise
         return run  # the second of two clicks arrives where the first one led
 
 
 def _context(actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
-    progress = fold.progress(shown.id)
+    transcript = fold.transcript(shown.id)
     return {
-        "progress": progress,
-        "traces": [call for call in progress.calls() if call.leaves_traces],
+        "progress": transcript,
+        "traces": [call for call in transcript.calls() if call.has_side_effects],
         "may_cancel": wiring.access().may_cancel(actor, shown.requester),
-        "cancel_asked": not shown.ended and runs.cancel_asked(shown.id),
+        "cancel_asked": not shown.ended and runs.is_cancel_requested(shown.id),
         "late": isinstance(refusal, RunEnded),
     }

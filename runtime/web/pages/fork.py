@@ -41,7 +41,7 @@ def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
 
 def _context(position: int, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
     # The column holds eight bytes; what does not fit into it is no entry either.
-    view = fork_preview.fork_view(shown.id, position) if position <= shown.position else None
+    view = fork_preview.preview(shown.id, position) if position <= shown.position else None
     if view is None:
         raise Http404
     return {

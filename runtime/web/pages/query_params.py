@@ -8,7 +8,7 @@ from runtime.control import access
 from runtime.queries.filters import MAX_SEARCH
 
 
-def part_only(request: HttpRequest) -> bool:
+def is_htmx(request: HttpRequest) -> bool:
     """Whether a page that is open already asks for the part of it that changes."""
     return "HX-Request" in request.headers
 
@@ -29,7 +29,7 @@ def page_number(request: HttpRequest) -> int:
     return int(text)
 
 
-def one_of(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
+def choice(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
     """One of a few words, empty if it is not given; any other is no page."""
     text = request.GET.get(name, "")
     if text and text not in allowed:

@@ -48,7 +48,7 @@ _RETRY = _Way(
     act=retry_run,
     may=lambda actor, run: wiring.access().may_control(actor, run.requester),
     shows=lambda run: {
-        "traces": [call for call in fold.progress(run).calls() if call.leaves_traces]
+        "traces": [call for call in fold.transcript(run).calls() if call.has_side_effects]
     },
     verb="Try",
     ending="again",
@@ -65,7 +65,7 @@ _READMIT = _Way(
     status=RunStatus.QUARANTINED,
     act=release,
     may=lambda actor, run: True,  # the page is for admins
-    shows=lambda run: {"losses": crash_evidence.losses(run)},
+    shows=lambda run: {"losses": crash_evidence.crashes(run)},
     verb="Release",
     ending="from quarantine",
     refused="Not released",

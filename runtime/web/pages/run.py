@@ -25,7 +25,7 @@ from runtime.queries import (
 )
 from runtime.queries.history import state_at
 from runtime.queries.run_page import History
-from runtime.queries.runs import Asked, RunDetail
+from runtime.queries.runs import PendingRequests, RunDetail
 from runtime.queries.timeline.rows import Row
 from runtime.queries.transcript.views import Transcript
 from runtime.web.pages import query_params
@@ -42,9 +42,9 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
     found = readable(run, actor)
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
-    tab = query_params.one_of(request, "tab", tabs) or "timeline"
+    tab = query_params.choice(request, "tab", tabs) or "timeline"
     history = run_page.history(found, whole=is_admin)
-    told = runs.asked(run)
+    told = runs.pending_requests(run)
     context = {
         "place": "runs",
         "run": found,
@@ -52,11 +52,11 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "tabs": tabs,
         "history": history,
         "timeline": history.timeline,
-        "progress": history.progress,
-        "without_worker": workers.agents_without_worker(found, history.progress),
-        "losses": crash_evidence.losses(run),
-        "late": late_outcomes.late(run, history.progress),
-        "spending": history.spending,
+        "progress": history.transcript,
+        "without_worker": workers.agents_without_worker(found, history.transcript),
+        "losses": crash_evidence.crashes(run),
+        "late": late_outcomes.of_run(run, history.transcript),
+        "spending": history.usage,
         "is_admin": is_admin,
         "source": request.get_full_path(),
         "cancel_asked": told.cancel and not found.ended,
@@ -64,12 +64,12 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "may_retry": found.status == RunStatus.FAILED
         and access.may_control(actor, found.requester),
         "may_cancel": not found.ended and access.may_cancel(actor, found.requester),
-        **_pace(found, actor, told, history.progress),
+        **_pace(found, actor, told, history.transcript),
         **_shown(request, tab, history),
     }
     response = render(
         request,
-        "runs/run.html#live" if query_params.part_only(request) else "runs/run.html",
+        "runs/run.html#live" if query_params.is_htmx(request) else "runs/run.html",
         context,
     )
     patch_vary_headers(response, ["HX-Request"])
@@ -83,7 +83,7 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     actor = actor_of(request)
     found = readable(run, actor)
     # The column holds eight bytes; what does not fit into it is no entry either.
-    past = state_at.past(run, position) if position <= found.position else None
+    past = state_at.state_after(run, position) if position <= found.position else None
     if past is None:
         raise Http404
     context = {
@@ -95,18 +95,20 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     return render(request, "runs/state_at.html", context)
 
 
-def _pace(shown: RunDetail, actor: Actor, told: Asked, progress: Transcript) -> dict[str, Any]:
+def _pace(
+    shown: RunDetail, actor: Actor, told: PendingRequests, transcript: Transcript
+) -> dict[str, Any]:
     """Whether the run is held up, or is told to be, and whether this person may change that and write to it."""
     may_control = (
         not shown.ended
         and shown.status != RunStatus.QUARANTINED
-        and progress.ending is None
+        and transcript.ending is None
         and not told.cancel
         and wiring.access().may_control(actor, shown.requester)
     )
     return {
         "pause_asked": told.pause,
-        "is_paused": progress.pause is not None if told.pause is None else told.pause,
+        "is_paused": transcript.pause is not None if told.pause is None else told.pause,
         "may_pause": may_control,
         "may_write": may_control,
         "max_message": MAX_MESSAGE,
@@ -118,7 +120,7 @@ def _shown(request: HttpRequest, tab: str, history: History) -> dict[str, Any]:
     if tab == "state":
         return {"gates": history.timeline.gates}
     if tab == "transcript":
-        return _piece(request, history.progress.said(), {"tab": tab})
+        return _piece(request, history.transcript.said(), {"tab": tab})
     step = request.GET.get("step", "")
     opened = history.step(step) if step else None
     if step and opened is None:

@@ -35,8 +35,8 @@ def runs(request: HttpRequest) -> HttpResponse:
     actor, access = actor_of(request), wiring.access()
     readable, problem = access.readable_runs(actor), None
     is_admin = access.reads_continuations(actor)
-    tab = query_params.one_of(request, "tab", tuple(filters.TABS))
-    status = query_params.one_of(request, "status", tuple(RunStatus))
+    tab = query_params.choice(request, "tab", tuple(filters.TABS))
+    status = query_params.choice(request, "status", tuple(RunStatus))
     try:
         search = query_params.search(request)
         where = filters.filter_runs(readable, tab=tab, status=status, search=search)
@@ -60,7 +60,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "is_admin": is_admin,
         "alarms": run_queries.quarantined(readable) if is_admin else 0,
     }
-    template = "runs/runs.html#list" if query_params.part_only(request) else "runs/runs.html"
+    template = "runs/runs.html#list" if query_params.is_htmx(request) else "runs/runs.html"
     response = render(request, template, context, status=422 if problem else 200)
     patch_vary_headers(response, ["HX-Request"])
     return response

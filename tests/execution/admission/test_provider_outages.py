@@ -76,7 +76,7 @@ def test_a_run_that_waits_says_what_for(rig: MakeBench, monkeypatch: pytest.Monk
     assert found.status_text == said
     (line,) = runs.runs_page(Q()).items
     assert line.status_text == said
-    outage = fold.progress(run.id).outage
+    outage = fold.transcript(run.id).outage
     assert outage is not None
     assert (outage.error, outage.until) == (OUT.error, run.due_at)
 
@@ -85,7 +85,7 @@ def test_a_run_that_got_its_reply_waits_for_no_provider(rig: MakeBench) -> None:
     desk = rig({"a": faulty([OUT] * 9, turns(ask(("t", {})), say("done")))}, t=GATED)
     run = desk.advance(desk.start("a"))
     assert (run.status, run.awaits) == ("suspended", None)
-    assert fold.progress(run.id).outage is None
+    assert fold.transcript(run.id).outage is None
 
 
 @pytest.mark.parametrize("fault", [OUT, NO_KEY])

@@ -23,7 +23,7 @@ def page(client: Client, address: str) -> str:
 
 
 def moved(run: UUID, position: int) -> list[tuple[str, str, str]]:
-    past = state_at.past(run, position)
+    past = state_at.state_after(run, position)
     assert past is not None
     return [(move.place, move.name, move.part) for move in past.moves]
 

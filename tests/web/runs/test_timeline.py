@@ -47,7 +47,7 @@ def _span(use: TimeUse, start: float, end: float) -> Span:
 def test_work_counts_before_people_and_people_before_the_next_try() -> None:
     spans = [_span(TimeUse.PEOPLE, 0, 10), _span(TimeUse.WORK, 2, 4), _span(TimeUse.RETRY, 8, 12)]
     found = scale(spans, _at(0), _at(20))
-    assert [(s.use, s.lasted.total_seconds()) for s in found.stretches] == [
+    assert [(s.use, s.lasted.total_seconds()) for s in found.segments] == [
         (TimeUse.PEOPLE, 2),
         (TimeUse.WORK, 2),
         (TimeUse.PEOPLE, 6),
@@ -66,10 +66,10 @@ def test_weeks_of_waiting_leave_room_for_the_seconds_of_work() -> None:
         _span(TimeUse.WORK, weeks, weeks + 4),
     ]
     found = scale(spans, _at(0), _at(weeks + 4))
-    first, waiting, last = found.stretches
+    first, waiting, last = found.segments
     assert first.width + last.width == pytest.approx(60)
     assert last.width == pytest.approx(2 * first.width)
-    assert [stretch.shortened for stretch in found.stretches] == [False, True, False]
+    assert [segment.shortened for segment in found.segments] == [False, True, False]
     assert found.spent(TimeUse.PEOPLE) == waiting.lasted == timedelta(seconds=weeks - 2)
 
 
@@ -84,7 +84,7 @@ def test_short_waiting_is_drawn_as_long_as_it_was() -> None:
 @pytest.mark.parametrize("spans", [[], [_span(TimeUse.WORK, 5, 1)]])
 def test_a_scale_of_nothing_is_drawn_all_the_same(spans: Sequence[Span]) -> None:
     found = scale(spans, _at(3), _at(3))
-    assert found.stretches == ()
+    assert found.segments == ()
     assert found.at(_at(3)) == 0
 
 
@@ -326,7 +326,7 @@ def test_admins_read_the_continuation_as_it_was_at_each_gate(
     assert runs.continuation(suspended) is None
     page = _text(admin, f"/runs/{suspended}/?tab=state")
     assert f"/runs/{suspended}/at/{position}/" in page
-    past = state_at.past(suspended, position)
+    past = state_at.state_after(suspended, position)
     assert past is not None
     assert past.document == document
     page = _text(admin, f"/runs/{suspended}/at/{position}/")

@@ -18,7 +18,7 @@ from runtime.core.enums import GateKind
 from runtime.core.events import Change
 from runtime.models import JournalEntry, Worker
 from runtime.ports.agents import VersionChange
-from runtime.queries.version_diff import MOST_LINES, Difference, differences
+from runtime.queries.version_diff import MAX_LINES, Difference, differences
 from tests.agents.test_versions import version
 from tests.support.cast import Cast
 from tests.support.office import Office
@@ -116,7 +116,7 @@ def test_a_difference_of_json_is_line_by_line_and_a_long_one_is_cut() -> None:
     ]
     assert (_difference(None, {"a": 1}).word, _difference("x", None).word) == ("added", "removed")
     long = _difference(None, "line\n" * 1000)
-    assert (len(long.lines), long.cut) == (MOST_LINES, True)
+    assert (len(long.lines), long.cut) == (MAX_LINES, True)
 
 
 def test_what_people_must_agree_to_comes_first() -> None:
