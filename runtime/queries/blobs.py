@@ -1,4 +1,4 @@
-"""A result that is too big for its entry, for people who may read a run that refers to it."""
+"""Reads results that are stored outside their entry, for people who may read a run that refers to them."""
 
 import re
 from typing import Any
@@ -14,11 +14,11 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
 def content(where: Q, digest: str) -> tuple[Any] | None:
-    """The value without secrets, in a tuple of one since it may be null.
+    """Return the value with secrets masked, in a tuple because the value may be None.
 
-    None if no run that meets `where` refers to it, or if what is stored is not what the hash says.
+    Return None if no run that meets `where` refers to it, or if the stored text does not match its hash.
     """
-    if not _DIGEST.fullmatch(digest):  # what no column takes either
+    if not _DIGEST.fullmatch(digest):  # such text cannot be stored
         return None
     readable = Run.objects.filter(where, id__in=_users(digest))
     body = Content.objects.filter(digest=digest).values_list("body", flat=True).first()

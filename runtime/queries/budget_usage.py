@@ -1,4 +1,4 @@
-"""What a run has used of what it may use, folded from its journal by the engine's own core."""
+"""Computes the budget usage of a run from its journal, with the engine's own core."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetUsage:
-    """One kind of use, of the run where `frame` is None, or of an agent that has limits of its own.
+    """The usage of one limit: of the run if `frame` is None, else of a frame with limits of its own.
 
-    `used` and `allowed` are text, money in US dollars. `unpriced` counts replies whose price nobody knows,
-    which are not in it. `share` is a whole percentage, at most 100.
+    `used` and `allowed` are text, money in US dollars. `unpriced` counts replies without a known price,
+    which `used` omits. `share` is a whole percentage, at most 100.
     """
 
     frame: str | None
@@ -38,12 +38,12 @@ class BudgetUsage:
 
 
 def usage(run: UUID) -> tuple[BudgetUsage, ...]:
-    """The run's own use first. The caller has checked that the run may be read."""
+    """Return the usage of a run, its own first. The caller has checked that the run may be read."""
     return usage_of(run, read(run))
 
 
 def usage_of(run: UUID, lines: Iterable[JournalLine]) -> tuple[BudgetUsage, ...]:
-    """Up to the first entry that cannot be read or folded; nothing if that is the first of all."""
+    """Fold lines up to the first entry that cannot be read or folded. Return nothing if that is the first one."""
     now = initial(run)
     for line in lines:
         try:

@@ -1,4 +1,4 @@
-"""The evidence against a run that was quarantined because workers died of it."""
+"""Lists the worker crashes for which a run was quarantined."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ from runtime.models import Loss, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashView:
-    """One process that lost the run; `host` and `process` are None when nobody knows them any more."""
+    """One process that lost the run. `host` and `process` are None if they were not recorded."""
 
     worker: UUID | None
     host: str | None
@@ -23,7 +23,7 @@ class CrashView:
 
 
 def crashes(run: UUID) -> tuple[CrashView, ...]:
-    """Every loss in order, nothing for a run that was not quarantined because of them."""
+    """Return the crashes in order; none if the run is not quarantined for crashes."""
     poisoned = Run.objects.filter(
         id=run,
         status=RunStatus.QUARANTINED,

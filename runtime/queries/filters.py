@@ -24,9 +24,9 @@ TABS: dict[str, tuple[RunStatus, ...]] = {
 
 
 def filter_runs(where: Q, *, tab: str = "", status: str = "", search: str = "") -> Q:
-    """`where` and one of TABS, and a status, and a text in the agent, the business key or the requester.
+    """Narrow `where` by one of TABS, a status, and a text in the agent, the business key or the requester.
 
-    A search that is a run's id finds that run. The caller has checked tab, status and length.
+    A search by id finds that run. The caller has checked tab, status and length.
     """
     if tab:
         where &= Q(status__in=TABS[tab])

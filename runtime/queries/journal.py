@@ -1,6 +1,6 @@
-"""A run's journal as people's pages read it: every entry in order, with those that cannot be read as None.
+"""Reads the journal of a run for pages: all entries in order, None for unreadable ones.
 
-Nothing is verified here: a page must show whatever is stored, above all of a run that is quarantined.
+Nothing is verified here: a page must show the stored data, above all of a quarantined run.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from runtime.queries import time_limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLine:
-    """One row of the journal; `mac` is that of its exact bytes, `entry` None if they cannot be read."""
+    """One row of the journal. `mac` authenticates its exact bytes; `entry` is None if they cannot be read."""
 
     position: int
     entry: Entry | None
@@ -23,7 +23,7 @@ class JournalLine:
 
 
 def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[JournalLine, ...]:
-    """The lines after position `after`, up to `until` or all. The caller has checked that the run may be read."""
+    """Return the lines after position `after`, up to `until` or all. The caller has checked access."""
     rows = JournalEntry.objects.filter(run_id=run, position__gt=after).order_by("position")
     if until is not None:
         rows = rows.filter(position__lte=until)

@@ -56,7 +56,7 @@ def of_run(run: UUID, transcript: Transcript) -> tuple[LateView, ...]:
 
 
 def of_call(run: UUID, transcript: Transcript, *, frame: str, call: str) -> tuple[LateView, ...]:
-    """Those of every attempt at one call; otherwise as `late`."""
+    """List the late outcomes of all attempts at one call; otherwise as `of_run`."""
     return tuple(one for one in of_run(run, transcript) if (one.frame, one.call) == (frame, call))
 
 
@@ -148,7 +148,7 @@ def _beside(verdict: Verdict, same: bool) -> str:
 
 
 def _same(late: LateOutcome, decided: e.GateDecided) -> bool:
-    """Whether a person's decision fits the outcome. A failed call fits both running it again and giving it up."""
+    """Tell whether the reviewer's report fits the outcome. A failed call fits both a repeat and giving up."""
     if late.outcome == "failed":
         return decided.verdict is not Verdict.HAPPENED
     if decided.verdict is not Verdict.HAPPENED:

@@ -1,6 +1,6 @@
-"""Letters that pass for others, in words: mixed alphabets, digits for letters in host names, punycode.
+"""Finds look-alike letters: mixed alphabets, digits for letters in host names, punycode.
 
-A text in any one alphabet is left alone, and so are words of different alphabets beside each other.
+A text in one alphabet is not reported, nor are words of different alphabets beside each other.
 """
 
 import re
@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 MAX_NOTES = 5
-MAX_CHARACTERS = 20_000  # of one value; a page has to stay quick
+MAX_CHARACTERS = 20_000  # of one value, to keep pages fast
 
 _LATIN = {
     # Cyrillic
@@ -68,9 +68,9 @@ _HOST = re.compile(
 
 
 def noted(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
-    """What is odd about the texts in JSON values, a sentence each, at most MAX_NOTES.
+    """Describe the look-alikes in JSON values, one sentence each, at most MAX_NOTES.
 
-    Of each value, the first `most` characters are looked at; where there are more, the last sentence says so.
+    Only the first `most` characters of each value are checked; if a value is longer, the last sentence says so.
     """
     found: dict[str, None] = {}
     cut = False
@@ -126,7 +126,7 @@ def _letters(text: str) -> Iterator[str]:
 
 
 def _mixed(word: str) -> str:
-    """What is mixed within one word."""
+    """Describe alphabets mixed within one word."""
     scripts = {script for char in word if (script := _script(char))}
     foreign = sorted({char for char in word if _script(char) not in ("", "Latin")})
     if len(scripts) > 1:
@@ -138,7 +138,7 @@ def _mixed(word: str) -> str:
 
 
 def _passing(word: str, chunk: str, disguised: set[str]) -> str:
-    """A word of another alphabet of which every letter looks like a Latin one."""
+    """Describe a word of another alphabet whose letters all look like Latin ones."""
     scripts = {_script(char) for char in word if char.isalpha()}
     if len(scripts) != 1 or "Latin" in scripts or "" in scripts or len(word) < 2:
         return ""
@@ -152,7 +152,7 @@ def _passing(word: str, chunk: str, disguised: set[str]) -> str:
 
 
 def _disguised(text: str) -> set[str]:
-    """The alphabets of a text with Latin letters of which every letter there looks like a Latin one."""
+    """Return the foreign alphabets of a Latin text whose letters in it all look like Latin ones."""
     if not any(char.isascii() and char.isalpha() for char in text):
         return set()
     letters = {char for char in set(text) if _script(char) not in ("", "Latin")}
@@ -172,7 +172,7 @@ def _punycode(text: str) -> Iterator[str]:
 
 
 def _digits(text: str) -> Iterator[str]:
-    """Of a host name only the label that is registered: server1.example.org is no disguise."""
+    """Check only the registered label of a host name: server1.example.org is harmless."""
     for match in _HOST.finditer(text):
         labels = match[0].split(".")
         digits = sorted(set("".join(_DIGITS.findall(labels[-2]))))
@@ -208,7 +208,7 @@ def _read_as(word: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _script(char: str) -> str:
-    """The alphabet of a letter, empty for one that passes for no letter of another alphabet."""
+    """Return the alphabet of a letter; empty if it resembles no letter of another alphabet."""
     if not char.isalpha():
         return ""
     script = unicodedata.name(char, "").partition(" ")[0].title()
@@ -219,7 +219,7 @@ def _script(char: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _plain(char: str) -> str:
-    """The ASCII letter of which this is another form, such as a fullwidth one; empty for none."""
+    """Return the ASCII letter of which this is a variant, such as a fullwidth one; empty for none."""
     if char.isascii() or unicodedata.category(char) not in ("Ll", "Lu"):
         return ""
     plain = unicodedata.normalize("NFKC", char)

@@ -1,10 +1,9 @@
-"""Secret values as people may see them: a placeholder, whoever asks and through whichever door.
+"""Replaces secret values with a placeholder, on every page and in every answer.
 
-A token is of no use without its key, but a token that is not shown cannot be copied. An error may
-have repeated one inside a text, so texts are searched too. Only what our own sealing made is hidden, and no more
-than the token: anything else that calls itself a secret is shown in full. So is a token without a tag, as releases
-before made them, and one that was cut off: what is shown is ciphertext. The arguments that people decide on
-go through `runtime.keyring.sealing.masked_args`, which knows their place and opens what it hides.
+A token is useless without its key, but a hidden token cannot be copied. An error text may quote a token, so texts
+are searched too. Only tokens made by `runtime.keyring.sealing` are hidden. Other values that look like secrets are shown in
+full, as are tokens without a tag (of earlier releases) and truncated ones: both are ciphertext. Arguments shown to
+reviewers go through `runtime.keyring.sealing.masked_args`, which knows their place and decrypts hidden ones.
 """
 
 import re
@@ -21,7 +20,7 @@ _WRITTEN = re.compile(
 
 
 def redacted(value: Any) -> Any:
-    """The same JSON value, or reference to one, with a placeholder for each secret in it."""
+    """Return the JSON value, or the reference to one, with a placeholder for each secret."""
     match value:
         case str():
             return _without(value)

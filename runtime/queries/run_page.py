@@ -1,4 +1,4 @@
-"""What a run's page reads of a run: how things stand, where the time went, and what each step was given and gave."""
+"""Reads a run for its page: its transcript, its timeline, and the input and output of each step."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,7 +35,7 @@ class History:
     usage: tuple[BudgetUsage, ...]
 
     def step(self, step: str) -> "StepView | None":
-        """One step by its name: a frame, a call of a frame, or a model call; None if there is none."""
+        """Return a step by name: a frame, a call of a frame, or a model call; None if there is none."""
         frame_id, _, rest = step.partition("/")
         frame, rows = self.transcript.frame(frame_id), self.timeline.of_step(step)
         if frame is None or not rows:
@@ -50,7 +50,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepView:
-    """One step opened: its rows, and its call, or what was given and said."""
+    """One step opened: its rows, and its call, or its input and output messages."""
 
     step: str
     title: str
@@ -87,7 +87,9 @@ def _for_all(timeline: Timeline) -> Timeline:
 def _until(run: RunDetail, lines: tuple[JournalLine, ...]) -> datetime:
     if run.ended_at is not None:
         return run.ended_at
-    if run.status == RunStatus.QUARANTINED:  # nothing goes on, whatever its last entry says
+    if (
+        run.status == RunStatus.QUARANTINED
+    ):  # the run does not continue, even if its last entry is open
         return max((line.entry.at for line in lines if line.entry), default=run.created_at)
     return timezone.now()
 
@@ -117,7 +119,7 @@ def _frame_step(step: str, frame: FrameView, rows: tuple[Row, ...]) -> StepView:
 
 
 def _model_step(step: str, frame: FrameView, rows: tuple[Row, ...], turn: int) -> StepView:
-    """What was new to the model since its last reply, and what it replied."""
+    """Show the messages since the model's last reply, and its reply."""
     before = tuple(m for m in frame.messages if m.turn == turn - 1 and m.kind in _GIVEN)
     said = tuple(m for m in frame.messages if m.turn == turn and m.kind in _SAID)
     return StepView(

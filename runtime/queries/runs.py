@@ -1,4 +1,4 @@
-"""Runs, their gates, their journal and their continuation, as rows and pages."""
+"""Reads runs, their gates, journal and continuation, as rows and pages."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -44,7 +44,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateView:
-    """A gate whose decision the run has not taken up; `approval` is its approval request, if it has one."""
+    """A gate whose decision the worker has not applied; `approval` is its approval request, if it has one."""
 
     id: UUID
     run: UUID
@@ -71,7 +71,7 @@ class WaitView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """What a list shows of a run."""
+    """A run as a list shows it."""
 
     id: UUID
     agent: str
@@ -87,17 +87,17 @@ class RunRow:
 
     @property
     def last_answer(self) -> str:
-        """What the provider that the run waits for answered last; empty if it waits for none."""
+        """The last answer of the provider that the run waits for; empty if it waits for none."""
         return redacted(self.awaits or "") if self.status == RunStatus.WAITING else ""
 
     @property
     def next_try_at(self) -> datetime | None:
-        """When a run that waits for a provider asks it again."""
+        """The time of the next call to the provider that the run waits for."""
         return self.due_at if self.last_answer else None
 
     @property
     def status_text(self) -> str | None:
-        """The status in words where the word alone says too little."""
+        """Describe the status further if the run waits for a provider."""
         if not self.last_answer:
             return None
         when = f", next try {self.due_at.isoformat(timespec='seconds')}" if self.due_at else ""
@@ -109,12 +109,12 @@ class RunRow:
 
     @property
     def lasted(self) -> timedelta:
-        """How long it took, or has taken until now."""
+        """The time from start to end, or until now."""
         return (self.ended_at or timezone.now()) - self.created_at
 
     @property
     def waited(self) -> timedelta | None:
-        """How long its oldest open gate has waited for a person; None while no gate is open."""
+        """The age of the oldest open gate; None while no gate is open."""
         opened = [gate.opened_at for gate in self.gates if gate.state == Gate.State.OPEN]
         if self.status != RunStatus.SUSPENDED or not opened:
             return None
@@ -123,7 +123,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLine(RunRow):
-    """A row of the list of runs; `why` is the beginning of the reason of one that came to no good end."""
+    """A row of the list of runs. `why` is the beginning of the reason for a bad end."""
 
     why: str
 
@@ -132,9 +132,9 @@ class RunLine(RunRow):
 class RunDetail(RunRow):
     """A whole run; `reason` says why it failed, was quarantined or cancelled.
 
-    `removed_at` is when retention took all three, and its journal. `unheard` messages of people are still to be
-    heard by its agent, those included that no worker has taken up. `waits` are the events its calls wait for,
-    `origin` the people in its origin, who cannot decide in it.
+    `removed_at` is when retention erased input, output, reason and journal. `unheard` counts messages not yet delivered
+    to the agent, including pending signals. `waits` are the events its calls wait for, `origin` the people in its
+    origin, who cannot decide in it.
     """
 
     input: Any
@@ -157,14 +157,14 @@ class JournalItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequests:
-    """Whether somebody has ended the run, and whether the last who changed its pace wants a pause."""
+    """Signals not yet applied: a cancellation, and the last pause (True) or resume (False)."""
 
     cancel: bool
     pause: bool | None
 
 
 def runs_page(where: Q, *, limit: int = 50, cursor: UUID | None = None) -> Page[RunLine]:
-    """The runs that meet `where`, newest first, without their documents."""
+    """List the runs that meet `where`, newest first, without input and output."""
     rows = _some_runs(where, None, limit, cursor).defer("input", "output", "reason", "head")
     return _page(rows.annotate(why=Left("reason", MAX_WHY_CHARACTERS)), limit, _line)
 
@@ -172,28 +172,28 @@ def runs_page(where: Q, *, limit: int = 50, cursor: UUID | None = None) -> Page[
 def run_details(
     where: Q, *, business_key: str | None = None, limit: int = 50, cursor: UUID | None = None
 ) -> Page[RunDetail]:
-    """As runs_page, with what each run was given and what it answered."""
+    """List runs as runs_page does, with input and output."""
     return _page(_with_mail(_some_runs(where, business_key, limit, cursor)), limit, _detail)
 
 
 def run_detail(where: Q, run: UUID) -> RunDetail | None:
-    """None if there is no such run among those that meet `where`."""
+    """Return a run; None if it does not meet `where`."""
     row = _with_mail(Run.objects.filter(where, id=run)).first()
     return None if row is None else _detail(row, _gates(Q(run=row)))
 
 
 def quarantined(where: Q) -> int:
-    """How many runs of those that meet `where` are parked because they could not be verified."""
+    """Count the quarantined runs among those that meet `where`."""
     return Run.objects.filter(where, status=RunStatus.QUARANTINED).count()
 
 
 def is_cancel_requested(run: UUID) -> bool:
-    """Whether somebody has ended the run and no worker has taken that up yet."""
+    """Tell whether a cancellation waits for a worker."""
     return Signal.objects.filter(run_id=run, kind=CANCEL).exists()
 
 
 def pending_requests(run: UUID) -> PendingRequests:
-    """What people told the run that no worker has taken up yet."""
+    """Return cancel, pause and resume signals that no worker has applied yet."""
     told = Signal.objects.filter(run_id=run, kind__in=[CANCEL, PAUSE, RESUME]).order_by("id")
     kinds = list(told.values_list("kind", flat=True))
     paces = [kind == PAUSE for kind in kinds if kind != CANCEL]
@@ -213,9 +213,9 @@ def journal_page(
 
 
 def continuation(run: UUID) -> Any | None:
-    """The state of the run: the live continuation, or the initial one, with the entries after it.
+    """Return the state of the run: the live continuation, or the initial one, with later entries folded in.
 
-    None if the run has ended. What cannot be read is shown as it is stored. The caller has checked access.
+    Return None if the run has ended. Unreadable data is returned as stored. The caller has checked access.
     """
     if not Run.objects.filter(id=run, ended_at=None).exists():
         return None
@@ -374,7 +374,7 @@ def _event(event: Any, whole: bool) -> Any:
 
 
 def _json(text: str) -> Any:
-    """A stored document as data, without secrets; one that is damaged is shown as the text it is."""
+    """Decode a stored document with secrets masked; return a damaged one as text."""
     try:
         return redacted(json.loads(text))
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""Time limits of a page: after one second it leaves out optional parts and says so; after ten it is given up.
+"""Limits the time of a page: after one second it omits optional parts and says so; after ten it is aborted.
 
-Expensive queries check the limits here. Outside a page nothing is limited.
+Expensive queries check the limits here. Code outside a page has no limit.
 """
 
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 
-SOFT_SECONDS = 1.0  # then comparisons, searches and outcomes are left out
-HARD_SECONDS = 10.0  # then the page is given up; a running statement has its own timeout
+SOFT_SECONDS = 1.0  # after this, comparisons, searches and outcomes are omitted
+HARD_SECONDS = 10.0  # after this, the page is aborted; a running statement has its own timeout
 
 _began: ContextVar[float | None] = ContextVar("page_began", default=None)
 _is_bounded: ContextVar[bool] = ContextVar("page_is_bounded", default=False)
@@ -21,7 +21,7 @@ class TooLong(Exception):
 
 @contextmanager
 def page(*, bounded: bool) -> Iterator[None]:
-    """Count from now. Only a `bounded` page is given up; a request that changes something must finish."""
+    """Start the clock. Only a `bounded` page is aborted; a request that changes data must finish."""
     began, is_bounded = _began.set(monotonic()), _is_bounded.set(bounded)
     try:
         yield
@@ -37,7 +37,7 @@ def soft_end() -> float | None:
 
 
 def is_used_up() -> bool:
-    """Whether the page leaves out optional parts."""
+    """Tell whether the page omits optional parts."""
     end = soft_end()
     return end is not None and monotonic() >= end
 

@@ -1,4 +1,4 @@
-"""What changed between two versions of an agent, line by line, for whoever has to read it."""
+"""Compares two versions of an agent line by line, for reviewers."""
 
 import json
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from typing import Any, Literal
 from runtime.core.events import Change
 
 MAX_LINES = 200  # of one change
-CONTEXT_LINES = 3  # lines that stayed the same, before and after those that did not
+CONTEXT_LINES = 3  # unchanged lines around a change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffLine:
-    """One line of a text that changed: `was` is gone, `is` is new, `same` is shown around them."""
+    """One line of a diff: `was` is removed, `is` is added, `same` is context, `gap` stands for omitted lines."""
 
     kind: Literal["was", "is", "same", "gap"]
     text: str
@@ -23,7 +23,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One change. `word` says what happened to the part; `cut` that it has more lines than are shown."""
+    """One changed part. `word` is its kind of change; `cut` says that more lines exist than are shown."""
 
     part: str
     word: Literal["added", "removed", "changed"]
@@ -33,7 +33,7 @@ class Difference:
 
 
 def differences(changes: Iterable[Change]) -> tuple[Difference, ...]:
-    """In the order given, those that a person must agree to first."""
+    """Return the changes in order, those that need approval first."""
     ordered = sorted(changes, key=lambda change: not change.asks)
     return tuple(_difference(change) for change in ordered)
 

@@ -1,4 +1,4 @@
-"""Whether a process is there to advance runs, to wake them, and to keep the journal's partitions."""
+"""Tells whether worker and sweeper processes are alive and do their work in time."""
 
 from datetime import timedelta
 
@@ -14,15 +14,15 @@ from runtime.store.workers import sweeper_name
 
 ALIVE = timedelta(seconds=10)
 
-# When a loop of the sweeper is late: due runs are looked for every second, the rest is done every hour.
+# After how many seconds a sweeper loop is late. Due runs are dispatched every second; the other loops run every hour.
 LATE_SECONDS = {"due_runs": 60, "partitions": 7_200, "retention": 7_200, "ledger": 7_200}
 
 
 def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool = False) -> bool:
-    """Whether a worker (of that host) last beat no longer than `within` ago, by the database's clock.
+    """Tell whether a worker (of that host) has renewed its lease within `within`, by the database's clock.
 
-    One whose tools hang does not count: it ends as soon as it can.
-    A beat before Postgres started says nothing: after a loss of power all are as young as the loss.
+    A worker with hung tools does not count: it exits as soon as it can.
+    Beats from before the start of Postgres do not count: after a power loss they all look recent.
     """
     began_at = Func(function="pg_postmaster_start_time", output_field=DateTimeField())
     alive = Worker.objects.filter(
@@ -32,7 +32,7 @@ def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool =
 
 
 def live_versions(within: timedelta) -> dict[str, frozenset[str]]:
-    """The versions of each agent that living workers have, by the agent's name."""
+    """Return the versions of each agent in live workers, by agent name."""
     found: dict[str, set[str]] = {}
     alive = Worker.objects.filter(beat_at__gt=Now() - within)
     for agents in alive.values_list("agents", flat=True):
@@ -42,9 +42,9 @@ def live_versions(within: timedelta) -> dict[str, frozenset[str]]:
 
 
 def agents_without_worker(run: RunDetail, transcript: Transcript) -> tuple[str, ...]:
-    """The agents of a run that lives which no living worker has, or only in versions older than it has met.
+    """Return the agents of an active run that no live worker has, or only in older versions than the run has used.
 
-    Nothing if no worker lives: that is another trouble.
+    Return none if no worker is alive at all; the health check reports that.
     """
     live = live_versions(ALIVE)
     if run.ended or not live:
@@ -58,12 +58,12 @@ def agents_without_worker(run: RunDetail, transcript: Transcript) -> tuple[str, 
 
 
 def sweeper_sweeps(within: timedelta) -> bool:
-    """Whether a sweeper of this host last looked for due runs no longer than `within` ago."""
+    """Tell whether a sweeper on this host has dispatched due runs within `within`."""
     return Loop.objects.filter(name=sweeper_name(), done_at__gt=Now() - within).exists()
 
 
 def late_loops() -> tuple[str, ...]:
-    """The loops of the sweeper that did not do their work in time, whichever sweeper it was."""
+    """Return the names of sweeper loops that are late, across all sweepers."""
     age = ExpressionWrapper(Now() - F("done_at"), DurationField())
     ages = dict(Loop.objects.values_list("name", age))
     return tuple(
@@ -74,7 +74,7 @@ def late_loops() -> tuple[str, ...]:
 
 
 def has_month() -> bool:
-    """Whether the journal has a partition for this month. The sweeper makes it two months ahead."""
+    """Tell whether the journal has a partition for this month. The sweeper creates it two months ahead."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT to_regclass('runtime_journalentry_'"

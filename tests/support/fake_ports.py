@@ -244,7 +244,7 @@ class FakeGatekeeper:
 
     def expire(self, gate: UUID) -> None:
         with suppress(GateNotOpen), transaction.atomic():
-            decision = Decision(verdict=Verdict.EXPIRE, by="", reason="nobody decided in time")
+            decision = Decision(verdict=Verdict.EXPIRE, by="", reason="expired without a decision")
             settle(gate=gate, decision=decision)
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:

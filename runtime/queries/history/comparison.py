@@ -1,4 +1,4 @@
-"""Two runs side by side: what they have in common, and where they went different ways."""
+"""Compares two runs: their common entries, and the agents and calls in which they differ."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,15 +10,15 @@ from runtime.queries.runs import RunDetail
 from runtime.queries.transcript.fold import transcript_of
 from runtime.queries.transcript.views import CallView, FrameView, Transcript
 
-# What differs between two runs that do the same.
+# Fields that differ between runs with the same history.
 _OWN = frozenset({"gate", "at", "until", "expires_at"})
 
-MAX_SHOWN = 200  # entries, or places, that are shown of each run
+MAX_SHOWN = 200  # entries, or differences, of each run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """An entry that the other run does not have: its events, each with the frame and call it is about."""
+    """An entry that the other run lacks: its events, each with its frame and call."""
 
     position: int
     events: tuple[str, ...]
@@ -26,7 +26,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two runs. `common` is its last entry that both have, 0 for none; `own` are those after it."""
+    """One of the two runs. `common` is its last common entry, 0 for none; `own` are the entries after it."""
 
     run: RunDetail
     common: int
@@ -36,7 +36,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A frame, or a call of one, that is not the same in both; None where one of them does not have it."""
+    """A frame or call that differs; `left` or `right` is None if that run lacks it."""
 
     frame: str
     name: str
@@ -47,7 +47,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`related` says that one is a fork of the other, or both of a third, at `origin`; `same` counts places."""
+    """`related` says that one run is a fork of the other, or both of a third; `same` counts equal agents and calls."""
 
     left: Side
     right: Side
@@ -57,7 +57,7 @@ class Comparison:
 
 
 def compare(left: RunDetail, right: RunDetail) -> Comparison:
-    """The caller has checked that both may be read."""
+    """Compare two runs. The caller has checked that both may be read."""
     lines = read(left.id), read(right.id)
     both = transcript_of(lines[0]), transcript_of(lines[1])
     begun = _forked((left, right), both)
@@ -77,7 +77,7 @@ def compare(left: RunDetail, right: RunDetail) -> Comparison:
 def _forked(
     runs: tuple[RunDetail, RunDetail], both: tuple[Transcript, Transcript]
 ) -> tuple[int, int] | None:
-    """The entries of each up to which a fork has taken over what the other has."""
+    """Return the last entry of each run that a fork has copied from the other; None if they are not related."""
     origins = [transcript.origin for transcript in both]
     for here, other in ((0, 1), (1, 0)):
         origin = origins[here]
@@ -132,7 +132,7 @@ def _places(left: Transcript, right: Transcript) -> tuple[tuple[Place, ...], int
             same += 1
             continue
         known = here or there
-        assert known is not None  # it is of one of the two
+        assert known is not None  # the key comes from one of the two
         found.append(
             Place(
                 frame=key[0],
@@ -154,7 +154,7 @@ def _by_place(transcript: Transcript) -> dict[tuple[str, str], CallView | FrameV
 
 
 def _gist(view: CallView | FrameView) -> tuple[Any, ...]:
-    """What it came to, whenever and by whomever."""
+    """Return the outcome without time and person."""
     if isinstance(view, CallView):
         return (view.tool, view.args, view.state, view.result, view.note)
     said = [message.value for message in view.messages if message.kind == "text"]

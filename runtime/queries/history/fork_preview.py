@@ -1,4 +1,4 @@
-"""What a fork from an entry of a run's journal would mean: whether it is possible, and what would happen again."""
+"""Previews a fork from an entry: whether it is possible, and which calls it repeats, reopens or inherits."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,9 +17,9 @@ from runtime.queries.transcript.views import CallView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReopenedCall:
-    """A call that was open at the entry: in the fork it is judged anew, or people are asked because it is `in_doubt`.
+    """A call that was open at the entry: the fork checks it again, or asks a person because it is `in_doubt`.
 
-    `waited` says that it waited for a time or an event.
+    `waited` says that the call waited for a time or an event.
     """
 
     agent: str
@@ -30,10 +30,10 @@ class ReopenedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkView:
-    """A fork from `position`. `before` and `after` are the nearest entries that a fork may go on from, 0 for none.
+    """A fork from `position`. `before` and `after` are the nearest entries that can be forked, 0 for none.
 
-    `again` are the calls that the original started after the entry and that had an effect, or may have;
-    `kept` are those before it, whose results the fork takes over.
+    `repeated` are calls with side effects that the original started after the entry; `inherited` are earlier ones,
+    whose results the fork keeps. `reopened` are the open calls.
     """
 
     position: int
@@ -47,7 +47,7 @@ class ForkView:
 
 
 def preview(run: UUID, position: int) -> ForkView | None:
-    """None if there is no such entry. The caller has checked that the run may be read."""
+    """Preview a fork; return None if there is no such entry. The caller has checked that the run may be read."""
     lines = read(run)
     if not 1 <= position <= len(lines):
         return None
@@ -70,13 +70,13 @@ def preview(run: UUID, position: int) -> ForkView | None:
 
 
 def last_quiescent(run: UUID) -> int:
-    """The newest entry that a fork may go on from, 0 for none. The caller has checked access."""
+    """Return the newest entry that can be forked, 0 for none. The caller has checked access."""
     places = [state.position for state in _states(run, read(run)) if quiescent(state)]
     return max(places, default=0)
 
 
 def _states(run: UUID, lines: tuple[JournalLine, ...]) -> list[Continuation]:
-    """The state after each entry, as far as they can be told."""
+    """Return the state after each entry, up to the first unreadable one."""
     now, states = initial(run), []
     for line in lines:
         try:

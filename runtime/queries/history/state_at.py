@@ -1,6 +1,6 @@
-"""A run's continuation as it was after an entry of its journal: what it would have gone on from just then.
+"""Computes the continuation of a run after an entry of its journal.
 
-It is folded as the engine folds it, by the same core, but nothing is verified and nothing goes on from it.
+It uses the engine's core, but verifies nothing, and no run resumes from the result.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from runtime.queries.redaction import redacted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameAt:
-    """A frame that was open. `calls` are those of its turn, each with its state."""
+    """An open frame. `calls` are the calls of its turn, each with its state."""
 
     id: str
     agent: str
@@ -30,7 +30,7 @@ class FrameAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateAt:
-    """`document` is the whole continuation without secrets, None where entry `unreadable` cannot be folded."""
+    """`document` is the continuation with secrets masked; None if entry `unreadable` cannot be folded."""
 
     position: int
     at: datetime | None
@@ -51,7 +51,7 @@ class StateAt:
 
 
 def state_after(run: UUID, position: int) -> StateAt | None:
-    """After the entry at `position`; None if there is no such entry. The caller has checked access."""
+    """Return the state after entry `position`; None if there is no such entry. The caller has checked access."""
     lines = read(run, until=position)
     if not lines or lines[-1].position != position:
         return None

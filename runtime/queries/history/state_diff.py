@@ -1,4 +1,4 @@
-"""What an entry of a journal changed: two states held against each other, by run, frame and call."""
+"""Compares the states before and after an entry, by run, frame and call."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from runtime.core.continuation import Continuation
 from runtime.core.documents import codec
 from runtime.queries.redaction import redacted
 
-# What every entry changes, or what stands below with a line of its own.
+# Fields that every entry changes, or that have lines of their own.
 _LEFT_OUT = frozenset({"schema", "run", "position", "head", "frames", "calls", "agents"})
 
 
@@ -16,7 +16,7 @@ _LEFT_OUT = frozenset({"schema", "run", "position", "head", "frames", "calls", "
 class StateChange:
     """One change. `place` is empty for the run, else a frame or `frame/call`, and `name` its agent or tool.
 
-    `before` and `after` are JSON without secrets; of messages only how many there are.
+    `before` and `after` are JSON with secrets masked; messages are only counted.
     """
 
     place: str
@@ -27,7 +27,7 @@ class StateChange:
 
 
 def changes_of(before: Continuation, after: Continuation) -> tuple[StateChange, ...]:
-    """Everything in which the two differ: of the run, then frame by frame, each with its calls."""
+    """Return all differences: of the run, then of each frame with its calls."""
     was, now = _document(before), _document(after)
     found = list(_changed("", "", was, now))
     for name in {**was["frames"], **now["frames"]}:
@@ -59,7 +59,7 @@ def _calls(frame: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
 def _changed(
     place: str, name: str, was: dict[str, Any] | None, now: dict[str, Any] | None
 ) -> Iterator[StateChange]:
-    """What is new or gone has one line with its state, what is still there one for each part that changed."""
+    """Yield one change of state for an added or removed item, else one change for each part that differs."""
     if was is None or now is None:
         before, after = (was or {}).get("state"), (now or {}).get("state")
         yield StateChange(place=place, name=name, part="state", before=before, after=after)

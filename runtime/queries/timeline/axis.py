@@ -1,9 +1,7 @@
-"""Time as a timeline draws it: what a run spent its time on, and a scale on which waiting is shortened.
+"""Computes the time axis of a timeline, on which waiting is compressed, and the time spent on each use.
 
-Every moment of a run belongs to one thing: work, if anything works; else a person, if one is waited for;
-else the next try; else a time or an event; else nothing is known of it, as of a run that waits for a worker.
-Work keeps its proportions. What is not work is cut to a share of the whole, so that weeks of waiting leave room for the
-seconds in which something happened.
+Each moment has one use, the first that applies: work, waiting for people, for a retry, for a time or event, or idle
+(such as waiting for a worker). Waiting is compressed, so that weeks of it do not hide seconds of work.
 """
 
 from bisect import bisect_right
@@ -13,11 +11,11 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from itertools import pairwise
 
-IDLE_SHARE = 2 / 3  # of the time at work: all waiting together gets two fifths of the scale at most
+IDLE_SHARE = 2 / 3  # of the time at work: all waiting together gets at most two fifths of the axis
 
 
 class TimeUse(IntEnum):
-    """What time is spent on; where several go on at once, the least number counts."""
+    """A use of time; of simultaneous ones the lowest number counts."""
 
     WORK = 0
     PEOPLE = 1
@@ -35,7 +33,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Consecutive time of one use; `x` and `width` are its place on the scale, in percent."""
+    """Consecutive time of one use; `x` and `width` are its place on the axis, in percent."""
 
     use: TimeUse
     start: datetime
@@ -54,7 +52,7 @@ class Axis:
     segments: tuple[Segment, ...]
 
     def at(self, moment: datetime) -> float:
-        """Where a moment is, in percent from the left."""
+        """Return the place of a moment, in percent from the left."""
         index = bisect_right(self.segments, moment, key=lambda segment: segment.start) - 1
         if index < 0:
             return 0.0
@@ -73,7 +71,7 @@ class Axis:
 
 
 def scale(spans: Iterable[Span], start: datetime, end: datetime) -> Axis:
-    """The scale from `start` to `end`, whatever goes on between the two."""
+    """Return the axis from `start` to `end`."""
     parts = _parts(list(spans), start, end)
     work = sum((to - since).total_seconds() for use, since, to in parts if use is TimeUse.WORK)
     idle = sum(1 for use, _, _ in parts if use is not TimeUse.WORK)
@@ -97,7 +95,7 @@ def scale(spans: Iterable[Span], start: datetime, end: datetime) -> Axis:
 def _parts(
     spans: list[Span], start: datetime, end: datetime
 ) -> list[tuple[TimeUse, datetime, datetime]]:
-    """Consecutive times and what each was spent on, neighbours of one use made one."""
+    """Return consecutive times with their use; neighbours of one use are merged."""
     changes: dict[datetime, list[tuple[TimeUse, int]]] = {start: [], max(start, end): []}
     for span in spans:
         since, to = max(span.start, start), min(span.end, end)

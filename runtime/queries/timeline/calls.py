@@ -1,4 +1,4 @@
-"""What a call leaves in time while a journal is being folded into a timeline."""
+"""Builds the spans of one call while a journal is folded into a timeline."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _STARTS_NOTHING = frozenset({Verdict.DENY, Verdict.EXPIRE, Verdict.HAPPENED, Ver
 
 
 def awaited(event: e.WaitStarted) -> str:
-    """What a call waits for besides its time, in words; empty for nothing else."""
+    """Describe the event that a call waits for; empty if it only waits for a time."""
     if not event.event:
         return ""
     match = json.dumps(redacted(event.match), ensure_ascii=False)
@@ -86,7 +86,7 @@ class CallSpans:
         self.words = "not started: the run was ended first"
 
     def shown(self) -> list[SpanBuilder]:
-        """Its marks, or the one of a call to which nothing has happened that takes time."""
+        """Return the spans, or one placeholder for a call that has not started."""
         if self.spans or self.child:
             return self.spans
         return [self._span(RowKind.TOOL, None, self.words)]

@@ -1,4 +1,4 @@
-"""The frames that a fork begins with, as they are at work from its first entry on."""
+"""Builds the spans of the frames that a fork starts with."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ _ASKING = frozenset({FrameState.ASKING, FrameState.RETRYING})
 
 
 def track(frame: Frame, at: datetime) -> FrameSpans:
-    """The frame as it is at work from `at` on; only the calls of its turn can still take time."""
+    """Open the frame at `at`, with the calls of its turn; only those can still take time."""
     made = FrameSpans(
         id=frame.id,
         parent=frame.parent,

@@ -1,4 +1,4 @@
-"""What a frame leaves in time while a journal is being folded into a timeline."""
+"""Builds the spans of one frame while a journal is folded into a timeline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _OUT_OF_BRAKE = "waited for the rate limit"
 
 @dataclass(slots=True, kw_only=True)
 class FrameSpans:
-    """One frame: its own mark, then model calls and calls in the order in which they came."""
+    """One frame: its own span, then model calls and tool calls in order."""
 
     id: str
     parent: str | None
@@ -30,8 +30,8 @@ class FrameSpans:
     calls: dict[str, CallSpans] = field(default_factory=dict)
     of_turn: list[CallSpans] = field(default_factory=list)
     asked: int = 0  # attempts at the model call of the next turn
-    unasked: bool = False  # halted before its model was asked
-    answered: bool = False  # its model has said its last word, unless somebody writes to it
+    unasked: bool = False  # stopped by a gate before its model was called
+    answered: bool = False  # its model gave a final answer; a message reopens it
 
     def open(self, at: datetime, *, asks: bool = True) -> None:
         self.own.append(self._span(RowKind.AGENT, self.id, at, "at work"))
@@ -39,11 +39,11 @@ class FrameSpans:
             self.ask(at)
 
     def reopen(self) -> None:
-        """It goes on after all: the run left one installation and came to another."""
+        """Reopen the frame after the run was exported and imported."""
         self.own[0].end, self.own[0].words, self.own[0].tone = None, "at work", RowResult.OPEN
 
     def retried(self, at: datetime) -> None:
-        """Reopen it, because its failed run is tried again; if its model had failed, the model is asked again."""
+        """Reopen the frame after a retry of its failed run; if its model had failed, the model is called again."""
         if self.parent is not None and self.own[0].words != _WITH_RUN:
             return
         self.reopen()
@@ -99,7 +99,7 @@ class FrameSpans:
         position: int,
         gates: Mapping[UUID, GateFacts],
     ) -> None:
-        """A gate of the frame itself. Its model is asked once somebody lets it go on, and not before."""
+        """Handle a gate of the frame itself. Its model is called after a person continues it."""
         if isinstance(event, e.GateOpened):
             span = self._span(RowKind.PERSON, self.id, at, "")
             span.gate_opened(event, position, gates)
@@ -115,7 +115,7 @@ class FrameSpans:
                     self._ask_again(event, at)
 
     def _unask(self, at: datetime) -> None:
-        """The model was to be asked in the very entry that halts the frame, so it was not."""
+        """Remove the model call that the entry of the gate began: the gate prevented it."""
         last = self.items[-1] if self.items else None
         if isinstance(last, SpanBuilder) and last.kind is RowKind.MODEL and last.start == at:
             self.items.pop()
@@ -146,7 +146,7 @@ class FrameSpans:
             self._waits(at, "tries again at", event.until)
 
     def _held_back(self, at: datetime, event: e.RetryScheduled) -> None:
-        """Nothing was asked after all: the attempt is taken back, and one wait stands for all of them."""
+        """Replace the attempt, which was not made, with a wait; consecutive waits share one span."""
         self.asked -= 1
         last = self.items[-1] if self.items else None
         if isinstance(last, SpanBuilder) and last.kind is RowKind.MODEL:
@@ -176,7 +176,7 @@ class FrameSpans:
         self.ask(at)
 
     def waits_for_model(self) -> bool:
-        """Whether every call of the turn is settled and the model was not asked since."""
+        """Tell whether all calls of the turn are settled and the model has not been called since."""
         settled = bool(self.of_turn) and all(call.settled for call in self.of_turn)
         return settled and not self.asked and not self.unasked
 
@@ -192,7 +192,7 @@ class FrameSpans:
                 item.finish(at, _WITH_RUN, RowResult.OVER)
 
     def spans(self, frames: Mapping[str, "FrameSpans"], seen: set[str]) -> list[SpanBuilder]:
-        """Everything in the order of the tree. A damaged journal may go in circles; this does not."""
+        """Return all spans in tree order. Skip frames already seen: a damaged journal may have cycles."""
         if self.id in seen:
             return []
         seen.add(self.id)

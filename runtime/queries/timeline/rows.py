@@ -1,4 +1,4 @@
-"""The rows of a timeline, as data: one for each thing that took time, or was said to."""
+"""The rows of a timeline, as data: one for each span of time and each message."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,15 +10,15 @@ from runtime.queries.timeline.axis import Axis, TimeUse
 
 
 class RowKind(StrEnum):
-    """What a row is about."""
+    """The kind of a row."""
 
     QUEUE = "queue"  # the run waits for its first worker
     AGENT = "agent"  # a frame, from its opening to its end
     MODEL = "model"  # one attempt at one model call
     TOOL = "tool"  # one attempt at one tool call, or a call that was never started
     PERSON = "person"  # a gate
-    PAUSE = "pause"  # somebody holds the run up
-    MESSAGE = "message"  # what somebody wrote, until it is heard
+    PAUSE = "pause"  # a person paused the run
+    MESSAGE = "message"  # a message of a person, until it is delivered
     WAIT = "wait"  # the time between two attempts
     AWAIT = "await"  # a call that waits for a time or an event
 
@@ -37,17 +37,17 @@ USES = {
 
 
 class RowResult(StrEnum):
-    """How it came out."""
+    """The result of a row."""
 
-    OPEN = "open"  # it goes on
+    OPEN = "open"  # still running
     DONE = "done"
     BAD = "bad"
-    OVER = "over"  # it is over, and neither good nor bad
+    OVER = "over"  # ended, neither good nor bad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A place on the scale, in percent, as an attribute of an SVG element."""
+    """A place on the axis, in percent, as attributes of an SVG element."""
 
     x: str
     width: str
@@ -55,12 +55,11 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row. `step` is what it belongs to: all attempts at one call, and its gates, are one step.
+    """One row. `step` groups rows: all attempts at one call, and its gates, are one step.
 
-    `start` is None for a call that never began; `end` is None while it goes on. `by`, or the time
-    `until`, follows `words`.
-    `error` is why an attempt had no result, `reason` what a person wrote. `model` is the one that was
-    asked, `partial` its reply up to where it broke off, `said` its provider's error text, for admins.
+    `start` is None for a call that never began; `end` is None while it runs. `by`, or the time `until`, follows
+    `words`. `error` is why an attempt had no result, `reason` the text of a person. `model` is the called model,
+    `partial` its interrupted reply, `said` the error text of its provider, for admins.
     """
 
     id: str
@@ -91,7 +90,7 @@ class Row:
 
     @property
     def provider(self) -> str:
-        """The model over the network that was asked; a script is the agent itself and says nothing more."""
+        """The called model, empty for a script."""
         return "" if self.model.startswith("scripted:") else self.model
 
     @property
@@ -99,7 +98,7 @@ class Row:
         return self.kind is RowKind.PERSON
 
 
-MIN_WIDTH_PERCENT = 0.35  # percent: what takes no time is still seen
+MIN_WIDTH_PERCENT = 0.35  # so that short rows stay visible
 
 
 def bar(scale: Axis, start: datetime, end: datetime) -> Bar:

@@ -1,4 +1,4 @@
-"""What will be a row of a timeline, while a journal is being folded into one."""
+"""Builds a row of a timeline while the journal is folded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _CLOSED = {
 _VERDICTS: dict[Verdict, tuple[str, RowResult]] = {
     Verdict.APPROVE: ("approved by", RowResult.DONE),
     Verdict.DENY: ("denied by", RowResult.BAD),
-    Verdict.EXPIRE: ("nobody decided in time", RowResult.BAD),
+    Verdict.EXPIRE: ("expired without a decision", RowResult.BAD),
     Verdict.HAPPENED: ("reported as done by", RowResult.DONE),
     Verdict.RUN_AGAIN: ("to run again, approved by", RowResult.DONE),
     Verdict.GIVE_UP: ("given up by", RowResult.BAD),
@@ -36,7 +36,7 @@ _VERDICTS: dict[Verdict, tuple[str, RowResult]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFacts:
-    """What the journal does not say of a gate: when somebody decided, which a worker takes up later."""
+    """Facts about a gate that are not in the journal: its request, and the time of a decision not yet applied."""
 
     decided_at: datetime | None
     approval: UUID | None
@@ -44,7 +44,7 @@ class GateFacts:
 
 @dataclass(slots=True, kw_only=True)
 class SpanBuilder:
-    """A row to be, still open while `end` is None."""
+    """A row being built; open while `end` is None."""
 
     kind: RowKind
     step: str
@@ -92,8 +92,8 @@ class SpanBuilder:
         facts = gates.get(event.gate)
         if facts is not None:
             self.approval = facts.approval
-            if facts.decided_at is not None:  # replaced when the journal says what was decided
-                self.end, self.words = facts.decided_at, "decided, taken up in a moment"
+            if facts.decided_at is not None:  # replaced by the entry of the decision
+                self.end, self.words = facts.decided_at, "decided, the worker applies it shortly"
 
     def gate_decided(
         self, event: e.GateDecided, at: datetime, gates: Mapping[UUID, GateFacts]

@@ -1,8 +1,7 @@
-"""A run's timeline: every model call, tool call, gate, wait and sub-agent, with when it began and how long it took.
+"""Folds a journal into a timeline: model calls, tool calls, gates, waits and sub-agents, with start and duration.
 
-A second reading of the same journal: where progress asks how things stand, this asks where the time went.
-A model's call begins when its frame is opened or the last call of its turn is settled; nothing is written
-down then, so the entry that caused it gives the time.
+A model call starts when its frame is opened or the last call of its turn is settled. No entry records that, so the
+entry that caused it gives the time.
 """
 
 from collections.abc import Iterable
@@ -36,12 +35,12 @@ from runtime.queries.timeline.spans import GateFacts, SpanBuilder
 __all__ = ["GateFacts", "Timeline", "timeline_of"]
 
 _UNHEARD = "queued, from"
-MIN_WAIT_SHOWN = timedelta(seconds=1)  # for a wait for a worker to be worth a row
+MIN_WAIT_SHOWN = timedelta(seconds=1)  # shorter waits for a worker have no row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """`until` is the end of the run, or now. What follows `lasted` adds up to it."""
+    """`until` is the end of the run, or now. The properties after `lasted` add up to it."""
 
     rows: tuple[Row, ...]
     scale: Axis
@@ -91,7 +90,7 @@ class Timeline:
 def timeline_of(
     lines: Iterable[JournalLine], *, gates: dict[UUID, GateFacts], start: datetime, until: datetime
 ) -> Timeline:
-    """Fold lines that were read before. `gates` is what the engine's table knows beside the journal."""
+    """Fold lines into a timeline. `gates` has the facts that are not in the journal."""
     fold = _Fold(gates, start)
     for line in lines:
         if line.entry is not None:
@@ -110,7 +109,7 @@ def timeline_of(
 
 
 class _Fold:
-    """The frames so far, each with the marks it left in time."""
+    """The frames so far, each with its spans."""
 
     def __init__(self, gates: dict[UUID, GateFacts], start: datetime) -> None:
         self.frames: dict[str, FrameSpans] = {}
@@ -162,7 +161,7 @@ class _Fold:
                     self._frame_event(frame, event)
 
     def spans(self) -> list[SpanBuilder]:
-        """In the order of the tree: a frame, then what happened in it, a child frame where it was called."""
+        """Return all spans in tree order: a frame, then its steps, with a child frame at its call."""
         spans = [self._queue] if self._queue is not None else []
         spans += [*self._pauses, *self._messages]
         children = {frame.id for frame in self.frames.values() if frame.parent in self.frames}
@@ -201,7 +200,7 @@ class _Fold:
     ) -> None:
         match event:
             case e.ModelReplied():
-                self._heard(event.heard)  # only the root's model is given any
+                self._heard(event.heard)  # only the root's model receives messages
                 names = {call_id(frame.turn + 1, i): p.tool for i, p in enumerate(event.calls)}
                 frame.replied(self.at, event.model, names)
                 if frame.answered and frame.id == ROOT and self._unheard():
@@ -252,7 +251,7 @@ class _Fold:
             span.finish(self.at, words, RowResult.OVER)
 
     def _received(self, by: str, text: str) -> None:
-        """A root that has answered is asked again."""
+        """Add a message. The model of a root that has answered is called again."""
         root = self.frames.get(ROOT)
         if root is not None and root.answered:
             root.ask(self.at)

@@ -1,4 +1,4 @@
-"""Around one call: what was already done, what else is open, and what the agents on its path said they would do."""
+"""Collects the context of one call: settled calls, open calls, and the declared steps of the agents on its path."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A call and how deep its agent stands below the root."""
+    """A call, and the depth of its agent below the root."""
 
     depth: int
     call: CallView
@@ -23,7 +23,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """`done` and `open` in tree order, without the call itself and the delegations it happens in."""
+    """`done` and `open` calls in tree order, without the call itself and the delegations above it."""
 
     done: tuple[Step, ...]
     open: tuple[Step, ...]
@@ -31,7 +31,7 @@ class CallContext:
 
 
 def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
-    """What surrounds `call` of `frame` at this moment."""
+    """Return the context of `call` of `frame`."""
     path = _path(transcript, frame)
     on_path = {f.id for f in path}
     steps = [
@@ -48,5 +48,5 @@ def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
 
 
 def _path(transcript: Transcript, frame: str) -> list[FrameView]:
-    """The frames from the root down to `frame`; a frame's id begins with its parent's."""
+    """Return the frames from the root down to `frame`; a frame's id begins with its parent's."""
     return [f for f in transcript.frames() if f"{frame}.".startswith(f"{f.id}.")]

@@ -1,8 +1,7 @@
-"""A run as people read it, folded from its journal.
+"""Folds a journal into a transcript for people.
 
-The engine folds the journal to go on, verifies every entry, and refuses what it does not
-understand. A page must show whatever is there, above all when a run is quarantined: entries that
-cannot be read are named, events that fit nothing are left out, and nothing is verified.
+The engine verifies each entry and rejects unknown ones. A page must show all stored data, above all of a
+quarantined run: unreadable entries are listed, events without a frame are skipped, and nothing is verified.
 """
 
 from collections.abc import Iterable
@@ -57,7 +56,7 @@ def transcript(run: UUID, *, whole: bool = False) -> Transcript:
 
 
 def transcript_of(lines: Iterable[JournalLine], *, whole: bool = False) -> Transcript:
-    """Fold lines that were read before; `whole` as for `progress`."""
+    """Fold lines; `whole` as for `transcript`."""
     fold = _Fold(whole=whole)
     for line in lines:
         fold.take(line)
@@ -78,7 +77,7 @@ class _Fold:
         self.pause: Pause | None = None
         self.early: list[
             e.MessageReceived | Unheard
-        ] = []  # they came before there was anybody to hear them
+        ] = []  # received before the root frame was opened
         self.at = datetime.min.replace(tzinfo=UTC)
         self.said = 0
 
@@ -351,7 +350,7 @@ class _Fold:
             call.effect = event.terms.effect
         if event.kind is GateKind.IN_DOUBT:
             call.state = CallState.UNKNOWN
-        else:  # for the first time, or again because what was approved changed
+        else:  # for the first time, or again because the approved action changed
             call.state, call.note, call.decided_by = CallState.GATED, "", ""
             call.verdict = None
 
@@ -418,7 +417,7 @@ class _Fold:
         )
 
     def _root_ended(self, outcome: str) -> None:
-        """What was still to come does not come any more."""
+        """End the root frames, and close all calls that have not finished."""
         for frame in self.frames.values():
             frame.retry = None
             if frame.parent is None:
@@ -428,7 +427,7 @@ class _Fold:
                     call.state, call.until = CallState.CLOSED, None
 
     def _caller(self, frame: FrameRecord) -> CallRecord | None:
-        """The call that `frame` works on; None for a root and for one whose place makes no sense."""
+        """Return the call that `frame` works on; None for a root and for a frame with an impossible parent."""
         parent = self.frames.get(frame.parent or "")
         call = parent.calls.get(frame.call or "") if parent else None
         if call is None or frame.id != child_frame(call.frame, call.id):

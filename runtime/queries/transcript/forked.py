@@ -1,4 +1,4 @@
-"""What a fork's first entry brings along, for people: frames and calls that another run's journal tells of."""
+"""Reads the frames and calls that a fork has copied from another run."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from runtime.queries.transcript.views import Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utterance:
-    """Something that was said in a frame; see Message."""
+    """A message of a copied frame; see Message."""
 
     turn: int
     kind: Kind
@@ -22,7 +22,7 @@ class Utterance:
 
 
 def records(state: Continuation) -> Iterator[tuple[FrameRecord, tuple[Utterance, ...]]]:
-    """Each frame with its calls, and what was said in it."""
+    """Yield each frame with its calls and messages."""
     for frame in state.frames.values():
         sketch = FrameRecord(
             id=frame.id,

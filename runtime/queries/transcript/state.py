@@ -52,10 +52,10 @@ class FrameRecord:
     halts: int = 0
     calls: dict[str, CallRecord] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
-    heard: int = 0  # messages of people that its model has heard
+    heard: int = 0  # messages of people delivered to its model
 
     def deliver(self, count: int) -> None:
-        """The next `count` messages of people were given to the model for the turn that is to come."""
+        """Mark the next `count` messages of people as delivered for the next turn."""
         places = [at for at, message in enumerate(self.messages) if message.kind == "message"]
         for at in places[self.heard : self.heard + count]:
             self.messages[at] = replace(self.messages[at], turn=self.turn)
@@ -63,7 +63,7 @@ class FrameRecord:
 
 
 def frame_view(frame: FrameRecord, frames: Mapping[str, FrameRecord]) -> FrameView:
-    """A frame with everything below it."""
+    """Return a frame with everything below it."""
     return FrameView(
         id=frame.id,
         agent=frame.agent,
@@ -102,9 +102,9 @@ def _call_view(call: CallRecord, frames: Mapping[str, FrameRecord]) -> CallView:
 
 
 def after(verdict: Verdict) -> tuple[CallState, str]:
-    """The state of a call after a decision about it, and the decision in a word or two.
+    """Return the state of a call after a decision, and a label for the decision.
 
-    Raises KeyError for a verdict on a halt, which is about no call.
+    Raises KeyError for a verdict on a frame gate, which has no call.
     """
     match verdict:
         case Verdict.APPROVE:
@@ -112,9 +112,9 @@ def after(verdict: Verdict) -> tuple[CallState, str]:
         case Verdict.DENY:
             return CallState.DENIED, "Denied"
         case Verdict.EXPIRE:
-            return CallState.DENIED, "Nobody decided in time on"
+            return CallState.DENIED, "Expired without a decision:"
         case Verdict.HAPPENED:
-            return CallState.RETURNED, "Reported what became of"
+            return CallState.RETURNED, "Reported the outcome of"
         case Verdict.RUN_AGAIN:
             return CallState.ADMITTED, "Approved to run again"
         case Verdict.GIVE_UP:

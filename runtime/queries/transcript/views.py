@@ -1,4 +1,4 @@
-"""A run as people read it, as data: a tree of frames, each with its calls and what was said in it."""
+"""The transcript of a run, as data: a tree of frames, each with its calls and messages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ _WORDS = {
 _DECIDED: dict[Verdict, str] = {
     Verdict.APPROVE: "approved by",
     Verdict.DENY: "denied by",
-    Verdict.EXPIRE: "nobody decided in time",
+    Verdict.EXPIRE: "expired without a decision",
     Verdict.HAPPENED: "reported by",
     Verdict.RUN_AGAIN: "to run again, approved by",
     Verdict.GIVE_UP: "given up by",
@@ -69,18 +69,17 @@ _DECIDED: dict[Verdict, str] = {
     Verdict.STOP: "stopped by",
 }
 
-# Those that nobody has to settle any more, or that may have had their effect, whatever happens now.
+# Final states, and states in which the call may have had its effect.
 _OVER = SETTLED | {CallState.CLOSED}
 _MAY_HAVE_HAPPENED = frozenset({CallState.STARTED, CallState.RETURNED, CallState.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One thing said in a frame. `by` is a person, an agent or a tool; `value` is JSON or plain text,
-    or the reference to a result that is stored by its hash.
+    """One message in a frame. `by` is a person, an agent or a tool; `value` is JSON, plain text, or a `Stored` result.
 
-    `order` counts everything that was said in the run; `turn` is the frame's, 0 before its model replied;
-    `agent` is whose frame it is. `until` is when it is tried again; `reported_by` is the person whose word a result is.
+    `order` counts the messages of the run; `turn` is the frame's, 0 before its model replied; `agent` owns the frame.
+    `until` is the time of the next attempt; `reported_by` is the person who reported a result.
     """
 
     order: int
@@ -95,17 +94,17 @@ class Message:
 
     @property
     def title(self) -> str:
-        """How it is introduced; `by` follows."""
+        """The heading; `by` follows."""
         return _TITLES[self.kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallView:
-    """One call. `note` is the reason or error that goes with its state; `child` works on it.
+    """One call. `note` is the reason or error of its state; `child` works on it.
 
-    `verdict` is the last decision about it and `decided_by` who took it, empty for time itself;
-    `attempt` and `started_at` are those of its last start, `until` is when it is tried again;
-    `lost` says that its outcome is unknown, or was before a person settled it; `late` that a late outcome settled it.
+    `verdict` is its last decision, `decided_by` the reviewer, empty for an expiry. `attempt` and `started_at` belong to
+    its last start, `until` is the time of the next attempt. `lost` says that its outcome is unknown, or was before a
+    person resolved it; `late` that a late outcome settled it.
     """
 
     id: str
@@ -152,12 +151,12 @@ class CallView:
 
     @property
     def moment(self) -> datetime | None:
-        """What ends `words`, of a call that waits."""
+        """The time that follows `words`, for a call that waits."""
         return self.until if self.state in (CallState.RETRYING, CallState.WAITING) else None
 
     @property
     def decision(self) -> str:
-        """The last decision in words; the name of whoever took it follows, if anybody did."""
+        """The label of the last decision; the name of the reviewer follows, if there is one."""
         return "" if self.verdict is None else _DECIDED[self.verdict]
 
     @property
@@ -166,7 +165,7 @@ class CallView:
 
     @property
     def has_side_effects(self) -> bool:
-        """Whether it changed something outside, or may have: what ending the run does not undo."""
+        """Tell whether the call changed the outside world, or may have. Cancelling the run does not undo that."""
         if self.child is not None or (self.effect and not RULES[self.effect].has_side_effects):
             return False
         lost = self.state in (CallState.CLOSED, CallState.RETRYING) and self.attempt > 0
@@ -175,9 +174,9 @@ class CallView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A model call that brought no reply and is made again at `until`; `since` is when the first one did not.
+    """A model call without a reply, repeated at `until`; `since` is the time of the first failure.
 
-    `said` is what the provider wrote instead of a reply, for admins; empty for all others.
+    `said` is the error text of the provider, for admins; empty for other people.
     """
 
     error: str
@@ -191,7 +190,7 @@ class Retry:
 class FrameView:
     """One activation of one agent. `plan` is None if the agent has not declared its steps.
 
-    `halts` is how many gates of its own wait for somebody.
+    `halts` counts its own gates that wait for a person.
     """
 
     id: str
@@ -211,7 +210,7 @@ class FrameView:
 
     @property
     def words(self) -> str:
-        """How it stands: its outcome, or what the last of its open calls waits for; `until` follows."""
+        """The status: the outcome, or the state of the last open call; `until` follows."""
         if self.outcome is not None:
             return self.outcome
         if self.halts:
@@ -222,7 +221,7 @@ class FrameView:
 
     @property
     def until(self) -> datetime | None:
-        """The moment that `words` speak of, if they do."""
+        """The time that follows `words`, if any."""
         waits = self.outcome is None and not self.halts and self.retry is None and self._waits_for
         return waits.moment if waits else None
 
@@ -234,7 +233,7 @@ class FrameView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """Who asked for the end of the run, and why; `by` is empty for the engine itself."""
+    """The cancellation of a run; `by` is empty for the engine itself."""
 
     by: str
     reason: str
@@ -243,7 +242,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a run comes from: entry `position` of run `of`, or, if that is None, another installation."""
+    """The origin of a run: entry `position` of run `of`, or another installation if `of` is None."""
 
     by: str
     of: UUID | None = None
@@ -252,7 +251,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Who holds the run up since when, and why if they said so."""
+    """The pause of a run; `reason` may be empty."""
 
     by: str
     reason: str
@@ -270,7 +269,7 @@ class Transcript:
     pause: Pause | None = None
 
     def frames(self) -> Iterator[FrameView]:
-        """Every frame, a parent before its children."""
+        """Yield the frames, a parent before its children."""
         stack = list(reversed(self.roots))
         while stack:
             frame = stack.pop()
@@ -278,16 +277,16 @@ class Transcript:
             stack.extend(call.child for call in reversed(frame.calls) if call.child)
 
     def calls(self) -> Iterator[CallView]:
-        """Every call that is not a delegation; those of a sub-agent stand where it was called."""
+        """Yield the calls that are not delegations; the calls of a sub-agent replace its delegation."""
         for root in self.roots:
             yield from _leaves(root)
 
     def said(self) -> list[Message]:
-        """Everything that was said in the run, by whomever, in the order in which it was."""
+        """Return all messages of the run in order."""
         return sorted((m for f in self.frames() for m in f.messages), key=lambda m: m.order)
 
     def frame(self, frame: str) -> FrameView | None:
-        """One frame, None if the journal does not say anything of it."""
+        """Return a frame; None if the journal does not mention it."""
         return next((found for found in self.frames() if found.id == frame), None)
 
     @property
@@ -298,20 +297,20 @@ class Transcript:
 
     @property
     def outage(self) -> Retry | None:
-        """Since when a frame's model brings no reply, and its last answer."""
+        """The retry of a model whose provider does not answer; None for no outage."""
         retries = (frame.retry for frame in self.frames() if frame.retry)
         return next((retry for retry in retries if retry.since is not None), None)
 
     @property
     def next_try(self) -> datetime | None:
-        """When the first of what is tried again has its time, None if nothing waits."""
+        """The time of the next attempt of any call or model call; None if there is none."""
         calls = [call for frame in self.frames() for call in frame.calls]
         waits = [call.until for call in calls if call.state is CallState.RETRYING]
         waits += [frame.retry.until for frame in self.frames() if frame.retry]
         return min((until for until in waits if until is not None), default=None)
 
     def call(self, frame: str, call: str) -> CallView | None:
-        """One call, None if the journal does not say anything of it."""
+        """Return a call; None if the journal does not mention it."""
         found = (c for f in self.frames() if f.id == frame for c in f.calls if c.id == call)
         return next(found, None)
 

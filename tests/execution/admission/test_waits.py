@@ -157,7 +157,7 @@ def test_an_expired_gate_denies_its_call(rig: MakeBench) -> None:
         assert desk.advance(run.id).status == "completed"
     assert desk.effects.calls == []
     result = desk.effects.models[-1].messages[-1]["results"][0]
-    assert (result["outcome"], result["content"]) == ("denied", "nobody decided in time")
+    assert (result["outcome"], result["content"]) == ("denied", "expired without a decision")
     assert result["verdict"] == "expire"
     with pytest.raises((GateNotOpen, RunEnded)):
         desk.decide(gate.id, Verdict.APPROVE)

@@ -81,7 +81,7 @@ def test_a_late_decision_is_gone_and_keeps_its_words(
 def test_the_run_says_that_it_expired(ada: Client, office: Office, expired: UUID) -> None:
     office.advance(expired)
     page = ada.get(f"/runs/{expired}/").content.decode()
-    assert "nobody decided in time" in page
+    assert "expired without a decision" in page
     page = ada.get(f"/runs/{expired}/?tab=transcript").content.decode()
     assert "decided by <bdi>the deadline</bdi>" in page
 

@@ -186,7 +186,7 @@ def test_a_doubt_of_a_cancelled_run_stays_one(
     assert "/settle/" not in page
     assert office.advance(doubt).status == RunStatus.CANCELLED
     page = bea.get(f"/runs/{doubt}/").content.decode()
-    assert "in doubt for good" in page
+    assert "in doubt: the run was ended" in page
 
 
 def test_the_run_leads_to_the_page(ada: Client, office: Office, doubt: UUID) -> None:
@@ -198,4 +198,4 @@ def test_the_run_leads_to_the_page(ada: Client, office: Office, doubt: UUID) -> 
 def test_a_settled_doubt_is_taken_up_in_a_moment(bea: Client, office: Office, doubt: UUID) -> None:
     _send(bea, office.doubt(doubt), "give-up", reason="Nobody knows.")
     page = bea.get(f"/runs/{doubt}/").content.decode()
-    assert "is settled, and the run takes that up in a moment" in page
+    assert "The outcome is reported. The worker applies it shortly" in page
