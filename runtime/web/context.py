@@ -1,4 +1,4 @@
-"""What every page says of the installation: which agents are stopped."""
+"""Adds the engaged kill switches to the context of all pages."""
 
 from typing import Any
 
@@ -9,5 +9,5 @@ from runtime.control import kill_switches
 
 
 def stops(request: HttpRequest) -> dict[str, Any]:
-    """`stops` for templates, read from the database by the page that uses it."""
+    """Add `stops`, read from the database when a template uses it."""
     return {"stops": SimpleLazyObject(kill_switches.active)}

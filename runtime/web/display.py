@@ -1,4 +1,4 @@
-"""How agent data, times, states and icons are written on a page."""
+"""Template filters and tags for agent data, times, states and icons."""
 
 import json
 import unicodedata
@@ -24,15 +24,15 @@ register = template.Library()
 ROW_CHARACTERS = 4_000
 NOT_SEARCHED = "Not searched for look-alike letters: this page took too long."
 
-# Cn and Co are left alone: which characters are assigned changes with the Unicode version.
+# Cn and Co stay unmarked: the assigned characters change with the Unicode version.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-# Letters by category, but drawn as nothing: combining joiner, Hangul, Khmer and Mongolian fillers, blank braille.
+# Letters by category, but invisible: combining joiner, Hangul, Khmer and Mongolian fillers, blank braille.
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 _SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 
 
 class Piece(Protocol):
-    """A part of a value that is compared with another."""
+    """A part of a value in a comparison."""
 
     @property
     def text(self) -> str: ...
@@ -85,9 +85,9 @@ _STATUS: dict[str, tuple[str, str, str]] = {
 
 @register.filter
 def visible(value: Any) -> SafeString:
-    """Escaped text in which every character that draws nothing, or moves others, is its code point.
+    """Escape a text, with the code point in place of each invisible character and each that moves others.
 
-    Plain spaces stay, and line breaks inside the text, for CSS to keep; line breaks at either end are written out too.
+    Plain spaces and line breaks inside the text stay, for CSS to keep. Line breaks at either end are marked too.
     """
     time_limits.check()
     text = value if isinstance(value, str) else as_json(value)
@@ -96,19 +96,19 @@ def visible(value: Any) -> SafeString:
 
 @register.simple_tag
 def lookalikes(*values: Any) -> list[str]:
-    """What is odd about the letters of values, a sentence each."""
+    """Describe look-alike letters of values, one sentence each."""
     return _noted(*values)
 
 
 @register.simple_tag
 def lookalikes_of_row(*values: Any) -> list[str]:
-    """As `lookalikes`, of less: a list has many rows."""
+    """Describe look-alikes within fewer characters: a list has many rows."""
     return _noted(*values, most=ROW_CHARACTERS)
 
 
 @register.simple_tag
 def parts(pieces: Sequence[Piece], element: str) -> SafeString:
-    """The parts of one value, those that changed in `element`; line breaks are marked only where it ends."""
+    """Join the parts of one value, changed ones in `element`. Line breaks are marked only at either end."""
     first, last = _ends("".join(piece.text for piece in pieces))
     rows, start = [], 0
     for piece in pieces:
@@ -120,14 +120,14 @@ def parts(pieces: Sequence[Piece], element: str) -> SafeString:
 
 @register.filter
 def marked(value: str) -> str:
-    """As `visible`, for places that hold no elements: the title of a page. Not yet escaped."""
+    """Mark characters as `visible` does, for places without elements, such as page titles. Not yet escaped."""
     marks, rest = _marks(value, *_ends(value))
     return "".join(before + _code(char) for before, char in marks) + rest
 
 
 @register.filter
 def as_json(value: Any) -> str:
-    """JSON over several lines, with characters as they are; not yet escaped."""
+    """Format JSON over several lines, without escaping characters."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
@@ -144,13 +144,13 @@ def spaces(value: Any) -> int:
 
 @register.filter
 def is_stored(value: Any) -> bool:
-    """Whether it is the reference to a result that is stored by its hash."""
+    """Tell whether the value refers to a result that is stored outside its entry."""
     return isinstance(value, Stored)
 
 
 @register.filter
 def ago(moment: datetime) -> str:
-    """How long ago, in the largest unit that fits."""
+    """Format the time since a moment, in the largest unit that fits."""
     seconds = int((timezone.now() - moment).total_seconds())
     words = _largest(seconds)
     return f"{words} ago" if words else "just now"
@@ -158,7 +158,7 @@ def ago(moment: datetime) -> str:
 
 @register.filter
 def ahead(moment: datetime) -> str:
-    """How far ahead, in the largest unit that fits."""
+    """Format the time until a moment, in the largest unit that fits."""
     seconds = int((moment - timezone.now()).total_seconds())
     words = _largest(seconds)
     return f"in {words}" if words else "in less than a minute" if seconds > 0 else "now"
@@ -166,7 +166,7 @@ def ahead(moment: datetime) -> str:
 
 @register.filter
 def duration(time: timedelta) -> str:
-    """How long, in one or two units: `0.4 s`, `18 s`, `4 min 02 s`, `3 h 05 min`, `12 d 3 h`."""
+    """Format a duration in one or two units: `0.4 s`, `18 s`, `4 min 02 s`, `3 h 05 min`, `12 d 3 h`."""
     if time < timedelta(milliseconds=1):
         return "0 s"
     if time < timedelta(seconds=10):
@@ -183,7 +183,7 @@ def duration(time: timedelta) -> str:
 
 @register.simple_tag
 def clock(moment: datetime, since: datetime) -> str:
-    """A `<time>` element with the time of day, and the day unless it is that of `since`."""
+    """Render a `<time>` element with the time of day, and the date if it differs from that of `since`."""
     local = timezone.localtime(moment)
     same = local.date() == timezone.localtime(since).date()
     shown = f"{local:%H:%M:%S}" if same else f"{local:%Y-%m-%d %H:%M:%S}"
@@ -192,7 +192,7 @@ def clock(moment: datetime, since: datetime) -> str:
 
 @register.simple_tag
 def when(moment: datetime | None) -> str:
-    """A `<time>` element with date, time and zone; nothing for None."""
+    """Render a `<time>` element with date, time and zone; nothing for None."""
     if moment is None:
         return ""
     local = timezone.localtime(moment)
@@ -203,7 +203,7 @@ def when(moment: datetime | None) -> str:
 
 @register.simple_tag
 def icon(name: str) -> str:
-    """A decorative symbol of the sprite; the words stand beside it."""
+    """Render a decorative icon of the sprite; its text stands beside it."""
     sprite = static("img/icons.svg")
     return format_html(
         '<svg class="i i-{}" viewBox="0 0 24 24" aria-hidden="true"><use href="{}#{}"/></svg>',
@@ -220,7 +220,7 @@ def state_icon(state: CallState) -> str:
 
 @register.simple_tag
 def row_icon(row: Row) -> str:
-    """What a row of a timeline is about, or how it came out where that says more."""
+    """Render the icon of a timeline row: of its result if it has one, else of its kind."""
     if row.kind in (RowKind.TOOL, RowKind.PERSON):
         if row.tone is RowResult.DONE:
             return icon("check")
@@ -236,7 +236,7 @@ def kind_words(row: Row) -> str:
 
 @register.simple_tag
 def status_badge(status: str) -> str:
-    """A run's status in words."""
+    """Render the status of a run as a badge."""
     symbol, tone, words = _STATUS.get(status, ("dot", "", status))
     return format_html('<span class="badge {}">{}{}</span>', tone, icon(symbol), words)
 
@@ -246,7 +246,7 @@ def _noted(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
 
 
 def _ends(text: str) -> tuple[int, int]:
-    """Where the text begins and ends without the blanks around it."""
+    """Return the start and end of the text without surrounding blanks."""
     return len(text) - len(text.lstrip()), len(text.rstrip())
 
 
@@ -258,7 +258,7 @@ def _marked(text: str, first: int, last: int) -> SafeString:
 
 
 def _marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str]:
-    """The characters to mark, each with the text since the one before, and the text after the last.
+    """Return the characters to mark, each with the text before it, and the text after the last.
 
     Line breaks are marked before `first` and from `last` on.
     """

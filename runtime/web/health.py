@@ -1,4 +1,4 @@
-"""Whether this process is up, and whether the installation can do its work."""
+"""Health endpoints: whether this process is up, and whether the installation can run agents."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,7 +18,7 @@ _BEAT = timedelta(seconds=10)
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """This process answers; nothing else is asked."""
+    """Answer 200 without any check."""
     return JsonResponse({"status": "ok"})
 
 
@@ -28,7 +28,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """Answer 200 if every check holds, else 503. The body lists the checks, and warnings about safety."""
     checks: dict[str, bool] = {}
     for name, check in _CHECKS.items():
-        # Without a database the rest cannot hold, and each question would wait for its timeout.
+        # Without a database the other checks fail too, and each would wait for its timeout.
         checks[name] = checks.get("database", True) and _holds(check)
     warnings = [name for name, warns in _WARNINGS.items() if checks["database"] and _holds(warns)]
     if checks["migrations"]:
@@ -66,7 +66,7 @@ def _has_no_ledger() -> bool:
     return settings.ABEYANCE_LEDGER is None
 
 
-# Of this web process; docs/how-to/monitor.md says what each means.
+# Warnings of this web process; docs/how-to/monitor.md explains them.
 _WARNINGS: dict[str, Callable[[], bool]] = {
     "superuser": durability.is_superuser,
     "no_ledger": _has_no_ledger,

@@ -1,7 +1,7 @@
-"""Read requests: who sends one, the text of a form, and what an operation of the API accepts.
+"""Reads requests: the actor, the text of a form, and the parameters that an operation of the API accepts.
 
-Ignoring a field would do something else than the caller asked: `{"verdict": "approve", "args": ...}` must not approve
-the original arguments. Ninja validates the fields it knows; `strict` refuses the rest.
+Unknown fields are refused, not ignored: `{"verdict": "approve", "args": ...}` must not approve the original
+arguments. Ninja validates the fields it knows; `strict` refuses the rest.
 """
 
 import json
@@ -33,13 +33,13 @@ Reason = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_REASO
 
 
 class Authenticated(HttpRequest):
-    """A request that the API's authentication has let in."""
+    """A request with an authenticated actor."""
 
     auth: Actor
 
 
 def actor_of(request: HttpRequest) -> Actor:
-    """The person whose session this is. The view must have asked for a login."""
+    """Return the person of the session. The view must require a login."""
     return Actor(person=request.user.get_username())
 
 
@@ -65,7 +65,7 @@ admins_only = visible_to(lambda actor: wiring.access().require(actor, "admin"))
 
 
 def form_text(posted: Mapping[str, str], field: str) -> str:
-    """The text of a field, with the line breaks that the user typed: browsers send each as CRLF."""
+    """Return the text of a field with LF line breaks: browsers send CRLF."""
     return posted.get(field, "").replace("\r\n", "\n")
 
 

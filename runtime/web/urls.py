@@ -1,4 +1,4 @@
-"""The addresses of the engine's pages and of its health."""
+"""The URLs of the pages of runs and of the health endpoints."""
 
 from django.urls import path
 

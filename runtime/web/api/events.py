@@ -1,4 +1,4 @@
-"""What the API offers to programs that tell of something that calls wait for."""
+"""The API operation for sending external events that calls wait for."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ _NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_EVENT
 
 
 class EventIn(Body):
-    """Something that happened outside. The same `id` with the same name and data is the same event."""
+    """An external event. The same `id` with the same name and data is the same event."""
 
     id: Annotated[Any, _NAME]
     name: Annotated[Any, _NAME]
@@ -25,7 +25,7 @@ class EventIn(Body):
 
 
 class EventOut(Schema):
-    """An event that was taken at `at`, and how many waits it ended."""
+    """An event received at `at`, and the number of waits it ended."""
 
     id: str
     name: str
@@ -37,8 +37,8 @@ class EventOut(Schema):
 def send_event(request: Authenticated, body: EventIn) -> Status[Sent]:
     """Send an external event: 201, or 200 without effect if this id was sent before.
 
-    It ends every wait that is open now, that names the event, and whose `match` is contained in `data`. It is
-    not kept for waits that begin later. Its id is known for 30 days.
+    It ends each open wait that names the event and whose `match` is contained in `data`. It is not kept for later
+    waits. Its id is remembered for 30 days.
     """
     sent = deliver(id=body.id, name=body.name, data=body.data, actor=request.auth)
     return Status(201 if sent.new else 200, sent.event)

@@ -1,4 +1,4 @@
-"""What the API offers admins about the past of a run: whether what is stored of it holds."""
+"""API operations on the history of a run: verification, past states, forks, release, export and import."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -35,14 +35,14 @@ _PARCEL = {
 
 
 class FindingOut(Schema):
-    """One thing that is not as the journal says, and where it was found."""
+    """One inconsistency with the journal, and its place."""
 
     subject: str
     problem: str
 
 
 class VerificationOut(Schema):
-    """A run as it was looked at; without findings it is sound."""
+    """The result of a verification; `sound` if there are no findings."""
 
     run: UUID
     status: str
@@ -52,7 +52,7 @@ class VerificationOut(Schema):
 
 
 class MoveOut(Schema):
-    """One thing that an entry changed; `place` is empty for the run, else a frame or `frame/call`."""
+    """One change by an entry; `place` is empty for the run, else a frame or `frame/call`."""
 
     place: str
     name: str
@@ -62,7 +62,7 @@ class MoveOut(Schema):
 
 
 class PastOut(Schema):
-    """A run as it was after an entry; without a continuation if entry `unreadable` cannot be folded."""
+    """The state of a run after an entry; without a continuation if entry `unreadable` cannot be folded."""
 
     position: int
     at: datetime | None
@@ -86,14 +86,14 @@ class ReadmitIn(Body):
 
 @router.get("/runs/{uuid:run}/verification", response=VerificationOut)
 def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
-    """Verify the run's journal, and compare everything else that is stored with it; for admins."""
+    """Verify the journal of the run, and compare the other stored data with it; for admins."""
     readable_whole(run, request.auth)
     return verification.verify(run)
 
 
 @router.get("/runs/{uuid:run}/at/{int:position}", response=PastOut)
 def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any]:
-    """Read the run as it was after an entry of its journal, and what the entry changed; for admins."""
+    """Read the state of the run after an entry of its journal, and the changes by that entry; for admins."""
     found = readable_whole(run, request.auth)
     past = state_at.state_after(run, position) if position <= found.position else None
     if past is None:
@@ -110,10 +110,10 @@ def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any
 
 @router.post("/runs/{uuid:run}/fork", response={201: RunOut})
 def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[RunDetail]:
-    """Start a new run from a copy of this one as it was after an entry of its journal.
+    """Start a new run from a copy of this one after an entry of its journal.
 
-    What is recorded up to there is not repeated; what waits for people is asked again, and what the original
-    did after it is done again.
+    Recorded calls are not repeated. Open requests are sent to reviewers again, and calls that the original made after
+    the entry may be made again.
     """
     wiring.access().require(request.auth, "runs:start")
     new = fork(run=run, position=body.position, actor=request.auth)
@@ -131,8 +131,8 @@ def readmit_run(request: Authenticated, run: UUID, body: ReadmitIn) -> RunDetail
 def export_run(request: Authenticated, run: UUID) -> HttpResponse:
     """End a run here, and return its signed file for another installation; for admins.
 
-    A run that was exported answers with its file again. `secrets` in its manifest names the keys without
-    which the secrets in it cannot be opened.
+    An exported run returns its file again. `secrets` in the manifest names the keys that are needed to decrypt its
+    secrets.
     """
     wiring.access().require(request.auth, "runs:read")
     text = transfer.export_run(run=run, actor=request.auth)
@@ -143,6 +143,6 @@ def export_run(request: Authenticated, run: UUID) -> HttpResponse:
 @router.post("/imports", response={201: RunOut}, openapi_extra=_PARCEL)
 @raw_body
 def import_run(request: Authenticated) -> Status[RunDetail]:
-    """Import a run: the body is an export file, signed with a key that is listed here; for admins."""
+    """Import a run: the body is an export file, signed with a key that this installation trusts; for admins."""
     new = transfer.import_run(data=request.body, actor=request.auth)
     return Status(201, readable(new, request.auth))

@@ -1,4 +1,4 @@
-"""What the API says of outcomes that came after their worker had lost the run."""
+"""The late outcomes of calls in the API: results handed in after their worker had lost the run."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -9,10 +9,10 @@ from runtime.queries.late_outcomes import LateView
 
 
 class LateOut(Schema):
-    """What an attempt at a call ended with, handed in by its worker after that had lost the run.
+    """The outcome of an attempt at a call, recorded after its worker had lost the run.
 
-    `outcome` is `returned`, with the `result`, or `failed`, with the `error`. `decided_by` is the person who had said
-    what became of that attempt, `contradicts` whether they had said something else, `note` what came of it in words.
+    `outcome` is `returned`, with the `result`, or `failed`, with the `error`. `decided_by` is the person who had
+    resolved that attempt, `contradicts` says that they had reported something else, `note` describes the effect.
     """
 
     frame: str

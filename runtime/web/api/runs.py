@@ -1,4 +1,4 @@
-"""The runs of the API, mounted where errors are answered and callers known."""
+"""API operations on runs and kill switches. Authentication and error handling are in config/api.py."""
 
 import re
 from datetime import datetime
@@ -49,7 +49,7 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 
 
 WAIT_HEADER = "Abeyance-Wait"
-MAX_WAIT_SECONDS = 60  # seconds: proxies give up on longer silence
+MAX_WAIT_SECONDS = 60  # proxies close connections that are silent for longer
 
 
 def _duration(text: str) -> str:
@@ -71,8 +71,8 @@ _FOR_PEOPLE = ("suspended", "paused", "quarantined")
 class Until(StrEnum):
     """The state of a run that a waiting request waits for."""
 
-    SUSPENDED = "suspended"  # it waits for people, is paused or quarantined, or has ended
-    ENDED = "ended"  # it has ended
+    SUSPENDED = "suspended"  # the run waits for people, is paused or quarantined, or has ended
+    ENDED = "ended"  # the run has ended
 
     def holds(self, run: RunDetail) -> bool:
         over = run.ended_at is not None
@@ -87,9 +87,9 @@ BUDGET_SCHEMA: dict[str, Any] = {
 
 
 class RunIn(Body):
-    """What to run. The same business key, from the same person for the same agent, is the same run.
+    """The run to start. The same business key, from the same person for the same agent, returns the same run.
 
-    `budget` limits the run: it can only be stricter than the installation's.
+    `budget` limits the run; it can only be stricter than the installation's.
     """
 
     agent: Text
@@ -111,7 +111,7 @@ class PauseIn(Body):
 
 
 class RetryIn(Body):
-    """The reason, with the same rule as for cancelling."""
+    """The reason; the same rule as for cancelling."""
 
     reason: Reason = ""
 
@@ -123,7 +123,7 @@ class MessageIn(Body):
 
 
 class GateOut(Schema):
-    """A gate whose decision the run has not taken up; `approval` is the id of its approval request."""
+    """A gate whose decision is not applied yet; `approval` is the id of its approval request."""
 
     id: UUID
     kind: str
@@ -137,7 +137,7 @@ class GateOut(Schema):
 
 
 class WaitOut(Schema):
-    """A call that waits for an event whose data contains `match`, for no longer than `until`."""
+    """A call that waits for an event whose data contains `match`, until `until` at the latest."""
 
     frame: str
     call: str
@@ -149,11 +149,11 @@ class WaitOut(Schema):
 class RunOut(Schema):
     """A run. `reason` says why it failed, or was quarantined or cancelled.
 
-    `status_text` and `next_try_at` are of a run that waits for a provider of models: its last answer, and when it is
-    asked again. `unheard` counts the messages that its agent has not received yet.
+    `status_text` and `next_try_at` describe a run that waits for a model provider: its last answer, and the time of the
+    next call. `unheard` counts the messages that its agent has not received yet.
     `origin` lists the people who cannot decide in it: its requester, the origin of the run it was forked or imported
     from, the senders of its messages and events, and people who tried it again.
-    `removed_at` is when retention took input, output, reason and journal.
+    `removed_at` is when retention erased input, output, reason and journal.
     """
 
     id: UUID
@@ -176,7 +176,7 @@ class RunOut(Schema):
 
 
 class UseOut(Schema):
-    """One kind of use: of the run where `frame` is null, or of one activation of an agent with its own limits.
+    """The usage of one limit: of the run if `frame` is null, else of a frame with its own limits.
 
     `used` and `allowed` are decimal text, `usd` in US dollars; `unpriced` replies have no known price.
     """
@@ -190,14 +190,14 @@ class UseOut(Schema):
 
 
 class RunPage(Schema):
-    """A piece of the list, newest first; `next` is the cursor of the piece after it."""
+    """A page of runs, newest first; `next` is the cursor of the next page."""
 
     items: list[RunOut]
     next: str | None
 
 
 class JournalItemOut(Schema):
-    """One entry: what happened in one commit."""
+    """One entry: the events of one commit."""
 
     position: int
     at: str | None
@@ -205,21 +205,21 @@ class JournalItemOut(Schema):
 
 
 class JournalPage(Schema):
-    """A piece of the journal, oldest first."""
+    """A page of the journal, oldest first."""
 
     items: list[JournalItemOut]
     next: str | None
 
 
 class StopIn(Body):
-    """Which agent, empty for all of them, and why."""
+    """The agent, empty for all, and the reason."""
 
     agent: Annotated[Any, WithJsonSchema({"type": "string"})]
     reason: Reason
 
 
 class StopOut(Schema):
-    """A stop: no effect starts for `agent`, or for any if it is empty, until it is lifted."""
+    """A kill switch: no effect starts for `agent` (all agents if empty) until it is lifted."""
 
     id: int
     agent: str
@@ -266,7 +266,7 @@ def read_run(
     wait: Wait | None = None,
     until: Until = Until.ENDED,
 ) -> RunDetail:
-    """Read a run. With `wait` the answer comes when the run has reached the state `until`, or when that time is over.
+    """Read a run. With `wait` the answer comes when the run reaches the state `until`, or after that time.
 
     The header `Abeyance-Wait` then says `met`, or `unmet` with the time. `suspended` means that the run waits for
     people, is paused or quarantined, or has ended.
@@ -315,7 +315,7 @@ def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[R
 
 @router.get("/runs/{uuid:run}/budget", response=list[UseOut])
 def read_budget(request: Authenticated, run: UUID) -> tuple[BudgetUsage, ...]:
-    """Read what the run has used of its budgets, its own first."""
+    """Read the budget usage of the run, its own limits first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
     return budget_usage.usage(run)
@@ -342,7 +342,7 @@ def read_journal(
 
 @router.get("/contents/{digest}")
 def read_content(request: Authenticated, digest: str) -> Any:
-    """Read a result that an entry refers to by its hash, if you may read such a run."""
+    """Read a result by its hash, if you may read a run whose journal refers to it."""
     access = wiring.access()
     access.require(request.auth, "runs:read")
     found = blobs.content(access.readable_runs(request.auth), digest)
@@ -363,17 +363,17 @@ def read_continuation(request: Authenticated, run: UUID) -> Any:
 
 @router.get("/stops", response=list[StopOut])
 def list_stops(request: Authenticated, lifted: bool = False) -> list[Stop]:
-    """List the stops of agents, newest first; with `lifted` those that were lifted last. For admins."""
+    """List the engaged kill switches, newest first; with `lifted` the ones lifted last. For admins."""
     return list_switches(lifted=lifted, actor=request.auth)
 
 
 @router.post("/stops", response={201: StopOut})
 def put_stop(request: Authenticated, body: StopIn) -> Status[Stop]:
-    """Stop an agent, or all of them: within two seconds nothing new starts. For admins."""
+    """Engage a kill switch for an agent, or all agents: within two seconds nothing new starts. For admins."""
     return Status(201, engage(agent=body.agent, reason=body.reason, actor=request.auth))
 
 
 @router.post("/stops/{int:stop}/lift", response=StopOut)
 def lift_stop(request: Authenticated, stop: int) -> Stop:
-    """Lift a stop, so that its runs continue. For admins."""
+    """Disengage a kill switch, so that its runs continue. For admins."""
     return disengage(stop=stop, actor=request.auth)

@@ -1,4 +1,4 @@
-"""A form that acts on a run: shown on GET, carried out on POST, and shown again if the action is refused."""
+"""A form for an action on a run: GET shows it, POST performs the action, and a refusal shows the form again."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def answer(
     act: Callable[[Actor], UUID],
     context: Callable[[Actor, RunDetail, Refusal | None], Context],
 ) -> HttpResponse:
-    """Show the form, or carry it out and redirect to the run that `act` returns."""
+    """Show the form, or perform its action and redirect to the run that `act` returns."""
     actor, refusal = actor_of(request), None
     if request.method == "POST":
         try:
@@ -40,7 +40,7 @@ def answer(
 
 
 def _fields(request: HttpRequest, refusal: Refusal | None) -> Context:
-    """The part of the context that all forms share. `unverified` says what stored data does not verify."""
+    """Return the context that all forms share. `unverified` names the stored data that does not verify."""
     return {
         "place": "runs",
         "reason": "" if isinstance(refusal, Forbidden) else form_text(request.POST, "reason"),

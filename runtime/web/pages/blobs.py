@@ -1,4 +1,4 @@
-"""A result that is too big for a page, as a file."""
+"""Serves a result that is too big for a page as a file."""
 
 import json
 
@@ -14,7 +14,7 @@ from runtime.web.requests import actor_of
 @require_safe
 @login_required
 def content(request: HttpRequest, digest: str) -> HttpResponse:
-    """JSON without secrets, for whoever may read a run that refers to it."""
+    """Send JSON with secrets masked, to people who may read a run that refers to it."""
     found = blobs.content(wiring.access().readable_runs(actor_of(request)), digest)
     if found is None:
         raise Http404

@@ -1,4 +1,4 @@
-"""Ending a run: what that means, and the form that does it."""
+"""The page for cancelling a run: the consequences, and the form."""
 
 from functools import partial
 from uuid import UUID
@@ -21,7 +21,7 @@ from runtime.web.requests import form_text
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def cancel(request: HttpRequest, run: UUID) -> HttpResponse:
-    """What ending the run means, and the form that ends it."""
+    """Show the consequences of cancelling and the form; cancel the run on POST."""
     reason = form_text(request.POST, "reason")
     act = partial(_cancel, run, reason)
     return answer(request, run, "runs/cancel.html", act=act, context=_context)
@@ -34,7 +34,7 @@ def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:
         ending = fold.transcript(run).ending
         if ending is None or ending.by != actor.person:
             raise
-        return run  # the second of two clicks arrives where the first one led
+        return run  # a double click is redirected to the run
 
 
 def _context(actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:

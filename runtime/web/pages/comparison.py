@@ -1,4 +1,4 @@
-"""Two runs side by side."""
+"""The page that compares two runs."""
 
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from runtime.web.requests import actor_of
 @require_safe
 @login_required
 def compare(request: HttpRequest, run: UUID, other: UUID) -> HttpResponse:
-    """What two runs have in common and where they differ; who may not read both sees neither."""
+    """Compare two runs. A person who may not read both gets 404."""
     actor = actor_of(request)
     context = {
         "place": "runs",

@@ -1,4 +1,4 @@
-"""Forking a run: what that means from one entry of its journal, and the form that does it."""
+"""The page for forking a run from an entry of its journal: the consequences, and the form."""
 
 from functools import partial
 from uuid import UUID
@@ -21,7 +21,7 @@ from runtime.web.requests import actor_of
 @require_safe
 @login_required
 def newest(request: HttpRequest, run: UUID) -> HttpResponse:
-    """The form for the newest entry that a fork may go on from; every run may be forked from its start."""
+    """Redirect to the form for the newest entry that can be forked."""
     found = readable(run, actor_of(request))
     return redirect("fork", run=run, position=fork_preview.last_quiescent(run) or found.position)
 
@@ -29,7 +29,7 @@ def newest(request: HttpRequest, run: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
-    """What a fork from this entry means, and the form that makes it."""
+    """Show the consequences of a fork from this entry and the form; fork the run on POST."""
     return answer(
         request,
         run,
@@ -40,7 +40,7 @@ def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
 
 
 def _context(position: int, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
-    # The column holds eight bytes; what does not fit into it is no entry either.
+    # Positions are eight-byte integers; larger numbers name no entry.
     view = fork_preview.preview(shown.id, position) if position <= shown.position else None
     if view is None:
         raise Http404

@@ -1,4 +1,4 @@
-"""The page of stops, for admins: which agents stand still and why, and the two things that can be done."""
+"""The page of kill switches, for admins: the engaged ones, forms to engage and disengage, and the history."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -11,13 +11,13 @@ from runtime.errors import InvalidInput, StopNotOn, StoppedAlready, UnknownAgent
 from runtime.ports import wiring
 from runtime.web.requests import actor_of, admins_only, form_text
 
-EVERY = "*"  # the choice of every agent; an empty choice stops nothing
+EVERY = "*"  # the choice of all agents; an empty choice is refused
 
 
 @require_safe
 @admins_only
 def stops(request: HttpRequest) -> HttpResponse:
-    """What is stopped, the form that stops, and what was stopped before."""
+    """Show the engaged kill switches, the form, and the history."""
     return _page(request)
 
 

@@ -1,4 +1,4 @@
-"""Writing to the agent of a run; the form itself is also on the run's page."""
+"""The page for sending a message to the agent of a run; the form is also on the run's page."""
 
 from functools import partial
 from uuid import UUID
@@ -20,7 +20,7 @@ from runtime.web.requests import form_text
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def message(request: HttpRequest, run: UUID) -> HttpResponse:
-    """What the agent is to hear. A message that is not taken is shown again, with the reason."""
+    """Send a message to the agent. A refused message is shown again with the reason."""
     text = form_text(request.POST, "text")
     return answer(
         request,

@@ -1,4 +1,4 @@
-"""Holding a run up and letting it go on: two buttons of its page."""
+"""Handles the buttons Pause and Resume of the run page."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,14 +19,14 @@ from runtime.web.requests import actor_of
 @require_POST
 @login_required
 def pause(request: HttpRequest, run: UUID) -> HttpResponse:
-    """Nothing new of the run starts until it is resumed."""
+    """Pause the run: nothing new starts until it is resumed."""
     return _act(request, run, partial(pause_run, reason=""))
 
 
 @require_POST
 @login_required
 def resume(request: HttpRequest, run: UUID) -> HttpResponse:
-    """The run goes on."""
+    """Resume the run."""
     return _act(request, run, resume_run)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a request and its query that these pages read."""
+"""Reads the query parameters of pages."""
 
 from uuid import UUID
 
@@ -9,7 +9,7 @@ from runtime.queries.filters import MAX_SEARCH
 
 
 def is_htmx(request: HttpRequest) -> bool:
-    """Whether a page that is open already asks for the part of it that changes."""
+    """Tell whether an open page requests only its changing part."""
     return "HX-Request" in request.headers
 
 
@@ -22,7 +22,7 @@ def cursor(request: HttpRequest) -> UUID | None:
 
 
 def page_number(request: HttpRequest) -> int:
-    """From 1; anything that is no number is no page."""
+    """Return the page number, from 1. Anything else is answered with 404."""
     text = request.GET.get("page", "1")
     if not (text.isascii() and text.isdecimal() and len(text) < 7 and int(text)):
         raise Http404
@@ -30,7 +30,7 @@ def page_number(request: HttpRequest) -> int:
 
 
 def choice(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
-    """One of a few words, empty if it is not given; any other is no page."""
+    """Return one of the allowed values, empty if it is missing. Other values are answered with 404."""
     text = request.GET.get(name, "")
     if text and text not in allowed:
         raise Http404
@@ -38,5 +38,5 @@ def choice(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
 
 
 def search(request: HttpRequest) -> str:
-    """What was typed into the search. Raises InvalidInput naming `q`."""
+    """Return the text of the search. Raise InvalidInput naming `q`."""
     return access.text("q", request.GET.get("q", "").strip(), MAX_SEARCH)

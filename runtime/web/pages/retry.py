@@ -1,4 +1,4 @@
-"""Two forms that make a run continue: trying a failed run again, and, for admins, releasing one from quarantine."""
+"""Two forms that make a run continue: retry of a failed run and, for admins, release from quarantine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,14 +81,14 @@ _READMIT = _Way(
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def retry(request: HttpRequest, run: UUID) -> HttpResponse:
-    """Show what trying a failed run again means, and the form that does it."""
+    """Show the consequences of a retry and the form; retry the run on POST."""
     return _answer(request, run, _RETRY)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @admins_only
 def readmit(request: HttpRequest, run: UUID) -> HttpResponse:
-    """Show why a run is in quarantine, and the form that releases it."""
+    """Show the reason of the quarantine and the form; release the run on POST."""
     return _answer(request, run, _READMIT)
 
 

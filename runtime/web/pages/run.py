@@ -1,4 +1,4 @@
-"""The page of one run, in its tabs, and a run as it was at an entry of its journal."""
+"""The page of one run with its tabs, and the page of its state at an entry."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,13 +31,13 @@ from runtime.queries.transcript.views import Transcript
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins_only
 
-ROWS = 200  # steps, or things said, on one page
+ROWS = 200  # steps, or messages, on one page
 
 
 @require_safe
 @login_required
 def run(request: HttpRequest, run: UUID) -> HttpResponse:
-    """One run: where it stands, what it waits for, and what its agents did."""
+    """Show a run: its status, its open gates and waits, and the steps of its agents."""
     actor, access = actor_of(request), wiring.access()
     found = readable(run, actor)
     is_admin = access.reads_continuations(actor)
@@ -79,10 +79,10 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
 @require_safe
 @admins_only
 def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
-    """The continuation after an entry of the journal, for admins."""
+    """Show the continuation after an entry of the journal, for admins."""
     actor = actor_of(request)
     found = readable(run, actor)
-    # The column holds eight bytes; what does not fit into it is no entry either.
+    # Positions are eight-byte integers; larger numbers name no entry.
     past = state_at.state_after(run, position) if position <= found.position else None
     if past is None:
         raise Http404
@@ -98,7 +98,7 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
 def _pace(
     shown: RunDetail, actor: Actor, told: PendingRequests, transcript: Transcript
 ) -> dict[str, Any]:
-    """Whether the run is held up, or is told to be, and whether this person may change that and write to it."""
+    """Tell whether the run is paused or about to be, and whether the actor may pause it and send messages."""
     may_control = (
         not shown.ended
         and shown.status != RunStatus.QUARANTINED
@@ -116,7 +116,7 @@ def _pace(
 
 
 def _shown(request: HttpRequest, tab: str, history: History) -> dict[str, Any]:
-    """The part of the run that this tab shows on this page, and the step that is open in it."""
+    """Return the rows or messages of this tab and page, and the opened step."""
     if tab == "state":
         return {"gates": history.timeline.gates}
     if tab == "transcript":
@@ -131,7 +131,7 @@ def _shown(request: HttpRequest, tab: str, history: History) -> dict[str, Any]:
 
 
 def _place(rows: Sequence[Row], step: str) -> int | None:
-    """The page on which a step's last row stands, where no page is asked for."""
+    """Return the page with the last row of a step; None if the step has no rows."""
     places = [index for index, row in enumerate(rows) if step and row.step == step]
     return places[-1] // ROWS + 1 if places else None
 

@@ -1,4 +1,4 @@
-"""The list of runs."""
+"""The page with the list of runs."""
 
 from urllib.parse import urlencode
 
@@ -31,7 +31,7 @@ TABS = (
 @require_safe
 @login_required
 def runs(request: HttpRequest) -> HttpResponse:
-    """The runs this person may read, newest first; `tab`, `status` and `q` narrow them down."""
+    """List the runs that the actor may read, newest first, filtered by `tab`, `status` and `q`."""
     actor, access = actor_of(request), wiring.access()
     readable, problem = access.readable_runs(actor), None
     is_admin = access.reads_continuations(actor)
@@ -67,6 +67,6 @@ def runs(request: HttpRequest) -> HttpResponse:
 
 
 def _tab(name: str, words: str, tab: str, status: str, search: str) -> dict[str, object]:
-    """A tab, its address with the search kept, and whether it is the one that is shown."""
+    """Return a tab, its address including the search, and whether it is the current one."""
     query = urlencode({key: text for key, text in (("tab", name), ("q", search)) if text})
     return {"words": words, "query": f"?{query}", "here": name == tab and not status}
