@@ -1,8 +1,8 @@
 """Replaces secret values with a placeholder, on every page and in every answer.
 
 A token is useless without its key, but a hidden token cannot be copied. An error text may quote a token, so texts
-are searched too. Only tokens made by `runtime.keyring.sealing` are hidden. Other values that look like secrets are shown in
-full, as are tokens without a tag (of earlier releases) and truncated ones: both are ciphertext. Arguments shown to
+are searched too. Only tokens made by `runtime.keyring.sealing` are hidden. Other values that look like secrets are
+shown in full, as are tokens without a tag (of earlier releases) and truncated ones: both are ciphertext. Arguments for
 reviewers go through `runtime.keyring.sealing.masked_args`, which knows their place and decrypts hidden ones.
 """
 
