@@ -20,8 +20,8 @@ HEADER = (
     b"abeyance-wait"  # runtime.web.api.runs's, which cannot be imported before Django is set up
 )
 ROUND_SECONDS = 5.0  # a live update may be lost
-MOST_WAITING = 200  # requests in one process, each repeated once a round
-DEAF_ROUND_SECONDS = 1.0  # while the broker is out of reach
+MAX_WAITING = 200  # requests in one process, each repeated once a round
+OFFLINE_ROUND_SECONDS = 1.0  # while the broker is out of reach
 
 _UNMET = re.compile(rb"unmet; (\d+)s")
 
@@ -48,12 +48,12 @@ async def answer(
         with live_server.waiting(run) as changed:
             said = await _said(ask)
             ends = asyncio.get_running_loop().time() + _seconds(said)
-            may_wait = live_server.count_waiting() <= MOST_WAITING
+            may_wait = live_server.count_waiting() <= MAX_WAITING
             while may_wait and _seconds(said) and not live_server.is_closing and not leaving.done():
                 left = ends - asyncio.get_running_loop().time()
                 if left <= 0:
                     break
-                pause = ROUND_SECONDS if live_server.connected.is_set() else DEAF_ROUND_SECONDS
+                pause = ROUND_SECONDS if live_server.connected.is_set() else OFFLINE_ROUND_SECONDS
                 await _first(changed, leaving, min(left, pause))
                 changed.clear()
                 said = await _said(ask)

@@ -14,7 +14,7 @@ WORKER_MARGIN = 6.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One kind of process. `patience` is how many seconds it may take to stop before it is killed.
+    """One kind of process. `stop_timeout` is how many seconds it may take to stop before it is killed.
 
     `decides` says that people decide through it: it alone needs the private key that signs decisions.
     """
@@ -22,7 +22,7 @@ class Process:
     name: str
     does: str
     command: tuple[str, ...]
-    patience: float
+    stop_timeout: float
     decides: bool = False
 
 
@@ -41,26 +41,26 @@ def table(
             name="web",
             does="answers people and programs",
             command=_web(bind),
-            patience=2.0,
+            stop_timeout=2.0,
             decides=True,
         ),
         Process(
             name="sweeper",
             does="dispatches due runs",
             command=(sys.executable, "manage.py", "sweep"),
-            patience=2.0,
+            stop_timeout=2.0,
         ),
         Process(
             name="worker",
             does="advances runs",
             command=_worker(places, "resumed,runs"),
-            patience=drain + WORKER_MARGIN,
+            stop_timeout=drain + WORKER_MARGIN,
         ),
         Process(
             name="isolated",
             does="tries runs that may kill their worker, one at a time",
             command=_worker(1, "isolated"),
-            patience=drain + WORKER_MARGIN,
+            stop_timeout=drain + WORKER_MARGIN,
         ),
     )
 

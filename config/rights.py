@@ -81,7 +81,7 @@ def grant(*, web: str, worker: str) -> None:
         raise NotGranted(" ".join(str(problem).split())) from problem
 
 
-def have_role(name: str, password: str) -> None:
+def ensure_role(name: str, password: str) -> None:
     """Create the role if it does not exist, and set its password. Raise NotGranted."""
     role = {"role": name}
     try:

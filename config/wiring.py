@@ -20,17 +20,17 @@ from runtime.upkeep import startup
 def connect() -> None:
     """Connect the ports of every process: permissions, the agents' catalogue and approvals."""
     wiring.plug(access=Access(), catalogue=Catalogue(), gatekeeper=Gatekeeper())
-    user_logged_out.connect(_ring_whoever_left)
-    people.sessions_ended.connect(_ring_whose_sessions_ended)
+    user_logged_out.connect(_notify_logged_out)
+    people.sessions_ended.connect(_notify_ended_sessions)
 
 
-def _ring_whoever_left(user: User | None, **_: Any) -> None:
+def _notify_logged_out(user: User | None, **_: Any) -> None:
     """Notify the live streams of a user who logs out, so that they end with the session."""
     if user is not None:
         dispatch.notify_person(user.get_username())
 
 
-def _ring_whose_sessions_ended(person: str, **_: Any) -> None:
+def _notify_ended_sessions(person: str, **_: Any) -> None:
     dispatch.notify_person(person)
 
 

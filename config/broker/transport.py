@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 SCHEME = "abeyance"
 
 # Errors that parsing arbitrary bytes as a message can raise
-JUNK = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
 
 # Headers that a hint never has: they make Celery decompress it, delay it or start other tasks.
 ASKS = ("compression", "eta", "expires", "group")
 
 
 class Message(virtual.Message):
-    """Parses a message as kombu does. Raises one of JUNK for a task other than a hint."""
+    """Parses a message as kombu does. Raises one of UNREADABLE for a task other than a hint."""
 
     def __init__(self, payload: Any, channel: Any = None, **kwargs: Any) -> None:
         headers = payload["headers"]
@@ -54,7 +54,7 @@ class Transport(redis.Transport):
         """Read messages as kombu does, but discard malformed ones."""
         try:
             super().on_readable(fileno)
-        except JUNK as problem:
+        except UNREADABLE as problem:
             log.warning("Broker message discarded as malformed: %s", type(problem).__name__)
 
 

@@ -20,7 +20,7 @@ from runtime.upkeep import retention_rules
 MINUTE = 60.0
 DAY = 24 * 60 * MINUTE
 DRAIN_SECONDS = 30.0
-MOST_WORKERS = 64
+MAX_WORKERS = 64
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -118,7 +118,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         drain_seconds=_seconds(variables, "ABEYANCE_DRAIN_SECONDS", DRAIN_SECONDS, 1, 30),
         retention=_retention(variables),
         poison_losses=_number(variables, "ABEYANCE_POISON_LOSSES", 3, 1, 100),
-        workers=_number(variables, "ABEYANCE_WORKERS", _cores(), 1, MOST_WORKERS),
+        workers=_number(variables, "ABEYANCE_WORKERS", _cores(), 1, MAX_WORKERS),
         unsafe_postgres=values.yes(variables, "ABEYANCE_UNSAFE_POSTGRES"),
         prepared_statements=values.yes(variables, "ABEYANCE_PREPARED_STATEMENTS", default="yes"),
         undo_seconds=_seconds(variables, "ABEYANCE_UNDO_SECONDS", 0.0, 0, 300),
@@ -257,7 +257,7 @@ def _number(variables: Mapping[str, str], name: str, default: int, least: int, m
 
 def _cores() -> int:
     """Count the cores that this process may use."""
-    return min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+    return min(len(os.sched_getaffinity(0)), MAX_WORKERS)
 
 
 def _secret_key(variables: Mapping[str, str]) -> str:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from config.env import environment
-from config.local import data_dir as homes
-from config.local import demo_people
+from config.local import data_dir, demo_people
 from config.local.app_environment import scim_token
 from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Refused
@@ -107,5 +106,7 @@ def _run(stack: Stack, arguments: list[str], told: dict[str, Any]) -> None:
 
 
 def _typed(home: DataDir, command: str) -> str:
-    where = "" if home.folder == homes.default() else f"HOME_DIR={shlex.quote(str(home.folder))} "
+    where = (
+        "" if home.folder == data_dir.default() else f"HOME_DIR={shlex.quote(str(home.folder))} "
+    )
     return f'make manage {where}CMD="{command}"'

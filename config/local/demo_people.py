@@ -14,7 +14,7 @@ from typing import Any
 
 import django
 
-from config.local import data_dir as homes
+from config.local import data_dir
 from config.local.processes.sockets import require_loopback
 
 # Ada is a reviewer too, so only the four-eyes rule stops her from approving her own runs.
@@ -38,7 +38,7 @@ def create_demo(path: Path, about: dict[str, Any]) -> bool:
         if User.objects.exists():
             return False
         users = {name: _make(name, groups) for name, groups in PEOPLE.items()}
-        homes.write(path, {"url": about["url"], "users": users, **about})
+        data_dir.write(path, {"url": about["url"], "users": users, **about})
     return True
 
 
@@ -61,14 +61,14 @@ def keep_current(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | Non
     """Update the addresses in the file. Return its content, None without a file."""
     if not path.exists():
         return None
-    known = homes.read(path)
+    known = data_dir.read(path)
     missing = {"url", "users", "scim", "mail"} - set(known)
     if missing:
-        raise homes.damaged(path, f"it lacks {', '.join(sorted(missing))}")
+        raise data_dir.damaged(path, f"it lacks {', '.join(sorted(missing))}")
     if (known["url"], known["scim"]["url"]) != (url, scim_url):
         known["url"] = url
         known["scim"]["url"] = scim_url
-        homes.write(path, known)
+        data_dir.write(path, known)
     return known
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import psycopg
 
 from config.env.environment import ROOT
-from config.local import app_environment, orphans
-from config.local import data_dir as homes
+from config.local import app_environment, data_dir, orphans
 from config.local.data_dir import DataDir
 from config.local.errors import Refused
 from config.local.processes import users
@@ -25,7 +24,7 @@ def manage(folder: Path, words: Sequence[str], *, given: Mapping[str, str]) -> i
     """Run the command. Return its exit code. Raise Refused if no `make up` runs on the folder."""
     if not words:
         raise Refused('say what to run, as in make manage CMD="people list"')
-    home = homes.attach(folder)
+    home = data_dir.attach(folder)
     variables = _environment(home, given)
     try:
         done = subprocess.run(
@@ -34,7 +33,7 @@ def manage(folder: Path, words: Sequence[str], *, given: Mapping[str, str]) -> i
     except KeyboardInterrupt:
         return 130
     finally:
-        homes.hand_over(home)
+        data_dir.hand_over(home)
     return done.returncode
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from config.local import data_dir as homes
+from config.local import data_dir
 from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart
 from config.local.processes.spawn import MARK
@@ -27,7 +27,7 @@ _SOCKETS = "abeyance-"  # folders in the temporary folder that hold our sockets
 def note(home: DataDir, sockets: Path, pids: Sequence[int]) -> None:
     """Record the running processes, for the next start if we are killed."""
     noted = [{"pid": pid, "born": born} for pid in pids if (born := _born(pid)) is not None]
-    homes.write(home.processes, {"sockets": str(sockets), "processes": noted})
+    data_dir.write(home.processes, {"sockets": str(sockets), "processes": noted})
 
 
 def clear(home: DataDir) -> int:

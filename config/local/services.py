@@ -39,7 +39,7 @@ from config.local.servers.directory import TOKEN_VARIABLE
 from config.processes import Process, connections, table
 
 APPLICATION, SERVERS, DATABASE = 1, 2, 3  # stop order
-LONGEST_SOCKET = 103  # bytes of a path; the lowest limit among operating systems
+MAX_SOCKET_PATH_BYTES = 103  # bytes of a path; the lowest limit among operating systems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Stack:
             name="postgres",
             start=start,
             stop_order=DATABASE,
-            patience=3.5,
+            stop_timeout=3.5,
             stop_signal=signal.SIGINT,
         )
 
@@ -123,7 +123,7 @@ class Stack:
             with self._log("broker") as log:
                 return broker.start(queue, log, pause=self.pipe.pause)
 
-        return Service(name="broker", start=start, stop_order=SERVERS, patience=1.5)
+        return Service(name="broker", start=start, stop_order=SERVERS, stop_timeout=1.5)
 
     def others(self) -> list[Service]:
         """Return the services of the directory and the mailbox, unless real ones are given."""
@@ -223,7 +223,7 @@ class Stack:
             with logs.append(self.home.logs, name) as log:
                 return self._start(command, log.fileno(), variables, listener)
 
-        return Service(name=name, start=start, stop_order=SERVERS, patience=1.5)
+        return Service(name=name, start=start, stop_order=SERVERS, stop_timeout=1.5)
 
     def _process(self, process: Process, name: str, core: int | None = None) -> Service:
         listener = [self.web] if process.name == "web" else []
@@ -235,7 +235,9 @@ class Stack:
             with logs.append(self.home.logs, name) as log:
                 return self._start(process.command, log.fileno(), variables, *listener, core=core)
 
-        return Service(name=name, start=start, stop_order=APPLICATION, patience=process.patience)
+        return Service(
+            name=name, start=start, stop_order=APPLICATION, stop_timeout=process.stop_timeout
+        )
 
     def _start(
         self,
@@ -324,11 +326,11 @@ def _sockets(account: Account) -> Path:
 def _require_short(folder: Path) -> None:
     """Raise Refused if the folder's path is too long for a socket."""
     length = len(os.fsencode(folder / ".s.PGSQL.5432"))
-    if length > LONGEST_SOCKET:
+    if length > MAX_SOCKET_PATH_BYTES:
         folder.rmdir()
         raise Refused(
             f"the temporary folder {folder.parent} is too deep: the path of a socket in it has {length} bytes, at"
-            f" most {LONGEST_SOCKET} are possible: choose another with TMPDIR=…"
+            f" most {MAX_SOCKET_PATH_BYTES} are possible: choose another with TMPDIR=…"
         )
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from config.env import environment
 from config.env.errors import InvalidSetting
-from config.local import data_dir as homes
-from config.local import demo, http_client, orphans
+from config.local import data_dir, demo, http_client, orphans
 from config.local import services as machines
 from config.local.errors import DidNotStart, Refused
 from config.local.processes import logs, sockets, users
@@ -63,10 +62,10 @@ def up(
         raise Refused("RELOAD=1 watches the files of AGENTS_DIR, which is not set")
     demo.check(folder, with_demo)
     servers = users.unprivileged()
-    home = homes.open_home(folder, servers)
+    home = data_dir.open_home(folder, servers)
     if ended := orphans.clear(home):
         say(f"Ended {ended} processes that an earlier start of this folder left behind")
-    logs.put_aside(home.logs)
+    logs.rotate(home.logs)
     stack = machines.build(home, pipe, servers, sockets.web(host, port), given)
     supervisor = Supervisor(pipe, say, lambda pids: orphans.note(home, stack.sockets, pids))
     try:
@@ -119,7 +118,7 @@ def _explain(stack: Stack, say: Say) -> None:
 def _bring_up(
     stack: Stack, supervisor: Supervisor, host: str, wanted: bool | None, say: Say
 ) -> None:
-    homes.make_folders(stack.home, stack.application)
+    data_dir.make_folders(stack.home, stack.application)
     if problem := load_agents(stack):
         raise Refused(problem)
     for what, service in (("Postgres", stack.database()), ("the broker", stack.broker())):

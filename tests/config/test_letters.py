@@ -16,7 +16,7 @@ from kombu.messaging import Consumer
 from config.broker import transport
 from runtime.broker import dispatch
 
-JUNK = (b"\xff\x00", b"", b"null", b"[]", b"17", b"[" * 100_000, b'{"properties": 5}')
+UNREADABLE = (b"\xff\x00", b"", b"null", b"[]", b"17", b"[" * 100_000, b'{"properties": 5}')
 
 
 def _letter(*, body: bytes = b"", **changed: object) -> bytes:
@@ -60,7 +60,7 @@ def _until_read(turn: Callable[[], list[Any]]) -> list[Any]:
 @pytest.mark.parametrize(
     "junk",
     [
-        *JUNK,
+        *UNREADABLE,
         _letter(eta="2099-01-01T00:00:00"),
         _letter(expires="2099-01-01T00:00:00"),
         _letter(compression="bzip2"),

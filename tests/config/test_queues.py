@@ -11,7 +11,7 @@ from kombu.utils import symbol_by_name
 
 from config import celery, processes
 from config.broker import queues as worker_queues
-from config.env.environment import MOST_WORKERS
+from config.env.environment import MAX_WORKERS
 from runtime import tasks
 from runtime.broker import dispatch
 from runtime.store import pool
@@ -97,7 +97,7 @@ def test_the_broker_is_asked_in_this_order() -> None:
 def test_postgres_of_make_up_has_a_connection_for_everybody() -> None:
     worker = pool.POOL_SIZE + pool.DJANGOS_OF_A_WORKER + HEARTBEAT
     assert worker == processes.CONNECTIONS_OF_A_WORKER == 10
-    for workers in (1, 8, MOST_WORKERS):
+    for workers in (1, 8, MAX_WORKERS):
         assert processes.connections(workers) > worker * (workers + 1)
 
 

@@ -8,7 +8,7 @@ KEPT = 3
 _FATAL = re.compile(r"(?:FATAL|PANIC): +(.+)")  # as Postgres writes them
 
 
-def put_aside(folder: Path) -> None:
+def rotate(folder: Path) -> None:
     """Rotate the logs before a new start: name.log becomes name.1.log, and so on."""
     for newest in folder.glob("*.log"):
         stem = newest.name.removesuffix(".log")

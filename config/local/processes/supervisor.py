@@ -13,8 +13,8 @@ from types import FrameType
 from config.local.errors import LocalError
 from config.local.processes import spawn
 
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 2.0
+FIRST_PAUSE_SECONDS = 0.1
+MAX_PAUSE_SECONDS = 2.0
 LOOK = 5.0  # seconds between two checks of all processes
 SETTLED = 10.0  # seconds after which a process counts as running well
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -28,14 +28,14 @@ class Stop(BaseException):
 class Service:
     """A process to keep running. `start` starts it and returns when it is ready.
 
-    `patience` is how many seconds it has to stop after `stop_signal`; services of a later `stop_order` start earlier
-    and are stopped later.
+    `stop_timeout` is how many seconds it has to stop after `stop_signal`. Services of a later `stop_order` start
+    earlier and are stopped later.
     """
 
     name: str
     start: Callable[[], subprocess.Popen[bytes]]
     stop_order: int
-    patience: float
+    stop_timeout: float
     stop_signal: signal.Signals = signal.SIGTERM
 
 
@@ -98,11 +98,11 @@ class Supervisor:
         for running in self._services:
             if (
                 running.process is None
-                or running.leaves_by is not None
+                or running.kill_at is not None
                 or not wanted(running.service)
             ):
                 continue
-            running.leaves_by = time.monotonic() + running.service.patience
+            running.kill_at = time.monotonic() + running.service.stop_timeout
             with suppress(ProcessLookupError):
                 running.process.send_signal(running.service.stop_signal)
 
@@ -115,7 +115,7 @@ class Supervisor:
                     self._restart(running)
             elif process.poll() is not None:
                 self._on_exit(running)
-            elif running.leaves_by is not None and time.monotonic() >= running.leaves_by:
+            elif running.kill_at is not None and time.monotonic() >= running.kill_at:
                 spawn.signal_group(process, signal.SIGKILL)  # SIGCHLD wakes this loop
 
     def ends(self, name: str) -> int:
@@ -141,8 +141,8 @@ class Supervisor:
             running.deaths = 0
         how = spawn.how_it_ended(running.process)
         running.process = None
-        if running.leaves_by is not None:
-            running.leaves_by, running.again_at = None, 0.0
+        if running.kill_at is not None:
+            running.kill_at, running.again_at = None, 0.0
             return
         running.ends += 1
         self._say(
@@ -159,7 +159,7 @@ class Supervisor:
 
     def _until_next(self) -> float:
         waiting = [one.again_at for one in self._services if one.process is None]
-        waiting += [one.leaves_by for one in self._services if one.leaves_by is not None]
+        waiting += [one.kill_at for one in self._services if one.kill_at is not None]
         return max(0.0, min(waiting, default=time.monotonic() + LOOK) - time.monotonic())
 
 
@@ -171,11 +171,11 @@ class _Running:
     again_at: float = 0.0
     deaths: int = 0  # in a row, each within SETTLED seconds of its start
     ends: int = 0
-    leaves_by: float | None = None  # the time at which a replaced process is killed
+    kill_at: float | None = None  # the time at which a replaced process is killed
 
     def schedule_restart(self) -> float:
         """Schedule a restart after a pause that doubles each time. Return its seconds."""
-        pause = min(FIRST_PAUSE * float(2**self.deaths), LONGEST_PAUSE)
+        pause = min(FIRST_PAUSE_SECONDS * float(2**self.deaths), MAX_PAUSE_SECONDS)
         self.deaths += 1
         self.again_at = time.monotonic() + pause
         return pause
@@ -188,7 +188,7 @@ def _stop_together(services: Sequence[_Running]) -> None:
             process.send_signal(service.stop_signal)
     began_at = time.monotonic()
     for service, process in going:
-        left = began_at + service.patience - time.monotonic()
+        left = began_at + service.stop_timeout - time.monotonic()
         with suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, left))
         spawn.signal_group(process, signal.SIGKILL)

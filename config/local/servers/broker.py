@@ -78,11 +78,11 @@ def _wait(broker: Broker, process: subprocess.Popen[bytes], pause: Callable[[flo
             pause(0.01)
 
 
-def stop(process: subprocess.Popen[bytes], patience: float = 2.0) -> None:
+def stop(process: subprocess.Popen[bytes], stop_timeout: float = 2.0) -> None:
     """Stop the broker, then kill it: the state is in Postgres."""
     process.terminate()
     try:
-        process.wait(patience)
+        process.wait(stop_timeout)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -179,13 +179,13 @@ def _wait(
         pause(0.03)
 
 
-def stop(process: subprocess.Popen[bytes], patience: float = 4.0) -> None:
+def stop(process: subprocess.Popen[bytes], stop_timeout: float = 4.0) -> None:
     """Stop the server with a fast shutdown. If it takes too long, end it at once; it recovers at the next start."""
     for number in (signal.SIGINT, signal.SIGQUIT):
         with suppress(ProcessLookupError):
             process.send_signal(number)
         try:
-            process.wait(patience)
+            process.wait(stop_timeout)
         except subprocess.TimeoutExpired:
             continue
         return

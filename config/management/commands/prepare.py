@@ -52,7 +52,7 @@ def _grant() -> None:
     try:
         for role, password in passwords.items():
             if password:
-                rights.have_role(role, password)
+                rights.ensure_role(role, password)
         rights.grant(web=settings.ABEYANCE_WEB_ROLE, worker=settings.ABEYANCE_WORKER_ROLE)
     except rights.NotGranted as problem:
         raise CommandError(str(problem)) from problem

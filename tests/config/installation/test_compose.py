@@ -78,7 +78,7 @@ def test_every_process_of_the_table_is_a_service_with_its_command_and_its_patien
 ) -> None:
     service = services[process.name]
     assert service["command"] == [compose.PYTHON, *process.command[1:]]
-    assert float(service["stop_grace_period"].removesuffix("s")) >= process.patience
+    assert float(service["stop_grace_period"].removesuffix("s")) >= process.stop_timeout
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"] == [
         *("CMD", compose.PYTHON, "manage.py", "alive", process.name)

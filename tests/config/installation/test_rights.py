@@ -158,7 +158,7 @@ def test_a_role_is_made_with_its_password_and_gets_a_new_one(transactional_db: N
     where = pool._parameters()
     try:
         for password in ("first", "second"):
-            rights.have_role(UNPRIVILEGED, password)
+            rights.ensure_role(UNPRIVILEGED, password)
             with psycopg.connect(**{**where, "user": UNPRIVILEGED, "password": password}) as own:
                 assert own.info.user == UNPRIVILEGED
     finally:
@@ -168,7 +168,7 @@ def test_a_role_is_made_with_its_password_and_gets_a_new_one(transactional_db: N
 
 def test_a_superuser_is_given_no_password(db: None) -> None:
     with pytest.raises(rights.NotGranted, match="postgres is a superuser"):
-        rights.have_role("postgres", "new")
+        rights.ensure_role("postgres", "new")
 
 
 def test_the_audit_still_takes_rows_of_the_web(granted: None) -> None:

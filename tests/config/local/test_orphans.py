@@ -9,8 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config.local import data_dir as homes
-from config.local import orphans
+from config.local import data_dir, orphans
 from config.local.data_dir import DataDir
 from config.local.processes import users
 from config.local.processes.spawn import MARK
@@ -20,7 +19,7 @@ _WAIT = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.r
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DataDir]:
-    home = homes.open_home(tmp_path / "home", users.starter())
+    home = data_dir.open_home(tmp_path / "home", users.starter())
     yield home
     os.close(home.lock)
 
@@ -74,7 +73,7 @@ def test_a_process_that_reuses_an_id_is_left_alone(
     home: DataDir, bystander: subprocess.Popen[str]
 ) -> None:
     born = psutil.Process(bystander.pid).create_time() - 60
-    homes.write(home.processes, {"processes": [{"pid": bystander.pid, "born": born}]})
+    data_dir.write(home.processes, {"processes": [{"pid": bystander.pid, "born": born}]})
     assert orphans.clear(home) == 0
     assert bystander.poll() is None
 

@@ -29,7 +29,7 @@ class Record:
         self.pids: Sequence[int] = []
 
     def service(
-        self, name: str, code: str, *, stop_order: int = 1, patience: float = 5.0
+        self, name: str, code: str, *, stop_order: int = 1, stop_timeout: float = 5.0
     ) -> Service:
         def start() -> subprocess.Popen[bytes]:
             with (self.folder / "log").open("ab") as log:
@@ -41,7 +41,7 @@ class Record:
                     log=log,
                 )
 
-        return Service(name=name, start=start, stop_order=stop_order, patience=patience)
+        return Service(name=name, start=start, stop_order=stop_order, stop_timeout=stop_timeout)
 
     def noted(self, pids: Sequence[int]) -> None:
         self.pids = pids
@@ -70,7 +70,7 @@ def supervisor(pipe: SignalPipe, record: Record) -> Iterator[Supervisor]:
 
 SLEEP = "import time; time.sleep(600)"
 # Writes its name to the log at a stop signal.
-FAREWELL = """
+STOPPABLE = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"{name} "), sys.exit()))
 os.write(1, b"up ")
@@ -123,12 +123,12 @@ def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
     agents, said = record.folder / "agents", [""]
     agents.mkdir()
     (agents / "shop.py").touch()
-    for name, code, patience in (
-        ("worker", FAREWELL.replace("{name}", "told"), 60.0),
+    for name, code, stop_timeout in (
+        ("worker", STOPPABLE.replace("{name}", "told"), 60.0),
         ("stubborn", STUBBORN.replace("time.sleep", "print('up', flush=True); time.sleep"), 0.1),
         ("web", SLEEP, 60.0),
     ):
-        supervisor.start(record.service(name, code, patience=patience))
+        supervisor.start(record.service(name, code, stop_timeout=stop_timeout))
     before, log = list(record.pids), record.folder / "log"
     _until(pipe, lambda: log.read_text().count("up") == 2)
     reload = Reload(
@@ -169,9 +169,9 @@ def test_a_job_that_is_leaving_gets_no_more_time(supervisor: Supervisor, record:
     supervisor.start(record.service("worker", SLEEP))
     (running,) = supervisor._services
     supervisor.replace(lambda service: True)
-    leaves_by = running.leaves_by
+    kill_at = running.kill_at
     supervisor.replace(lambda service: True)
-    assert running.leaves_by == leaves_by
+    assert running.kill_at == kill_at
 
 
 def test_a_removed_file_is_a_change_and_hidden_folders_are_left_out(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_stages_are_stopped_one_after_the_other(
 ) -> None:
     for name, stop_order in (("database", 3), ("broker", 2), ("web", 1)):
         supervisor.start(
-            record.service(name, FAREWELL.replace("{name}", name), stop_order=stop_order)
+            record.service(name, STOPPABLE.replace("{name}", name), stop_order=stop_order)
         )
     log = record.folder / "log"
     _until(pipe, lambda: log.read_text().count("up ") == 3)
@@ -205,8 +205,8 @@ def test_stages_are_stopped_one_after_the_other(
 def test_who_does_not_stop_is_killed_with_all_that_it_started(
     pipe: SignalPipe, supervisor: Supervisor, record: Record
 ) -> None:
-    supervisor.start(record.service("stubborn", STUBBORN, patience=0.1))
-    supervisor.start(record.service("parent", WITH_CHILD, patience=0.1))
+    supervisor.start(record.service("stubborn", STUBBORN, stop_timeout=0.1))
+    supervisor.start(record.service("parent", WITH_CHILD, stop_timeout=0.1))
     parent = psutil.Process(record.pids[1])
     _until(pipe, parent.children)
     everybody = [psutil.Process(pid) for pid in record.pids] + parent.children()

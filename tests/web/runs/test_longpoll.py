@@ -204,7 +204,7 @@ def test_the_web_asks_django_again(house: House, monkeypatch: pytest.MonkeyPatch
 def test_one_request_too_many_is_answered_at_once(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(longpoll, "MOST_WAITING", 0)
+    monkeypatch.setattr(longpoll, "MAX_WAITING", 0)
     answer = _answered(house, uuid4(), Answers(b"unmet; 60s")).result(WITHIN)
     assert answer[-1]["body"] == b"unmet; 60s"
 
