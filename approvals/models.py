@@ -1,4 +1,4 @@
-"""The tables of this room: columns and constraints. People and groups are Django's own."""
+"""Defines the tables of approvals: columns and constraints. People and groups are Django's own."""
 
 from django.conf import settings
 from django.contrib.postgres.indexes import GinIndex
@@ -9,20 +9,19 @@ from runtime.models import Run
 
 
 class Request(models.Model):
-    """What reviewers see of a gate: a frozen picture, and what became of it.
+    """A gate as reviewers see it: a snapshot of the call, and its decision.
 
-    `args`, `schema`, `result_schema` and `statement` are JSON as text, because jsonb would rewrite
-    numbers and drop what it thinks is the same. The statement is what the web signed of a person's
-    decision; time and cancelling sign nothing.
+    `args`, `schema`, `result_schema` and `statement` are JSON as text, because jsonb rewrites numbers and drops
+    repeated keys. `statement` is a decision as the web process signed it; expiry and cancellation are not signed.
     """
 
     class Status(models.TextChoices):
-        PENDING = "pending"  # nobody has decided
+        PENDING = "pending"  # not decided
         APPROVED = "approved"  # the call may start, once; in doubt: once more
         DENIED = "denied"  # the call never starts; the model hears the reason; in doubt: given up
-        ANSWERED = "answered"  # in doubt: the call happened, and somebody reported its result
-        EXPIRED = "expired"  # nobody decided in time, so the call never starts
-        CANCELLED = "cancelled"  # the gate needs nobody any more
+        ANSWERED = "answered"  # in doubt: the call happened, and a reviewer reported its result
+        EXPIRED = "expired"  # not decided before the deadline: the call never starts
+        CANCELLED = "cancelled"  # the gate closed without a decision
 
     id = models.UUIDField(primary_key=True)
     run = models.ForeignKey(
@@ -35,7 +34,7 @@ class Request(models.Model):
     tool = models.TextField()
     args = models.TextField()
     schema = models.TextField()
-    result_schema = models.TextField(null=True)  # in doubt: of what the tool returns, if it says so
+    result_schema = models.TextField(null=True)  # in doubt: the tool's result schema, if it has one
     path = models.JSONField()
     effect = models.TextField()
     risk = models.TextField()
@@ -44,19 +43,19 @@ class Request(models.Model):
     nonce = models.TextField()
     policy_version = models.TextField()
     requester = models.TextField()
-    origin = models.JSONField(db_default=[])  # the run's origin when it was asked; sealed
+    origin = models.JSONField(db_default=[])  # the run's origin at the opening; covered by the MAC
     excluded = models.JSONField(db_default=[])  # the origin, and people who steered the run since
     request_digest = models.TextField()
-    seal = models.TextField()  # the engine's MAC over the digest, made when it asked
+    seal = models.TextField()  # the engine's MAC over the digest, made at the opening
     seal_key_id = models.TextField()
     status = models.TextField(choices=Status.choices, default=Status.PENDING)
     created_at = models.DateTimeField()
-    expires_at = models.DateTimeField(null=True)  # when time itself decides
+    expires_at = models.DateTimeField(null=True)  # the deadline
     not_before = models.DateTimeField(null=True)  # when a call in doubt may run again
     decided_by = models.TextField(null=True)
     decided_at = models.DateTimeField(null=True)
-    effective_at = models.DateTimeField(null=True)  # until then the decider can take it back
-    reason = models.TextField(null=True)  # verbatim, as the decider wrote it
+    effective_at = models.DateTimeField(null=True)  # until then the reviewer can undo it
+    reason = models.TextField(null=True)  # verbatim, as the reviewer wrote it
     statement = models.TextField(null=True)
     signature = models.TextField(null=True)  # hex
     key_id = models.TextField(null=True)
@@ -136,9 +135,9 @@ class Request(models.Model):
 
 
 class Token(models.Model):
-    """A bearer token of the API. The secret is not kept, only its hash.
+    """A bearer token of the API. Only the hash of the secret is stored.
 
-    A trigger refuses to delete a row, to change what is signed of it, and to change `revoked_at` once it is set.
+    A trigger rejects deleting a row, changing its signed columns, and changing `revoked_at` once it is set.
     """
 
     public_id = models.TextField(primary_key=True)

@@ -1,8 +1,7 @@
-"""A decision in two statements: one reads all that it rests on, one writes all of it or nothing.
+"""Commits a decision with two statements: one reads everything it depends on, one writes all of it or nothing.
 
-No row is locked in between, and the second waits for none. What was read still holds when it is written: the
-gate is open, the request is pending with the same digest, and no row was added to the run's audit chain, as each
-act on a request adds one.
+No row is locked in between, and the second statement waits for no lock. It writes only if the gate is open, the request
+is pending with the same digest, and the run's audit chain has no new row. Each act on a request adds such a row.
 """
 
 from collections.abc import Iterator
@@ -40,8 +39,7 @@ _LOOK: Final = f"""
 _BY_ID: Final = f"{_LOOK} WHERE r.id = %(request)s"
 _BY_GATE: Final = f"{_LOOK} WHERE r.run_id = %(run)s AND r.gate = %(gate)s"
 
-# The status is no bare column: the index of pending requests names their ids second, and to find one there Postgres
-# would read all of it.
+# `status || ''` keeps Postgres from using the index of pending requests, which it would have to read completely.
 _CLOSE: Final = """
     UPDATE approvals_request SET status = %(r_status)s, decided_by = %(r_by)s, decided_at = %(r_at)s,
         effective_at = %(effective_at)s, reason = %(r_reason)s, statement = %(r_statement)s,
@@ -53,9 +51,9 @@ _CLOSE: Final = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """A request as it was at `at`: whether its gate was open, how many decisions on it were taken back.
+    """A request as read at `at`, with the state of its gate and the number of undone decisions on it.
 
-    `principal` holds the rights of the person who asks, `last` is the end of its run's audit chain.
+    `principal` holds the rights of the actor, `last` is the end of the run's audit chain.
     """
 
     request: Request
@@ -67,17 +65,17 @@ class Looked:
 
 
 def look(request: UUID, actor: Actor) -> Looked | None:
-    """The request with this id, if there is one."""
+    """Read the request with this id, None if there is none."""
     return _look(_BY_ID, {"request": request}, actor)
 
 
 def look_at_gate(run: UUID, gate: UUID, actor: Actor) -> Looked | None:
-    """The request of this gate of this run, if there is one."""
+    """Read the request of this gate of this run, None if there is none."""
     return _look(_BY_GATE, {"run": run, "gate": gate}, actor)
 
 
 def close(looked: Looked, decision: Decision, actor: Actor) -> None:
-    """Sign the decision and write it. Raises GateNotOpen, with nothing written, if what was read holds no more."""
+    """Sign the decision and write it. Raises GateNotOpen, with nothing written, if a value has changed since."""
     row = looked.request
     row.status = statements.STATUS[decision.verdict]
     row.decided_by, row.decided_at, row.reason = decision.by, looked.at, decision.reason

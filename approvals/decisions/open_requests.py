@@ -1,7 +1,7 @@
-"""Asking people: what the step that opens gates writes of it, as parts of its one statement.
+"""Builds the requests of a step that opens gates, as parts of the step's one statement.
 
-The end of the run's audit chain is read before. If another transaction appends to the chain meanwhile, the
-step is not written, and drafted again.
+The end of the run's audit chain is read first. If another transaction appends to the chain meanwhile, the step is not
+written, and the runner builds it again.
 """
 
 import json
@@ -33,9 +33,9 @@ _REQUESTED = f"""
 def ask(
     connection: Connection, pictures: Sequence[ActionPicture], origin: Collection[str]
 ) -> tuple[Part, ...]:
-    """A pending request for each picture, all of one run, and the rows of their audit.
+    """Build a pending request for each picture, all of one run, and their audit rows.
 
-    `origin` are the people the run comes from by its row, beside those that the pictures name.
+    `origin` lists the people in the run's origin by its row; the pictures may name more.
     """
     run = pictures[0].run
     at, last = _look(connection, run)

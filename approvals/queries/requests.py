@@ -1,4 +1,4 @@
-"""The read side: approvals as plain data, those the actor may read, in a few queries."""
+"""Reads the approvals that an actor may read, as plain data, in a few queries."""
 
 import base64
 import binascii
@@ -31,17 +31,15 @@ MAX_LIMIT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """One request, for approval or of a call in doubt. `path` goes from the root agent to the tool.
+    """One request of any kind. `path` goes from the root agent to the tool.
 
-    `args` and the schemas are JSON values; `result_schema` is that of a result to report in doubt, None if the
-    tool does not say what it returns. `expires_at` is when time itself decides; `not_before` is when a call in
-    doubt may run again. `digest` is the request digest, which a decision must
-    name; `denial` says why this actor may not decide it (`scope`, `requester`, `origin`, `not_eligible`,
-    `given_by_origin` or `cooling_off`), at any status, and is None if they may. `origin` lists the people in the
-    run's origin, with the requester: they cannot decide it.
-    `removed_at` is when retention took the arguments and the sentence.
-    `tampered` says what in the row does not verify, None if all does; such a row is shown as it is stored, it cannot
-    be decided, and `args` may be text.
+    `args` and the schemas are JSON values. `result_schema` is the schema of a result to report in doubt, None if the
+    tool has none. `expires_at` is the deadline; a call in doubt may run again from `not_before`. `digest` is the
+    request digest, which a decision must name. `denial` is the reason why this actor may not decide, at any status
+    (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin` or `cooling_off`), None if they may. `origin`
+    lists the people in the run's origin, with the requester: they cannot decide. Retention removed the arguments and
+    the sentence at `removed_at`. `tampered` names the first value of the row that does not verify, None if all do.
+    Such a row is shown as stored, cannot be decided, and its `args` may be text.
     """
 
     id: UUID
@@ -76,7 +74,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A piece of a list; `next` is the cursor of the piece after it, None at the end."""
+    """One page of a list; `next` is the cursor of the next page, None at the end."""
 
     items: tuple[Approval, ...]
     next: str | None
@@ -112,13 +110,13 @@ def approvals(
 
 
 def approval(request: UUID, *, actor: Actor) -> Approval:
-    """One approval. Raises NotFound if there is none or the actor may not read it."""
+    """Return one approval. Raises NotFound if there is none or the actor may not read it."""
     principal = principals.principal_of(actor)
     return to_view(readable(request, principal), principal)
 
 
 def of_turn(approval: Approval, principal: principals.Principal | None) -> tuple[Approval, ...]:
-    """The other approvals of the same turn that somebody of this principal may read, in its order."""
+    """List the other approvals of the same turn that this principal may read, in the order of the turn."""
     if approval.tampered:
         return ()  # its call may be malformed
     rows = Request.objects.filter(
@@ -144,7 +142,7 @@ def open_doubt(approval: Approval) -> UUID | None:
 
 
 def readable(request: UUID, principal: principals.Principal | None) -> Request:
-    """The row, for somebody of this principal. Raises NotFound."""
+    """Return the row if this principal may read it. Raises NotFound."""
     row = Request.objects.filter(request_rules.readable_requests(principal), pk=request).first()
     if row is None:
         raise NotFound
@@ -159,7 +157,7 @@ def to_view(row: Request, principal: principals.Principal | None) -> Approval:
 def verified(
     row: Request, principal: principals.Principal | None, tampered: str | None = None
 ) -> Approval:
-    """Return a row as `to_view` does, of which the caller knows what does not verify."""
+    """Return a row as plain data. The caller has verified it: `tampered` is the fault it found."""
     return Approval(
         id=row.id,
         run=row.run_id,

@@ -1,4 +1,4 @@
-"""The approvals of the API, mounted where errors are answered and callers known."""
+"""Serves approvals in the API. The API it is mounted in authenticates callers and converts errors to responses."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -25,15 +25,15 @@ router = Router(tags=["approvals"])
 
 
 class ApprovalOut(Schema):
-    """One request: `kind` is `approval`, `in_doubt` for a call whose outcome was lost, or a halt: `hold`,
-    `limit` or `version`, where the agent itself waits, `tool` and `call` are empty and `args` says why.
+    """One request.
 
+    `kind` is `approval`, `in_doubt` for a call with an unknown outcome, or `hold`, `limit` or `version` if the agent
+    itself is blocked: then `tool` and `call` are empty and `args` holds the reason.
 
-    `digest` is what a decision must name; `args` are complete. A call in doubt cannot be run again
-    before `not_before`, and a reported result must fit its `result_schema`, which other kinds do not have.
-    `removed_at` is when retention took `args`.
-    `origin` lists the people in the run's origin, with the requester: they cannot decide.
-    `tampered` says what does not verify if the stored request was changed: it cannot be decided.
+    A decision must name `digest`; `args` are complete. A call in doubt cannot be run again before `not_before`, and a
+    reported result must fit its `result_schema`, which other kinds do not have. Retention removed `args` at
+    `removed_at`. `origin` lists the people in the run's origin, with the requester: they cannot decide. If the stored
+    request was changed, `tampered` names the first value that does not verify, and it cannot be decided.
     """
 
     id: UUID
@@ -64,13 +64,13 @@ class ApprovalOut(Schema):
 
 
 class ApprovalDetailOut(ApprovalOut):
-    """One request, with what its call in doubt itself ended with, if a worker handed that in late."""
+    """One request, with the late outcomes of its call in doubt that a worker reported after all."""
 
     late_outcomes: list[LateOut]
 
 
 class ApprovalPage(Schema):
-    """A piece of the list, oldest first; `next` is the cursor of the piece after it."""
+    """One page of the list, oldest first; `next` is the cursor of the next page."""
 
     items: list[ApprovalOut]
     next: str | None
@@ -90,7 +90,7 @@ GRANT_SCHEMA = {"type": ["object", "null"], "propertyNames": {"enum": [*NAMES]}}
 
 
 class DecisionIn(Body):
-    """A verdict on what was seen; `grant` is how much more of what a limit gate names, where null is no limit.
+    """A verdict on the request with this `digest`; `grant` is the increase of each limit, where null removes it.
 
     Fields accept any value, so that a caller who may not read the request gets 404, not 422.
     """
@@ -102,7 +102,7 @@ class DecisionIn(Body):
 
 
 class SettlementIn(Body):
-    """What became of a call in doubt. `result` is what it returned, given exactly if it happened."""
+    """The outcome of a call in doubt. `result` is its result: required if it happened, otherwise not allowed."""
 
     outcome: Annotated[Any, WithJsonSchema({"enum": [*VERDICTS[GateKind.IN_DOUBT]]})] = None
     result: Any = None
@@ -138,7 +138,7 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
 def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.Approval:
     """Approve or deny a call, or `continue` or `stop` a frame, for good.
 
-    A denial needs a reason, which the agent's model hears; so does stopping, which ends the run.
+    A denial needs a reason, which the agent's model receives. `stop` ends the run and needs a reason too.
     """
     return record_decision(
         request=_id(approval),
@@ -152,13 +152,13 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
 
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
 def undo(request: Authenticated, approval: str) -> requests.Approval:
-    """Undo your own decision before it counts (`effective_at`); the request is open again."""
+    """Undo your own decision before it takes effect (`effective_at`). The request is open again."""
     return undo_decision(request=_id(approval), actor=request.auth)
 
 
 @router.post("/runs/{run}/gates/{gate}/settle", response=ApprovalOut)
 def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> requests.Approval:
-    """Resolve a call in doubt, for good. Giving up needs a reason, which the model is told."""
+    """Resolve a call in doubt, for good. Giving up needs a reason, which the model receives."""
     return in_doubt.resolve(
         run=_id(run),
         gate=_id(gate),

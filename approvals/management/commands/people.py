@@ -33,7 +33,7 @@ class Command(command.Command):
         _name(add)
         add.add_argument("--group", "--groups", action="append", default=[], choices=known)
         command.add_password_options(add)
-        group = acts.add_parser("group", help="put somebody into exactly these groups")
+        group = acts.add_parser("group", help="put a person into exactly these groups")
         _name(group)
         group.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(known))
         group.add_argument("--none", action="store_true", help="no group at all")
@@ -41,11 +41,11 @@ class Command(command.Command):
         _name(password)
         command.add_password_options(password)
         _name(acts.add_parser("disable", help="end rights, sessions and tokens at once"))
-        _name(acts.add_parser("enable", help="let somebody log in again"))
+        _name(acts.add_parser("enable", help="let a person log in again"))
         confirm = acts.add_parser("confirm", help="confirm a right that an admin gave")
         _name(confirm)
         confirm.add_argument("rights", nargs="*", metavar="RIGHT", help="as `list` names them")
-        acts.add_parser("list", help="everybody, with groups, last login and valid tokens")
+        acts.add_parser("list", help="all people, with groups, last login and valid tokens")
 
     def handle(self, *args: Any, **options: Any) -> None:
         match options["act"]:

@@ -1,4 +1,4 @@
-"""What is one's own: who I am here, my password, my tokens, my sessions."""
+"""The account page: a person's rights, password, tokens and sessions."""
 
 from django.contrib import messages
 from django.contrib.auth import logout, update_session_auth_hash
@@ -27,7 +27,7 @@ def account(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def change_password(request: HttpRequest) -> HttpResponse:
-    """Every other session ends, this one stays. The password of now is guessed no faster than at the login."""
+    """Change the password and end all other sessions. The current password is throttled like a login."""
     me = request.user.get_username()
     known = login_throttle.reauthenticate(request, me, request.POST.get("current", ""))
     if known is None:

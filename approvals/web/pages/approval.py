@@ -1,4 +1,4 @@
-"""The page of one approval: what would happen, what surrounds it, and the two decisions."""
+"""The page of one approval: the call, its context, and the two decisions."""
 
 from typing import Any
 from uuid import UUID
@@ -30,7 +30,7 @@ _SAID = {
 @require_safe
 @login_required
 def approval(request: HttpRequest, approval: UUID) -> HttpResponse:
-    """A request of any kind."""
+    """Show a request of any kind."""
     actor = principals.actor_of(request.user)
     shown = requests.approval(approval, actor=actor)
     if shown.kind == GateKind.IN_DOUBT:

@@ -1,4 +1,4 @@
-"""Words the present state of a decided call: held up, about to start, started, or over."""
+"""Words the present state of a decided call: paused, about to start, started, or ended."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,7 +63,7 @@ def aftermath(
 
 
 def said(shown: requests.Approval, decided: str, then: str) -> str:
-    """Word the message after a decision: when it takes effect, or what it waits for."""
+    """Word the message after a decision: when it takes effect, and what must be resumed first."""
     held = _held(shown, fold.transcript(shown.run))
     if _can_be_undone(shown):
         after = f" Then it waits until {held} resumed." if held else ""
@@ -105,7 +105,7 @@ def _ahead(shown: requests.Approval) -> str:
 
 
 def _held(shown: requests.Approval, progress: Transcript) -> str:
-    """Name what must be resumed first, with its verb; empty if nothing is held up."""
+    """Name the run or agent that must be resumed first, with its verb; empty if none is paused or stopped."""
     agents = [stop.agent for stop in kill_switches.active()]
     if "" in agents:
         return "every agent is"

@@ -1,4 +1,4 @@
-"""What every form of a decision does: the act, then the page that fits what came of it."""
+"""Handles the forms of decisions: records the decision, then shows the page for its result."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -24,7 +24,7 @@ from runtime.core.enums import Verdict
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 
-# What the person who decides can mend, or has to know.
+# Errors that the reviewer can correct or must read.
 Problem = Forbidden | TamperedWith | DigestMismatch | TooEarly | Invalid
 
 
@@ -37,9 +37,9 @@ def handle_decision(
     page: Callable[[HttpRequest, requests.Approval, Actor, Problem], HttpResponse],
     said: tuple[str, str],
 ) -> HttpResponse:
-    """Carry out a decision. `act` decides, `page` shows the form again with the problem.
+    """Handle a decision. `act` records it, `page` shows the form again with the problem.
 
-    `said` words the decision, and what follows if nothing holds it up.
+    `said` holds the words for the decision and for its effect if the run is neither paused nor stopped.
     """
     actor = principals.actor_of(request.user)
     try:

@@ -42,7 +42,7 @@ def page(
     actor: Actor,
     problem: Problem | None = None,
 ) -> HttpResponse:
-    """`problem` is what was wrong with the form that was sent."""
+    """Show the page; `problem` is the error of the form just sent."""
     context = {
         **picture(shown, principals.principal_of(actor), problem),
         "stale": isinstance(problem, DigestMismatch),

@@ -1,4 +1,4 @@
-"""The page of a call in doubt: what was started, and the three ways to settle what became of it."""
+"""The page of a call in doubt: the call, and the three ways to resolve it."""
 
 from functools import partial
 from typing import Any
@@ -47,7 +47,7 @@ def page(
     *,
     outcome: Verdict | None = None,
 ) -> HttpResponse:
-    """`outcome` is the form that was sent, `problem` what was wrong with it."""
+    """Show the page; `outcome` is the form just sent, `problem` its error."""
     seen = picture(shown, principals.principal_of(actor), problem)
     context = {
         **seen,

@@ -1,4 +1,4 @@
-"""The inbox: what waits for this person and for others, one sentence each, and what was decided today."""
+"""The inbox: pending requests of this person and of others, one sentence each, and requests closed today."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -29,7 +29,7 @@ _LET_START = ("approved", "answered")
 @require_safe
 @login_required
 def inbox(request: HttpRequest) -> HttpResponse:
-    """A page, or for a page that is open already only its list, with what became of `known` rows."""
+    """Show the inbox; for a page that is already open, only its list and the outcomes of `known` rows."""
     principal = principals.principal_of(principals.actor_of(request.user))
     view, q = _view(request), request.GET.get("q", "").strip()
     live = "HX-Request" in request.headers
@@ -60,7 +60,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
 def _list(
     request: HttpRequest, principal: Principal | None, view: View, q: str, counts: lists.Counts
 ) -> dict[str, Any]:
-    """The rows that were asked for, or what is wrong with the filter."""
+    """Return the requested rows, or the error of the search."""
     cursor, problem = request.GET.get("cursor"), None
     page, doubts = Page(items=(), next=None), tuple[Approval, ...]()
     try:
@@ -107,7 +107,7 @@ def _view(request: HttpRequest) -> View:
 
 
 def _known(request: HttpRequest) -> list[UUID]:
-    """The rows on somebody's screen, which the page itself says."""
+    """Return the rows on the reader's screen, as the page lists them."""
     try:
         return [UUID(one) for one in request.GET.get("known", "").split(",") if one][:MAX_KNOWN]
     except ValueError as exc:
@@ -115,7 +115,7 @@ def _known(request: HttpRequest) -> list[UUID]:
 
 
 def _query(view: View, q: str) -> str:
-    """The list without its page, ready for more to be added."""
+    """Return the query of the list without its page, ready for further parameters."""
     chosen = {"view": view if view != View.MINE else "", "q": q}
     found = urlencode({name: value for name, value in chosen.items() if value})
     return f"{found}&" if found else ""

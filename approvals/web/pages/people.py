@@ -22,7 +22,7 @@ SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment, as a form carrie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What was refused: about whom ("" for a new person), in which form, and the field if one is to blame."""
+    """An error of a form: the person ("" for a new one), the form, and the field if the error names one."""
 
     person: str
     act: str
@@ -38,7 +38,7 @@ class Problem:
 @require_safe
 @admins_only
 def people(request: HttpRequest) -> HttpResponse:
-    """Everybody, or those whose name contains `q`; `open` is whose card is unfolded."""
+    """List all people, or those whose name contains `q`; the card of the person `open` is unfolded."""
     return _page(request)
 
 
@@ -89,7 +89,7 @@ def enable(request: HttpRequest, person: str) -> HttpResponse:
 @require_POST
 @admins_only
 def set_password(request: HttpRequest, person: str) -> HttpResponse:
-    """For oneself there is the account page, which asks for the password of now."""
+    """Set another person's password. Admins set their own on the account page, which requires the current one."""
     if person == _admin(request):
         return redirect("account")
     try:

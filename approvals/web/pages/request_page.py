@@ -1,4 +1,4 @@
-"""What the two pages of a request share: finding it, showing what surrounds it, and being too late."""
+"""Shared by the pages of requests: reads a request and its context, and answers decisions that come too late."""
 
 from datetime import datetime
 from typing import Any
@@ -25,7 +25,7 @@ from runtime.queries.transcript import call_context, fold
 from runtime.queries.transcript.views import Transcript
 from runtime.web.requests import form_text
 
-# Somebody or something else was faster.
+# Another decision, a cancellation or the deadline was first.
 TooLate = AlreadyDecided | Cancelled | Expired
 
 _EFFECTS: dict[str, str] = {
@@ -51,7 +51,7 @@ def picture(
     principal: Principal | None,
     problem: RequestError | None = None,
 ) -> dict[str, Any]:
-    """The context of each page; `problem` is what was wrong with the decision just sent."""
+    """Build the context of a page; `problem` is the error of the decision just sent."""
     is_admin = principal is not None and principal.has(Scope.ADMIN)
     progress = fold.transcript(shown.run, whole=is_admin)
     before, next_ = inbox.previous_and_next(principal, shown)
@@ -79,14 +79,14 @@ def picture(
 
 
 def _undo_until(shown: requests.Approval, principal: Principal | None) -> datetime | None:
-    """Until when this reader can take the decision back; None if it is not theirs, or counts already."""
+    """Return until when this reader can undo the decision; None if it is not theirs or has taken effect."""
     if principal is None or shown.decided_by != principal.person or shown.effective_at is None:
         return None
     return shown.effective_at if shown.effective_at > clock.now() else None
 
 
 def answer(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
-    """The page, or for one that is open already only the part of it that changes."""
+    """Render the page; for a page that is already open, only the part that changes."""
     problem: RequestError | None = context["problem"]
     status = 200 if problem is None else problem.status
     again = request.method == "GET" and "HX-Request" in request.headers
@@ -98,7 +98,7 @@ def answer(request: HttpRequest, template: str, context: dict[str, Any]) -> Http
 def too_late(
     request: HttpRequest, seen: requests.Approval, verdict: Verdict, exc: TooLate
 ) -> HttpResponse:
-    """The second of two clicks arrives where the first one led; anybody else is told what was first."""
+    """Redirect a double click to the result of the first. Tell any other person who decided first."""
     mine = seen.decided_by == request.user.get_username()
     if mine and seen.status == statements.STATUS[verdict]:
         return redirect("approval", approval=seen.id)
@@ -114,13 +114,13 @@ def too_late(
 
 
 def _agent(shown: requests.Approval) -> str:
-    """Whose call it is, or who is halted."""
+    """Name the agent that made the call or is blocked."""
     agents = shown.path[:-1] if shown.call else shown.path
     return agents[-1] if agents else "The agent"
 
 
 def _why(progress: Transcript, shown: requests.Approval) -> list[Any]:
-    """What the agent wrote in the reply that asked for this call."""
+    """Return the agent's text in the model reply with this call."""
     if not shown.call or shown.tampered:
         return []
     turn = turn_of(shown.call)
@@ -130,7 +130,7 @@ def _why(progress: Transcript, shown: requests.Approval) -> list[Any]:
 
 
 def _status(shown: requests.Approval) -> str:
-    """Time decides at its moment, also while nobody has written that down."""
+    """Return the status; `expired` from the deadline on, even if the expiry is not stored yet."""
     if shown.status != "pending" or shown.expires_at is None:
         return shown.status
     return "expired" if shown.expires_at <= clock.now() else "pending"

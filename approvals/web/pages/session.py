@@ -1,4 +1,4 @@
-"""Logging in and out, and where a person starts."""
+"""Logs people in and out, and redirects them to their first page."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -15,13 +15,13 @@ UNSENT = "You were logged out before this was sent. Nothing was decided or chang
 
 
 class Login(LoginView):
-    """Django's, which says when to try again to whoever has guessed too often, whoever they say they are."""
+    """Django's login view; a throttled login is told when to try again, for any username."""
 
     template_name = "accounts/login.html"
     redirect_authenticated_user = True
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        """After a form that was sent without a session, the page that is shown next says so."""
+        """Log in. If a form was sent without a session before, the next page says that it had no effect."""
         if "unsent" in self.request.GET:
             messages.warning(self.request, UNSENT)
         return super().form_valid(form)
@@ -39,7 +39,7 @@ logout = LogoutView.as_view(http_method_names=["post"])
 @require_safe
 @login_required
 def home(request: HttpRequest) -> HttpResponse:
-    """The inbox, or the runs for whoever can decide nothing."""
+    """Redirect to the inbox, or to the runs if the person cannot decide."""
     principal = principals.principal_of(principals.actor_of(request.user))
     decides = principal is not None and principal.has(scopes.Scope.APPROVALS_DECIDE)
     return redirect("inbox" if decides else "runs")
