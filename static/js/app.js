@@ -1,4 +1,4 @@
-// What a page does by itself, on top of plain links and forms that work without it.
+// Basics of every page. Links and forms also work without scripts.
 "use strict";
 
 const all = (what, where = document) => [...where.querySelectorAll(what)];
@@ -7,7 +7,7 @@ const made = (tag, properties) => Object.assign(document.createElement(tag), pro
 const root = document.documentElement;
 const main = one("main");
 
-// --- Saying: one voice for screen readers, and toasts that go away
+// --- Announcements: one live region for screen readers, and toasts that disappear
 
 const voice = made("p", { className: "vh", role: "status" });
 main.append(voice);
@@ -19,7 +19,7 @@ function toast() {
   setTimeout(() => toasts.forEach((it) => it.remove()), 8000);
 }
 
-// --- Time: in the reader's zone, and running out by the server's clock
+// --- Time: shown in the reader's zone, counted down by the server's clock
 
 const skew = Date.parse(document.body.dataset.now) - Date.now() || 0;
 const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
@@ -53,7 +53,7 @@ function countDown() {
   }
 }
 
-// --- Forms: sent once, and again only after coming back
+// --- Forms: a button is disabled after its form was sent, until the page is shown again
 
 document.addEventListener("submit", ({ target, submitter }) => {
   if (target.method !== "post" || !submitter) return;
@@ -65,7 +65,7 @@ addEventListener("pageshow", () => {
   for (const button of sent.splice(0)) button.disabled = false;
 });
 
-// --- Preferences: kept in this browser, the same on every page
+// --- Preferences: saved in this browser for all pages
 
 function kept(name, value) {
   try {
@@ -91,7 +91,7 @@ for (const field of all("[data-preference]")) {
 
 // --- Start
 
-// When every script has seen the page as it was sent.
+// After all scripts have read the page as the server sent it.
 document.addEventListener("DOMContentLoaded", () => {
   for (const part of all(".scripted")) part.hidden = false;
   toast();

@@ -1,4 +1,4 @@
-// The line to the server: the doorbell, polling where it does not ring, and decisions that wait for it.
+// The connection to the server: live updates, polling without them, and disabled forms while offline.
 "use strict";
 
 const WORDS = { live: "Live", poll: "Reconnecting…", off: "Offline" };
@@ -27,7 +27,7 @@ function show(state) {
   }
 }
 
-// --- The doorbell: names only, one stream per visible tab, else polling
+// --- Live updates: names of changed runs, one stream per visible tab, else polling
 
 let stream = null;
 let tried = 0;
@@ -35,7 +35,7 @@ let active = Date.now();
 let offline = false;
 const line = () => (offline ? "off" : stream?.readyState === 1 ? "live" : "poll");
 
-async function probe() { // a local server needs no network
+async function probe() { // a local server works without a network
   offline = await fetch("/healthz").then(() => false, () => true);
   show(line());
 }
@@ -44,7 +44,7 @@ function listen() {
   if (stream || document.hidden || !regions.length) return;
   tried = Date.now();
   stream = new EventSource("/events/");
-  stream.onopen = () => { show("live"); regions.forEach(refresh); }; // what rang before
+  stream.onopen = () => { show("live"); regions.forEach(refresh); }; // refresh for updates missed before
   stream.onerror = () => { hangUp(); show(line()); };
   stream.addEventListener("inbox", () => ring((it) => it.live === "inbox"));
   stream.addEventListener("run", ({ data }) => ring((it) => it.run === data));

@@ -1,12 +1,12 @@
-// Drafts: typed text is kept in this tab, and put back into its form after a login, on Back and on a reload.
-// Browsers may not store our pages, so they cannot put it back themselves.
+// Drafts: typed text is saved in this tab and restored into its form after a login, on Back and on a reload.
+// Browsers may not cache our pages, so they cannot restore it.
 "use strict";
 
 const DRAFT = "draft";
 const MOST = 50; // fields
 const fields = (where) => all("textarea, input:not([type=hidden], [type=password], [type=search])", where);
 const texts = (where) => fields(where).filter((it) => !["checkbox", "radio"].includes(it.type));
-// A field that was sent and refused holds what was typed, and nothing of it is known to the browser.
+// The server fills a refused field with the typed text, so the browser does not see it as edited.
 const refused = (where) => one(".error, [data-refused]", where);
 const edited = (where) =>
   texts(where).filter((it) => it.value && (refused(where) || it.value !== it.defaultValue));
@@ -32,18 +32,18 @@ function drafts() {
 }
 
 function keepDraft() {
-  if (!who()) return; // the login leaves drafts as they are
+  if (!who()) return; // the login page keeps drafts unchanged
   const draft = drafts();
   for (const field of texts(main)) draft.delete(place(field));
   for (const field of edited(main)) {
     draft.set(place(field), field.value);
-    // The number of a form that starts a run is kept with its fields: sent twice, it starts one run.
+    // Save the number of a start form with its fields: if the form is sent twice, it starts one run.
     for (const number of all("input[name=form]", field.form ?? main)) draft.set(place(number), number.value);
   }
   stored(JSON.stringify({ who: who(), draft: [...draft].slice(-MOST) }));
 }
 
-/** A region that is not to be had any more: its page again, by way of the login where the session is over. */
+/** Reload the page of a region that is no longer readable, through the login if the session has ended. */
 function leave(region, answer) {
   const approval = region.dataset.live === "approval"; // its address may be that of a form
   const page = approval ? region.dataset.src.slice(0, -1) : location.pathname + location.search;

@@ -1,9 +1,9 @@
-// Live pages: parts that are fetched again, and swapped without losing what a person does there.
+// Live pages: regions that are fetched again and swapped without losing typed text or focus.
 "use strict";
 
 const regions = all("[data-live]");
 
-// --- Live regions: fetched again, and swapped so that nothing moves under the cursor
+// --- Live regions: swapped so that nothing moves under the cursor
 
 async function refresh(region) {
   region.again = region.busy;
@@ -14,7 +14,7 @@ async function refresh(region) {
     const known = region.dataset.live === "inbox" ? `known=${ids(region)}` : "";
     const headers = { "HX-Request": "true" };
     const answer = await fetch(region.dataset.src + known, { headers });
-    if (answer.redirected || answer.status === 404) return leave(region, answer); // not ours any more
+    if (answer.redirected || answer.status === 404) return leave(region, answer); // no longer readable
     if (answer.status >= 500) throw answer;
     take(region, await answer.text());
     show(line());
@@ -34,7 +34,7 @@ function take(region, text) {
   if (region.dataset.live === "inbox") return merge(region, fresh);
   const print = essence(fresh);
   if (print === region.print) return;
-  const news = region.print !== null; // a refused form is compared with what it was when first asked for
+  const news = region.print !== null; // a refused form is compared with its first refresh
   region.print = print;
   const over = region.dataset.status === "pending" && fresh.dataset.status !== "pending";
   if (!news && !over) return;
@@ -48,7 +48,7 @@ function take(region, text) {
 
 const rows = (where) => all("[data-id]", where);
 const ids = (where) => rows(where).map((row) => row.dataset.id).join();
-// What a reader sees, without what differs every time.
+// The visible content, without parts that change on every load.
 const essence = (where) =>
   where.innerHTML.replace(/token" value="\w+|(in )?\d+ (d|h|min|s)\b|just now|in less than a minute/g, "");
 
@@ -69,7 +69,7 @@ function merge(region, fresh) {
 
 function strike(row, verdict) {
   if (row.classList.contains("gone")) return;
-  row.style.minHeight = `${row.getBoundingClientRect().height}px`; // or the rows below would move up
+  row.style.minHeight = `${row.getBoundingClientRect().height}px`; // so that the rows below do not move
   row.classList.add("gone");
   one(".side", row).replaceWith(one(".side", verdict));
   say(`${one(".t", row).textContent}: ${one(".side", row).textContent}`);
@@ -119,7 +119,7 @@ function swap(region, fresh, focus = region.contains(document.activeElement)) {
   const open = all("details[open][id]", region);
   region.replaceChildren(...fresh.childNodes);
   Object.assign(region.dataset, fresh.dataset);
-  if (!fresh.dataset.live) regions.splice(regions.indexOf(region), 1); // it changes no more
+  if (!fresh.dataset.live) regions.splice(regions.indexOf(region), 1); // its content is final
   for (const { id } of open) one(`#${CSS.escape(id)}`)?.setAttribute("open", "");
   localise(region);
   const verdict = one(".note[role=status]", region);
@@ -150,7 +150,7 @@ function begin() {
   }
 }
 
-// A filtered list is another one, with its own address.
+// A filtered list is a new region with its own address.
 document.addEventListener("htmx:afterSettle", () => {
   all(".new").forEach((bar) => bar.remove());
   regions.splice(0, regions.length, ...all("[data-live]"));

@@ -1,4 +1,4 @@
-// Keys: single letters that can be switched off, and that never decide what nobody has seen.
+// Keyboard shortcuts: single keys. They can be switched off, and never decide a request before it was on the screen.
 "use strict";
 
 const inbox = one("[data-live=inbox]");
@@ -33,7 +33,7 @@ function open(what) {
   if (link) location.assign(`${link.href}#to-${what}`);
 }
 
-/** Approves what has been on the screen for a moment; at high risk the button has to be pressed itself. */
+/** Approve a request that has been visible for a second; at high risk only focus the button. */
 function approve() {
   const button = one(".decide .approve:enabled");
   const plain = ["low", "medium"].includes(one(".decide")?.dataset.risk);
@@ -50,8 +50,8 @@ function pressed(event) {
     return;
   }
   if (root.dataset.keys || !Object.hasOwn(KEYS, key)) return;
-  if (key.startsWith("Arrow") && !target.closest("[data-id]")) return; // or the page would not scroll
-  if (event.repeat && !MOVES.includes(key)) return; // held down, it decides nothing
+  if (key.startsWith("Arrow") && !target.closest("[data-id]")) return; // elsewhere the arrows scroll the page
+  if (event.repeat && !MOVES.includes(key)) return; // a key held down decides nothing
   event.preventDefault();
   KEYS[key]();
 }

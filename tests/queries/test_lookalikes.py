@@ -1,4 +1,4 @@
-"""Letters that pass for others are named in words; texts in any alphabet are left alone."""
+"""Look-alike letters are described; texts in one alphabet are not reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Folding a journal for people: whatever is stored, a page can show it."""
+"""The transcript shows all stored data, also damaged journals."""
 
 import json
 from datetime import UTC, datetime

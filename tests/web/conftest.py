@@ -1,4 +1,4 @@
-"""An office: runs that really started, suspended and wait, made by the engine with scripted agents."""
+"""Fixtures: runs started and suspended by the engine, with scripted agents."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def admin(cast: Cast) -> Client:
 
 @pytest.fixture
 def published(cast: Cast) -> None:
-    """The catalogue knows hr_onboarding, as if a worker had published it."""
+    """Publish hr_onboarding in the catalogue, as a worker does."""
     properties: dict[str, Any] = {
         "full_name": {"type": "string"},
         "username": {"type": "string"},
@@ -73,7 +73,7 @@ def admin_api(cast: Cast) -> Caller:
 
 @pytest.fixture
 def narrow_api(cast: Cast) -> Caller:
-    """Ada's, with a token that may only read."""
+    """A client of Ada's, with a read-only token."""
     return Caller(cast.ada, ["runs:read", "approvals:read"])
 
 

@@ -1,4 +1,4 @@
-"""One shape for every error of the API, and who gets in at all."""
+"""Errors of the API have one shape; authentication of the API."""
 
 from typing import Any
 from uuid import UUID

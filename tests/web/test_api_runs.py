@@ -1,4 +1,4 @@
-"""The runs of the API."""
+"""The operations of the API on runs."""
 
 from uuid import UUID, uuid4
 

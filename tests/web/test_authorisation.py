@@ -34,14 +34,14 @@ from tests.support.office import NEWCOMER, Office, reseal
 
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
 CELL = re.compile(r"in|up|[1-5]\d\d")
-# They answer for whatever is no page of ours.
+# They answer all other addresses.
 BIG = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value="x" * 70_000))
 NOT_OURS = {"^api/", "api/v1/"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One route. `by` and `without` say whose token lacks which scope."""
+    """One route. `by` is the owner of a token that lacks the scope `without`."""
 
     method: str
     path: str
@@ -70,7 +70,7 @@ ROWS = list(_rows())
 def places(
     office: Office, cast: Cast, published: None, tmp_path: Path, settings: Settings
 ) -> dict[str, Any]:
-    """What the paths name. Whatever is done to it is undone after each cell."""
+    """The objects named by the paths. Changes are rolled back after each cell."""
     sender = Sender(tmp_path)
     settings.IMPORT_KEYS = (sender.file,)
     left = office.start()
@@ -104,7 +104,7 @@ def places(
 
 
 def _parked(office: Office) -> UUID:
-    """A run in quarantine whose journal is whole."""
+    """A run in quarantine whose journal verifies."""
     run = office.start()
     Run.objects.filter(id=run).update(status="quarantined", due_at=None)
     return run
@@ -132,7 +132,7 @@ def test_no_form_is_taken_without_its_token(
 
 
 def test_every_route_has_a_row_for_each_thing_it_does() -> None:
-    """A new route fails here until somebody has written down who may use it."""
+    """A new route fails here until the matrix says who may use it."""
     written = {re.sub(r"\{\w+\}", "X", row.path) for row in ROWS}
     missing = [
         route
@@ -211,7 +211,7 @@ def _client(row: Row, identity: str) -> Client:
 
 
 def _body(row: Row, identity: str, places: dict[str, Any]) -> dict[str, Any]:
-    """What somebody who may would send."""
+    """Return a body that an authorised person would send."""
     last = row.path.rstrip("/").rsplit("/", 1)[-1]
     given = {"digest": places["digest"], "reason": "because"}
     another = {"password": "an0ther long passphrase", "again": "an0ther long passphrase"}
@@ -264,7 +264,7 @@ def _body(row: Row, identity: str, places: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hidden(places: dict[str, Any]) -> dict[str, str]:
-    """What the form carries unseen."""
+    """The hidden fields of the form."""
     client = Client()
     client.force_login(User.objects.get(username="ada"))
     page = client.get("/agents/hr_onboarding/start/").content.decode()
@@ -295,11 +295,11 @@ def _routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Itera
 
 
 def _fits(route: str, path: str) -> bool:
-    """Whether a written path is one of this route."""
+    """Tell whether a path of the matrix belongs to this route."""
     as_pattern = re.sub(r"<[^>]+>", "[^/]+", route)
     return re.fullmatch(f"/{as_pattern}", path) is not None
 
 
 def test_the_list_of_published_agents_is_not_empty(published: None) -> None:
-    """Or the rows of agents would say nothing."""
+    """Publish an agent; without one the rows of agents would test nothing."""
     assert PublishedAgent.objects.filter(name="hr_onboarding").exists()

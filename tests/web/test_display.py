@@ -1,4 +1,4 @@
-"""How hostile and hidden characters are written on a page."""
+"""Hostile and hidden characters are marked on pages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What says whether the process is up, and whether the installation can work."""
+"""The health endpoints of the process and of the installation."""
 
 from datetime import timedelta
 from pathlib import Path

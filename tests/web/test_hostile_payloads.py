@@ -1,4 +1,4 @@
-"""Whatever is sent to any page or route: refused with field and limit or taken, never an error of ours."""
+"""Hostile input to every page and route is accepted, or refused with field and limit; never a server error."""
 
 import json
 from typing import Any
@@ -78,7 +78,7 @@ def asked(office: Office, cast: Cast, published: None) -> dict[str, Any]:
 
 
 def _bodies(asked: dict[str, Any], value: str) -> list[tuple[str, str, str]]:
-    """Who sends what where: every field of every body, once with this value in it."""
+    """Yield a request for every field of every body, with this value in it."""
     run, digest = f"/runs/{asked['run']}", asked["digest"]
     decision = f"/approvals/{asked['approval']}/decision"
     settle = f"/runs/{asked['doubtrun']}/gates/{asked['doubtgate']}/settle"
@@ -104,7 +104,7 @@ def _bodies(asked: dict[str, Any], value: str) -> list[tuple[str, str, str]]:
 
 
 def _send(caller: Caller, path: str, body: str) -> Any:
-    """The answer; whatever it did is undone."""
+    """Return the answer; its changes are rolled back."""
     caller.client.raise_request_exception = False
     with transaction.atomic():
         answer = caller.send(path, body)
@@ -148,7 +148,7 @@ def test_no_page_is_broken_by_what_is_sent(
 
 
 def _visit(row: Row, asked: dict[str, Any], text: str) -> HttpResponse:
-    """As somebody for whom the row has a page, with this text in every field and every part of the query."""
+    """Send this text in every field and query parameter, as a person who may use the page."""
     names = ("admin", "bea", "ada")
     name = next((n for n in names if row.cells[n] in {"200", "201", "302"}), "admin")
     client = Client(raise_request_exception=False)

@@ -32,7 +32,7 @@ def test_a_ring_reaches_those_who_may_read_the_run_and_no_other(
     for tab in tabs.values():
         tab.wait(lambda tab=tab: f"event: run\ndata: {suspended}\n\n" in tab.text)  # type: ignore[misc]
         assert "event: inbox\n" in tab.text
-    dispatch.notify_person("cyril")  # looked at after the ring, so what came of the ring is there
+    dispatch.notify_person("cyril")  # published after the update, so its effect is visible
     dispatch.notify_run(uuid4(), inbox=True)
     assert outsider.text == ": open\n\n"
 
@@ -133,5 +133,5 @@ def test_more_tabs_than_it_holds_are_sent_away(
 
 
 def test_without_a_broker_pages_are_told_to_ask_by_themselves(office: Office, bea: Client) -> None:
-    with House() as house:  # no live_broker: nobody answers at its address
+    with House() as house:  # no live_broker: no broker at its address
         assert house.open(bea).status == 503

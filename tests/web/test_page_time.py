@@ -1,4 +1,4 @@
-"""Time limits of a page: it leaves out optional parts and says so, and in the end it is given up."""
+"""Time limits of a page: it omits optional parts and says so, and is aborted after ten seconds."""
 
 from uuid import UUID
 

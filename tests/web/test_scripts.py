@@ -1,4 +1,4 @@
-"""The scripts of the pages: few, small, and nothing in them that a strict policy would refuse."""
+"""The scripts of the pages are few and small, and obey a strict content security policy."""
 
 import gzip
 import re

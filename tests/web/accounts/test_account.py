@@ -1,4 +1,4 @@
-"""One's own account: what it says, changing the password, tokens, and logging out everywhere."""
+"""The account page: its texts, password changes, tokens, and logging out everywhere."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Logging in and out, and that nothing else answers strangers."""
+"""Login and logout; all other pages require a login."""
 
 import re
 

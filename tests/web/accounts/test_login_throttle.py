@@ -1,4 +1,4 @@
-"""Guessing passwords: how many are looked at, who is kept out, for how long, and what is said."""
+"""The login throttle: its limits, its duration, and its answers."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -21,7 +21,7 @@ from tests.support.cast import PASSWORD, Cast
 
 @pytest.fixture
 def looked_at(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The passwords that were hashed since everybody was made."""
+    """The passwords hashed since the users were created."""
     hashed: list[str] = []
     real = MD5PasswordHasher.encode
 
@@ -120,7 +120,7 @@ def test_who_exists_who_is_disabled_and_who_does_not_are_told_the_same(cast: Cas
 
 
 def _plain(answer: Any, name: str) -> str:
-    """The sentences of the page, without what differs anyhow."""
+    """The sentences of the page, without parts that always differ."""
     lines = answer.content.decode().splitlines()
     (said,) = [line for line in lines if 'role="alert"' in line]
     return str(said.replace(name, "")).split(" at <time")[0]

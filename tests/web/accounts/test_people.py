@@ -1,4 +1,4 @@
-"""The page of people: what admins see and do there, what is refused, and that nobody else finds it."""
+"""The People page: actions of admins, refusals, and 404 for everyone else."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ def _page(answer: Any, status: int = 200) -> str:
 
 
 def _done(admin: Client, path: str, form: dict[str, Any] | None = None) -> str:
-    """The page after something worked."""
+    """The page after a successful action."""
     answer = admin.post(path, form or {}, follow=True)
     assert [code for _, code in answer.redirect_chain] == [302]
     return _page(answer)
@@ -205,7 +205,7 @@ def test_ones_own_password_takes_the_one_of_now(admin: Client, cast: Cast) -> No
 
 
 def test_an_admin_cannot_make_a_token_of_another(admin: Client, cast: Cast) -> None:
-    """Such a token would decide as its owner."""
+    """Refuse the token, because it would decide as its owner."""
     form = {"scope": ["approvals:decide"]}
     assert admin.post("/people/bea/tokens/add/", form).status_code == 404
     assert 'name="scope"' not in _page(admin.get("/people/?open=bea"))

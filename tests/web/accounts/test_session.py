@@ -1,4 +1,4 @@
-"""A session that ended before a form was sent, and addresses that only take forms."""
+"""Forms sent after the session has ended, and addresses that only accept forms."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""The page after a decision names the real state: held up, about to start, failed, in doubt, done."""
+"""The page after a decision names the real state: paused, about to start, failed, in doubt, done."""
 
 import re
 from datetime import timedelta

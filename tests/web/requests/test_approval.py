@@ -1,4 +1,4 @@
-"""The page of one approval: what would happen, what surrounds it, and who may read and decide it."""
+"""The page of one approval: the call, its context, and the permissions to read and decide it."""
 
 import random
 from uuid import UUID, uuid4
@@ -147,7 +147,7 @@ def test_reads_a_fixed_number_of_rows_however_long_the_run_is(
     suspended: UUID,
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
-    """With something to compare it with, and others of its turn beside it."""
+    """A request with an earlier approval to compare with, and other calls of its turn."""
     office.approve(suspended)
     office.ask_twice()
     request = Request.objects.filter(run=office.start()).order_by("call")[0]

@@ -1,4 +1,4 @@
-"""Deciding on the page: forms, their refusals, and what happens afterwards."""
+"""Decisions on the page: forms, their refusals, and their results."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,7 +76,7 @@ def test_a_changed_request_is_shown_again_and_not_decided(
 
 
 def _heard(office: Office, call: str) -> str:
-    """What account_agent's model was told of this call."""
+    """The result of this call that account_agent's model received."""
     last = [request for request in office.effects.models if request.agent == "account_agent"][-1]
     told = [m["results"] for m in last.messages if m["role"] == "results"]
     return next(str(r["content"]) for results in told for r in results if r["call"] == call)
@@ -99,7 +99,7 @@ def test_a_decision_is_flushed_before_its_answer(
 
 @contextmanager
 def _flushing() -> Iterator[None]:
-    """Sessions that begin in here ask that commits are flushed, be they Django's or the engine's."""
+    """Make new sessions of Django and of the engine flush their commits."""
     name = connection.settings_dict["NAME"]
     with connection.cursor() as cursor:
         cursor.execute(f"ALTER DATABASE {name} SET synchronous_commit = on")

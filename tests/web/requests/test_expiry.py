@@ -1,4 +1,4 @@
-"""What time decides: how much is left, what expired looks like, and being too late."""
+"""Expiry of requests: the time left, expired requests, and late decisions."""
 
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -16,7 +16,7 @@ from tests.support.office import Office
 
 @pytest.fixture
 def overdue(suspended: UUID, monkeypatch: pytest.MonkeyPatch) -> UUID:
-    """A run whose approval nobody decided in time, which nobody has written down yet."""
+    """A run whose approval has expired, before the sweeper has recorded that."""
     at = timezone.now() + timedelta(days=8)
     seeds.set_clock(monkeypatch, at)
     return suspended
@@ -24,7 +24,7 @@ def overdue(suspended: UUID, monkeypatch: pytest.MonkeyPatch) -> UUID:
 
 @pytest.fixture
 def expired(office: Office, overdue: UUID) -> UUID:
-    """The same, when the engine has noticed."""
+    """The same run after the engine has recorded the expiry."""
     Gatekeeper().expire(office.request(overdue).gate)
     return overdue
 

@@ -1,4 +1,4 @@
-"""The page of a halt: why an agent stopped, the two ways on, and where else it is shown."""
+"""The page of a frame gate: its reason, its two verdicts, and the other pages that show it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The page of a call in doubt, and the three ways to settle it."""
+"""The page of a call in doubt, and the three ways to resolve it."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,13 +21,13 @@ HOSTILE = "<script>alert(1)</script>\u202ebea"
 
 @pytest.fixture
 def doubt(office: Office) -> UUID:
-    """Ada's run, whose welcome mail may have gone out or not."""
+    """Ada's run, whose welcome mail is in doubt."""
     return office.in_doubt()
 
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database's clock when nothing of the first start can be under way any more."""
+    """The database time after which the first attempt cannot be running."""
     at = timezone.now() + timedelta(hours=1)
     seeds.set_clock(monkeypatch, at)
 
@@ -43,7 +43,7 @@ def _send(client: Client, request: Request, outcome: str, **form: str) -> HttpRe
 
 
 def _heard(office: Office) -> Any:
-    """What hr_onboarding's model was told last."""
+    """The last message to the model of hr_onboarding."""
     told = [request for request in office.effects.models if request.agent == "hr_onboarding"][-1]
     return told.messages[-1]["results"][0]
 

@@ -1,4 +1,4 @@
-"""The inbox and where a person starts."""
+"""The inbox and the start page."""
 
 import re
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def test_a_cursor_that_is_none_is_not_found(bea: Client) -> None:
 
 @pytest.fixture
 def waiting(cast: Cast) -> Callable[..., list[Request]]:
-    """Requests of one of Ada's runs, one for each given moment of expiry."""
+    """Requests of one of Ada's runs, one for each expiry time."""
 
     def wait(*expires: datetime | None, **picture: Any) -> list[Request]:
         run = seeds.run()

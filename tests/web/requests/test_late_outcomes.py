@@ -22,7 +22,7 @@ from tests.support.office import MAIL_RESULT, Office
 
 @pytest.fixture
 def doubt(office: Office) -> UUID:
-    """Ada's run, whose welcome mail may have gone out or not."""
+    """Ada's run, whose welcome mail is in doubt."""
     return office.in_doubt()
 
 

@@ -1,4 +1,4 @@
-"""What the pages of all kinds of requests refuse, and what they say then."""
+"""Refused decisions on the pages of all kinds of requests, and their error texts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The card that says what changed since the last similar approval, and which one that is."""
+"""The card that compares a request with the last similar approval."""
 
 import re
 from uuid import UUID
@@ -76,7 +76,7 @@ def test_other_agents_on_the_way_make_it_another_action(
 def test_similar_requests_respect_the_right_to_read(
     office: Office, suspended: UUID, ada: Client, cast: Cast, may_read: bool
 ) -> None:
-    """Ada, no reviewer any more, reads her own request, and of Bea's past approvals only her own runs'."""
+    """Ada, no longer a reviewer, reads her own request, and Bea's approvals in her own runs only."""
     if not may_read:
         cast.ada.groups.remove(cast.ada.groups.get(name=Group.REVIEWERS))
         suspended = office.start(requester="somebody")

@@ -1,4 +1,4 @@
-"""Taking one's own decision back within its window: over the API, on the page, and against those who forge."""
+"""Undoing an own decision within its window: over the API, on the page, and with forged rows."""
 
 from datetime import timedelta
 from typing import Any
@@ -34,7 +34,7 @@ def decide(api: Caller, request: Request, verdict: str = "approve") -> dict[str,
 
 
 def look(run: UUID) -> None:
-    """A worker may look at the run, whether its window is over or not."""
+    """Let a worker claim the run, within the window or after it."""
     Run.objects.filter(id=run).update(due_at=timezone.now())
 
 
@@ -145,7 +145,7 @@ def test_a_decision_taken_back_while_a_step_takes_it_up_is_not_in_the_journal(
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The step has read the decision and is about to be written when it is taken back."""
+    """Undo the decision after the step has read it, before the step is committed."""
     settings.ABEYANCE_UNDO_SECONDS = 0
     request = office.request(suspended)
     decide(bea_api, request)
@@ -200,7 +200,7 @@ def test_a_statement_made_to_count_earlier_is_not_the_one_that_was_signed(
 def test_a_decision_that_was_taken_back_cannot_be_put_back(
     bea_api: Caller, office: Office, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row, gate and signal as they were before it was taken back, and the window is over."""
+    """Restore row, gate and signal as they were before the undo, after the window."""
     request = office.request(suspended)
     decide(bea_api, request)
     row, signal = Request.objects.get(id=request.id), Signal.objects.get(run=suspended)

@@ -1,4 +1,4 @@
-"""The pages of agents, and the form that starts a run of one."""
+"""The pages of agents, and the form that starts a run."""
 
 import json
 import re
@@ -264,7 +264,7 @@ def test_starting_needs_a_login(joiner: PublishedAgent) -> None:
         assert answer.headers["Location"].startswith("/login/")
 
 
-# What is wrong is said where it is, and what was typed is kept
+# Errors stand at their fields, and typed values are kept
 
 
 def test_every_field_says_what_is_wrong_with_it(ada: Client, joiner: PublishedAgent) -> None:

@@ -1,4 +1,4 @@
-"""Budgets at the doors: a limit gate and what is granted there, a stricter budget for one run, and what was used."""
+"""Budgets in pages and API: limit gates and grants, a stricter budget for one run, and the usage."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ BODY = {"agent": "hr_onboarding", "input": NEWCOMER}
 
 @pytest.fixture
 def short(office: Office) -> Request:
-    """It asked for the account agent, which has not been asked anything."""
+    """A run that called the account agent, whose model has not been called yet."""
     return office.short(Budget(turns=1, calls=9))
 
 
@@ -187,7 +187,7 @@ def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings)
     assert (started["budget"]["turns"], started["budget"]["micros"]) == (4, 750_000)
 
 
-# What was used
+# Usage
 
 
 def test_the_runs_page_says_what_was_used_of_what(bea: Client, short: Request) -> None:

@@ -1,4 +1,4 @@
-"""Ending a run, over the API and on its page."""
+"""Cancelling a run, over the API and on its page."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Telling of events over the API, and what people see of calls that wait."""
+"""External events over the API, and waiting calls on pages."""
 
 from datetime import timedelta
 from typing import Any
@@ -30,7 +30,7 @@ EVENT = {"id": "e-1", "name": "signed", "data": {**MATCH, "by": "Bo"}}
 
 @pytest.fixture
 def waiting(office: Office) -> UUID:
-    """Ada's run, a call of which waits for an event, and another one for a time."""
+    """Ada's run with one call that waits for an event, and one that waits for a time."""
     until = UNTIL.isoformat()
     office.effects.agents["hr_onboarding"] = turns(
         ask(

@@ -1,4 +1,4 @@
-"""Forking a run through the page and the API, and what people see of a fork."""
+"""Forking a run on the page and over the API, and the page of a fork."""
 
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -59,7 +59,7 @@ def test_the_page_says_what_becomes_of_a_call_that_waits_and_of_one_in_doubt(
 
 
 def _asked(client: Client, run: UUID) -> str:
-    """What the page of a fork from the last entry says of the calls that were open there."""
+    """The texts of the fork page about calls open at the last entry."""
     text = page(client, f"/runs/{run}/fork/{Run.objects.get(id=run).position}/")
     return text.partition('id="asked"')[2].partition('id="kept"')[0]
 

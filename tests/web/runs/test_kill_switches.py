@@ -1,4 +1,4 @@
-"""Stopping agents on the page, over the API and from a terminal."""
+"""Kill switches on the page, over the API and by command."""
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -54,7 +54,7 @@ def test_every_page_says_that_agents_are_stopped_and_the_text_stays_text(cast: C
     assert "is stopped" in seen
     assert "See the kill switches" not in seen
     client.post(f"/stops/{Stop.objects.get().id}/lift/")
-    client.get("/inbox/")  # the toast of what was done
+    client.get("/inbox/")  # consumes the toast
     assert "is stopped" not in client.get("/inbox/").content.decode()
 
 

@@ -1,4 +1,4 @@
-"""A request that waits for a state of a run is answered when the run has reached it, and holds no thread until then."""
+"""A waiting request is answered when its run has reached the state; until then it uses no thread."""
 
 import asyncio
 import http.client
@@ -26,7 +26,7 @@ from tests.support.office import Office
 
 
 class Answers:
-    """Stands in for Django: gives these answers in order, and repeats the last one."""
+    """Stand-in for Django: returns these answers in order, then repeats the last one."""
 
     def __init__(self, *states: bytes) -> None:
         self.states = list(states)
@@ -62,7 +62,7 @@ def _answered(house: House, run: UUID, answers: Answers) -> Future[list[Message]
 
 
 class Heard(asyncio.Event):
-    """That the broker is heard, also for other threads."""
+    """Set whether the broker is connected, also from other threads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Heard(asyncio.Event):
 
 
 class Watched(LiveServer):
-    """Says when a request begins to wait, and when it waits no longer."""
+    """A live server that records when requests start and stop waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ def served(
 def test_a_client_that_disconnects_frees_its_place(
     served: tuple[Watched, socket.socket], office: Office, cast: Cast, suspended: UUID
 ) -> None:
-    """Over a real connection: one waits and hangs up, the next one waits too and is answered by a ring."""
+    """Over a real connection: one request disconnects, the next one is answered by a live update."""
     watched, listening = served
     address, port = listening.getsockname()
     _, secret = tokens.create(cast.ada, ["runs:read"])

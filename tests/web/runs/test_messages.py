@@ -1,4 +1,4 @@
-"""Writing to the agent of a run, over the API and on its page."""
+"""Messages to the agent of a run, over the API and on its page."""
 
 from uuid import UUID
 

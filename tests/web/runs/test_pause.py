@@ -1,4 +1,4 @@
-"""Holding a run up and letting it go on, over the API and on its page."""
+"""Pausing and resuming a run, over the API and on its page."""
 
 from uuid import UUID
 

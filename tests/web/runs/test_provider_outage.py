@@ -1,4 +1,4 @@
-"""A run that waits for its provider, as people see it."""
+"""A run that waits for its provider, on its page and over the API."""
 
 import pytest
 from django.test import Client
@@ -18,7 +18,7 @@ SHOWN = "no capacity &lt;b&gt;in eu-1&lt;/b&gt; until noon"
 
 @pytest.fixture(autouse=True)
 def out(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The provider of hr_onboarding does not answer, and the first round is over at once."""
+    """The provider of hr_onboarding does not answer, and the first round ends at once."""
     fault = ModelFailure(error=SAID, again=True, model="openai:a", said=WROTE)
     office.effects.agents["hr_onboarding"] = lambda request: fault
     monkeypatch.setattr(retries, "_worth", lambda policy, blame: False)

@@ -1,4 +1,4 @@
-"""Letting a run out of quarantine through the page, the API and the command line."""
+"""Releasing a run from quarantine on the page, over the API and by command."""
 
 import json
 from uuid import UUID
@@ -15,7 +15,7 @@ from tests.support.office import Office
 
 @pytest.fixture
 def parked(office: Office) -> UUID:
-    """A run that is said to have killed its workers, at an approval."""
+    """A run at an approval, with recorded worker crashes."""
     run = office.start()
     reason = "3 workers in a row died"
     Run.objects.filter(id=run).update(

@@ -1,4 +1,4 @@
-"""Trying a failed run again, over the API, on its page and by command."""
+"""Retry of a failed run, over the API, on its page and by command."""
 
 from io import StringIO
 from uuid import UUID
@@ -20,7 +20,7 @@ WHY = {"reason": "The model is mended."}
 
 @pytest.fixture
 def failed(office: Office) -> UUID:
-    """A run of Ada's that failed after Bea had approved a call of it, and whose model is mended."""
+    """A run of Ada's that failed after Bea had approved a call; its model works again."""
     delegation = ask(("account_agent", NEWCOMER))
     office.effects.agents["hr_onboarding"] = turns(delegation, ModelFailure(error="<no>"))
     run = office.start()

@@ -1,4 +1,4 @@
-"""What every action on a run has in common, over the API: who may not, what text it takes, and a run that has ended."""
+"""Rules of every action on a run, over the API: permissions, texts, and ended runs."""
 
 from typing import Any
 from uuid import UUID, uuid4

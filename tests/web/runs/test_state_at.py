@@ -1,4 +1,4 @@
-"""A run as it was at an entry, what the entry changed, and two runs side by side."""
+"""The state of a run at an entry, the changes by the entry, and the comparison of two runs."""
 
 import json
 from uuid import UUID, uuid4

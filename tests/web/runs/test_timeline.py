@@ -1,4 +1,4 @@
-"""Where a run's time went: the rows of its timeline, the scale they are drawn on, and the page that shows them."""
+"""The timeline of a run: its rows, its axis, and its page."""
 
 import json
 import re
@@ -366,7 +366,7 @@ def test_a_secret_is_masked_there_as_everywhere(admin: Client, office: Office) -
     assert "••••" in _text(admin, f"/runs/{run}/at/{position}/")
 
 
-# Whatever was written stays text
+# Texts of agents stay text
 
 HOSTILE = (
     '"><script>alert(1)</script><img src=x hx-get=/ onerror=alert(1)>\u202e[x](http://x.example)'

@@ -1,4 +1,4 @@
-"""Exporting and importing a run through the API, and what people see of it."""
+"""Export and import of a run over the API, and on its page."""
 
 import json
 from pathlib import Path

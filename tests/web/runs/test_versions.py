@@ -1,4 +1,4 @@
-"""What people see of versions: an agent's page, a run that went on under another, one that nobody can go on with."""
+"""Agent versions on pages: the agent page, a run continued under another version, and a run without a worker."""
 
 import json
 from dataclasses import replace
@@ -129,7 +129,7 @@ def test_what_people_must_agree_to_comes_first() -> None:
 
 
 def _goes_on(office: Office, run: UUID, *changes: Change) -> None:
-    """Bea approves, and the worker has another version of account_agent by then."""
+    """Bea approves, and the worker then has another version of account_agent."""
     before = office.effects.agent("account_agent").fingerprint
     office.effects.released["account_agent"] = "sha256:newer"
     agent = office.effects.agent("account_agent")
@@ -182,7 +182,7 @@ INSTRUCTIONS = Change(part="instructions", before="Set up.\nAsk first.", after="
 
 @pytest.fixture
 def asked(office: Office, suspended: UUID) -> Request:
-    """What Bea is asked about a run of Ada's whose account agent has changed meanwhile."""
+    """The version gate of a run of Ada's whose account agent has changed."""
     _goes_on(office, suspended, INSTRUCTIONS)
     return Request.objects.get(run=suspended, kind=GateKind.VERSION)
 
