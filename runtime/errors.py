@@ -72,7 +72,7 @@ class NotQuarantined(RequestError):
 
 
 class NotFailed(RequestError):
-    """Only a failed run that retention has not removed can be tried again."""
+    """Only a failed run with its payloads can be retried."""
 
     status, code = 409, "not_failed"
 
@@ -91,7 +91,7 @@ class NotImportable(RequestError):
 
     @property
     def detail(self) -> str:
-        """What a person reads."""
+        """Return the text for pages and API."""
         return f"Not imported: {self}."
 
 
@@ -124,7 +124,7 @@ class TooManyUnheard(RequestError):
 
     def __init__(self) -> None:
         super().__init__(
-            f"{MAX_UNHEARD} messages to this run are not heard yet, and no more are taken until they are."
+            f"{MAX_UNHEARD} messages to this run are undelivered. Wait until its agent has received some."
         )
 
 
@@ -140,17 +140,19 @@ class TooManyMatched(RequestError):
     status, code, field = 409, "too_many_matched", "name"
 
     def __init__(self) -> None:
-        super().__init__(f"More than {MAX_MATCHED} calls wait for this event, and none was ended.")
+        super().__init__(
+            f"More than {MAX_MATCHED} calls wait for this event, so it was not delivered."
+        )
 
 
 class StoppedAlready(RequestError):
-    """This is stopped already."""
+    """The kill switch is engaged already."""
 
     status, code = 409, "stopped_already"
 
 
 class StopNotOn(RequestError):
-    """There is no such stop, or it is over already."""
+    """There is no such kill switch, or it is disengaged already."""
 
     status, code = 409, "stop_not_on"
 
@@ -159,18 +161,18 @@ class StopNotOn(RequestError):
 
 
 class GateNotOpen(RuntimeFault):
-    """The gate is not open any more."""
+    """The gate is no longer open."""
 
 
 class LeaseLost(RuntimeFault):
-    """Another worker has the run: nothing of this one is written any more."""
+    """Another worker has the run, so this worker can no longer write to it."""
 
 
 # The installation's: the run is released untouched and tried again later
 
 
 class Outdated(RuntimeFault):
-    """The run has met a newer version of an agent than this process has."""
+    """A newer version of an agent than this process has wrote the run."""
 
 
 class KeyMissing(RuntimeFault):
@@ -185,11 +187,11 @@ class LedgerBroken(RuntimeFault):
 
 
 class Tampered(RuntimeFault):
-    """What is stored is not what was written."""
+    """Stored data differs from the data that was written."""
 
 
 class Forbidden(RequestError):
-    """The actor may see the thing but not do this; `code` is the reason: `requester`, `origin`, `scope`, …"""
+    """The actor may read the object but not do this; `code` is the reason: `requester`, `origin`, `scope`, …"""
 
     status = 403
 
@@ -199,14 +201,14 @@ class Forbidden(RequestError):
 
 
 class UnknownAgent(RequestError):
-    """This process has no agent of that name."""
+    """This process has no agent with that name."""
 
     status, code, field = 422, "invalid", "agent"
 
     @property
     def detail(self) -> str:
-        """What a person reads."""
-        return "There is no agent of this name."
+        """Return the text for pages and API."""
+        return "There is no agent with this name."
 
 
 class InvalidInput(RequestError):

@@ -10,7 +10,7 @@ from runtime.core.continuation import RunStatus
 
 
 class Run(models.Model):
-    """One whole execution of an agent on one input. `due_at` is the only column anyone polls."""
+    """One execution of an agent on one input. `due_at` is the only column that processes poll."""
 
     id = models.UUIDField(primary_key=True)
     agent = models.TextField()
@@ -37,13 +37,15 @@ class Run(models.Model):
     owner = models.UUIDField(null=True)
     lease_until = models.DateTimeField(null=True)
     mailbox = models.BigIntegerField(db_default=0)
-    unheard = models.IntegerField(db_default=0)  # messages taken up that no model has heard
-    removed_at = models.DateTimeField(null=True)  # when retention took its payloads
+    unheard = models.IntegerField(db_default=0)  # received messages that no model has seen
+    removed_at = models.DateTimeField(null=True)  # when retention erased its payloads
     worker = models.UUIDField(null=True)  # the process that claimed it last
-    losses = models.IntegerField(db_default=0)  # leases lost in a row without getting on
+    losses = models.IntegerField(db_default=0)  # leases lost in a row without progress
     lost_at = models.BigIntegerField(null=True)  # the position of the last one
-    isolated = models.BooleanField(db_default=False)  # only a process of its own takes it
-    pushed = models.BooleanField(db_default=False)  # by the sweeper, since anybody got on with it
+    isolated = models.BooleanField(db_default=False)  # a process without other runs advances it
+    pushed = models.BooleanField(
+        db_default=False
+    )  # the sweeper sent a hint since the last progress
 
     class Meta:
         constraints = [
@@ -81,7 +83,7 @@ class JournalEntry(models.Model):
 
 
 class Pruning(models.Model):
-    """Up to where a journal was removed, and the MAC that says so."""
+    """The position up to which a journal was deleted, with a MAC."""
 
     run = models.OneToOneField(Run, primary_key=True, on_delete=models.PROTECT)
     position = models.BigIntegerField()
@@ -92,7 +94,7 @@ class Pruning(models.Model):
 
 
 class Continuation(models.Model):
-    """Everything a suspended run needs to go on, as the exact bytes that are signed; one live row per run."""
+    """Everything that a suspended run needs to continue, as the exact signed bytes; one live row per run."""
 
     run = models.OneToOneField(Run, primary_key=True, on_delete=models.PROTECT)
     position = models.BigIntegerField()
@@ -102,7 +104,7 @@ class Continuation(models.Model):
 
 
 class Base(models.Model):
-    """The continuation that a compacted run's journal may begin at, as the exact bytes that are signed."""
+    """The continuation at which a compacted run's journal may begin, as the exact signed bytes."""
 
     run = models.OneToOneField(Run, primary_key=True, on_delete=models.PROTECT, related_name="+")
     position = models.BigIntegerField()
@@ -113,7 +115,7 @@ class Base(models.Model):
 
 
 class Content(models.Model):
-    """A result too big for an entry: the exact bytes that `digest` is the hash of."""
+    """A blob: a result too big for an entry. `digest` is the hash of its exact bytes."""
 
     digest = models.TextField(primary_key=True)
     body = models.TextField()
@@ -121,7 +123,7 @@ class Content(models.Model):
 
 
 class ContentUse(models.Model):
-    """That a run's journal refers to a content."""
+    """A reference of a run's journal to a blob."""
 
     pk = models.CompositePrimaryKey("run_id", "content_id")
     run = models.ForeignKey(Run, on_delete=models.PROTECT, db_index=False)
@@ -129,13 +131,13 @@ class ContentUse(models.Model):
 
 
 class Gate(models.Model):
-    """A named place where a run waits for somebody."""
+    """A gate at which a run waits for a person."""
 
     class State(models.TextChoices):
-        OPEN = "open"  # nobody has decided
+        OPEN = "open"  # undecided
         DECIDED = "decided"  # decided; its runner has not consumed the decision
         EFFECTIVE = "effective"  # the decision is in the journal
-        CLOSED = "closed"  # its run was ended before anybody decided, or before it took effect
+        CLOSED = "closed"  # its run ended before a decision, or before the decision took effect
 
     id = models.UUIDField(primary_key=True)
     run = models.ForeignKey(
@@ -181,7 +183,7 @@ class LateOutcome(models.Model):
 
 
 class Signal(models.Model):
-    """A durable message to a run; deleted by the step that takes it up."""
+    """A durable message to a run; the step that receives it deletes it."""
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, db_constraint=False)
@@ -191,7 +193,7 @@ class Signal(models.Model):
 
 
 class Wait(models.Model):
-    """A call that waits for an event from outside; deleted by whoever ends it."""
+    """A call that waits for an external event; the transaction that ends the wait deletes the row."""
 
     pk = models.CompositePrimaryKey("run_id", "frame", "call")
     run = models.ForeignKey(Run, on_delete=models.PROTECT, db_index=False)
@@ -206,7 +208,7 @@ class Wait(models.Model):
 
 
 class OutsideEvent(models.Model):
-    """An event that somebody sent, once by its id. What it told is in the journals of those who waited for it."""
+    """An external event, once by its id. Its data is in the journals of the runs that waited for it."""
 
     id = models.TextField(primary_key=True)
     name = models.TextField()
@@ -221,7 +223,7 @@ class OutsideEvent(models.Model):
 
 
 class Stop(models.Model):
-    """Nobody starts effects for an agent, or for any if it is empty, until `lifted_at`."""
+    """A kill switch: until `lifted_at`, workers start no effect of this agent, or of any agent if it is empty."""
 
     agent = models.TextField()
     stopped_by = models.TextField(null=True)  # None is the command line
@@ -241,14 +243,14 @@ class Stop(models.Model):
 
 
 class Loop(models.Model):
-    """A loop of the sweeper, and when any sweeper last did its work."""
+    """A loop of the sweeper, and when it last completed in any sweeper."""
 
     name = models.TextField(primary_key=True)
     done_at = models.DateTimeField()
 
 
 class Loss(models.Model):
-    """A worker that lost a run it held, as whoever took the run over found it: evidence, never changed."""
+    """A lost lease: a worker lost this run, as the sweeper found it. Evidence that never changes."""
 
     run = models.ForeignKey(Run, on_delete=models.DO_NOTHING, db_constraint=False)
     worker = models.UUIDField(null=True)
@@ -263,7 +265,7 @@ class Loss(models.Model):
 
 
 class Worker(models.Model):
-    """A process that advances runs, alive as long as it beats."""
+    """A process that advances runs, with its heartbeat and lease."""
 
     id = models.UUIDField(primary_key=True)
     host = models.TextField()
@@ -272,7 +274,5 @@ class Worker(models.Model):
     started_at = models.DateTimeField(db_default=Now())
     beat_at = models.DateTimeField(db_default=Now())
     lease_until = models.DateTimeField(null=True)  # null for a worker of the release before
-    isolated = models.BooleanField(
-        db_default=False
-    )  # takes one run at a time, of those that may kill it
+    isolated = models.BooleanField(db_default=False)  # advances suspected runs, one at a time
     hung = models.BooleanField(db_default=False)  # its tools hang; it ends and must be replaced

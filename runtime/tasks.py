@@ -1,4 +1,4 @@
-"""The worker's doors: the Celery task that advances a run, and the bench its process works at."""
+"""Defines the Celery task that advances a run, and sets up, drains and stops a worker process."""
 
 import logging
 import os
@@ -22,18 +22,18 @@ log = logging.getLogger(__name__)
 
 @shared_task(name=ADVANCE)
 def advance_run(run: object = None, *_: object, **__: object) -> None:
-    """Take the run as far as it goes; a hint for a run that needs nothing, or for none, does nothing."""
+    """Advance the run as far as possible. A hint for a run that is not due, or for no run, has no effect."""
     try:
         named = UUID(run if isinstance(run, str) else "")
     except ValueError:
-        log.warning("a hint that names no run was thrown away")
+        log.warning("Hint ignored: it names no run")
         return
     advance(named, bench(), isolated=bench().heartbeat.isolated)
 
 
 @cache
 def bench() -> WorkerContext:
-    """Made on first use, after fork: the heartbeat starts beating with it."""
+    """Return the context of this worker process. The first call, after fork, starts the heartbeat."""
     alone = set(current_app.amqp.queues.consume_from) == {ISOLATED}
     heartbeat = Heartbeat(wiring.effects().fingerprints(), isolated=alone)
     heartbeat.start()
@@ -46,26 +46,26 @@ def bench() -> WorkerContext:
 
 
 def drain() -> None:
-    """Take no more runs, and let go of those there are in time. For signal handlers too; again changes nothing."""
+    """Claim no more runs and release the claimed ones in time. Safe in signal handlers. Repeating it has no effect."""
     if bench.cache_info().currsize:
         bench().heartbeat.drain(settings.ABEYANCE_DRAIN_SECONDS)
 
 
 def is_hung() -> bool:
-    """Whether this worker ends because its tools hang."""
+    """Return whether this worker ends because its tools hang."""
     return bool(bench.cache_info().currsize) and bench().heartbeat.is_hung
 
 
 def _retire() -> None:
-    """End this process as if it were told to stop: its supervisor starts another one."""
+    """End this process as a stop signal would, so that its supervisor starts another one."""
     bench().heartbeat.retire(settings.ABEYANCE_DRAIN_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def stop() -> bool:
-    """At the end of a worker process: stop beating and close what the engine opened.
+    """Stop the heartbeat and close the engine's connections, at the end of a worker process.
 
-    False if an effect is still under way, in a thread that cannot be ended.
+    Returns False if an effect is still running, in a thread that cannot be ended.
     """
     busy = False
     if bench.cache_info().currsize:

@@ -28,7 +28,7 @@ def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
         raise Forbidden("not_eligible", f"{actor.person} may not cancel runs of {found.requester}.")
     why = access.text("reason", reason, MAX_REASON, required="is required to cancel")
     with atomic() as connection:
-        status = runs.standing(connection, run).status
+        status = runs.locked_row(connection, run).status
         if status != RunStatus.CANCELLING and not _is_asked(connection, run):
             if status == RunStatus.QUARANTINED:
                 _release(connection, run, actor, why)
@@ -42,7 +42,7 @@ def _is_asked(connection: Connection, run: UUID) -> bool:
 
 
 def _cancel(connection: Connection, run: UUID, actor: Actor, reason: str) -> None:
-    runs.ring(connection, run)
+    runs.notify_signal(connection, run)
     withdrawn = signals.withdraw(connection, run)
     gates.close_decided(connection, withdrawn)
     closed = [*withdrawn, *gates.close_open(connection, run)]

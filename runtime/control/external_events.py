@@ -77,7 +77,7 @@ def _deliver(
 def _rings(connection: Connection, run: UUID) -> bool:
     """Lock the run's row, so that no wait times out meanwhile. Return False for a run that has ended."""
     try:
-        runs.ring(connection, run)
+        runs.notify_signal(connection, run)
     except RunEnded:
         return False
     return True

@@ -27,7 +27,7 @@ def send_message(*, run: UUID, text: object, actor: Actor) -> RunDetail:
         waiting = signals.number_of(connection, run, signals.MESSAGE)
         if runs.unheard(connection, run) + waiting >= MAX_UNHEARD:
             raise TooManyUnheard
-        runs.ring(connection, run)
+        runs.notify_signal(connection, run)
         signals.send_message(connection, run=run, by=actor.person, text=message)
         join(connection, run, actor)
         digest = digest_of(message)

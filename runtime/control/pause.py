@@ -24,7 +24,7 @@ def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     why = access.text("reason", reason, MAX_REASON)
     with atomic() as connection:
         if not _is_paused(connection, run):
-            runs.ring(connection, run)
+            runs.notify_signal(connection, run)
             signals.send_pause(connection, run=run, by=actor.person, reason=why)
             wiring.gatekeeper().note(run=run, actor=actor, act="paused", detail={"reason": why})
             notify(run)
@@ -36,7 +36,7 @@ def resume(*, run: UUID, actor: Actor) -> RunDetail:
     access.controllable(run, actor, "hold up")
     with atomic() as connection:
         if _is_paused(connection, run):
-            runs.ring(connection, run)
+            runs.notify_signal(connection, run)
             signals.send_resume(connection, run=run, by=actor.person)
             wiring.gatekeeper().note(run=run, actor=actor, act="resumed", detail={})
             notify(run)

@@ -36,7 +36,7 @@ def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) ->
 
     Raise NoSuchRun, NotQuarantined, Tampered, KeyMissing, or NewerSchema.
     """
-    row = runs.standing(connection, run)
+    row = runs.locked_row(connection, run)
     if row.status != RunStatus.QUARANTINED:
         raise NotQuarantined
     mark, entries = journal.read(connection, run)

@@ -41,7 +41,7 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 
 def _reopen(connection: Connection, run: UUID, event: Retried) -> None:
     """Verify the run, append the event to its journal, and make its row due."""
-    row = runs.standing(connection, run)
+    row = runs.locked_row(connection, run)
     if row.status != RunStatus.FAILED or row.removed:
         raise NotFailed("removed" if row.removed else row.status)
     base = continuations.load_base(connection, run) or initial(run)

@@ -43,7 +43,7 @@ def undo(*, gate: UUID) -> None:
         raise transaction.TransactionManagementError("call this inside transaction.atomic()")
     connection = pool.djangos()
     run = gates.find(connection, gate).run
-    runs.ring(connection, run)
+    runs.notify_signal(connection, run)
     if not signals.withdraw(connection, run, gate):
         raise GateNotOpen
     gates.reopen(connection, gate)

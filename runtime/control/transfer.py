@@ -38,7 +38,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
-from runtime.store.runs import Standing
+from runtime.store.runs import LockedRow
 from runtime.store.tables import (
     blobs,
     continuations,
@@ -61,7 +61,7 @@ def export_run(*, run: UUID, actor: Actor) -> str:
     access.for_admins(run, actor, "Only admins may export runs.")
     keeper = wiring.gatekeeper()
     with atomic() as connection:
-        row = runs.standing(connection, run)
+        row = runs.locked_row(connection, run)
         if row.status != RunStatus.EXPORTED:
             closed = _end(connection, run, row, Exported(by=actor.person))
             reason = f"{actor.person} exported the run."
@@ -93,7 +93,7 @@ def import_run(*, data: bytes, actor: Actor) -> UUID:
     return now.run
 
 
-def _end(connection: Connection, run: UUID, row: Standing, event: Exported) -> list[UUID]:
+def _end(connection: Connection, run: UUID, row: LockedRow, event: Exported) -> list[UUID]:
     """End a run that no worker has and that has no signals. Return the gates that this closed."""
     if row.ended:
         raise RunEnded(row.status)

@@ -1,14 +1,14 @@
-"""Claims and releases a run: which worker may advance it, and what that worker writes to its row; `runs` has the rest.
+"""Claims and releases runs, and has the statements by which a worker writes the row of its run. `runs` has the others.
 
-The lease is a worker process's: it renews one row, its own in `runtime_worker`. A run names the process that has it,
-its epoch, and an owner token that is new with each claim. The owner's writes name epoch, owner and position, so those
-of a worker that was replaced find no row. They do not name the lease: a worker that was not replaced may record the
+A worker process has one lease, its row in `runtime_worker`, and renews it. A run names the process that has it, its
+epoch, and an owner token that is new with each claim. The worker's writes require epoch, owner and position, so the
+writes of a replaced worker find no row. They do not require the lease: a worker that was not replaced may record the
 result it holds.
-There is one way to claim: the statement that loads a run that is due and has no owner (`store.loading`). Only the
-sweeper takes a run from a process whose lease is over, and notes the loss. Only then can the run be claimed again.
-A run stays due for as long as a worker has it, because each change of `due_at` would write every index of the row
-anew; who looks for due runs passes over those that a live process has.
-Only the database's clock counts, and `clock_timestamp()`, since `now()` stands still in a transaction.
+Only the statement that loads a due run without an owner (`store.loading`) claims it. Only the sweeper releases a run
+whose process has an expired lease, and records the lost lease; then the run can be claimed again.
+A claimed run stays due, because each change of `due_at` would rewrite every index entry of the row. Queries for due
+runs skip those that a live process has.
+Only the clock of Postgres counts, by `clock_timestamp()`: `now()` does not advance within a transaction.
 """
 
 from dataclasses import dataclass
@@ -27,41 +27,41 @@ RESEND_SECONDS = 5.0
 BACK_OFF_SECONDS = 30.0
 WINDOW = 2_000  # due runs that `has_waiting_runs` considers
 
-# As part of a statement that is a transaction by itself: its COMMIT does not wait for the disk. If Postgres crashes, a
-# claim may be forgotten; its owner then writes nothing more, and no token is given twice. Each later write of a worker
-# takes its claim to the disk.
+# For statements that are a transaction by themselves: their COMMIT does not wait for the disk. If Postgres crashes, it
+# may lose a claim; the owner's later writes then find no row, and its token is never reused. The next synchronous write
+# of the worker also makes its claim durable.
 ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true)"
 
-# Asked once for a statement: what may differ from row to row finds nothing in an index.
+# A subquery is evaluated once for a statement, so Postgres can use an index; a volatile function is not.
 _DB_NOW = "(SELECT clock_timestamp())"
 
-# When a run is due of which a hint is sent at the same time: the sweeper leaves that a moment to come first.
+# The due time of a run whose hint is sent at the same time: the sweeper gives that hint a moment to arrive.
 DUE_SHORTLY = f"clock_timestamp() + {HINT_SECONDS} * interval '1 second'"
 
-# `lease_until` of a run whose lease is its worker's. A worker of the release before renews that column of each run that
-# it has, and leaves alone a run with a later time; 'infinity' is no time that Python can read.
+# `lease_until` of a run that is covered by the lease of its worker. A worker of the previous release renews that column
+# for each of its runs and skips runs with a later time. Python cannot read 'infinity'.
 _BY_WORKER = "'9000-01-01 00:00Z'"
 
-# Whether the process that has the run is alive.
+# True if the process that has the run is alive.
 LIVE = f"""
     coalesce(CASE WHEN lease_until = {_BY_WORKER} THEN {workers.LIVE} ELSE lease_until >= {_DB_NOW} END, false)
 """
 
-# The part of the step statement that moves the run; no row means that the step may not be written.
+# The part of the step statement that updates the run; no row means that the step must not be written.
 _ADVANCE = """
     UPDATE runtime_run SET position = %(position)s, head = %(mac)s, status = %(status)s,
         awaits = %(awaits)s, unheard = %(unheard)s{changes}
     WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s AND position = %(position)s - 1{condition}
     RETURNING id
 """
-# What few steps change besides, and the condition of those that count on the signals that they have read.
+# Further changes by a few steps, and the condition of steps that depend on the signals they have read.
 _SUSPEND = ", base = %(position)s"
 _END = ", ended_at = clock_timestamp(), output = %(output)s, reason = %(reason)s"
 _RELEASE = """,
         owner = NULL, lease_until = NULL, losses = 0, isolated = false, due_at = %(due)s::timestamptz"""
 _STRICT = " AND mailbox = %(mailbox)s"
 
-# The part of the statement that loads a run which claims it; no row means that the run is not to be had.
+# The part of the load statement that claims the run; no row means that the run cannot be claimed.
 CLAIM = f"""
     UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s, worker = %(worker)s, lease_until = {_BY_WORKER},
         status = CASE WHEN free.status IN ('cancelling', 'paused') THEN free.status ELSE 'running' END
@@ -76,14 +76,14 @@ CLAIM = f"""
         {kill_switches.ON} AS stops, losses, mailbox, origin
 """
 
-# The part of the heartbeat statement that finds the mailbox of each run that this process still has.
+# The part of the heartbeat statement that reads the signal count of each run that this process still has.
 HELD = f"""
     SELECT runtime_run.owner, mailbox, {kill_switches.ON} AS stops
     FROM unnest(%(runs)s::uuid[], %(owners)s::uuid[]) AS held(run, owner)
     JOIN runtime_run ON runtime_run.id = held.run AND runtime_run.owner = held.owner
 """
 
-# The part of the sweeper's statement that takes a run from a process whose lease is over. `taken` is the row before.
+# The part of the sweeper's statement that releases a run with an expired lease. `taken` is the previous row.
 TAKE_OVER = """
     owner = NULL, lease_until = NULL,
     losses = CASE WHEN NOT was_lost THEN losses
@@ -96,9 +96,9 @@ TAKE_OVER = """
 class Claim:
     """The right to advance a run. `base` is the position of its continuation, 0 without one.
 
-    `worker` is the process that has it, `previous` the status the run had, `at` database time; `stops` names the agents
-    stopped then. `losses` counts how often in a row the run was lost with its worker and made no progress; `isolated`
-    says that it is alone in its process because of that.
+    `worker` is the process that has it, `previous` the status of the run before, `at` database time; `stops` names the
+    agents with an engaged kill switch. `losses` counts lost leases in a row without progress; `isolated` says that the
+    run is alone in its process because of them.
     """
 
     run: UUID
@@ -117,7 +117,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The run's row as it is now, to find out why a write met no row."""
+    """The run's row, to find out why a write found no row."""
 
     epoch: int
     owner: UUID | None
@@ -126,23 +126,24 @@ class Row:
 
 
 def lease_seconds() -> float:
+    """Return the duration of a lease."""
     return float(settings.ABEYANCE_LEASE_SECONDS)
 
 
 def parameters(claim: Claim) -> dict[str, object]:
-    """Of a step that is written under this claim."""
+    """Return the parameters of a step under this claim."""
     return {"run": claim.run, "epoch": claim.epoch, "owner": claim.owner}
 
 
 @cache
 def advance(*, suspends: bool, ends: bool, releases: bool, strict: bool) -> str:
-    """The part of the step statement that moves the run, if it has not ended before."""
+    """Return the part of the step statement that updates the run."""
     changes = _SUSPEND * suspends + _END * ends + _RELEASE * releases
     return _ADVANCE.format(changes=changes, condition=_STRICT * strict)
 
 
 def abandon(connection: Connection, run: UUID, owner: UUID) -> None:
-    """Release a run that this process may have without working on it. It stays due, and its status as it is."""
+    """Release a run that this process may have claimed and does not work on. It stays due and keeps its status."""
     connection.execute(
         "UPDATE runtime_run SET owner = NULL, lease_until = NULL WHERE id = %s AND owner = %s",
         (run, owner),
@@ -152,11 +153,11 @@ def abandon(connection: Connection, run: UUID, owner: UUID) -> None:
 def release(
     connection: Connection, claim: Claim, *, status: str, mailbox: int, due: datetime | None
 ) -> bool:
-    """Release a run that needs nothing before `due`, unless a signal came.
+    """Release a run until `due`, unless it has received a signal.
 
-    False if the claim or the mailbox is stale.
+    Returns False if the claim or the signal count is stale.
     """
-    return _let_go(
+    return _release(
         connection,
         claim,
         "status = %(status)s, due_at = %(due)s, losses = 0, isolated = false",
@@ -166,11 +167,11 @@ def release(
 
 
 def back_off(connection: Connection, claim: Claim, seconds: float = BACK_OFF_SECONDS) -> bool:
-    """Release a run that this worker cannot act on, untouched, for another one or a later time.
+    """Release a run that this worker cannot advance, for another worker or a later time.
 
-    Its status is as before, unless something was written since.
+    Its status becomes the previous one, unless an entry was written since.
     """
-    return _let_go(
+    return _release(
         connection,
         claim,
         "status = CASE WHEN position = %(position)s THEN %(status)s ELSE status END,"
@@ -180,8 +181,8 @@ def back_off(connection: Connection, claim: Claim, seconds: float = BACK_OFF_SEC
 
 
 def isolate(connection: Connection, claim: Claim) -> bool:
-    """Release a run, untouched and due, for a process that has no other."""
-    return _let_go(
+    """Release a run, unchanged and due, for a process that works on one run only."""
+    return _release(
         connection,
         claim,
         "status = %(status)s, due_at = clock_timestamp(), isolated = true, losses = 0",
@@ -190,8 +191,8 @@ def isolate(connection: Connection, claim: Claim) -> bool:
 
 
 def quarantine(connection: Connection, claim: Claim, reason: str) -> bool:
-    """Park a run whose journal cannot be verified, or that costs workers their life: nothing of it runs."""
-    return _let_go(
+    """Quarantine a run whose journal does not verify, or whose workers die. Workers do not claim it."""
+    return _release(
         connection,
         claim,
         "status = 'quarantined', reason = %(reason)s, due_at = NULL",
@@ -205,6 +206,7 @@ def lock(connection: Connection, run: UUID) -> None:
 
 
 def read(connection: Connection, run: UUID) -> Row:
+    """Read the run's row. Raises LookupError."""
     row = connection.execute(
         "SELECT epoch, owner, position, mailbox FROM runtime_run WHERE id = %s", (run,)
     ).fetchone()
@@ -215,7 +217,7 @@ def read(connection: Connection, run: UUID) -> Row:
 
 
 def has_waiting_runs(connection: Connection) -> bool:
-    """Whether one of the first 2,000 due runs could continue and has no worker."""
+    """Return whether one of the first 2,000 due runs could continue and has no worker."""
     row = connection.execute(
         f"""
         SELECT EXISTS (SELECT FROM (
@@ -231,7 +233,7 @@ def has_waiting_runs(connection: Connection) -> bool:
     return row == (True,)
 
 
-def _let_go(
+def _release(
     connection: Connection,
     claim: Claim,
     changes: str,

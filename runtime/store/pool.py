@@ -1,7 +1,7 @@
-"""The engine's own way to Postgres: an autocommit pool beside Django's connections, made after fork.
+"""Opens the engine's connections to Postgres: an autocommit pool, created after fork, beside Django's connections.
 
-Step commits go through this pool because a prepared statement on an open connection is what keeps
-a step cheap. What must share a transaction with the ORM runs on Django's connection instead.
+Steps are committed through this pool: prepared statements on open connections keep a step cheap. Statements that share
+a transaction with the ORM use Django's connection.
 """
 
 import os
@@ -27,11 +27,11 @@ DJANGOS_OF_A_WORKER = (
     5  # which the threads of a worker share: its tools, the rules of its agents, and the engine
 )
 WAIT_SECONDS = 3.0
-# After which the pool gives up, and tries at once for the next caller: until then it pauses twice as long each time.
+# The pool retries for this long, with doubling pauses. Then it gives up, and retries at once for the next caller.
 RECONNECT_SECONDS = 1.0
 
 _DJANGOS = OperationalError | InterfaceError
-# Classes of SQLSTATE: connection, state of the transaction (read-only), prepared statement that is gone, login,
+# Classes of SQLSTATE: connection, state of the transaction (read-only), lost prepared statement, login,
 # no such database, rollback, resources, object in use, operator intervention, error of the system.
 _PASSING = frozenset({"08", "25", "26", "28", "3D", "40", "53", "55", "57", "58"})
 
@@ -41,7 +41,7 @@ _pool: "_Pool | None" = None
 
 @contextmanager
 def pooled() -> Iterator[Connection]:
-    """An autocommit connection of the pool. Raises psycopg.OperationalError when none can be had."""
+    """Yield an autocommit connection of the pool. Raises psycopg.OperationalError if none is available."""
     pool = _the_pool()
     connection = pool.take()
     try:
@@ -51,16 +51,16 @@ def pooled() -> Iterator[Connection]:
 
 
 def own(name: str = "") -> Connection:
-    """A connection of the caller's own, for a thread that must never wait for the pool.
+    """Open a connection for a thread that must never wait for the pool.
 
-    `name` is what Postgres shows of it in pg_stat_activity.
+    Postgres shows `name` in pg_stat_activity.
     """
     named = {"application_name": name} if name else {}
     return psycopg.connect(autocommit=True, **{**_parameters(), **named})
 
 
 def djangos() -> Connection:
-    """The connection under Django's current transaction."""
+    """Return Django's connection, with its current transaction."""
     django_connection.ensure_connection()
     connection: Connection = django_connection.connection
     return connection
@@ -81,9 +81,9 @@ def row(
     *,
     prepare: bool | None = None,
 ) -> TupleRow | None:
-    """Execute a statement and return its first row: one of the few that are executed all the time.
+    """Execute a frequent statement and return its first row.
 
-    A pooled connection keeps a cursor for each, which keeps the row until the next one: large rows are not for it.
+    A pooled connection keeps a cursor for each such statement. The cursor holds its last row, so rows must be small.
     """
     cursor = connection.kept(statement) if isinstance(connection, _Pooled) else connection.cursor()
     return cursor.execute(statement, parameters, prepare=prepare).fetchone()
@@ -91,7 +91,7 @@ def row(
 
 @contextmanager
 def asking() -> Iterator[Connection]:
-    """The connection of the transaction that the caller is in, else one of the pool."""
+    """Yield the connection of the caller's transaction, or one of the pool outside a transaction."""
     if django_connection.in_atomic_block:
         yield djangos()
     else:
@@ -100,7 +100,7 @@ def asking() -> Iterator[Connection]:
 
 
 def is_passing(exc: BaseException) -> bool:
-    """Whether the error is due to the state of Postgres, so that the same statement may succeed later.
+    """Return whether the error is transient: it is due to the state of Postgres, so a retry may succeed.
 
     The SQLSTATE decides, not the class of the error: a read-only Postgres raises no OperationalError. An error without
     a SQLSTATE is due to the connection.
@@ -115,9 +115,9 @@ def is_passing(exc: BaseException) -> bool:
 
 
 def backend(connection: Connection) -> int:
-    """The process id of what serves this connection's open transaction.
+    """Return the process id of the Postgres backend of this connection's open transaction.
 
-    Postgres is asked: behind a pooler, what the connection itself knows is a number of the pooler's.
+    Postgres returns it: behind a pooler, the connection itself knows only a number of the pooler.
     """
     row = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
     assert row is not None
@@ -125,15 +125,15 @@ def backend(connection: Connection) -> int:
 
 
 def terminate(backend: int) -> None:
-    """End another connection of ours, which rolls back its transaction. Raise psycopg.Error."""
+    """End another connection of this product, which rolls back its transaction. Raise psycopg.Error."""
     with pooled() as connection:
         connection.execute("SELECT pg_terminate_backend(%s)", (backend,))
 
 
 def has_ended(connection: Connection) -> bool:
-    """Whether the other side has ended it, as far as we were told; without asking Postgres.
+    """Return whether Postgres has closed the connection, from data that has already arrived.
 
-    What came lies unread: it is read here, the end after it too, by calls that keep the interpreter, unlike poll.
+    Reads the pending data twice, so that a close after other data is seen. Unlike poll, these calls keep the GIL.
     """
     try:
         connection.pgconn.consume_input()
@@ -144,7 +144,7 @@ def has_ended(connection: Connection) -> bool:
 
 
 def close() -> None:
-    """Close the pool; before a fork, at the end of a process, and before a test database is dropped."""
+    """Close the pool: before a fork, at the end of a process, and before a test database is dropped."""
     global _pool
     with _lock:
         if _pool is not None and _pool.process == os.getpid():
@@ -153,9 +153,9 @@ def close() -> None:
 
 
 class _Pooled(psycopg.Connection[TupleRow]):
-    """A connection with cursors that have learnt how a statement's parameters are written and its columns read.
+    """A connection that keeps a cursor for each frequent statement.
 
-    A cursor forgets that with each other statement, so there is one for each of the few that are kept.
+    The cursor caches how to adapt parameters and load columns. It loses that cache with the next other statement.
     """
 
     @cached_property
@@ -170,9 +170,9 @@ class _Pooled(psycopg.Connection[TupleRow]):
 
 
 class _Pool:
-    """The connections of one process. The one that was given back last is taken first: its backend is still warm.
+    """The connections of one process, last in, first out: the backend that was used last has warm caches.
 
-    psycopg's pool opens, bounds and replaces them, but takes each in turn.
+    psycopg's pool opens, bounds and replaces the connections, but would hand them out in turn.
     """
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class _Pool:
         self._lock = threading.Lock()
         self._idle: list[_Pooled] = []
         self._waiting = (
-            0  # callers who get one of `_all`, where connections are given back meanwhile
+            0  # callers that wait for `_all`; while there are any, connections return to `_all`
         )
         self._all = ConnectionPool(
             connection_class=_Pooled,
@@ -195,7 +195,7 @@ class _Pool:
         )
 
     def take(self) -> _Pooled:
-        """Raises psycopg.OperationalError when none can be had."""
+        """Take an idle connection, or one of psycopg's pool. Raises psycopg.OperationalError if none is available."""
         while (connection := self._last()) is not None:
             if not has_ended(connection):
                 return connection
@@ -221,7 +221,7 @@ class _Pool:
             self._all.putconn(connection)
 
     def _last(self) -> _Pooled | None:
-        """The connection that was given back last; None if there is none, and the caller counts as waiting."""
+        """Return the idle connection that was used last; if there is none, count the caller as waiting."""
         with self._lock:
             if self._idle:
                 return self._idle.pop()
@@ -229,10 +229,10 @@ class _Pool:
             return None
 
     def _check(self, connection: Connection) -> None:
-        """Raise if the connection is dead, with every other dead one of psycopg's pool thrown away.
+        """If the connection is dead, remove every dead connection from psycopg's pool, and raise.
 
-        What kills one kills all, and that pool pauses twice as long before each next one it finds. An end that the
-        other side told us of lies unread in the socket, so a silent one is taken as it is, without asking Postgres.
+        One cause usually kills all connections, and psycopg's pool doubles its pause for each dead one it finds. If no
+        close has arrived on the socket, the connection counts as alive, without a query.
         """
         if not has_ended(connection):
             return
@@ -252,15 +252,15 @@ def _the_pool() -> _Pool:
 
 
 def _is_idle(connection: Connection) -> bool:
-    """Whether it works and no transaction is open."""
+    """Return whether the connection works and has no open transaction."""
     return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def _parameters() -> dict[str, Any]:
-    """Django's connection parameters, less what only Django's cursors need."""
+    """Return Django's connection parameters without those for Django's cursors."""
     parameters = dict(connections[DEFAULT_DB_ALIAS].get_connection_params())
     for only_djangos in ("context", "cursor_factory", "prepare_threshold"):
         parameters.pop(only_djangos, None)
     if not settings.ABEYANCE_PREPARED_STATEMENTS:
-        parameters["prepare_threshold"] = None  # not even where a statement asks for it
+        parameters["prepare_threshold"] = None  # overrides prepare=True of a statement
     return parameters

@@ -1,7 +1,7 @@
-"""Reads and writes the run's row for everyone but the worker that has the run.
+"""Reads and writes the run's row, except for the worker that has the run, which writes it under its claim (`leases`).
 
-That worker writes the row under its claim (`leases`). These functions are part of the caller's transaction; `ring`,
-`lock` and `standing` hold the row until it ends, so a signal comes before a step or after it.
+These functions run in the caller's transaction. `notify_signal`, `lock` and `locked_row` lock the row until it ends, so
+a signal is written before a step or after it.
 """
 
 import json
@@ -15,9 +15,9 @@ from runtime.errors import NoSuchRun, RunEnded
 from runtime.store.leases import DUE_SHORTLY
 from runtime.store.pool import Connection
 
-# The part of the statement that settles a gate: `ring` for its run, unless that is over. It waits for no lock, under
-# which what the statement rests on could change.
-RING = f"""
+# The part of the statement that settles a gate: `notify_signal` for its run, unless it has ended. It does not wait for
+# a lock, because the data that the statement depends on could change meanwhile.
+NOTIFY_SIGNAL = f"""
     UPDATE runtime_run SET mailbox = mailbox + 1,
         due_at = CASE WHEN status <> 'quarantined'
             THEN least(due_at, coalesce(%(effective_at)s::timestamptz, {DUE_SHORTLY})) END
@@ -34,23 +34,23 @@ INSERT = f"""
     VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(input)s,
         %(status)s, %(position)s, %(head)s, %(unheard)s, %(origin)s::jsonb, {DUE_SHORTLY})
 """
-# The same of a run with a business key, which may be taken. Without one Postgres writes the row at once.
+# The same for a run with a business key, which may be taken. INSERT alone is faster.
 INSERT_KEYED = f"{INSERT} ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """Where the journal of a run ends: the last entry's position and MAC."""
+    """The end of a run's journal: the position and MAC of the last entry."""
 
     position: int
     head: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How a run stands; `owner` is None when no worker has it, `base` is the position of its continuation.
+class LockedRow:
+    """A locked run row. `owner` is None if no worker has the run, `base` is the position of its continuation.
 
-    `isolated` says that it is tried alone in its process, `removed` that retention took its payloads.
+    `isolated` says that a worker runs it alone in a process, `removed` that retention erased its payloads.
     """
 
     status: str
@@ -64,16 +64,16 @@ class Standing:
 
 
 def insert(connection: Connection, row: dict[str, Any]) -> bool:
-    """Write a run that is due, with a hint of the caller's. False if its business key is taken.
+    """Write a run that is due; the caller sends its hint. Returns False if its business key is taken.
 
-    `row` may leave out `status`, `position` and `unheard`, for a new run, and `origin` if the requester alone is in it.
+    `row` may omit `status`, `position` and `unheard` of a new run, and an `origin` of the requester alone.
     """
     statement = INSERT if row["business_key"] is None else INSERT_KEYED
     return connection.execute(statement, inserted(row)).rowcount == 1
 
 
 def inserted(row: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of INSERT, of a row as `insert` takes it."""
+    """Return the parameters of INSERT for a row of `insert`."""
     return {
         "status": "queued",
         "position": 1,
@@ -84,16 +84,17 @@ def inserted(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def keep(connection: Connection, run: UUID) -> None:
-    """Have retention wait with the run, and with the contents it alone refers to, until the transaction ends."""
+    """Lock the run against retention, and with it the blobs it refers to, until the transaction ends."""
     connection.execute("SELECT FROM runtime_run WHERE id = %s FOR SHARE", (run,))
 
 
 def exists(connection: Connection, run: UUID) -> bool:
+    """Return whether there is a run with this id."""
     return connection.execute("SELECT 1 FROM runtime_run WHERE id = %s", (run,)).rowcount == 1
 
 
-def standing(connection: Connection, run: UUID) -> Standing:
-    """The run as it stands, and stays until the caller's transaction ends. Raises NoSuchRun."""
+def locked_row(connection: Connection, run: UUID) -> LockedRow:
+    """Lock the run's row until the caller's transaction ends, and return it. Raises NoSuchRun."""
     row = connection.execute(
         """
         SELECT status, position, head, base, owner, ended_at IS NOT NULL, isolated,
@@ -105,7 +106,7 @@ def standing(connection: Connection, run: UUID) -> Standing:
     if row is None:
         raise NoSuchRun
     status, position, head, base, owner, ended, isolated, removed = row
-    return Standing(
+    return LockedRow(
         status=status,
         position=position,
         head=head,
@@ -118,9 +119,9 @@ def standing(connection: Connection, run: UUID) -> Standing:
 
 
 def lock(connection: Connection, run: UUID) -> str:
-    """The status of a run that takes signals, with its row locked.
+    """Lock the row of a run that accepts signals, and return its status.
 
-    Raises RunEnded for one that is over, is being cancelled, or cannot be verified.
+    Raises RunEnded if the run has ended, is being cancelled, or is quarantined.
     """
     row = connection.execute(
         """
@@ -138,9 +139,9 @@ def lock(connection: Connection, run: UUID) -> str:
 
 
 def unheard(connection: Connection, run: UUID) -> int:
-    """How many messages the run has taken up that no model has heard. The caller holds its row."""
+    """Return how many received messages no model has seen. The caller has locked the row."""
     row = connection.execute("SELECT unheard FROM runtime_run WHERE id = %s", (run,)).fetchone()
-    assert row is not None  # the caller holds it
+    assert row is not None  # the caller has locked it
     found: int = row[0]
     return found
 
@@ -160,7 +161,7 @@ def origin(connection: Connection, run: UUID) -> tuple[str, ...]:
 
 
 def join(connection: Connection, run: UUID, person: str) -> bool:
-    """Add a person to the run's origin; return False if they are in it. The caller holds its row."""
+    """Add a person to the run's origin; return False if they are in it. The caller has locked the row."""
     done = connection.execute(
         """
         UPDATE runtime_run SET origin = origin || to_jsonb(%(person)s::text)
@@ -171,10 +172,10 @@ def join(connection: Connection, run: UUID, person: str) -> bool:
     return done.rowcount == 1
 
 
-def ring(connection: Connection, run: UUID, at: datetime | None = None) -> None:
-    """Raise the mailbox and make the run due, at `at` or with a hint of the caller's.
+def notify_signal(connection: Connection, run: UUID, at: datetime | None = None) -> None:
+    """Increase the signal count and make the run due, at `at` or shortly, when the caller's hint arrives.
 
-    The first act of a transaction that signals, as it locks the row. Raises RunEnded if the run takes no more.
+    A transaction that sends a signal calls this first, because it locks the row. Raises RunEnded.
     """
     row = connection.execute(
         f"""
@@ -193,7 +194,7 @@ def ring(connection: Connection, run: UUID, at: datetime | None = None) -> None:
 
 
 def end(connection: Connection, run: UUID, *, status: str, head: str) -> None:
-    """End a run whose row the caller has locked, with one more entry; a worker that still has it writes nothing."""
+    """End a run with one more entry. The caller has locked its row. A worker that still has the run writes nothing."""
     connection.execute(
         """
         UPDATE runtime_run SET status = %s, head = %s, position = position + 1, epoch = epoch + 1,
@@ -218,7 +219,7 @@ def reopen(connection: Connection, run: UUID, *, status: str, head: str) -> None
 
 
 def readmit(connection: Connection, run: UUID, *, status: str) -> None:
-    """Make a quarantined run due, with its losses counted from nothing; suspects are tried alone as before."""
+    """Make a quarantined run due and reset its lost leases. A run that was isolated stays isolated."""
     connection.execute(
         """
         UPDATE runtime_run SET status = %s, reason = NULL, losses = 0, due_at = clock_timestamp()
@@ -228,10 +229,10 @@ def readmit(connection: Connection, run: UUID, *, status: str) -> None:
     )
 
 
-def strip(connection: Connection, run: UUID, *, waits: bool = True) -> End | None:
-    """Take its payloads off the row of a run that is over, and lock it.
+def erase_payloads(connection: Connection, run: UUID, *, waits: bool = True) -> End | None:
+    """Erase the payloads in the row of an ended run, and lock the row.
 
-    None if it has none or goes on, and unless it `waits`, if another transaction has locked it.
+    Returns None if the run has none or has not ended, and without `waits`, if another transaction locks it.
     """
     row = connection.execute(
         f"""

@@ -117,7 +117,7 @@ def remove(run: UUID, *, waits: bool = True) -> bool:
     """
     with transaction.atomic():
         connection = pool.djangos()
-        end = runs.strip(connection, run, waits=waits)
+        end = runs.erase_payloads(connection, run, waits=waits)
         if end is None:
             return False
         journal.verify(connection, run, position=end.position, head=end.head)

@@ -418,9 +418,9 @@ def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, desk: R
     run = desk.start("a")
     soon, late = (timezone.now() + timedelta(hours=hours) for hours in (1, 2))
     row(run, due_at=soon)
-    runs.ring(own, run, late)
+    runs.notify_signal(own, run, late)
     assert Run.objects.get(id=run).due_at == soon
-    runs.ring(own, run)
+    runs.notify_signal(own, run)
     found = Run.objects.get(id=run)
     assert found.due_at is not None
     assert found.due_at < soon
@@ -438,7 +438,7 @@ def test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring(
     assert started >= began + moment
     row(run, due_at=timezone.now() + timedelta(hours=1))
     began = now_of(own)
-    runs.ring(own, run)
+    runs.notify_signal(own, run)
     rung = Run.objects.get(id=run).due_at
     assert rung is not None
     assert rung >= began + moment
@@ -448,7 +448,7 @@ def test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring(
 def test_a_ring_leaves_a_parked_run_alone(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
     row(run, status="quarantined", due_at=None)
-    runs.ring(own, run)
+    runs.notify_signal(own, run)
     assert Run.objects.get(id=run).due_at is None
 
 
@@ -456,7 +456,7 @@ def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, desk: Rig) -> 
     run = desk.start("a")
     row(run, ended_at=timezone.now(), status="completed", due_at=None)
     with pytest.raises(RunEnded):
-        runs.ring(own, run)
+        runs.notify_signal(own, run)
     assert Run.objects.get(id=run).due_at is None
 
 

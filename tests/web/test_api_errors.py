@@ -19,7 +19,7 @@ from tests.support.office import Office
 
 pytestmark = pytest.mark.django_db
 
-_NO_AGENT = "There is no agent of this name."
+_NO_AGENT = "There is no agent with this name."
 _UNVERIFIED = "The stored data cannot be verified"
 _OTHERS = {"others": [{"field": "c", "detail": "d"}]}
 

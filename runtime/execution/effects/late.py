@@ -75,7 +75,7 @@ def _record(
         if not late_outcomes.put(connection, late):
             return
         with suppress(RunEnded):  # then the row is only evidence
-            runs.ring(connection, request.run)
+            runs.notify_signal(connection, request.run)
     log.warning("%s ended late; its outcome is recorded: %s", request.key, late.outcome)
     dispatch.hint(request.run)
     dispatch.notify_run(request.run, inbox=False)

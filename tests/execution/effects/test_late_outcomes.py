@@ -314,7 +314,7 @@ def test_the_same_attempt_of_another_time_settles_nothing(
 
 def ring(run: UUID) -> None:
     with transaction.atomic():
-        runs.ring(pool.djangos(), run)
+        runs.notify_signal(pool.djangos(), run)
 
 
 def test_an_attempt_has_one_late_outcome(

@@ -45,7 +45,7 @@ def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None
         )
         assert late_outcomes.put(own, late)
         with suppress(RunEnded):
-            runs.ring(own, run)
+            runs.notify_signal(own, run)
 
 
 def pages(client: Client, office: Office, run: UUID) -> list[str]:
