@@ -34,7 +34,7 @@ TOKEN = "let me in"
 
 @dataclass(slots=True, kw_only=True)
 class Directory:
-    """The directory's own view of what happened to it."""
+    """The directory's own record of its requests."""
 
     storage: InMemoryStorage
     requests: list[str]

@@ -30,7 +30,7 @@ def step(number: int) -> int:
 
 @script
 def counts(turn: Turn) -> Reply:
-    """Counts by what it hears: the summary for what is no longer there, and the last result."""
+    """Counts by its conversation: the summary of removed messages, and the last result."""
     if turn.sums_up:
         return say(f"{turn.results[-1].content}")
     done = turn.results[-1].content if turn.results else int(turn.summary or 0)

@@ -1,4 +1,4 @@
-"""What the engine is told of calls, and what becomes of tools."""
+"""The engine's description of calls, and the outcomes of tools."""
 
 from typing import Any
 

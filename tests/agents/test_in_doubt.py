@@ -1,4 +1,4 @@
-"""A real tool whose real server does not answer: what is certain of it, what is in doubt, what is repeated."""
+"""A real tool whose real server does not answer: certain, in-doubt and repeated calls."""
 
 import socket
 import threading
@@ -94,7 +94,7 @@ def test_a_write_that_raises_a_read_timeout_is_started_once_and_in_doubt(
     monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     with engine_of(transferring(EffectClass.WRITE)) as engine:
         run = engine.begin("teller", {"url": silence.url})
-        engine.go_on(run.id)  # whoever looks again finds nothing to do
+        engine.go_on(run.id)  # a second look finds nothing to do
     assert (run.status, silence.taken) == ("suspended", 1)
     (gate,) = Gate.objects.filter(run=run)
     assert (gate.kind, gate.state) == ("in_doubt", "open")
@@ -105,7 +105,7 @@ def test_a_write_that_raises_a_read_timeout_is_started_once_and_in_doubt(
 def test_an_idempotent_call_that_raises_a_read_timeout_is_made_again(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, silence: Silence
 ) -> None:
-    """The other half: that the test above sees one start is not because nobody ever tries again."""
+    """The control of the test above: a call that may be repeated is started again."""
     monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     monkeypatch.setattr("random.random", lambda: 0.0)  # at once
     with engine_of(transferring(EffectClass.IDEMPOTENT)) as engine:

@@ -1,4 +1,4 @@
-"""The onboarding agents, turn by turn: what they ask for after each result."""
+"""The onboarding agents, turn by turn: their calls after each result."""
 
 from typing import Any
 

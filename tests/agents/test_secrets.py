@@ -218,7 +218,7 @@ def test_the_schema_is_checked_on_the_opened_value_and_the_sentence_hides_it(key
     facts = AgentEffects(_registry()).describe(agent="smith", tool="lock", args=_sealed())
     assert facts.sentence == "Lock front with ••••"
     assert facts.schema["properties"]["password"]["type"] == "string"
-    assert facts.result_schema == {"type": "null"}  # nobody reports a secret
+    assert facts.result_schema == {"type": "null"}  # no secret is reported
     with pytest.raises(CallRejected, match=r"arguments\.password: Input should be a valid string"):
         AgentEffects(_registry()).describe(agent="smith", tool="lock", args=_sealed(password=7))
 

@@ -164,7 +164,7 @@ def test_a_description_that_was_changed_in_the_database_is_not_believed(facts: s
 
 
 def _later() -> None:
-    """As if what was published until now had been published a day ago."""
+    """Date all published versions back by a day."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE agents_agentversion SET published_at = published_at - interval '1 day'"

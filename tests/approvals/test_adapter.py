@@ -206,7 +206,7 @@ def test_an_approval_of_another_gate_does_not_count(bea: Actor) -> None:
     assert refused(second, first.action_digest) == "the request is pending"
 
 
-# What somebody with access to the database might change between the approval and the start
+# Changes that an attacker with database access might make between the approval and the start
 
 MORE = json.dumps({"username": "new.hire", "security_level": 9})
 

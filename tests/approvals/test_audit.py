@@ -1,4 +1,4 @@
-"""The audit: Postgres refuses to change it, and if somebody gets past that, the chain shows it."""
+"""The audit: Postgres refuses changes, and the chain shows those that get past Postgres."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -73,7 +73,7 @@ def test_two_rows_of_a_run_cannot_have_one_place(run: UUID) -> None:
         entry.save(force_insert=True)
 
 
-# From here on somebody owns the table and has switched the trigger off.
+# From here on an attacker owns the table and has switched the trigger off.
 
 
 @pytest.fixture

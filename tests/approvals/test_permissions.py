@@ -92,7 +92,7 @@ def test_a_revoked_token_may_nothing_and_reads_nothing(ada: Actor) -> None:
 
 def test_runs_are_read_by_requester_eligible_reviewers_and_admins(cast: dict[str, Actor]) -> None:
     seeds.pending(requester="ada")
-    seeds.run(requester="cyril")  # nobody was asked about it
+    seeds.run(requester="cyril")  # no reviewer was asked about it
     assert readable(cast["ada"]) == {"ada"}
     assert readable(cast["bea"]) == {"ada"}
     assert readable(cast["cyril"]) == {"cyril"}

@@ -1,4 +1,4 @@
-"""Signed decisions: what is taken up is what the web signed, with a key that only the web has."""
+"""Signed decisions: a worker accepts only decisions signed with the key of the web process."""
 
 import json
 import shutil
@@ -260,7 +260,7 @@ def test_a_request_that_was_changed_before_anybody_saw_it_starts_nothing(
     request = seeds.pending(expires_at=seeds.moment(60))
     for name, value in changed.items():
         setattr(request, name, value)
-    request.request_digest = snapshot.request_digest(request)  # which anybody can work out
+    request.request_digest = snapshot.request_digest(request)  # an attacker can compute it
     request.save()
     with pytest.raises(TamperedWith):
         seeds.decide(request, bea)

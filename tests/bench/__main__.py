@@ -43,7 +43,7 @@ def main() -> None:
             findings.append(_take(name, place, quick=chosen.quick))
             show(findings[-1])
             took = time.monotonic() - began
-            if chosen.write:  # each time, so that a run that is cut off leaves what it has
+            if chosen.write:  # each time, so that an interrupted run keeps its results
                 report.write(findings, load_before=load, seconds=took, quick=chosen.quick)
     say(f"\n{took:.0f} s")
 

@@ -1,4 +1,4 @@
-"""The bench in the place of the web process: starts runs, looks at them, decides what they wait for."""
+"""The bench in the place of the web process: starts runs, reads them, decides their gates."""
 
 import json
 import time

@@ -33,7 +33,7 @@ RUNS = """
 
 @dataclass(kw_only=True)
 class Hints:
-    """What came out of the broker: distinct runs, how many hints in all, and how many each process sent."""
+    """Hints read from the broker: distinct runs, hints in all, and hints by process."""
 
     broker: "redis.Redis"
     runs: set[bytes] = field(default_factory=set)

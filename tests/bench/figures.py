@@ -26,7 +26,7 @@ class Spread:
 class Line:
     """One figure. `goal` is `most` or `least` with its bound, none for what is only reported.
 
-    `ours` and `reference` say what was compared, in words with units.
+    `ours` and `reference` name the compared things, in words with units.
     """
 
     what: str

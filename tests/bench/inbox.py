@@ -71,13 +71,13 @@ def measure(site: Site, *, quick: bool) -> Finding:
         _timed(page, 5)
         few = _timed(page, pages)
         few_decided = _decide(site, desk, workers[0], waiting[: WARM + decisions])
-        until_ended(desk.look, waiting[: WARM + decisions])  # what was decided goes on meanwhile
+        until_ended(desk.look, waiting[: WARM + decisions])  # decided runs go on meanwhile
         before = _standing(site, workers[0])
         swept = _sweep(10)
         began = time.monotonic()
         _seed(site, runs, each)
         seeded = time.monotonic() - began
-        time.sleep(5.0)  # so that what is measured is not the disk that still takes in the rows
+        time.sleep(5.0)  # so that the measurement leaves out the writing of the rows
         after = _standing(site, workers[0])
         _timed(page, 5)
         many = _timed(page, pages)

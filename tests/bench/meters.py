@@ -99,7 +99,7 @@ class Meters:
         )
 
     def rest(self, seconds: float) -> Cost:
-        """What it costs when nothing happens."""
+        """Measure the cost at rest."""
         before = self.read()
         time.sleep(seconds)
         return self.read() - before

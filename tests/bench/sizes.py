@@ -1,4 +1,4 @@
-"""Bytes that a side keeps in Postgres: its tables with their partitions, indexes and what is stored beside them."""
+"""Bytes that a side keeps in Postgres: its tables with their partitions, indexes and TOAST."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The pure parts of the bench: statistics, goals, costs and scripts. What it measures is not asserted anywhere."""
+"""The pure parts of the bench: statistics, goals, costs and scripts. Its measurements are not asserted anywhere."""
 
 import json
 from typing import Any

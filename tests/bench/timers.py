@@ -73,7 +73,7 @@ class Timers:
 
 
 def put_in(timers: Timers) -> None:
-    """Put a timer around everything that is to be timed, wherever it was imported to."""
+    """Put a timer around each timed function, in every module that imported it."""
     modules = [one for name, one in list(sys.modules.items()) if name.split(".")[0] in ROOMS]
     timed: dict[FunctionType, Callable[..., Any]] = {}
     for module in modules:

@@ -153,7 +153,7 @@ async def _walk(client: Any) -> None:
 def waiting(home: Path, url: str, runs: int) -> Taken:
     """All runs on one worker, from when it may take the first to the last end by Postgres' clock.
 
-    They are started while the worker is stopped: whoever starts them needs a processor too.
+    They are started while the worker is stopped: starting them takes a processor too.
     """
     with stack_of(home, url) as stack:
         crowd = Crowd(stack)

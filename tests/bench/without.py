@@ -65,7 +65,7 @@ def _lease() -> list[Replaced]:
 
 
 def _rights() -> list[Replaced]:
-    """A worker believes that what was approved is what it starts: it does not read the request again."""
+    """A worker starts an approved call without reading the request again."""
     from approvals.adapter import Gatekeeper
 
     return [(Gatekeeper, "confirm", lambda *_, **__: None)]

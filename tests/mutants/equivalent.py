@@ -1,4 +1,4 @@
-"""Mutants that nobody can tell from the original, each with the reason: (file, text of its line, before, after)."""
+"""Mutants that behave like the original, each with the reason: (file, text of its line, before, after)."""
 
 NO_MARK = "no number has a ?"
 UNREAD = "it is for readers of the code; only which schemas there are is read"

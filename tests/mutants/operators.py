@@ -40,7 +40,7 @@ SKIPPED = {"decorator_list", "annotation", "returns", "bases", "type_params"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One change: where in which module, the `text` of its line, what it was and what it is."""
+    """One change: its place in a module, the `text` of its line, the old and the new text."""
 
     module: str
     line: int

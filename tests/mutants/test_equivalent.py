@@ -1,4 +1,4 @@
-"""What is said to be no different from the original is still there to be made."""
+"""Each listed equivalent mutant can still be made."""
 
 from tests.mutants import core
 from tests.mutants.equivalent import EQUIVALENT

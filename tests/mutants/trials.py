@@ -40,7 +40,7 @@ class Seen(StrEnum):
 
     RED = "red"
     LATE = "late"  # they did not end in time
-    GREEN = "green"  # nobody noticed
+    GREEN = "green"  # no test failed
 
 
 def trial(mutant: Mutant | None, tests: Sequence[str], *, within: float) -> Seen:
@@ -96,7 +96,7 @@ def settle() -> None:
 
 
 def forget() -> None:
-    """Whatever was imported of the project."""
+    """The imported modules of the project."""
     for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
         del sys.modules[name]
 
@@ -108,7 +108,7 @@ def _confine(within: float) -> None:
 
 
 class _Import(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives the mutant to whoever imports its module."""
+    """Gives the mutant to each importer of its module."""
 
     def __init__(self, mutant: Mutant) -> None:
         self._mutant = mutant

@@ -95,7 +95,7 @@ class _Test:
 
 
 class _Session:
-    """The plugin of pytest that does not run what was collected, but answers."""
+    """A pytest plugin that runs collected tests on request."""
 
     def __init__(
         self, mutants: Sequence[Mutant], histories: str, asked: TextIO, answering: TextIO

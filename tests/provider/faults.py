@@ -9,7 +9,7 @@ Message = dict[str, Any]
 
 
 class Fault(StrEnum):
-    """What happens to one request."""
+    """The fault of one request."""
 
     RATE_LIMIT = "rate_limit"  # 429 with Retry-After
     SERVER_ERROR = "server_error"  # 500
@@ -18,7 +18,7 @@ class Fault(StrEnum):
     TRICKLE = "trickle"  # a word now and then, without end
     HALF_OPEN = "half_open"  # half of the stream, then silence on a connection that stays
     MALFORMED_JSON = "malformed_json"  # 200, and half a document
-    UNKNOWN_TOOL = "unknown_tool"  # a call of a tool that nobody offered
+    UNKNOWN_TOOL = "unknown_tool"  # a call of a tool that was not offered
     DUPLICATE_CALLS = "duplicate_calls"  # every call twice, under the same id
     ONE_ID = "one_id"  # every call of the reply under the same id
     MALFORMED_ARGUMENTS = "malformed_arguments"  # arguments that end in the middle

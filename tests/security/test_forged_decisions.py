@@ -264,7 +264,7 @@ def _rewrite(run: UUID, **values: Any) -> None:
 
 
 def _change_with_digests(request: Request, **values: Any) -> None:
-    """As somebody would who knows how digests are made, and has no key."""
+    """Forge as an attacker who can compute digests and has no key."""
     for name, value in values.items():
         setattr(request, name, value)
     request.action_digest = snapshot.action_digest(request) or ""

@@ -60,7 +60,7 @@ def take_over(text: str) -> Any:
 
 
 def loaded(text: str, **changes: Any) -> str:
-    """The file with other values, whatever is signed."""
+    """The file with other values, signed or not."""
     return json.dumps({**json.loads(text), **changes})
 
 

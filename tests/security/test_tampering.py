@@ -1,4 +1,4 @@
-"""What is stored of a suspended run is changed behind the engine's back: nothing of it is acted on."""
+"""The stored state of a suspended run is changed behind the engine's back: the engine acts on none of it."""
 
 import logging
 import re
@@ -194,7 +194,7 @@ def test_parking_is_for_the_run_alone(target: Target) -> None:
 
 
 def _run(target: Target, kind: str) -> UUID:
-    """An approved run that nobody has resumed, or one whose worker was replaced in the middle."""
+    """An approved run that no worker has resumed, or one whose worker was replaced in the middle."""
     if kind == "abandoned":
         return target.abandoned()
     run = target.start()

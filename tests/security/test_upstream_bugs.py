@@ -1,4 +1,4 @@
-"""What must hold where other projects had a bug (docs/explanation/upstream-bugs.md)."""
+"""Guarantees in places where other projects had a bug (docs/explanation/upstream-bugs.md)."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -105,7 +105,7 @@ def test_a_read_whose_worker_died_is_made_again() -> None:
 
 
 def test_an_approval_outlives_the_worker_that_took_it_up() -> None:
-    """The worker dies between taking the decision up and the call; nobody is asked again."""
+    """The worker dies between applying the decision and the call; no reviewer is asked again."""
     flow = drive(desk(call("close", **INPUT)), INPUT, crash_before=["close"]).approve()
     assert (flow.status, _made(flow)) == ("completed", ["close"])
 

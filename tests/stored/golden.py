@@ -1,4 +1,4 @@
-"""Histories that were written down once, and what they come to.
+"""Recorded histories and their states.
 
 `python -m tests.stored.golden` writes those of the present schema anew, with every kind of event among them; those of
 earlier schemas stay as the code of their time wrote them.
@@ -30,7 +30,7 @@ LONGEST = 70
 
 
 def looked_at(run: str, entry: str) -> Iterator[dict[str, Any]]:
-    """What is to be seen after each event of a history, and the whole state now and then."""
+    """The view after each event of a history, and the whole state now and then."""
     now = initial(UUID(run))
     events = codec.decode_entry(entry).events
     for number, event in enumerate(events, start=1):
@@ -43,7 +43,7 @@ def looked_at(run: str, entry: str) -> Iterator[dict[str, Any]]:
 
 
 def contains(told: Any, written: Any) -> bool:
-    """Whether everything that was written down is in what is told."""
+    """Whether the state contains all recorded values."""
     if isinstance(written, dict) and isinstance(told, dict):
         return all(name in told and contains(told[name], written[name]) for name in written)
     if isinstance(written, list) and isinstance(told, list):

@@ -1,4 +1,4 @@
-"""What was written down once is read the same for ever: histories, and the words in which everything is stored."""
+"""Every release reads recorded histories and stored words alike."""
 
 import json
 from dataclasses import fields

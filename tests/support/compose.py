@@ -43,7 +43,7 @@ def resolved(
 
 
 def unescaped(text: str) -> str:
-    """`config` writes $ as $$, so that what it prints can be read again."""
+    """`config` writes $ as $$, so that its output can be read again."""
     return text.replace("$$", "$")
 
 

@@ -19,7 +19,7 @@ _KEPT_NOW = " UNION ALL ".join(
 )
 
 # The locks wait, as TRUNCATE does, for every transaction that a thread of the test has left open.
-# As a replica, no trigger refuses to delete what is append-only, and foreign keys need no order.
+# As a replica, no trigger refuses to delete append-only rows, and foreign keys need no order.
 _EMPTY = f"""
 SET LOCAL session_replication_role = replica;
 DO $$

@@ -164,7 +164,7 @@ class FakeEffects:
         return self.tools[request.tool].body(request)
 
     def begin(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
-        """Each call in a thread of its own, which nobody waits for once the call is ended."""
+        """Run each call in a thread of its own, which is abandoned once the call is ended."""
         with self._lock:
             self.models.append(request)
 

@@ -1,4 +1,4 @@
-"""Exported runs as somebody else could have made them: changed, and signed with whatever key they have."""
+"""Exported runs as an attacker could have made them: changed, and signed with any key."""
 
 import json
 import secrets

@@ -49,7 +49,7 @@ def note_row(key: str, attempt: int) -> None:
 
 
 def first_time(token: str) -> bool:
-    """Whether nobody has asked for this token before, in any process."""
+    """Whether this token is new in every process."""
     marker = Path(f"{os.environ[PATH]}.{token}")
     try:
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL, 0o666))

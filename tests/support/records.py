@@ -31,7 +31,7 @@ class Entry:
 
 
 class Records:
-    """Reads on a connection that is made anew when it is cut. Whatever is asked raises Unreachable without Postgres."""
+    """Reads on a connection that is made anew when it is cut. Every query raises Unreachable without Postgres."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack

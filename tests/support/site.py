@@ -32,7 +32,7 @@ AGENTS = "agents.flows.hr,tests.bench.agents"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A process that was started, and what it says."""
+    """A started process and its output."""
 
     name: str
     process: "subprocess.Popen[bytes]"
@@ -52,7 +52,7 @@ class Program:
         return int(sum(process.memory_full_info().pss for process in self._tree()))
 
     def wait_until_it_says(self, text: str) -> None:
-        """What another process does cannot be waited for. Raises AssertionError with what it said instead."""
+        """Poll for a state of another process. Raises AssertionError with its output instead."""
         deadline = time.monotonic() + READY_WITHIN
         while text not in self.log.read_text():
             assert self.process.poll() is None, self.log.read_text()[-3000:]

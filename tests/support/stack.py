@@ -19,7 +19,7 @@ from config.local.processes.spawn import MARK
 from config.local.servers import postgres
 
 READY_WITHIN = 180.0
-STOPPED_WITHIN = 120.0  # what has not stopped by then never will
+STOPPED_WITHIN = 120.0  # a process that still runs then will never stop
 
 _SCREEN = "  Stop     Ctrl-C"  # the last line of the screen
 
@@ -109,7 +109,7 @@ class Stack:
         self._forget()
 
     def kill_launcher(self) -> list[psutil.Process]:
-        """kill -9 of the launcher alone; what it had started, some of which may live on."""
+        """Kill the launcher alone with SIGKILL. Return its children, some of which may live on."""
         process = self._running()
         started = self.processes()
         process.kill()

@@ -33,7 +33,7 @@ def approve(run: UUID, actor: Actor) -> None:
 
 
 class Target(Office):
-    """Runs with a gated call, stored states to tamper with, and what came of it."""
+    """Runs with a gated call, stored states to tamper with, and the outcome."""
 
     def decide(self, run: UUID, verdict: Verdict = Verdict.APPROVE, reason: str = "") -> Request:
         """As Bea, of what was asked first; no worker has looked at the run since."""
@@ -65,7 +65,7 @@ class Target(Office):
         return sum(call.run == run and call.tool == tool for call in self.effects.calls)
 
     def touch(self, table: str, run: UUID, change: str, *values: object) -> None:
-        """UPDATE what is stored of a run, as nobody here does."""
+        """UPDATE the stored state of a run, as no code of ours does."""
         column = "id" if table == "runtime_run" else "run_id"
         with pool.own() as own:
             own.execute(f"UPDATE {table} SET {change} WHERE {column} = %s", (*values, run))
@@ -79,7 +79,7 @@ class Target(Office):
         assert (after.due_at, after.owner) == (None, None)
         assert (len(self.effects.calls), len(self.effects.models), _entries(run)) == before
         Run.objects.filter(id=run).update(due_at="2000-01-01T00:00:00Z")
-        assert self.advance(run).status == "quarantined"  # also if somebody hints at it
+        assert self.advance(run).status == "quarantined"  # also after a hint
         assert (len(self.effects.calls), len(self.effects.models), _entries(run)) == before
 
 

@@ -57,7 +57,7 @@ def test_a_broker_frozen_at_the_decision_delays_no_answer(office: Office) -> Non
 
 
 def test_a_broker_that_is_full_at_the_decision_loses_nothing(office: Office) -> None:
-    """It refuses whatever would take room, and says so: a decision does without it, and so does the worker."""
+    """A full broker refuses writes: decisions and the worker go on without it."""
     run = _suspended(office, "full")
     worker = processes.of(office.stack, "worker")
     with redis.Redis.from_url(worker.process.environ()["REDIS_URL"]) as broker:
@@ -68,7 +68,7 @@ def test_a_broker_that_is_full_at_the_decision_loses_nothing(office: Office) -> 
             with pytest.raises(redis.ResponseError, match="maxmemory"):
                 broker.rpush("resumed", "anything")
             assert office.decide("bea", office.approval(run), "approve")[0] == 200
-            assert office.run(run)["status"] != "completed"  # nobody can be told
+            assert office.run(run)["status"] != "completed"  # no worker gets a hint
         finally:
             for name, value in before.items():
                 broker.config_set(name, value)

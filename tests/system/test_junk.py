@@ -1,4 +1,4 @@
-"""A real worker whose broker holds whatever anybody could write into it."""
+"""A real worker whose broker holds malformed and foreign messages."""
 
 import base64
 import json

@@ -71,7 +71,7 @@ def test_a_denied_call_is_never_started_and_the_model_hears_why(office: Office) 
     assert office.roles("denied") == []
     (decided,) = [event for event in events if event["type"] == "GateDecided"]
     assert (decided["call"], decided["reason"]) == (gate["call"], reason)
-    # The scripted model is a function of what it was given: its answer can only quote what it heard.
+    # The scripted model is a function of its input: its answer can only quote its conversation.
     (answer,) = [
         event["text"]
         for event in events

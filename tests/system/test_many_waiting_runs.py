@@ -54,7 +54,7 @@ def test_a_worker_full_of_waiting_new_runs_takes_a_decision_up_before_any_of_the
     code, _ = crowd.office.decide("bea", crowd.office.approval(asking), "approve")
     assert code == 200
     crowd.office.wait(asking, "completed")
-    assert provider.waiting == NEW  # nobody was let go, and nobody more was let in
+    assert provider.waiting == NEW  # no run was released, and no further run admitted
     assert crowd.statuses("walker") == {"running": NEW, "queued": MORE}
 
     provider.let_go()

@@ -21,7 +21,7 @@ LOST_LEASE = "run {}: the lease was lost, nothing more is written"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """Four workers, and the ledger of what they did outside the application."""
+    """Four workers, and the ledger of their writes outside the application."""
 
     office: Office
     workers: list[processes.Hand]

@@ -1,4 +1,4 @@
-"""Long conversations are translated once, and are what they would be if they were translated anew."""
+"""Long conversations are translated once; the cached translation equals a new one."""
 
 from dataclasses import replace
 from typing import Any

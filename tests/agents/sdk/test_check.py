@@ -1,4 +1,4 @@
-"""`manage.py agents check`: what there is, and what is wrong with it."""
+"""`manage.py agents check`: lists agents and their problems."""
 
 import signal
 from io import StringIO

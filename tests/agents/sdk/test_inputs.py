@@ -1,4 +1,4 @@
-"""What may start an agent: the field and the limit are named, the value never."""
+"""Inputs that may start an agent: errors name the field and the limit, never the value."""
 
 import json
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What authors may write, and what they are told at once when it cannot work."""
+"""Definitions that authors may write, and the errors for invalid ones."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""`manage.py people` and `manage.py token`, as somebody types them, without a terminal."""
+"""`manage.py people` and `manage.py token`, run without a terminal."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""Making people, changing them, and what nobody may do to the last admin."""
+"""Creates and changes people, and protects the last admin."""
 
 import importlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What ends without a person's decision: time denies, cancelling closes, and both are told to whoever is late."""
+"""Requests that end without a person's decision: expiry denies, cancelling closes, late reviewers are told which."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -112,7 +112,7 @@ def test_whoever_decides_after_the_deadline_is_told_it(bea: Actor, written_down:
     assert caught.value.extra == {"expires_at": due.isoformat()}
     assert f"{due:%Y-%m-%d %H:%M:%S}" in caught.value.detail
     request.refresh_from_db()
-    assert request.status == "expired"  # what somebody was told is what is written
+    assert request.status == "expired"  # the stored status is the one that the reviewer was told
     keeper.vouch(gate=request.gate, decision=heard(request))
     assert audit.verify(request.run_id) == 2
 

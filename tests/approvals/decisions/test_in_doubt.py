@@ -287,14 +287,14 @@ def test_a_schema_fetches_nothing_from_elsewhere(bea: Actor) -> None:
         schema = {"$ref": f"http://127.0.0.1:{elsewhere.getsockname()[1]}/schema"}
         request = seeds.in_doubt(result_schema=schema)
         before = socket.getdefaulttimeout()
-        socket.setdefaulttimeout(0.5)  # or whoever does fetch would wait for ever
+        socket.setdefaulttimeout(0.5)  # or a fetch would wait for ever
         try:
             with pytest.raises(Invalid) as caught:
                 settle(request, bea, "happened", result={})
         finally:
             socket.setdefaulttimeout(before)
         with pytest.raises(BlockingIOError):
-            elsewhere.accept()  # nobody came
+            elsewhere.accept()  # no connection was made
     assert caught.value.field == "result"
     assert untouched(request)
 

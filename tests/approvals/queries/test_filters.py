@@ -1,4 +1,4 @@
-"""The filter of the inbox: what it finds, and that nothing typed is more than text."""
+"""The filter of the inbox: its results, and that input is only ever text."""
 
 from uuid import UUID
 

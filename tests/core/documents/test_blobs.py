@@ -1,4 +1,4 @@
-"""Results that are stored by their hash: what is set aside, what refers to it, and what a model hears."""
+"""Results that are stored by their hash: extraction, references, and the text for a model."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Budgets as people write them: what is read is what is shown, and what is none is named."""
+"""Budgets as people write them: shown text reads back equal, and errors name invalid text."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""What is stored of a run: only what can be read again, and documents of every schema as they were meant."""
+"""Stored documents of a run: each reads back equal, and documents of every schema keep their meaning."""
 
 import json
 from dataclasses import MISSING, fields, is_dataclass
@@ -72,7 +72,7 @@ def test_what_only_looks_wrong_is_written(value: Any) -> None:
 
 
 def test_the_defaults_that_documents_leave_out_are_those_of_their_schema() -> None:
-    """A default that changes would change what is stored: raise SCHEMA, and have upgrades.py write the old one."""
+    """A changed default changes stored documents: raise SCHEMA, and have upgrades.py write the old one."""
     written = json.loads(Path(__file__).with_name("defaults.json").read_text())
     assert written["schema"] == SCHEMA
     found = defaults()

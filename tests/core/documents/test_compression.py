@@ -20,7 +20,7 @@ from runtime.core.events import ToolReturned
 from runtime.core.machine.replay import Entry
 from tests.core.machine.test_transitions import AT, STARTED
 
-# Entries of schema 8 cannot be read with another dictionary. Whoever needs a better one adds a schema.
+# Entries of schema 8 cannot be read with another dictionary. A better one needs a new schema.
 LETTERS = string.ascii_letters + string.digits + "!#$%&()*+,-.:;<=>?@[]^_{|}~"
 DICTIONARY_OF_SCHEMA_8 = "116b0b502e315dafbd979a425c24acaf1b42b4df53762da150662d6369c12bf4"
 

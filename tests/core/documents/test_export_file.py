@@ -1,4 +1,4 @@
-"""A run as a file: what is packed is what is read, and a file whose parts do not fit is refused whoever signed it."""
+"""A run as a file: it reads back equal, and a file with parts that do not fit is refused despite its signature."""
 
 import json
 from dataclasses import replace

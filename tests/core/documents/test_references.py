@@ -1,4 +1,4 @@
-"""A continuation of the release before, which refers to its run's entries, is read as what it was written from."""
+"""A continuation of the release before, which refers to its run's entries, reads back equal to its source."""
 
 import json
 from typing import Any

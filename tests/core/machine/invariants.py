@@ -70,7 +70,7 @@ def a_write_is_started_once_per_approval(walk: Walk) -> int:
             call = before.call(event.frame, event.call)
             assert call.terms is not None
             assert call.gate is None or _allowed(walk.history, call.gate)
-            # After an outcome that nobody knows only a person's word starts a call again.
+            # After an unknown outcome only a person's decision starts a call again.
             assert (event.frame, event.call) not in uncertain or call.gate is not None
     return starts
 

@@ -1,4 +1,4 @@
-"""Budgets in the core: what is settled adds up whatever its order, and a limit is passed by one reservation at most."""
+"""Budgets in the core: charges add up in any order, and a limit is exceeded by one reservation at most."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -281,7 +281,7 @@ def test_a_reservation_holds_back_what_would_start_beside_it() -> None:
     now = family(Budget(turns=2))
     assert fits(now, AskModel(frame="0.c1.0"), ())
     assert not fits(now, AskModel(frame="0.c1.1"), {"0.c1.0"})
-    assert short_of(now) == {}  # what is under way may still come back without a reply
+    assert short_of(now) == {}  # a running call may still return without a reply
 
 
 def test_a_started_call_is_reserved_until_it_is_settled() -> None:
@@ -368,7 +368,7 @@ def test_money_cannot_be_held_where_the_price_is_not_known() -> None:
     now = evolve(started(Budget(micros=5)), replied(calls=1, cost=None))
     now = evolve(under_way(now, "c1.0"), done("c1.0"))
     assert short_of(now)[Limit.MICROS].used is None
-    assert short_of(started(rates=None)) == {}  # nobody limits it
+    assert short_of(started(rates=None)) == {}  # without a limit
 
 
 @pytest.mark.parametrize(("depth", "is_reached"), [(1, True), (2, False), (None, False)])

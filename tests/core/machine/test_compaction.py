@@ -1,4 +1,4 @@
-"""Compaction: when it is due, what it leaves, and that no other frame is touched by it."""
+"""Compaction: when it is due, its remainder, and that it changes no other frame."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Where a fork may go on from, and what it takes along."""
+"""Entries that can be forked, and the state that a fork inherits."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

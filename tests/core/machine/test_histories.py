@@ -41,7 +41,7 @@ def _watched(table: Any, state: Any, trigger: str, *, subject: str) -> Any:
 
 @cache
 def every() -> list[Walk]:
-    """Made by whichever test asks first, so that collecting the tests takes no time."""
+    """Build the histories for the first test that asks, so that collecting the tests takes no time."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (
             "reducer",

@@ -1,4 +1,4 @@
-"""What the reducer insists on where a worker, a journal or a file of somebody else may be wrong."""
+"""The reducer rejects wrong events of a worker, a journal or a foreign file."""
 
 from dataclasses import replace
 from typing import Any

@@ -136,7 +136,7 @@ class Walk:
         return self._options() or ([Resumed(by="bea")] if self.now.rests else [])
 
     def _options(self) -> list[Event]:
-        """Everything that could happen next: what is planned, an outcome, a decision, a crash."""
+        """All possible next events: planned steps, an outcome, a decision, a crash."""
         if self.now.phase is Phase.EXPORTED:  # for good
             return []
         options = [event for effect in plan(self.now) for event in self._answers(effect)]
@@ -223,7 +223,7 @@ class Walk:
         ]
 
     def _pace(self) -> list[Event]:
-        """Now and then a pause; it ends sooner or later, whatever happens in it."""
+        """Now and then a pause; it always ends, sooner or later."""
         if self.now.rests and self.paces.random() < 0.3:
             return [Resumed(by="bea")]
         if self.now.phase is Phase.STARTED and self.now.paused is None:
@@ -312,7 +312,7 @@ class Walk:
                 return [Failed(error=root.outcome or "")]
 
     def _starts(self, effect: StartTool) -> list[Event]:
-        """Mostly its start; now and then what was approved is not what would run any more."""
+        """Mostly its start; now and then the call differs from the approved one."""
         call = self.now.call(effect.frame, effect.call)
         if call.gate and self.random.random() < 0.1:
             assert call.terms is not None
@@ -389,7 +389,7 @@ class Walk:
         return judgements[: 3 if self.random.random() < 0.1 else 2]
 
     def _impatience(self) -> float:
-        """How likely somebody ends the run now: likelier while it is halted, above all where a frame waits."""
+        """The chance that a person ends the run now: higher while it is halted, highest if a frame waits."""
         if not any(pending.kind in HALTS for pending in self.now.pending):
             return 0.003
         return 0.9 if self._strained() else 0.03

@@ -88,7 +88,7 @@ def switchboard(broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sw
 
 @pytest.fixture
 def office(cast: Cast, tmp_path: Path) -> Iterator[Office]:
-    """When everything has come to its end, whatever is stored is what the journals say."""
+    """When all runs have ended, the stored states match the journals."""
     yield Office(ledger=tmp_path / "ledger")
     looked = [verification.verify(run) for run in verification.runs(live=False)]
     assert [one for one in looked if not one.sound] == []

@@ -19,7 +19,7 @@ SLOW = 15.0  # seconds until a decision is taken up: the goal for 99 in 100, and
 
 
 class Crew:
-    """Ada and Bea, who go on when nobody answers."""
+    """Ada and Bea, who go on without an answer."""
 
     def __init__(self, stack: Stack, book: Path) -> None:
         self._stack = stack
@@ -37,7 +37,7 @@ class Crew:
         return len(self.runs) - len(self._ended)
 
     def start(self, score: Score, key: str) -> None:
-        """Ask until somebody answers; the business key makes one run of it."""
+        """Ask until the web answers; the business key makes one run of it."""
 
         def asked() -> str | None:
             body = {"agent": "outer", "input": {"turns": score.turns}, "business_key": key}
@@ -49,13 +49,13 @@ class Crew:
             self.runs[until(asked, "a run to be started")] = score
 
     def work(self, left: int = 0) -> bool:
-        """Decide whatever waits. Whether at most so many runs are open then."""
+        """Decide all open requests. Return whether at most so many runs are open then."""
         self.review()
         self._ended |= self._records.ended(self.runs.keys() - self._ended)
         return self.open <= left
 
     def review(self) -> None:
-        """Decide whatever waits."""
+        """Decide all open requests."""
         for kind in ("approval", "in_doubt"):
             path = f"/api/v1/approvals?status=pending&kind={kind}&limit=200"
             _, inbox = self._stack.ask("bea", "GET", path)
@@ -91,7 +91,7 @@ class Crew:
         self.work_until(0, within)
 
     def work_until(self, left: int, within: float) -> None:
-        """Decide whatever waits until at most so many runs are open."""
+        """Decide all open requests until at most so many runs are open."""
         with self._telling():
             until(lambda: self.work(left) or None, f"all runs but {left} to end", within=within)
 
@@ -105,7 +105,7 @@ class Crew:
             raise
 
     def _evidence(self) -> Iterator[str]:
-        """What is open, and the last lines of everything that said something."""
+        """Return the open runs, and the last lines of each log."""
         yield f"{len(self.runs)} runs were started, the last request was answered: {self._answer}"
         with suppress(Unreachable):
             statuses = self._records.statuses()

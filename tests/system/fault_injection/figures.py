@@ -1,4 +1,4 @@
-"""The figures of these tests, for whoever reads them: what was done how often, and what came of it."""
+"""The figures of these tests: actions, counts and outcomes."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ def summary(
     seconds: float,
     points: int = 0,
 ) -> None:
-    """One line: what, how often, what came of it."""
+    """One line: an action, its count and its outcome."""
     lost = sum(problem.startswith("lost") for problem in wrong)
     repeated = sum(problem.startswith("repeated") for problem in wrong)
     of = f"{points} points, " if points else ""

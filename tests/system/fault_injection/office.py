@@ -1,4 +1,4 @@
-"""The people of these tests, and what is true of a run: started by Ada, decided by Bea, judged by nobody's word."""
+"""The people of these tests, and the checks of a run: started by Ada, decided by Bea."""
 
 import json
 from collections import Counter
@@ -44,7 +44,7 @@ class Office:
     ledger: Path
 
     def problems(self, run: UUID, score: Score) -> list[str]:
-        """What is wrong with a run that has come to its end."""
+        """Return the errors of an ended run."""
         return problems(ledger.by_run(self.ledger).get(str(run), []), run, score)
 
     def start(self, score: Score) -> UUID:
@@ -54,7 +54,7 @@ class Office:
             ).run
 
     def tend(self, run: UUID, score: Score) -> str:
-        """Do whatever the run waits for. Returns its status."""
+        """Do the actions that the run waits for. Returns its status."""
         too_early = (score.paused and self._hold_up(run)) or (score.written and self._write(run))
         if too_early:
             return Run.objects.values_list("status", flat=True).get(id=run)
@@ -200,7 +200,7 @@ def stuck() -> list[UUID]:
 
 
 def problems(lines: Iterable[ledger.Effect], run: UUID, score: Score) -> list[str]:
-    """What is wrong with a run that has come to its end and has these lines in the ledger; nothing, one hopes."""
+    """Return the errors of an ended run with these lines in the ledger."""
     row = Run.objects.get(id=run)
     found = [] if row.status == score.ends else [f"{row.status} ({row.reason}), not {score.ends}"]
     verified(run)

@@ -52,7 +52,7 @@ def test_a_worker_that_dies_at_any_point_leaves_nothing_lost_and_nothing_repeate
 
 
 def _uninterrupted(zygote: Zygote, office: Office, folder: Path) -> dict[str, set[str]]:
-    """The points that each score passes when nobody dies."""
+    """The points that each score passes without a crash."""
     log = folder / "passed"
     zygote.sweeper()
     worker = zygote.worker(ABEYANCE_KILL_LOG=str(log))

@@ -92,7 +92,7 @@ def test_an_outage_of_postgres_leaves_no_write_in_doubt_that_is_not(sandbox: Pat
         launcher.suspend()  # or it would start Postgres again
         _postmaster(stack).send_signal(signal.SIGQUIT)
         gone_at = time.monotonic()
-        Path(f"{book}.enough").touch()  # they end while nobody can write it down
+        Path(f"{book}.enough").touch()  # they end while no worker can record it
         Event().wait(SECONDS)
         launcher.resume()
         gone = time.monotonic() - gone_at

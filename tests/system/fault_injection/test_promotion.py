@@ -1,4 +1,4 @@
-"""A streaming standby of Postgres is promoted: it has what was committed, and no lease is taken over at once.
+"""A streaming standby of Postgres is promoted: it has all commits, and no lease is taken over at once.
 
 Only in the long form: the copy of the database takes longer than all it is made for.
 """

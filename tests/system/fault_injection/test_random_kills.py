@@ -38,7 +38,7 @@ pytestmark = pytest.mark.faults
 KILLS = count("R1", short=200, long=10_000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 LOOPS = 3  # processes at work at a time, one of which dies next
-UNDER_WAY = 60  # runs at a time: enough that somebody is always in the middle of something
+UNDER_WAY = 60  # runs at a time: enough that a worker always runs a call
 LONGEST = 0.2  # seconds between two deaths, besides those that the next process takes to be ready
 TENDED = 1  # runs that people look after between two deaths: more would take longer than the deaths
 
@@ -47,7 +47,7 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(
     zygote: Zygote, office: Office, switchboard: Switchboard
 ) -> None:
     chance = random.Random(SEED)
-    switchboard.choose(15)  # where nobody listens
+    switchboard.choose(15)  # without a listener
     began_at = time.monotonic()
     runs: dict[UUID, Score] = {}
     living: set[UUID] = set()
@@ -118,7 +118,7 @@ def _tended(
 
 
 def _finish(zygote: Zygote, office: Office, runs: dict[UUID, Score], living: set[UUID]) -> None:
-    """Let a process that nobody kills do the rest."""
+    """Let a process without kills do the rest."""
     loop = _loop(zygote)
     deadline = time.monotonic() + 60
     while living:

@@ -20,7 +20,7 @@ ONE = {"ABEYANCE_FAULTS_LEASE": "1", "ABEYANCE_FAULTS_SLOTS": str(SLOTS)}
 def test_ten_parallel_writes_on_four_slots_killed_leave_at_most_four_in_doubt(
     zygote: Zygote, office: Office, switchboard: Switchboard
 ) -> None:
-    switchboard.choose(15)  # where nobody listens
+    switchboard.choose(15)  # without a listener
     score = writes(CALLS)
     run = office.start(score)
     worker = zygote.loop(**ONE, **{ledger.STAY: "1"})

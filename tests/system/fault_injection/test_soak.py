@@ -113,7 +113,7 @@ class Faults:
                 self.kinds[name]()
                 self.done[name] += 1
             except (psutil.Error, psycopg.Error, redis.RedisError, LookupError):
-                self.missed += 1  # what it would harm is gone already
+                self.missed += 1  # its target is gone already
                 left.insert(0, name)
 
     def _restart_postgres(self) -> None:

@@ -131,7 +131,7 @@ def _sweep() -> None:
 
 
 def _loop() -> None:
-    """Advance whatever is due, a few runs at a time, for ever."""
+    """Advance due runs, a few at a time, for ever."""
     from django.conf import settings
 
     from config import wiring
