@@ -266,7 +266,7 @@ def test_https_without_a_proxy_that_ends_it_would_redirect_for_ever() -> None:
         environment.read({"PUBLIC_URL": "https://abeyance.example"})
 
 
-def test_who_says_https_is_believed_only_behind_a_proxy() -> None:
+def test_the_https_header_is_trusted_only_behind_a_proxy() -> None:
     code = (
         "from config import settings as s; print(s.SECURE_PROXY_SSL_HEADER, s.SECURE_SSL_REDIRECT)"
     )

@@ -71,7 +71,7 @@ def _until_read(turn: Callable[[], list[Any]]) -> list[Any]:
         _letter(body=_body(chord=8)),
     ],
 )
-def test_what_is_no_hint_is_thrown_away_and_what_follows_is_read(
+def test_malformed_messages_are_discarded_and_the_next_is_read(
     broker_url: str, junk: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, hint = str(uuid4()), _letter()
@@ -87,7 +87,7 @@ def test_nothing_is_asked_of_the_broker_for_a_hint_that_was_taken(broker_url: st
     assert _asked_for_an_account(broker_url, transport.connection(broker_url)["broker_url"]) == 0
 
 
-def test_kombu_itself_still_forgets_at_the_broker_what_it_never_noted(broker_url: str) -> None:
+def test_kombu_itself_still_acknowledges_no_ack_messages(broker_url: str) -> None:
     """If this fails, delete `basic_ack` from config/broker/transport.py and its report from upstream-bugs.md."""
     assert _asked_for_an_account(broker_url, broker_url.replace("unix://", "redis+socket://")) == 1
 
@@ -103,7 +103,7 @@ def _asked_for_an_account(broker_url: str, kombus: str) -> int:
         return int(broker.info("commandstats").get("cmdstat_zrem", {"calls": 0})["calls"])
 
 
-def test_kombu_itself_still_ends_on_junk(broker_url: str) -> None:
+def test_kombu_itself_still_ends_on_malformed_messages(broker_url: str) -> None:
     """If this fails, delete `on_readable` from config/broker/transport.py and its report from upstream-bugs.md."""
     queue = str(uuid4())
     with redis.Redis.from_url(broker_url) as broker:

@@ -47,7 +47,7 @@ def _asked(queues: worker_queues.QueueOrder, taken: int) -> list[str]:
     return asked
 
 
-def test_runs_that_go_on_come_first_and_an_eighth_of_the_places_is_theirs(
+def test_resumed_runs_come_first_and_reserve_an_eighth(
     queues: worker_queues.QueueOrder,
 ) -> None:
     for taken in range(14):
@@ -65,14 +65,14 @@ def test_every_worker_takes_new_runs(
     assert dispatch.NEW not in _asked(queues, for_new)
 
 
-def test_a_process_for_suspects_asks_for_them_alone() -> None:
+def test_an_isolated_worker_reads_only_isolated_runs() -> None:
     worker_queues.set_concurrency(1)
     one = worker_queues.QueueOrder()
     one.update([dispatch.ISOLATED])
     assert _asked(one, 0) == _asked(one, 1) == [dispatch.ISOLATED]
 
 
-def test_places_are_free_again_however_a_hint_ends(queues: worker_queues.QueueOrder) -> None:
+def test_a_thread_is_free_again_after_any_end_of_a_hint(queues: worker_queues.QueueOrder) -> None:
     requests = [Request(id=str(number)) for number in range(14)]
     for looked_at in (True, False):
         for one in requests:
@@ -94,7 +94,7 @@ def test_the_broker_is_asked_in_this_order() -> None:
     assert worker_queues.NEW == dispatch.NEW
 
 
-def test_postgres_of_make_up_has_a_connection_for_everybody() -> None:
+def test_embedded_postgres_has_enough_connections() -> None:
     worker = pool.POOL_SIZE + pool.DJANGOS_OF_A_WORKER + HEARTBEAT
     assert worker == processes.CONNECTIONS_OF_A_WORKER == 10
     for workers in (1, 8, MAX_WORKERS):

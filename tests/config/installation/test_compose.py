@@ -61,7 +61,7 @@ def test_compose_finds_nothing_to_complain_about() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_hadolint_finds_nothing_to_complain_about_and_is_told_to_ignore_nothing() -> None:
+def test_hadolint_reports_nothing_and_ignores_nothing() -> None:
     done = subprocess.run(
         [compose.BIN / "hadolint", "--no-color", ROOT / "Dockerfile"],
         capture_output=True,
@@ -73,7 +73,7 @@ def test_hadolint_finds_nothing_to_complain_about_and_is_told_to_ignore_nothing(
 
 
 @pytest.mark.parametrize("process", TABLE.values(), ids=lambda process: process.name)
-def test_every_process_of_the_table_is_a_service_with_its_command_and_its_patience(
+def test_compose_runs_every_process_of_the_table(
     services: dict[str, Any], process: Process
 ) -> None:
     service = services[process.name]
@@ -115,7 +115,7 @@ def test_postgres_is_of_the_embedded_major_and_durable(services: dict[str, Any])
     assert "--data-checksums" in said
 
 
-def test_redis_keeps_what_waits_and_forgets_nothing_to_make_room(services: dict[str, Any]) -> None:
+def test_redis_persists_messages_and_evicts_none(services: dict[str, Any]) -> None:
     assert services["redis"]["image"].startswith("redis:7")
     command = services["redis"]["command"][-1]
     for setting in ("appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction"):
@@ -123,7 +123,7 @@ def test_redis_keeps_what_waits_and_forgets_nothing_to_make_room(services: dict[
     assert "requirepass $$(cat /run/secrets/redis_password)" in command
 
 
-def test_pgbouncer_comes_with_its_profile_and_is_used_when_env_says_so() -> None:
+def test_pgbouncer_starts_and_is_used_only_if_configured() -> None:
     chosen = (("COMPOSE_PROFILES", "pgbouncer"), ("ABEYANCE_POSTGRES", "pgbouncer"))
     services = compose.resolved(*chosen)["services"]
     assert set(services) == {"postgres", "redis", "pgbouncer", *APPLICATION}
@@ -139,7 +139,7 @@ def test_pgbouncer_comes_with_its_profile_and_is_used_when_env_says_so() -> None
     assert roles == {"postgres_web_password", "postgres_worker_password"}
 
 
-def test_pgbouncer_sets_what_the_application_asks_of_a_connection() -> None:
+def test_pgbouncer_sets_the_application_connection_options() -> None:
     asked = re.findall(r"-c (\w+)=(\d+)s", settings.DATABASES["default"]["OPTIONS"]["options"])
     assert len(asked) == 3
     assert pgbouncer.connect_query() == "; ".join(

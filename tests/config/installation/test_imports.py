@@ -10,7 +10,7 @@ SCIM = ("scim2_client", "scim2_models", "scim2_server")
 
 
 @pytest.mark.parametrize("module", ["config.local.up", "agents.flows.hr"])
-def test_what_speaks_scim_is_not_imported_before_it_is_needed(module: str) -> None:
+def test_the_scim_client_is_imported_only_when_needed(module: str) -> None:
     told = f"import {module}, sys; print([name for name in {SCIM} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")

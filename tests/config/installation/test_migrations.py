@@ -51,7 +51,7 @@ COMPRESSED = r"^runtime_(journalentry(_default|_\d{4}_\d{2})?|continuation|base|
 
 
 @pytest.mark.django_db
-def test_what_is_long_is_compressed_by_lz4_where_postgres_can() -> None:
+def test_long_columns_are_compressed_by_lz4_if_possible() -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'"
@@ -100,7 +100,7 @@ INDEXES = {
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("table", INDEXES)
-def test_a_table_that_each_flow_writes_has_no_other_index_and_no_foreign_key(table: str) -> None:
+def test_hot_tables_have_no_other_index_and_no_foreign_key(table: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT indexname FROM pg_indexes WHERE tablename = %s", [table])
         assert {name for (name,) in cursor.fetchall()} == INDEXES[table]
@@ -170,7 +170,7 @@ def _migration(operation: Operation) -> Migration:
     ],
     ids=lambda operation: operation.describe(),
 )
-def test_a_migration_that_takes_away_or_demands_is_found_out(operation: Operation) -> None:
+def test_a_migration_that_breaks_old_code_is_reported(operation: Operation) -> None:
     assert problems(_migration(operation), _state())
 
 
@@ -185,7 +185,7 @@ def test_a_migration_that_takes_away_or_demands_is_found_out(operation: Operatio
     ],
     ids=lambda operation: operation.describe(),
 )
-def test_a_migration_that_adds_is_not(operation: Operation) -> None:
+def test_a_migration_that_only_adds_is_accepted(operation: Operation) -> None:
     assert problems(_migration(operation), _state()) == []
 
 

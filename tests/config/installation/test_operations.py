@@ -39,7 +39,7 @@ class Recorder(Mapping[str, str]):
         return len(self.variables)
 
 
-def test_every_variable_that_is_read_has_a_row_and_every_row_is_read() -> None:
+def test_documented_variables_are_those_that_are_read() -> None:
     asked: set[str] = set()
     for model in ("scripted", "openai:x", "anthropic:x"):
         variables = Recorder(ABEYANCE_MODEL=model, OPENAI_API_KEY="x", ANTHROPIC_API_KEY="x")
@@ -133,7 +133,7 @@ def test_services_without_docker_start_the_commands_of_the_table() -> None:
     assert started == [" ".join(process.command[1:]) for process in table()]
 
 
-def test_every_file_of_the_application_that_the_page_names_is_there() -> None:
+def test_documented_application_files_exist() -> None:
     compose = (ROOT / "docker-compose.yml").read_text()
     for name in re.findall(r"\b(?:for name in )([a-z_ ]+);", INSTALL):
         for secret in name.split():

@@ -63,7 +63,7 @@ def _taken_from_others(one: type) -> set[str]:
 @pytest.mark.filterwarnings(
     "ignore:No directory at"
 )  # static files, as the web process is imported
-def test_what_others_keep_to_themselves_is_left_to_them() -> None:
+def test_no_class_uses_private_names_of_libraries() -> None:
     taken = {f"{one.__module__}.{one.__name__}": _taken_from_others(one) for one in _classes()}
     assert len(taken) > 300
     assert {name: found for name, found in taken.items() if found} == {}

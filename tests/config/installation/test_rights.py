@@ -71,7 +71,7 @@ def as_role(role: str, statement: str) -> None:
         "COPY auth_group (name) FROM PROGRAM 'id'",
     ],
 )
-def test_what_neither_may_do(granted: None, role: str, statement: str) -> None:
+def test_rights_that_neither_role_has(granted: None, role: str, statement: str) -> None:
     with pytest.raises(REFUSED):
         as_role(role, statement)
 
@@ -88,14 +88,14 @@ def test_what_neither_may_do(granted: None, role: str, statement: str) -> None:
         "SELECT FROM axes_accessattempt",
     ],
 )
-def test_what_only_the_web_may_do(granted: None, statement: str) -> None:
+def test_rights_that_only_the_web_has(granted: None, statement: str) -> None:
     as_role(WEB, statement)
     with pytest.raises(REFUSED):
         as_role(WORKER, statement)
 
 
 @pytest.mark.parametrize("role", BOTH)
-def test_both_add_to_what_they_cannot_change(granted: None, role: str) -> None:
+def test_both_roles_add_journal_entries(granted: None, role: str) -> None:
     as_role(
         role,
         "INSERT INTO runtime_journalentry VALUES (gen_random_uuid(), 1, '', '', '', gen_random_uuid())",

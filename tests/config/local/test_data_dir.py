@@ -44,7 +44,7 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
     os.close(opened.lock)
 
 
-def test_what_is_secret_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_secrets(tmp_path: Path) -> None:
     opened = _open(tmp_path / "home")
     opened.secret("postgres")
     data_dir.make_folders(opened, users.starter())
@@ -81,7 +81,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         _open(folder)
 
 
-def test_what_may_not_be_opened_is_named_with_its_owner(tmp_path: Path) -> None:
+def test_an_unreadable_path_is_named_with_its_owner(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
     for name in ("lock", "not/made"):
         denied = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / name))
@@ -90,7 +90,7 @@ def test_what_may_not_be_opened_is_named_with_its_owner(tmp_path: Path) -> None:
         assert data_dir._why(denied) == f"Permission denied: {path} belongs to {owner}"
 
 
-def test_data_that_is_kept_elsewhere_and_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+def test_missing_data_outside_the_folder_is_not_recreated(tmp_path: Path) -> None:
     opened = _open(tmp_path / "home")
     opened.set(servers=str(tmp_path / "gone"))
     os.close(opened.lock)
@@ -98,7 +98,7 @@ def test_data_that_is_kept_elsewhere_and_is_gone_is_not_made_anew(tmp_path: Path
         _open(tmp_path / "home")
 
 
-def test_data_that_postgres_would_refuse_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_unusable_postgres_data_is_refused_with_a_remedy(tmp_path: Path) -> None:
     data = tmp_path / "postgres"
     data.mkdir(mode=0o700)
     data.chmod(0o755)
@@ -141,7 +141,7 @@ def test_a_server_that_ends_is_named_with_the_cause_in_its_log(
     assert str(said.value) == f"it ended: exit code 1: {why} (see {tmp_path}/{name}.log)"
 
 
-def test_a_temporary_folder_that_is_too_deep_for_a_socket_is_named(tmp_path: Path) -> None:
+def test_a_temporary_folder_too_deep_for_a_socket_is_named(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
     with pytest.raises(Refused, match=f"the temporary folder {tmp_path} is too deep: "):

@@ -52,7 +52,7 @@ def test_the_advice_can_be_typed_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.django_db
-def test_what_the_file_told_ends_and_nothing_else(cast: Cast) -> None:
+def test_only_the_secrets_of_the_file_are_revoked(cast: Cast) -> None:
     told, plain = tokens.create(cast.ada, ALL_SCOPES)
     other, kept = tokens.create(cast.ada, ["runs:read"])
     for person in (cast.ada, cast.bea):

@@ -41,7 +41,7 @@ def _message(subject: str) -> EmailMessage:
     return message
 
 
-def test_each_message_is_one_file_when_the_sender_hears_of_it(tmp_path: Path, port: int) -> None:
+def test_a_confirmed_message_is_stored_as_one_file(tmp_path: Path, port: int) -> None:
     with smtplib.SMTP("127.0.0.1", port) as client:
         for subject in ("one", "two"):
             client.send_message(_message(subject))

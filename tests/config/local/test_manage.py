@@ -77,7 +77,7 @@ def test_an_installation_without_a_demo_is_opened_by_a_command(sandbox: Path) ->
 
 
 @pytest.mark.e2e
-def test_a_deleted_file_ends_what_it_told_and_keeps_the_people(sandbox: Path) -> None:
+def test_a_deleted_credentials_file_revokes_its_secrets(sandbox: Path) -> None:
     stack = Stack(sandbox / "file deleted")
     with stack:
         known = stack.credentials["users"]

@@ -62,7 +62,7 @@ def as_role(cluster: Cluster, role: str) -> "psycopg.Connection[tuple[object, ..
     return psycopg.connect(url, autocommit=True)
 
 
-def test_a_folder_of_an_earlier_version_gets_the_roles_and_an_owner(cluster: Cluster) -> None:
+def test_an_earlier_data_folder_gets_the_roles_and_an_owner(cluster: Cluster) -> None:
     for _ in range(2):  # the second start changes nothing
         with running(cluster), as_role(cluster, roles.OWNER) as owner:
             supers = owner.execute("SELECT rolname FROM pg_roles WHERE rolsuper").fetchall()

@@ -100,7 +100,7 @@ def test_a_process_that_dies_is_started_again(
     assert record.lines == ["worker ended (SIGKILL); again in 0.1 s", "worker is running again"]
 
 
-def test_a_process_that_keeps_dying_is_given_longer_and_longer_pauses(
+def test_restart_pauses_grow_for_a_process_that_keeps_dying(
     pipe: SignalPipe, supervisor: Supervisor, record: Record
 ) -> None:
     supervisor.start(record.service("worker", "raise SystemExit(3)"))
@@ -116,7 +116,7 @@ def test_a_process_that_keeps_dying_is_given_longer_and_longer_pauses(
     ]
 
 
-def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
+def test_a_changed_file_replaces_workers_unless_it_has_a_mistake(
     pipe: SignalPipe, supervisor: Supervisor, record: Record
 ) -> None:
     """The old worker gets a stop signal and ends, or is killed if it ignores the signal."""
@@ -165,7 +165,7 @@ def test_a_changed_file_replaces_workers_and_a_mistake_leaves_them(
     assert not [line for line in record.lines if "ended" in line]
 
 
-def test_a_job_that_is_leaving_gets_no_more_time(supervisor: Supervisor, record: Record) -> None:
+def test_a_stopping_service_gets_no_more_time(supervisor: Supervisor, record: Record) -> None:
     supervisor.start(record.service("worker", SLEEP))
     (running,) = supervisor._services
     supervisor.replace(lambda service: True)
@@ -174,7 +174,7 @@ def test_a_job_that_is_leaving_gets_no_more_time(supervisor: Supervisor, record:
     assert running.kill_at == kill_at
 
 
-def test_a_removed_file_is_a_change_and_hidden_folders_are_left_out(tmp_path: Path) -> None:
+def test_reload_sees_removed_files_and_skips_hidden_folders(tmp_path: Path) -> None:
     shop, said = tmp_path / "shop.py", list[str]()
     shop.touch()
     (tmp_path / ".venv").mkdir()
@@ -202,7 +202,7 @@ def test_stages_are_stopped_one_after_the_other(
     assert list(record.pids) == []
 
 
-def test_who_does_not_stop_is_killed_with_all_that_it_started(
+def test_a_process_that_does_not_stop_is_killed_with_its_group(
     pipe: SignalPipe, supervisor: Supervisor, record: Record
 ) -> None:
     supervisor.start(record.service("stubborn", STUBBORN, stop_timeout=0.1))
@@ -216,9 +216,7 @@ def test_who_does_not_stop_is_killed_with_all_that_it_started(
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_a_signal_to_stop_is_heard_at_the_next_pause(
-    pipe: SignalPipe, number: signal.Signals
-) -> None:
+def test_a_stop_signal_ends_the_next_pause(pipe: SignalPipe, number: signal.Signals) -> None:
     signal.raise_signal(number)
     with pytest.raises(Stop):
         pipe.pause(600)

@@ -38,7 +38,7 @@ def stack(home: Path) -> Iterator[Stack]:
         stack.kill_everything()
 
 
-def test_the_first_start_gives_everybody_credentials_that_only_their_starter_can_read(
+def test_only_the_starter_can_read_the_demo_credentials(
     stack: Stack,
 ) -> None:
     path = stack.home / "credentials.json"
@@ -60,7 +60,7 @@ def test_the_first_start_leaves_three_runs_at_their_gates(stack: Stack) -> None:
     assert len({run["input"]["username"] for run in runs["items"]}) == 3
 
 
-def test_only_processes_that_decide_have_the_key_that_signs_decisions(stack: Stack) -> None:
+def test_only_deciding_processes_have_the_signing_key(stack: Stack) -> None:
     found = {}
     for name in ("config.web", "config.worker", "sweep"):
         for process in stack.named(name):
@@ -113,13 +113,13 @@ def test_the_directory_answers_with_its_token(stack: Stack) -> None:
         assert len(json.load(answer)["Resources"]) == 3
 
 
-def test_files_of_the_pages_come_with_names_that_may_be_kept_for_ever(stack: Stack) -> None:
+def test_static_files_have_cacheable_names(stack: Stack) -> None:
     static = json.loads((stack.home / "static" / "staticfiles.json").read_text())["paths"]
     with urllib.request.urlopen(f"{stack.url}/static/{static['css/tokens.css']}") as answer:  # noqa: S310
         assert "immutable" in answer.headers["Cache-Control"]
 
 
-def test_a_second_start_on_the_same_folder_is_refused_in_one_line(stack: Stack) -> None:
+def test_a_second_start_on_a_folder_is_refused_in_one_line(stack: Stack) -> None:
     second = Stack(stack.home)
     with pytest.raises(AssertionError) as refused:
         second.start()
@@ -164,7 +164,7 @@ def test_a_server_that_dies_is_started_again(stack: Stack) -> None:
     assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
 
 
-def test_postgres_is_started_again_beside_a_part_of_the_old_one_that_cannot_end(
+def test_postgres_restarts_beside_a_stuck_child_of_the_old_one(
     stack: Stack,
 ) -> None:
     oldest, *parts = stack.named("postgres")
@@ -178,13 +178,13 @@ def test_postgres_is_started_again_beside_a_part_of_the_old_one_that_cannot_end(
     until(back, "Postgres to be started again")
 
 
-def test_after_a_kill_of_everything_the_next_start_cleans_up_and_goes_on(stack: Stack) -> None:
+def test_the_next_start_recovers_from_a_kill_of_everything(stack: Stack) -> None:
     stack.kill_everything()
     stack.start()
     assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
 
 
-def test_it_says_ready_when_a_worker_is_there_again_and_not_by_the_last_beat_of_a_dead_one(
+def test_ready_needs_a_live_worker(
     stack: Stack,
 ) -> None:
     stack.kill_everything()
@@ -197,7 +197,7 @@ def test_it_says_ready_when_a_worker_is_there_again_and_not_by_the_last_beat_of_
         assert (worker.pid,) in beats.fetchall()
 
 
-def test_what_outlives_a_killed_launcher_is_ended_by_the_next_start(stack: Stack) -> None:
+def test_the_next_start_ends_orphans_of_a_killed_launcher(stack: Stack) -> None:
     orphans = stack.kill_launcher()
     stack.start()
     assert not [process for process in orphans if process.is_running()]
@@ -209,7 +209,7 @@ def test_a_polite_kill_ends_it_as_well(stack: Stack) -> None:
     assert stack.processes() == []
 
 
-def test_a_start_that_is_cut_off_leaves_nothing_and_the_next_one_completes_it(
+def test_the_next_start_completes_an_interrupted_one(
     sandbox: Path,
 ) -> None:
     stack = Stack(sandbox / "cut off")

@@ -18,7 +18,7 @@ def test_servers_never_run_as_root() -> None:
 
 
 @only_root
-def test_what_an_account_reaches_is_asked_as_that_account(sandbox: Path, tmp_path: Path) -> None:
+def test_access_is_checked_as_the_account_itself(sandbox: Path, tmp_path: Path) -> None:
     account = users.unprivileged()
     hidden = tmp_path / "hidden"
     hidden.mkdir(mode=0o700)
