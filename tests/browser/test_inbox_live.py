@@ -1,4 +1,4 @@
-"""Open pages without the doorbell: they ask, and nothing moves under the cursor."""
+"""Open pages without live updates: they poll, and nothing moves under the cursor."""
 
 import re
 from uuid import UUID

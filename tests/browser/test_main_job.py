@@ -83,7 +83,7 @@ def test_bea_sees_a_bundle_together_and_decides_its_two_parts_on_their_own(
 def test_what_bea_decides_appears_at_ada_without_a_reload(
     ada: Page, bea: Page, office: Office, line: str
 ) -> None:
-    """Over the doorbell, and with the doorbell cut off."""
+    """With live updates, and without them."""
     if line == "Reconnecting…":
         ada.context.route("**/events/", lambda route: route.abort())
     name = f"shared{line.lower()}"

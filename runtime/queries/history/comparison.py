@@ -92,10 +92,10 @@ def _forked(
 def _same(left: tuple[JournalLine, ...], right: tuple[JournalLine, ...]) -> bool:
     if not left or not right or left[0].entry is None or right[0].entry is None:
         return False
-    return _told(left[0].entry) == _told(right[0].entry)
+    return _comparable(left[0].entry) == _comparable(right[0].entry)
 
 
-def _told(entry: Entry) -> list[Any]:
+def _comparable(entry: Entry) -> list[Any]:
     return [
         {name: value for name, value in event.items() if name not in _OWN}
         for event in codec.documents_of(entry.events)

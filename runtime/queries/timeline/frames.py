@@ -29,8 +29,8 @@ class FrameSpans:
     items: list[SpanBuilder | CallSpans] = field(default_factory=list)
     calls: dict[str, CallSpans] = field(default_factory=dict)
     of_turn: list[CallSpans] = field(default_factory=list)
-    asked: int = 0  # attempts at the model call of the next turn
-    unasked: bool = False  # stopped by a gate before its model was called
+    attempts: int = 0  # attempts at the model call of the next turn
+    is_blocked: bool = False  # stopped by a gate before its model was called
     answered: bool = False  # its model gave a final answer; a message reopens it
 
     def open(self, at: datetime, *, asks: bool = True) -> None:
@@ -53,17 +53,17 @@ class FrameSpans:
 
     def ask(self, at: datetime) -> None:
         self.answered = False
-        self.asked += 1
+        self.attempts += 1
         span = self._span(RowKind.MODEL, f"{self.id}/m{self.turn + 1}", at, "waiting for a reply")
-        span.attempt = self.asked
+        span.attempt = self.attempts
         self.items.append(span)
 
     def replied(self, at: datetime, model: str, calls: Mapping[str, str]) -> None:
         count = len(calls)
-        asked = f"asked for {count} call{'s' if count > 1 else ''}" if count else "answered"
-        self._last_model(at, asked, RowResult.DONE, model=model)
+        label = f"{count} tool call{'s' if count > 1 else ''}" if count else "answered"
+        self._last_model(at, label, RowResult.DONE, model=model)
         self.turn += 1
-        self.asked, self.answered = 0, not calls
+        self.attempts, self.answered = 0, not calls
         self.of_turn = []
         for call, tool in calls.items():
             track = CallSpans(step=f"{self.id}/{call}", tool=tool, depth=self.depth + 1)
@@ -73,7 +73,7 @@ class FrameSpans:
 
     def compacted(self, at: datetime, model: str) -> None:
         self._last_model(at, "summarised earlier messages", RowResult.DONE, model=model)
-        self.asked = 0
+        self.attempts = 0
         self.ask(at)
 
     def changed(self, at: datetime) -> None:
@@ -119,20 +119,20 @@ class FrameSpans:
         last = self.items[-1] if self.items else None
         if isinstance(last, SpanBuilder) and last.kind is RowKind.MODEL and last.start == at:
             self.items.pop()
-            self.asked, self.unasked = 0, True
+            self.attempts, self.is_blocked = 0, True
 
     def _ask_again(self, event: e.GateDecided, at: datetime) -> None:
-        if self.unasked and event.verdict is Verdict.CONTINUE:
-            self.unasked = False
+        if self.is_blocked and event.verdict is Verdict.CONTINUE:
+            self.is_blocked = False
             self.ask(at)
 
     def model_retries(self, at: datetime, event: e.RetryScheduled) -> None:
         if event.cause == "brake":
             self._held_back(at, event)
             return
-        words = "its worker was lost" if event.cause == "lost" else "brought no reply"
+        words = "its worker was lost" if event.cause == "lost" else "no reply"
         if event.instead:
-            words = "brought no reply, the next model is asked"
+            words = "no reply, the next model is called"
         self._last_model(
             at,
             words,
@@ -147,7 +147,7 @@ class FrameSpans:
 
     def _held_back(self, at: datetime, event: e.RetryScheduled) -> None:
         """Replace the attempt, which was not made, with a wait; consecutive waits share one span."""
-        self.asked -= 1
+        self.attempts -= 1
         last = self.items[-1] if self.items else None
         if isinstance(last, SpanBuilder) and last.kind is RowKind.MODEL:
             self.items.pop()
@@ -178,7 +178,7 @@ class FrameSpans:
     def waits_for_model(self) -> bool:
         """Tell whether all calls of the turn are settled and the model has not been called since."""
         settled = bool(self.of_turn) and all(call.settled for call in self.of_turn)
-        return settled and not self.asked and not self.unasked
+        return settled and not self.attempts and not self.is_blocked
 
     def close(self, at: datetime, outcome: str) -> None:
         self.own[0].finish(at, outcome, RowResult.DONE if outcome == "answered" else RowResult.BAD)

@@ -340,7 +340,7 @@ class _Fold:
             case e.GateDecided():
                 frame.halts -= 1
                 goes_on = event.verdict is Verdict.CONTINUE
-                said = f"Let {frame.agent} go on" if goes_on else f"Stopped {frame.agent}"
+                said = f"Continued {frame.agent}" if goes_on else f"Stopped {frame.agent}"
                 self._say(frame, "decision", event.by, said + _because(event.reason))
             case e.GateClosed():
                 frame.halts -= 1

@@ -29,7 +29,7 @@ Kind = Literal[
 _TITLES: dict[Kind, str] = {
     "input": "given by",
     "text": "written by",
-    "call": "asked for by",
+    "call": "requested by",
     "decision": "decided by",
     "result": "result of",
     "fault": "error of",

@@ -178,7 +178,7 @@ def test_a_run_that_tries_again_says_when(ada: Client, office: Office) -> None:
     assert Run.objects.get(id=run).status == "waiting"
     page = _text(ada, f"/runs/{run}/")
     assert "The next try is at <time" in page
-    assert "brought no reply" in page
+    assert "no reply" in page
     assert "busy &lt;now&gt;" in page
     assert "its model is called again" in page
 
@@ -196,7 +196,7 @@ def test_the_page_of_a_model_s_call_says_who_was_asked_and_what_came(
     ]
     office.effects.agents["hr_onboarding"] = lambda request: outcomes.pop(0)
     page = _text(ada, f"/runs/{office.start()}/?step=0/m1")
-    assert "brought no reply, the next model is asked" in page
+    assert "no reply, the next model is called" in page
     assert page.count("model <bdi>openai:a</bdi>") == 2
     assert page.count("model <bdi>openai:b</bdi>") == 1
     assert 'as evidence only:</span><span class="raw muted">ha&lt;lf</span>' in page

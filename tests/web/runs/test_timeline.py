@@ -105,15 +105,15 @@ def test_every_step_has_a_row_in_the_order_of_the_tree(office: Office, suspended
     office.approve(suspended)
     assert _rows(suspended) == [
         ("agent", "hr_onboarding", 0, "answered"),
-        ("model", "hr_onboarding", 1, "asked for 1 call"),
+        ("model", "hr_onboarding", 1, "1 tool call"),
         ("agent", "account_agent", 1, "answered"),
-        ("model", "account_agent", 2, "asked for 1 call"),
+        ("model", "account_agent", 2, "1 tool call"),
         ("tool", "create_account", 2, "done"),
-        ("model", "account_agent", 2, "asked for 1 call"),
+        ("model", "account_agent", 2, "1 tool call"),
         ("person", "set_privileges", 2, "approved by"),
         ("tool", "set_privileges", 2, "done"),
         ("model", "account_agent", 2, "answered"),
-        ("model", "hr_onboarding", 1, "asked for 1 call"),
+        ("model", "hr_onboarding", 1, "1 tool call"),
         ("tool", "send_welcome_mail", 1, "done"),
         ("model", "hr_onboarding", 1, "answered"),
     ]
@@ -244,7 +244,7 @@ def test_a_model_call_opens_to_what_was_new_to_it_and_what_it_said(
     page = _text(ada, f"/runs/{suspended}/?step=0.c1.0/m2")
     opened = page[page.index('id="step"') :]
     assert "result of <bdi>create_account</bdi>" in opened
-    assert "asked for by <bdi>account_agent</bdi>" in opened
+    assert "requested by <bdi>account_agent</bdi>" in opened
 
 
 def test_the_transcript_has_decisions_in_their_place(
@@ -253,7 +253,7 @@ def test_the_transcript_has_decisions_in_their_place(
     office.approve(suspended)
     page = _text(ada, f"/runs/{suspended}/?tab=transcript")
     said = [
-        "asked for by <bdi>account_agent",
+        "requested by <bdi>account_agent",
         "decided by <bdi>bea",
         "result of <bdi>set_privileges",
     ]
