@@ -1,4 +1,4 @@
-"""The closed vocabularies of the core: effect classes, gate kinds, verdicts and risks."""
+"""Lists the closed vocabularies of the core: effect classes, gate kinds, verdicts and risks."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -24,9 +24,9 @@ AT_ONE_POSITION = 2
 def should_isolate(
     claim: Claim, now: Continuation | None = None, *, suspects: Callable[[], int]
 ) -> bool:
-    """Whether this run goes to a process of its own. Without `now` only the number of losses counts.
+    """Return whether a process without other runs should advance this run. Without `now` only lost leases count.
 
-    `suspects` returns how many of the runs that the same worker lost are suspected already.
+    `suspects` returns how many runs of the same lost worker are suspected already.
     """
     if claim.isolated or not claim.losses:
         return False
@@ -36,7 +36,7 @@ def should_isolate(
 
 
 def quarantine_reason(claim: Claim) -> str | None:
-    """Why an isolated run is quarantined, None if it is tried again."""
+    """Return why an isolated run is quarantined, or None if it is tried again."""
     if not claim.isolated or claim.losses < settings.ABEYANCE_POISON_LOSSES:
         return None
     return (
@@ -46,7 +46,7 @@ def quarantine_reason(claim: Claim) -> str | None:
 
 
 def _starts_again(now: Continuation) -> bool:
-    """Whether a call is running that is started again without asking a person."""
+    """Return whether a running call would be repeated without asking a person."""
     return any(
         call.state is CallState.STARTED
         and call.terms is not None

@@ -1,8 +1,7 @@
-"""Going on elsewhere from a state: what of it is taken along, and what is asked anew.
+"""Applies forks, exports and imports to a state: copies results, and removes permissions.
 
-A fork, and a run that comes from another installation, take over what was recorded: results, messages,
-frames. They take over no permission: a call that was judged, approved or waiting is judged again. Tools
-are handed keys that contain the run's id, so what a fork starts is new to whoever honours such keys.
+A fork or an imported run keeps the recorded results, messages and frames. It keeps no permission: an admitted, approved
+or waiting call is checked again. Idempotency keys contain the run's id, so the calls of a fork are new outside.
 """
 
 from typing import Any, assert_never
@@ -21,11 +20,11 @@ _STATES: TypeAdapter[Continuation] = TypeAdapter(Continuation)
 
 
 def quiescent(now: Continuation) -> bool:
-    """Whether a fork may go on from here: no effect of this state is under way or may have happened unseen.
+    """Return whether this state can be forked: no effect is running or may have happened unnoticed.
 
-    The run is at work and not being ended; no call is started; and no idempotent call was started before and
-    is to be started again: its first start may have happened, and a fork's key would not recognise it. A call
-    in doubt is allowed, since people are asked about it again.
+    The run must be live, without a started call, and without an idempotent call that waits for a repetition: its first
+    attempt may have happened, and the fork's key would not recognise it. A call in doubt is allowed, because people are
+    asked about it again.
     """
     if now.phase is not Phase.STARTED:
         return False
@@ -33,7 +32,7 @@ def quiescent(now: Continuation) -> bool:
 
 
 def forked(now: Continuation) -> dict[str, Any]:
-    """What a fork of this state begins with, as JSON: see `released`."""
+    """Return the first state of a fork as JSON: see `released`."""
     document: dict[str, Any] = _STATES.dump_python(
         released(now), mode="json", exclude_defaults=True
     )
@@ -41,7 +40,7 @@ def forked(now: Continuation) -> dict[str, Any]:
 
 
 def state_of(event: Forked) -> Continuation:
-    """The state that a fork begins with, as it was in the original. Raises Unreadable."""
+    """Read the first state of a fork. Raises Unreadable."""
     try:
         return _STATES.validate_python(event.state)
     except ValidationError as exc:
@@ -49,18 +48,17 @@ def state_of(event: Forked) -> Continuation:
 
 
 def released(now: Continuation) -> Continuation:
-    """The same state without its permissions and its pause: nobody is asked yet, and no call may start.
+    """Return the state without permissions, gates and pause, so that no call may start.
 
-    Calls that were admitted, approved, waiting or to be tried again are proposed again. A `write` that
-    people allowed to run again after nobody knew what became of it is in doubt again. Budgets, and what was
-    used of them, stay.
+    Admitted, approved, waiting and retrying calls are proposed again. If people allowed a `write` with an unknown
+    outcome to run again, it is in doubt again. Budgets and their usage stay.
     """
     frames = {name: _released(frame) for name, frame in now.frames.items()}
     return replace(now, frames=frames, pending=(), paused=None, short=None, ticking=None)
 
 
 def travelled(now: Continuation, event: TravelEvent, phase: Phase) -> Continuation:
-    """The state after one of these events, which leads to `phase`. Raises IllegalTransition or Unreadable."""
+    """Return the state after one of these events, in `phase`. Raises IllegalTransition or Unreadable."""
     match event:
         case Forked():
             return _adopted(now, event)
@@ -104,7 +102,7 @@ def _without_permission(call: Call) -> Call:
 
 
 def _was_in_doubt(call: Call) -> bool:
-    """Only people bring a started `write` back, unless its tool said of every attempt that nothing was done."""
+    """Return whether a `write` was started with an unknown outcome: it was attempted more often than it failed."""
     if call.terms is None or RULES[call.terms.effect].repeats_unasked:
         return False
     if call.state is CallState.RETRYING:

@@ -1,12 +1,11 @@
-"""What follows an attempt that brought no result: another one and when, or the end of trying.
+"""Decides what follows an attempt without a result: a retry and its time, or a failure.
 
-Chance and the time of day come in as arguments. The wait before an attempt is drawn evenly from
-zero to a bound that doubles ("full jitter"), unless the other side said how long it wants to be
-left alone; no wait is longer than the policy's ceiling. Errors are told apart by whose fault they
-are: a policy says which of them are worth another attempt.
+Chance and time are arguments. The wait before a retry is drawn evenly from zero to a bound that doubles ("full
+jitter"), unless the other side asked for a wait. No wait exceeds the policy's ceiling. A policy says which causes of a
+failure are worth a retry.
 
-A model call does not fail because its provider does. Once the attempts at each of the agent's models are used
-up, all of them are asked in rounds, further and further apart, until one replies or people are asked.
+A failing provider does not fail a model call. Once the attempts at each of the agent's models are used up, the worker
+calls all of them in rounds with growing pauses, until one replies or people are asked.
 """
 
 from datetime import datetime, timedelta
@@ -18,24 +17,24 @@ from runtime.core.enums import Blame
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import ModelFailed, OutcomeUnknown, RetryScheduled, ToolFailed
 
-# Somebody has to change something first.
+# Retries do not help until an admin or author changes something.
 LASTING = frozenset({Blame.SETUP, Blame.REQUEST})
 
-# Between two rounds of asking every model: doubled from the first to the longest.
+# Seconds between two rounds of all models: doubled from the first to the longest.
 FIRST_ROUND = 5.0
 LONGEST_ROUND = 300.0
 
-# How long a key, address or name that is refused is tried before people are asked: a deploy may be under way.
+# How long a rejected key, address or name is retried before people are asked: a deploy may be running.
 SETUP_PATIENCE = timedelta(minutes=1)
 
-# Faults that another provider need not share. A wrong key is to be seen, not to be got round.
+# Causes for which another provider may reply. A wrong key is not among them, because people must see it.
 ELSEWHERE = frozenset({Blame.LIMIT, Blame.PROVIDER, Blame.NETWORK, Blame.TIME})
 
 
 def lost(frame: str, call: Call, *, is_write: bool = False) -> RetryScheduled | OutcomeUnknown:
-    """A started call whose worker died. A death is not the tool's fault and uses up no attempt.
+    """Return the event for a started call whose worker died. It does not count as a failed attempt.
 
-    `is_write` says that its tool is one by now: the stricter of frozen and current class holds.
+    `is_write` says that the tool is a `write` in the current version. The stricter of both classes applies.
     """
     error = "the worker that ran it was lost"
     if is_write or not RULES[_terms(call).effect].repeats_unasked:
@@ -54,7 +53,7 @@ def uncertain(
     chance: float,
     blame: Blame = Blame.TOOL,
 ) -> RetryScheduled | OutcomeUnknown | ToolFailed:
-    """A tool that raised something which does not say what became of the call."""
+    """Return the event for a call that raised an error and whose outcome is unknown."""
     if not RULES[_terms(call).effect].repeats_unasked:
         return OutcomeUnknown(frame=frame, call=call.id, attempt=call.attempt, error=error)
     return undone(frame, call, error, after=None, at=at, chance=chance, blame=blame)
@@ -70,7 +69,7 @@ def undone(
     chance: float,
     blame: Blame = Blame.TOOL,
 ) -> RetryScheduled | ToolFailed:
-    """A call that certainly did not happen and may be tried again, whatever its effect class."""
+    """Return the event for a call that was certainly not performed. Every effect class may be retried."""
     policy = _terms(call).retry
     if call.failures + 1 >= policy.attempts or not _worth(policy, blame):
         return ToolFailed(frame=frame, call=call.id, attempt=call.attempt, error=error)
@@ -99,10 +98,10 @@ def unanswered(
     said: str = "",
     patience: timedelta,
 ) -> RetryScheduled | ModelFailed:
-    """A model call that brought no reply; `again` says whether trying again can help.
+    """Return the event for a model call without a reply; `again` says whether a retry can help.
 
-    Once the attempts at `model` are used up, the `other` one is asked at once, if there is one and the
-    fault need not be its as well. Without one, all are asked again later; after `patience` people are asked.
+    Once the attempts at `model` are used up, the worker calls the `other` model at once, if there is one and the cause
+    need not affect it. Otherwise it calls all models again later. After `patience` people are asked.
     """
     policy = frame.terms.retry
     since, rounds = (frame.outage.since, frame.outage.rounds) if frame.outage else (at, 0)
@@ -137,14 +136,17 @@ def _worth(policy: RetryPolicy, blame: Blame) -> bool:
 
 
 def _wait(policy: RetryPolicy, failures: int, after: float | None, chance: float) -> timedelta:
-    """`chance` is in [0, 1). What the other side asks for counts, up to the ceiling."""
+    """Return the wait before a retry: the one that the other side asked for, up to the ceiling, or a random one.
+
+    `chance` is in [0, 1).
+    """
     if after is not None:
         return timedelta(seconds=min(max(after, 0.0), policy.ceiling))
     return timedelta(seconds=chance * min(policy.ceiling, policy.base * 2 ** min(failures, 60)))
 
 
 def _round_wait(rounds: int, after: float | None, chance: float) -> timedelta:
-    """Spread over the upper half of the bound, or what the other side asks for if that is more."""
+    """Return a pause in the upper half of the bound, or the one that the other side asked for if it is longer."""
     bound = min(LONGEST_ROUND, FIRST_ROUND * 2 ** min(rounds, 60))
     asked = min(max(after or 0.0, 0.0), LONGEST_ROUND)
     return timedelta(seconds=max(asked, bound * (1 + chance) / 2))
