@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -16,19 +17,26 @@ from runtime.core.documents.codec import (
     encode_entry,
 )
 from runtime.core.documents.conversations import Brief, Conversations
+from runtime.core.enums import EffectClass
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import (
+    AgentChanged,
+    CallAdmitted,
     Compacted,
     Event,
     Forked,
     Imported,
     MessageReceived,
     ModelReplied,
+    OutcomeArrived,
+    OutcomeUnknown,
+    Stored,
     ToolReturned,
+    ToolStarted,
 )
 from runtime.core.machine.replay import Entry, initial, step
 from tests.core.machine.test_histories import first
-from tests.core.machine.test_transitions import AT, STARTED
+from tests.core.machine.test_transitions import AT, STARTED, TERMS
 from tests.core.machine.walks import Walk
 
 # A fork has messages of another run; an imported run loses permissions; a summary outlasts the entries before it.
@@ -109,6 +117,39 @@ def test_a_typed_result_that_its_reply_leaves_out_is_read() -> None:
         frame="0", reply={}, text="", calls=(), usage={}, output={"sum": 3}, output_kept=True
     )
     now, texts = run_of(*STARTED, RETURNED, answer)
+    brief = read(texts).brief(now)
+    assert brief is not None
+    assert _read_again(brief, texts) == now
+
+
+DONE = ModelReplied(frame="0", reply={}, text="done", calls=(), usage={})
+
+
+def test_a_late_stored_result_is_read_from_its_entry() -> None:
+    late = OutcomeArrived(
+        frame="0",
+        call="c1.0",
+        attempt=1,
+        gate=None,
+        outcome="returned",
+        at=AT,
+        stored=Stored(digest="sha256:d", size=100, preview="x"),
+    )
+    unknown = OutcomeUnknown(frame="0", call="c1.0", attempt=1, error="cut")
+    now, texts = run_of(*STARTED, unknown, late, DONE)
+    brief = read(texts).brief(now)
+    assert brief is not None
+    assert _read_again(brief, texts) == now
+
+
+def test_a_running_call_of_a_new_write_is_read_as_a_write() -> None:
+    read_only = replace(TERMS, effect=EffectClass.READ)
+    admitted = CallAdmitted(frame="0", call="c1.0", terms=read_only)
+    started = ToolStarted(frame="0", call="c1.0", attempt=1, at=AT)
+    changed = AgentChanged(
+        frame="0", before="f", fingerprint="g", prompt="p", changes=(), writes=("t",)
+    )
+    now, texts = run_of(*STARTED[:3], admitted, started, changed, RETURNED, DONE)
     brief = read(texts).brief(now)
     assert brief is not None
     assert _read_again(brief, texts) == now

@@ -9,11 +9,18 @@ import pytest
 from runtime.core.continuation import Continuation, FrameState
 from runtime.core.enums import HALTS, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
-from runtime.core.events import Event, GateClosed, GateDecided, GateOpened
+from runtime.core.events import (
+    Event,
+    GateClosed,
+    GateDecided,
+    GateOpened,
+    OutcomeArrived,
+    OutcomeUnknown,
+)
 from runtime.core.machine.gates import halted
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial
-from tests.core.machine.test_transitions import AT, STARTED
+from tests.core.machine.test_transitions import AT, STARTED, TERMS
 
 HALT: dict[str, Any] = {"frame": "0", "call": ""}
 KINDS = sorted(HALTS)
@@ -101,6 +108,18 @@ def test_what_is_not_open_is_neither_decided_nor_closed() -> None:
         with pytest.raises(UnknownSubject) as raised:
             evolve(now, event)
         assert (raised.value.kind, raised.value.subject) == ("open gate", str(gate(2)))
+
+
+def test_a_late_outcome_names_the_open_gate_of_its_call() -> None:
+    call: dict[str, Any] = {"frame": "0", "call": "c1.0"}
+    unknown = OutcomeUnknown(attempt=1, error="cut", **call)
+    asked = GateOpened(gate=gate(1), kind=GateKind.IN_DOUBT, terms=TERMS, **call)
+    late = OutcomeArrived(attempt=1, gate=gate(1), outcome="returned", at=AT, result=1, **call)
+    assert evolve(under_way(unknown, asked), late).pending == ()
+    for now, named in ((under_way(unknown, asked), gate(2)), (under_way(unknown), gate(1))):
+        with pytest.raises(UnknownSubject) as raised:
+            evolve(now, replace(late, gate=named))
+        assert (raised.value.kind, raised.value.subject) == ("open gate", str(named))
 
 
 @pytest.mark.parametrize("event", [opened(GateKind.HOLD, 2), decided(Verdict.CONTINUE), closed()])
