@@ -191,7 +191,13 @@ class Services:
     ) -> "subprocess.Popen[bytes]":
         with (self._logs / f"{module}.log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", f"config.local.servers.{module}", str(listener.fileno()), str(data)],
+                [
+                    sys.executable,
+                    "-m",
+                    f"config.local.servers.{module}",
+                    str(listener.fileno()),
+                    str(data),
+                ],
                 env={**os.environ, TOKEN_VARIABLE: TOKEN},
                 cwd=ROOT,
                 stdout=log,
