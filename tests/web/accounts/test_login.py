@@ -75,4 +75,4 @@ def test_logging_out_takes_a_post(bea: Client) -> None:
 def test_an_unknown_page_says_nothing_more_than_that(bea: Client) -> None:
     answer = bea.get("/nowhere/")
     assert answer.status_code == 404
-    assert "There is no such page, or it is not yours to read." in answer.content.decode()
+    assert "There is no such page, or you don't have access." in answer.content.decode()
