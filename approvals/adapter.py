@@ -8,6 +8,7 @@ cover the request digest, so a change to any of these values is detected.
 """
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -87,14 +88,11 @@ class Gatekeeper:
         run = Request.objects.filter(gate=gate).values_list("run", flat=True).first()
         if run is None:
             return
-        try:
-            with transaction.atomic():
-                audit.lock_runs(run)
-                request, at = Request.objects.get(gate=gate), clock.now()
-                if closing.is_expired(request, at):
-                    closing.expire(request, at)
-        except (GateNotOpen, RunEnded):
-            pass  # the gate closed without a decision
+        with suppress(GateNotOpen, RunEnded), transaction.atomic():  # closed without a decision
+            audit.lock_runs(run)
+            request, at = Request.objects.get(gate=gate), clock.now()
+            if closing.is_expired(request, at):
+                closing.expire(request, at)
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel the pending requests at these gates, inside the caller's transaction."""

@@ -148,12 +148,11 @@ class LiveServer:
         gone = asyncio.get_running_loop().create_task(_gone(receive, stream))
         self._streams.add(stream)
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await _write(send, ": open\n\n")
-            await self._forward(stream, send)
-            await send({"type": "http.response.body", "body": b""})
-        except OSError:
-            pass  # the tab was closed while a line was sent
+            with suppress(OSError):  # the tab was closed while a line was sent
+                await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+                await _write(send, ": open\n\n")
+                await self._forward(stream, send)
+                await send({"type": "http.response.body", "body": b""})
         finally:
             self._streams.discard(stream)
             gone.cancel()

@@ -77,7 +77,6 @@ def measure(site: Site, *, quick: bool) -> Finding:
         began = time.monotonic()
         _seed(site, runs, each)
         seeded = time.monotonic() - began
-        time.sleep(5.0)  # so that the measurement leaves out the writing of the rows
         after = _standing(site, workers[0])
         _timed(page, 5)
         many = _timed(page, pages)
