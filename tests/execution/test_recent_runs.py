@@ -47,7 +47,7 @@ def test_what_was_not_read_or_not_written_is_not_kept(count: int) -> None:
 
 
 def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_runs, "KEPT", 10)
+    monkeypatch.setattr(recent_runs, "MAX_CHARACTERS", 10)
     recent, runs = RecentRuns(), [UUID(int=number) for number in range(5)]
     for number in (0, 1, 2, 3, 2, 4):
         recent.keep(runs[number], ["abcd"], read(1))
