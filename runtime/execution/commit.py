@@ -231,6 +231,8 @@ class StepWriter:
         dispatch.notify_run(self.now.run, inbox=bool(step.opened or step.taken or step.closed))
 
     def _step(self, records: Records, after: Continuation, release: bool) -> steps.Step:
+        if self._conversations.position > len(self._texts):
+            self._conversations.forget()  # they read the entry of a step that was not written
         position, events = self.now.position + 1, records.events
         written = Entry(at=self.clock(), events=events)
         entry = journal.seal(self.now.run, position, self.now.head, written)
@@ -280,8 +282,6 @@ class StepWriter:
 
     def _brief(self, now: Continuation, entry: journal.Sealed) -> Brief | None:
         """Have the conversations read every entry that they have not, up to this one, which is not written yet."""
-        if self._conversations.position > len(self._texts):  # an entry that was not written then
-            self._conversations.forget()
         for text in (*self._texts[self._conversations.position :], entry.body):
             self._conversations.read(text)
         return self._conversations.brief(now)

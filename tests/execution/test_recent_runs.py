@@ -1,16 +1,22 @@
 """A process that released a long run last reads its entries once, and verifies them each time."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from runtime.control.pause import pause as pause_run
+from runtime.control.pause import resume as resume_run
 from runtime.core.documents.conversations import Conversations
 from runtime.core.enums import Verdict
 from runtime.execution import recent_runs
 from runtime.execution.recent_runs import RecentRuns
 from runtime.models import JournalEntry
 from runtime.ports.effects import ToolResult
-from tests.support.engine import MakeBench, Rig
+from runtime.store import steps
+from runtime.store.pool import Connection
+from runtime.store.tables import continuations
+from tests.support.engine import ADA, MakeBench, Rig
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 RUN, OTHER = UUID(int=1), UUID(int=2)
@@ -111,3 +117,27 @@ def test_an_entry_that_was_edited_since_parks_the_run(desk: Rig) -> None:
         body=entry.body.replace('{"schema":', '{ "schema":')
     )
     assert go_on(desk, run) == "quarantined"
+
+
+def test_the_entry_of_a_step_that_was_not_written_is_not_taken_for_read(
+    rig: MakeBench, entries_read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A paused run is resumed just before the step that would release it; the entry written then is another."""
+    desk = rig({"a": SCRIPT}, t=FakeTool(gated=True))
+    monkeypatch.setattr(continuations, "due", lambda covered, tail, release: release)
+    run, unwritten = desk.start("a"), list[str]()
+    pause_run(run=run, actor=ADA, reason="")
+    commit = steps.commit
+
+    def resumed(connection: Connection, step: steps.Step, *parts: Any, **options: Any) -> Any:
+        if step.release and not unwritten:
+            unwritten.append(step.entry.body)
+            resume_run(run=run, actor=ADA)
+        return commit(connection, step, *parts, **options)
+
+    monkeypatch.setattr(steps, "commit", resumed)
+    assert desk.advance(run).status == "suspended"
+    assert unwritten
+    assert unwritten[0] in entries_read
+    bodies = JournalEntry.objects.filter(run_id=run).order_by("position")
+    assert entries_read[-len(bodies) :] == list(bodies.values_list("body", flat=True))
