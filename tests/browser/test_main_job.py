@@ -86,7 +86,7 @@ def test_what_bea_decides_appears_at_ada_without_a_reload(
     """With live updates, and without them."""
     if line == "Reconnecting…":
         ada.context.route("**/events/", lambda route: route.abort())
-    name = f"shared{line.lower()}"
+    name = "shared-live" if line == "Live" else "shared-polled"
     run = office.start("hr_onboarding_single", name, level=2)
     approval = office.wait(run, "suspended")["gates"][0]["approval"]
     ada.goto(f"/a/{approval}/")
