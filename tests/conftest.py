@@ -1,4 +1,4 @@
-"""What every test may ask for: servers of their own, keys of their own, and no way to anybody else's."""
+"""Fixtures for every test: its own servers and keys, without access to others."""
 
 import os
 import shutil

@@ -45,9 +45,9 @@ class Directory:
 
 @dataclass(slots=True)
 class Sink:
-    """Takes mail like any server; `answers` is what it says to the end of the next mails.
+    """A mail server that keeps its mails. `answers` are its replies to the end of the next mails.
 
-    With `cut` it takes the mail and then the line breaks.
+    With `cut` it accepts the mail and then drops the connection.
     """
 
     mails: list[Message] = field(default_factory=list)

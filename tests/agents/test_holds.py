@@ -1,4 +1,4 @@
-"""When an agent stops to be looked at: its rules, and what a definition refuses."""
+"""Rules that stop an agent until a person continues it, and the definitions that are refused."""
 
 from typing import Any
 

@@ -183,7 +183,7 @@ def test_a_token_opens_only_where_it_belongs(keys: Path) -> None:
     changed = {"$secret": token["$secret"][:-6] + "AAAA=="}
     with pytest.raises(NotSealed):
         secrets.open_args(lock, {"password": changed})
-    # Of a tool without secrets it is what it looks like: an object with a strange key.
+    # For a tool without secrets this is an ordinary object with a strange key.
     assert secrets.open_args(note, {"text": token}) == {"text": token}
 
 

@@ -220,7 +220,7 @@ def test_a_script_that_runs_out_fails_the_run() -> None:
     assert flow.status == "failed"
     assert flow.reason == "NoReplyLeft: the test wrote 0 replies, and turn 1 began"
     flow = drive(desk, A1, model=[call("price", **A1)])
-    assert flow.reason == "NoReplyLeft"  # what a model with secrets said is not repeated
+    assert flow.reason == "NoReplyLeft"  # the text of a model with secrets is not repeated
 
 
 def test_input_is_checked_as_at_any_start() -> None:

@@ -1,4 +1,4 @@
-"""The cast of these tests. Nothing here decides: that is what the tests do."""
+"""The people and requests of these tests. Only the tests decide."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Opening requests, and vouching for exactly what was approved and for nothing else."""
+"""Opens requests, and confirms exactly the approved call."""
 
 import json
 from collections.abc import Sequence

@@ -108,7 +108,7 @@ def test_the_journal_counts_whatever_the_rows_say(bea: Actor) -> None:
 def test_a_decision_of_the_sealed_origin_is_refused(
     ada: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Changed rows do not make the web sign it, and workers reject what a web signed without checking."""
+    """The web does not sign changed rows; workers reject statements that a web signed without checking."""
     request = asked()
     Request.objects.filter(pk=request.pk).update(origin=[], excluded=[])
     with pytest.raises(TamperedWith):

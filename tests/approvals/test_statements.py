@@ -301,7 +301,7 @@ def test_a_verdict_of_the_other_kind_does_not_count_even_if_it_was_signed(bea: A
 
 
 def sign(request: Request, verdict: Verdict, *, status: Request.Status) -> None:
-    """What a web that forgot its checks would write."""
+    """Write the rows of a web that omits its checks."""
     at = seeds.moment(0)
     request.decided_by, request.decided_at, request.reason = "bea", at, ""
     request.status = status

@@ -1,7 +1,7 @@
 """Agents for measuring, whose tools do nothing: those of the `engine` measure, and some that take steps of any size.
 
-Who plays their model stands for a provider, whose work is not what is measured: it looks at nothing but the first
-message, their number and the results it needs, and says itself how many tokens there were.
+A scripted model stands for the provider, whose work is not measured: it reads only the first message, the number of
+messages and the results it needs, and reports the number of tokens itself.
 """
 
 import json

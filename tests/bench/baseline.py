@@ -1,11 +1,11 @@
 """The reference of the `engine` measure: Celery and Postgres, written by hand, and nothing more.
 
 It runs the same scripts and tools as ours, as one Celery worker of two pool processes. A reply of the model and the
-result of a tool are one transaction each: SELECT … FOR UPDATE, an INSERT of the message, an UPDATE of the run. So what
-was replied is on disk before its tool runs. What a run of ours has besides: a lease, MACs, a frozen request with its
-digest, a signed decision, rights, an audit trail, retries and budgets.
+result of a tool are one transaction each: SELECT … FOR UPDATE, an INSERT of the message, an UPDATE of the run. So a
+reply is on disk before its tool runs. A run of ours also has a lease, MACs, a frozen request with its digest, a signed
+decision, permissions, an audit trail, retries and budgets.
 
-`celery -A tests.bench.baseline worker` runs it; the functions at the end are what a web process would do.
+`celery -A tests.bench.baseline worker` runs it; the functions at the end stand for a web process.
 """
 
 import json
@@ -103,7 +103,7 @@ def _keep(
     output: str | None = None,
     waits: Call | None = None,
 ) -> None:
-    """A message and what it means to the run, in one transaction; raises AssertionError if another took it further."""
+    """Commit a message and its change of the run. Raise AssertionError if another process has advanced the run."""
     with connection().transaction():
         _write(run, len(messages), message, status, output)
         if waits is not None:
@@ -167,7 +167,7 @@ def connection() -> "psycopg.Connection[Any]":
     return found
 
 
-# What a web process would do
+# The part of a web process
 
 
 def start(script: str, given: Any) -> UUID:

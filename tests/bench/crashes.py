@@ -62,7 +62,7 @@ def _once(site: Site, driver: Driver, one: Contender, steps: int) -> float:
 
 
 def _busiest(processes: Sequence[psutil.Process]) -> psutil.Process:
-    """The one that works, by what the next moments cost."""
+    """Return the process that uses the most processor time in the next 0.2 seconds."""
     before = [sum(process.cpu_times()[:2]) for process in processes]
     time.sleep(0.2)
     spent = [

@@ -43,7 +43,7 @@ class Desk:
         return start_run(agent=agent, input=given, business_key=None, actor=ADA).run
 
     def pending(self, runs: Sequence[UUID]) -> dict[UUID, tuple[UUID, str]]:
-        """What a page shows of the request that each run waits for: its id and its digest."""
+        """Return the id and the digest of the pending request of each run, as a page shows them."""
         rows = Request.objects.filter(run__in=runs, status="pending")
         return {
             run: (id_, digest)
@@ -71,7 +71,7 @@ class Desk:
             return dict(rows.fetchall())
 
     def waits(self, run: UUID) -> bool:
-        """Whether it waits for somebody; its status alone says so too early after a decision."""
+        """Tell whether the run waits for a person. After a decision, its status alone would say so too early."""
         return Request.objects.filter(run=run, status="pending").exists()
 
     def approve(self, run: UUID) -> None:

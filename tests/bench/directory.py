@@ -23,7 +23,7 @@ PERSON = ("full_name", "email", "username")
 
 
 def onboard(given: Any, results: int, result: Callable[[int], Any]) -> Reply:
-    """What the agent's own script says."""
+    """Return the reply of the agent's own script."""
     person = {name: given[name] for name in PERSON}
     if results == 0:
         return Call(tool="create_account", args=person)

@@ -29,7 +29,7 @@ TRIGGER = """
 
 
 class Side(Protocol):
-    """Whom a round is driven against. `pending` is asked between what is measured; what it gives, `approve` takes."""
+    """One side of a comparison. `pending` is called between measurements; `approve` takes its values."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""What a measure found: ratios with their number, median and spread, as text and as Markdown."""
+"""Results of a measure: ratios with their number, median and spread, as text and as Markdown."""
 
 import statistics
 import sys
@@ -24,7 +24,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One figure. `goal` is `most` or `least` with its bound, none for what is only reported.
+    """One figure. `goal` is `most` or `least` with its bound, none for a figure without a goal.
 
     `ours` and `reference` name the compared things, in words with units.
     """

@@ -1,8 +1,8 @@
-"""A million pending: what the inbox's first page costs, a decision beside them, and suspended runs at rest.
+"""A million pending requests: the cost of the inbox's first page, of a decision, and of suspended runs.
 
-The rows are written by SQL as the engine writes them, so that they satisfy every constraint; nobody decides
-those. What is decided is real: runs of hr_onboarding_single that wait at their gate, while their worker is stopped, so
-that what is counted is the decisions alone.
+SQL writes the rows as the engine does, so that they satisfy every constraint; they are never decided. The decisions
+are on real runs of hr_onboarding_single that wait at their gate. Their worker is stopped, so that only the decisions
+are counted.
 """
 
 import time

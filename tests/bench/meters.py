@@ -74,7 +74,7 @@ def _each(act: Callable[[float, float], float], one: Cost, two: Cost) -> Cost:
 
 
 class Meters:
-    """Reads what was spent so far by everything at a site, of one side's workers."""
+    """Reads the costs of a site so far, for one side's workers."""
 
     def __init__(self, site: Site, driver: Driver, workers: Sequence[Program]) -> None:
         self._site, self._driver, self._workers = site, driver, workers

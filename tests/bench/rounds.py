@@ -1,4 +1,4 @@
-"""Rounds of flows, of one side and then of the other: how fast, what each cost, and what the comparison comes to."""
+"""Rounds of flows, of one side and then of the other: their speed, their cost, and the comparison."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ def of_speed(alone: list[Pair], busy: list[Pair], nested: list[Pair]) -> list[Li
 
 
 def of_cost(busy: list[Pair]) -> list[Line]:
-    """What a flow costs: goals first, then each kind of process."""
+    """List the costs of a flow: goals first, then each kind of process."""
 
     def milliseconds(which: Callable[[Cost], float]) -> Callable[[Round], float]:
         return lambda one: 1000 * which(one.cost)

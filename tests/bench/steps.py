@@ -1,9 +1,9 @@
 """Steps a second: journal entries of whole worker processes against bare transactions of the same machine.
 
 A step of ours is one committed entry: a reply with the intent of its call, or a result. Replies come from a
-function through the model layer, tools do nothing but return text, so what is measured is the engine and the
-layer around it. Entries come to about 1 KB each, replies and results together. They are counted between two looks: the
-first that finds every run at work, and the last that finds none at its end.
+function through the model layer, and tools only return text, so this measures the engine and the layer around it.
+Entries are about 1 KB each, replies and results together. They are counted between two samples: the first that finds
+every run active, and the last that finds none ended.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Bytes of what is stored of a run, and what writing and reading it costs: `python -m tests.bench.stored`.
+"""Stored bytes of a run, and the cost of writing and reading them: `python -m tests.bench.stored`.
 
 Everything is in memory, so the figures are those of the codec and of the model adapter alone. Times are processor time
 of one round, in microseconds: the median of the rounds, with the least and the most.

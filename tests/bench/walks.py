@@ -1,7 +1,7 @@
-"""Long runs: how long their steps take, whether the last ones take longer, what is kept, and what going on costs.
+"""Long runs: the time of their steps, whether the last ones take longer, the stored bytes, and the cost of resuming.
 
-A step is a reply of the model with 1 KB of arguments and its result, each in a transaction of its own before what
-follows. After the last one the run waits at a gate; going on from there means to load all of it.
+A step is a reply of the model with 1 KB of arguments and its result, each committed in its own transaction before the
+next. After the last step the run waits at a gate; resuming it loads the whole run.
 """
 
 import json

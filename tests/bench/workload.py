@@ -1,8 +1,8 @@
-"""What both sides do in the `engine` measure: scripts in the place of a model, and tools that do nothing.
+"""The work of both sides in the `engine` measure: scripts instead of a model, and tools that do nothing.
 
-A script sees what the run was given, how many results there are, and each of them; it looks at no more than it needs,
-so that its own work does not grow with the run. A flow is an onboarding of three calls, the second behind a gate. A
-walk takes as many steps as it is told, then one behind a gate; a step is a reply with 1 KB of arguments and its result.
+A script sees the input of the run, the number of results, and each result. It reads only what it needs, so that its
+own work does not grow with the run. A flow is an onboarding of three calls, the second behind a gate. A walk takes a
+given number of steps, then one behind a gate; a step is a reply with 1 KB of arguments and its result.
 """
 
 import json
@@ -75,7 +75,7 @@ _PROSE = random.Random(1).choices(WORDS, k=4096)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a script asks for."""
+    """A call that a script proposes."""
 
     tool: str
     args: dict[str, Any]

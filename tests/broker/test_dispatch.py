@@ -1,4 +1,4 @@
-"""Hints leave by a thread of their own: whoever gives one neither waits for the broker nor talks to it."""
+"""A thread of its own sends the hints, so that callers never talk to the broker or wait for it."""
 
 import base64
 import json
@@ -67,7 +67,7 @@ def test_a_message_is_what_celery_sends(live_broker: str) -> None:
 
 
 def _comparable(message: bytes | str) -> dict[str, Any]:
-    """Without what is new in each message; every other value, at any depth."""
+    """Yield every value at any depth, except those that differ in each message."""
     found: dict[str, Any] = json.loads(message)
     headers, properties = found["headers"], found["properties"]
     assert headers["id"] == headers["root_id"] == properties["correlation_id"]

@@ -1,4 +1,4 @@
-"""Which Chromium drives the tests, and how it is kept from talking to anybody."""
+"""The Chromium that drives the tests, without access to other hosts."""
 
 from pathlib import Path
 

@@ -16,7 +16,7 @@ from pytest_django.live_server_helper import LiveServer
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.support.cast import PASSWORD
 
-expect.set_options(timeout=60_000)  # what a page does not show by then it never will
+expect.set_options(timeout=60_000)  # after that a page has failed
 
 
 @dataclass(slots=True, kw_only=True)

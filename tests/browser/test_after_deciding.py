@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 
 def test_pages_say_only_what_is_true(desk: Desk, office: Office) -> None:
     page, main = desk.page, desk.page.locator("main")
-    office.approve(office.start())  # what the next ones are compared with
+    office.approve(office.start())  # the next requests are compared with it
     fault = ToolFailure(error="no rights for that")
     office.effects.tools["set_privileges"] = FakeTool(gated=True, body=lambda request: fault)
     odd = {"username": "newhir\u0435 ", "security_level": 3}
@@ -58,7 +58,7 @@ def test_pages_say_only_what_is_true(desk: Desk, office: Office) -> None:
 def test_the_form_for_a_message_goes_when_the_run_is_over_unless_a_text_was_typed(
     desk: Desk, office: Office
 ) -> None:
-    """It stands outside of what is refreshed; the refresh of an ended run comes without `data-live`."""
+    """The form is outside the refreshed part. The refresh of an ended run has no `data-live`."""
     page, run = desk.page, office.start()
     desk.log_in("ada")
     desk.open(f"/runs/{run}/")

@@ -33,7 +33,7 @@ State = tuple[str, Callable[[Page], Any] | None]
 
 
 def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
-    """Who opens which address, and what they do there before axe looks."""
+    """List who opens which address, and their actions there before axe checks the page."""
     halt = office.held()
     short = office.short(Budget(turns=1))
     undoable = _decided_with_time_to_undo(office)

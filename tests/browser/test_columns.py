@@ -24,7 +24,7 @@ MATRIX = Path(__file__).parents[1] / "web" / "matrix.txt"
 NO_PAGES = ("/healthz", "/readyz", "/api/", "/contents/")  # the last is a result as plain text
 BIG = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value="x" * 70_000))
 
-# Texts that wrap in less than that many characters of their own font, and the height beside what is warranted:
+# Texts that wrap in less than that many characters of their own font, and the height beside the allowed one:
 # a window, a line for each block, and the texts themselves on less than half of the width.
 MEASURED = """
 (characters) => {

@@ -1,4 +1,4 @@
-"""Three hundred hostile strings in every place where agents' text is shown: text they stay."""
+"""Three hundred hostile strings in every place that shows agents' text are shown as text."""
 
 import re
 from collections.abc import Iterable
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.browser
 
 SIZE = 20
 BATCHES = [strings()[at : at + SIZE] for at in range(0, 300, SIZE)]
-# What a page asks for by itself.
+# Requests that a page sends by itself.
 OURS = re.compile(
     r"/(static/.*|events/|healthz|login/|inbox/|runs/.*|a/[0-9a-f-]+/|agents/.*|account/)?"
 )
 
 
 class HostileEffects(OfficeEffects):
-    """The sentence is whatever the agent gave as its first argument."""
+    """Effects whose sentence is the agent's first argument."""
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         facts = super().describe(agent=agent, tool=tool, args=args)
@@ -113,7 +113,7 @@ def _visit(desk: Desk, office: Office, run: UUID, batch: list[str]) -> None:
 
 
 def _text(desk: Desk, path: str) -> str:
-    """What a reader sees of a page, with everything unfolded."""
+    """Return the visible text of a page with everything unfolded."""
     desk.open(path)
     page = desk.page
     page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")

@@ -1,4 +1,4 @@
-"""The session ends while somebody decides: they log in again and go on where they were."""
+"""If the session ends while a reviewer decides, they log in again and continue with their text."""
 
 import re
 from uuid import UUID

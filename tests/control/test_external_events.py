@@ -1,4 +1,4 @@
-"""Calls that wait for an event or a time: they hold nothing, and end once, whatever comes first."""
+"""Calls that wait for an event or a time: they occupy no worker, and end once."""
 
 import threading
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def waits_for(match: Any = None, *, until: datetime | None = None, event: str = 
 
 
 def result_of(desk: Rig, place: int = 0) -> Any:
-    """What the model was told last of the call."""
+    """Return the last message to the model about the call."""
     return desk.effects.models[-1].messages[-1]["results"][place]["content"]
 
 
@@ -366,7 +366,7 @@ def test_an_event_that_comes_before_the_time_is_written_is_the_one_outcome(
 def test_an_event_that_comes_while_the_end_is_being_written_ends_nothing(
     desk: Callable[..., Rig],
 ) -> None:
-    """It has seen the wait, but whoever ends it by time holds the run."""
+    """The event has found the wait, but the worker that ends it by time has locked the run."""
     one = desk(ask(waits_for()))
     run = one.start("a")
     one.advance(run)
@@ -408,7 +408,7 @@ def test_one_id_sent_twice_at_once_counts_once(desk: Callable[..., Rig]) -> None
 
 
 def wait_until_blocked(statement: str) -> None:
-    """Until somebody who runs such a statement waits for this transaction."""
+    """Wait until a process that runs such a statement is blocked by this transaction."""
     deadline = timezone.now() + timedelta(seconds=60)
     while timezone.now() < deadline:
         with connection.cursor() as cursor:

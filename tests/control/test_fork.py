@@ -57,7 +57,7 @@ def fork(run: UUID, position: int) -> UUID:
 
 
 def end(desk: Rig, run: UUID) -> Run:
-    """Approve whatever is asked until nothing is."""
+    """Approve every request until the run has none."""
     row = desk.advance(run)
     while row.ended_at is None:
         for gate in desk.open_gates(run):
@@ -67,7 +67,7 @@ def end(desk: Rig, run: UUID) -> Run:
 
 
 def stored(run: UUID) -> list[object]:
-    """Every byte that is stored of a run, except what a lease changes."""
+    """Return every stored byte of a run, except the columns that a lease changes."""
     return [
         Run.objects.values("status", "position", "head", "base", "mailbox", "due_at").get(id=run),
         list(JournalEntry.objects.filter(run_id=run).order_by("position").values()),

@@ -34,7 +34,7 @@ def lift() -> None:
 
 
 def beaten(desk: Rig, run: UUID) -> None:
-    """Until the next beat has told this worker what is stopped."""
+    """Wait for the heartbeat that reads the kill switches."""
     told = threading.Event()
     while not desk.held(run).stops:
         told.wait(0.02)
@@ -62,7 +62,7 @@ def test_nothing_new_starts_and_the_run_stays_where_it_is(rig: MakeBench, agent:
     assert types(run.id)[-1] == "ToolReturned"
     assert len(desk.effects.models) == 1
     assert run.due_at is not None
-    assert desk.advance(run.id).epoch == run.epoch  # nobody takes it
+    assert desk.advance(run.id).epoch == run.epoch  # no worker claims it
     with pool.own() as own:
         assert due_runs.look(own).hints == 0
     lift()

@@ -1,4 +1,4 @@
-"""Messages of people to a run: heard when its model is asked next, whatever happens in between."""
+"""Messages of people to a run: its model receives them with its next call, despite crashes and pauses in between."""
 
 import threading
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""A run that is held up: nothing new starts, what is under way is journaled, and it goes on where it was."""
+"""A paused run: nothing new starts, running calls are journaled, and the run resumes where it stopped."""
 
 import threading
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A run leaves one installation and goes on in another: what comes along, what is asked again, what is refused."""
+"""Transfer of a run to another installation: its contents, the repeated requests, and the refusals."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -239,7 +239,7 @@ def test_what_is_taken_over_is_sealed_with_local_keys_and_keeps_its_evidence(
     assert tuple(bodies[:-1]) == export_file.decode(text).entries
     assert {json.loads(body)["schema"] for body in bodies[:-1]} == {
         5
-    }  # in full, for whoever reads the file
+    }  # in full, for the reader of the file
     (event,) = json.loads(plain_text(bodies[-1]))["events"]
     assert (event["type"], event["by"]) == ("Imported", "ivy")
     assert event["manifest"] == export_file.decode(text).manifest

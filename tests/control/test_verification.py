@@ -1,4 +1,4 @@
-"""verify_run: what is sound has no finding, and whatever is changed behind the engine's back has one."""
+"""verify_run: a sound run has no finding, and every change made behind the engine's back has one."""
 
 import io
 import json
@@ -46,7 +46,7 @@ def found(run: UUID) -> list[str]:
 
 
 def change(statement: str, *values: object) -> None:
-    """As nobody here does."""
+    """Write in a format that our code never writes."""
     with pool.own() as own:
         assert own.execute(statement, values).rowcount == 1
 
@@ -158,7 +158,7 @@ def test_a_run_that_does_not_exist_cannot_be_verified(transactional_db: None) ->
 
 
 def verify_run(*args: str) -> tuple[str, str]:
-    """What it writes, and the error it ends with."""
+    """Return the output of the command, and its error."""
     out = io.StringIO()
     try:
         call_command("verify_run", *args, stdout=out)

@@ -1,4 +1,4 @@
-"""`replace` of the parts of a continuation does what the library's does."""
+"""Our `replace` gives the same results as the library's for every part of a continuation."""
 
 import dataclasses
 from typing import Any

@@ -1,1 +1,1 @@
-"""What the documents say is tried, or looked up."""
+"""Tests of the documents' statements and examples."""

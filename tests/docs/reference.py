@@ -1,4 +1,4 @@
-"""`make reference`: writes the pages of docs/reference that list what the code has, from the code itself.
+"""`make reference`: writes the lists in docs/reference from the code.
 
 Meanings are the comments beside the members of an enum, the first sentence of a docstring, or the help of a command.
 """

@@ -26,7 +26,7 @@ DESKTOP, PHONE = (1280, 800), (390, 844)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """One picture: who looks at what. `path` is an address, in which `{…}` stands for what was made."""
+    """One screenshot: a person and an address. `{…}` in `path` stands for a created object."""
 
     name: str
     path: str

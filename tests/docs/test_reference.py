@@ -1,4 +1,4 @@
-"""The pages and the picture that `make reference` writes are what the code has now."""
+"""The pages and the picture from `make reference` match the code."""
 
 import pytest
 

@@ -38,12 +38,12 @@ COMMITTED = steps.commit
 
 
 class _Death(BaseException):
-    """The worker is gone."""
+    """The death of the worker."""
 
 
 @contextmanager
 def at_the_first(point: str, act: Callable[[], object]) -> Iterator[None]:
-    """Do something when this point is passed for the first time."""
+    """Call something when this point is first passed."""
     left = [point]
 
     def hit(moment: str, kind: str, depth: int) -> None:
@@ -58,7 +58,7 @@ def at_the_first(point: str, act: Callable[[], object]) -> Iterator[None]:
 
 
 def row(run: UUID) -> Run:
-    """As it is, asked on a connection of its own."""
+    """Read the run's row on a connection of its own."""
     with transaction.atomic():
         return Run.objects.get(id=run)
 

@@ -1,4 +1,4 @@
-"""A worker keeps outcomes until Postgres accepts them, and its gates when a signal makes it build the step again."""
+"""A worker keeps outcomes until Postgres accepts them, and its gates if a signal makes it build the step again."""
 
 import threading
 from datetime import datetime, timedelta

@@ -43,7 +43,7 @@ GATED = FakeTool(gated=True)
 
 
 class Compacting(FakeEffects):
-    """An agent whose frames are compacted; what it is asked to sum up is noted."""
+    """An agent whose frames are compacted; it records the messages of each summary request."""
 
     terms = CompactionTerms(messages=5)
 
@@ -130,7 +130,7 @@ def test_the_pages_tell_of_it(desk: Rig) -> None:
 
 
 def test_a_worker_that_dies_while_summing_up_repeats_no_call(desk: Rig) -> None:
-    """Its lease is taken away in the middle; another one asks for the summary again, and for nothing else."""
+    """The worker loses its lease in the middle; another one requests only the summary again."""
     model = desk.effects.agents["a"]
     robbed: list[UUID] = []
 

@@ -1,4 +1,4 @@
-"""Many runs may wait in a process; few are worked on at once, and none of them keeps a connection of Django's."""
+"""Many runs may wait in a process; few are active at once, and a waiting run keeps no Django connection."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

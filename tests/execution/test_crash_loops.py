@@ -1,4 +1,4 @@
-"""Runs that lose their workers: suspected, tried alone, acquitted or quarantined with the evidence."""
+"""Runs whose workers die: suspected, isolated, then cleared or quarantined with the evidence."""
 
 from contextlib import suppress
 from uuid import UUID, uuid4
@@ -42,7 +42,7 @@ class _Death(BaseException):
 
 
 def die_at(desk: Rig, run: UUID, types_so_far: str, *, isolated: bool = False) -> None:
-    """Have a worker take the run and be lost at the next commit of this kind of event, after it is written."""
+    """Let a worker claim the run and die right after it commits the next event of this kind."""
     with pytest.MonkeyPatch.context() as patch:
 
         def passed_by(where: str, kind: str, depth: int) -> None:

@@ -1,4 +1,4 @@
-"""A worker that is asked to stop: nothing new starts, what is under way is journaled or left to the next worker."""
+"""A draining worker starts nothing new, and journals running effects or leaves them to the next worker."""
 
 import threading
 from uuid import UUID
@@ -124,7 +124,7 @@ def test_an_intent_that_was_not_acted_on_is_taken_back(
 
 
 def _drained(desk: Rig) -> bool:
-    """The shift ends just before the first tool would start; models may be asked."""
+    """Start the drain just before the first tool would start; model calls are allowed."""
     if desk.effects.models:
         desk.heartbeat.drain(LONG)
         return False

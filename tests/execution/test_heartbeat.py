@@ -1,4 +1,4 @@
-"""What the heartbeat does when a row is locked, when something unforeseen is raised, and when a claim fails."""
+"""The heartbeat when a row is locked, when an unexpected error is raised, and when a claim fails."""
 
 import threading
 import time
@@ -40,7 +40,7 @@ class Holding:
         self._threads: list[threading.Thread] = []
 
     def begin(self) -> UUID:
-        """A run whose tool has begun."""
+        """Start a run, and wait until its tool runs."""
         run, before = self.desk.start("a"), len(self.desk.effects.calls)
         self._threads.append(threading.Thread(target=self._advance, args=[run]))
         self._threads[-1].start()
@@ -104,7 +104,7 @@ def test_one_row_renews_the_lease_of_every_run_and_a_locked_run_is_not_waited_fo
 
 
 def test_no_effect_may_start_while_the_lease_is_not_renewed(holding: Holding) -> None:
-    """It may have run out, though the run is not lost. The renewal wakes the runner that asked."""
+    """The lease may have expired, though the run is not lost. The renewal wakes the runner that asked."""
     run, woken = holding.begin(), threading.Event()
     held = holding.desk.held(run)
     until(renewals(holding), "the mailbox to be known", within=60)

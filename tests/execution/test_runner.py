@@ -363,7 +363,7 @@ def test_more_calls_than_slots_all_run(rig: MakeBench) -> None:
 def test_a_decision_outlives_a_postgres_that_goes_away_while_it_is_taken_up(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read as a signal, it was forgotten once: vouching for it failed, and it counted as taken up."""
+    """The worker once lost such a decision: its verification failed after the signal counted as consumed."""
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=GATED)
     run = desk.start("a")
     desk.advance(run)

@@ -1,4 +1,4 @@
-"""A run that takes many steps makes room when others wait for a worker."""
+"""A worker yields a run of many steps when other runs wait."""
 
 from types import SimpleNamespace
 from uuid import UUID

@@ -26,12 +26,12 @@ RUN = uuid4()
 
 @script
 def silent(_: Turn) -> Reply:
-    """Plays whoever."""
+    """Answer for any agent."""
     return say("")
 
 
 def messages(turns: int) -> tuple[dict[str, Any], ...]:
-    """What a frame of walker holds after so many turns."""
+    """Return the messages of a walker frame after so many turns."""
     found: list[dict[str, Any]] = [{"role": "input", "content": {"turns": turns}}]
     for turn in range(1, turns + 1):
         call = {"part_kind": "tool-call", "tool_name": "step", "args": {"n": turn}}

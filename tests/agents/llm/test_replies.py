@@ -1,4 +1,4 @@
-"""A stored reply holds what the provider sent, each argument once, and comes back from there as it was."""
+"""A stored reply holds the provider's fields, each argument once, and is restored unchanged."""
 
 import json
 from dataclasses import replace
@@ -56,7 +56,7 @@ asker = agent(
 
 
 def message_of(answer: ModelAnswer) -> tuple[dict[str, Any], tuple[Call, ...]]:
-    """What the core makes of it: the frame's message and its calls, as they are stored."""
+    """Return the frame's message and its calls as the core stores them."""
     calls = tuple(
         Call(id=f"c1.{number}", tool=one.tool, args=json.loads(json.dumps(one.args)))
         for number, one in enumerate(answer.calls)
@@ -132,7 +132,7 @@ def test_a_reply_comes_back_as_the_provider_gave_it(parts: list[Any]) -> None:
 
 
 def _comparable(response: ModelResponse) -> ModelResponse:
-    """The parts of a file know what they were made of."""
+    """The parts of a file carry their source."""
     parts = [
         replace(part, content=(part.content.data, part.content.media_type))  # type: ignore[arg-type]
         if isinstance(part, FilePart)

@@ -1,4 +1,4 @@
-"""The choke point: what a decision does, and every refusal in its order."""
+"""Decisions: their effects, and every refusal in its order."""
 
 import json
 from uuid import UUID, uuid4
@@ -59,7 +59,7 @@ def untouched(request: Request) -> bool:
     )
 
 
-# What a decision does
+# Effects of a decision
 
 
 def test_a_decision_finds_its_request_by_the_id(

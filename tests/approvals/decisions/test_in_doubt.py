@@ -1,4 +1,4 @@
-"""Calls in doubt: who may say what became of them, what a result must be, and every refusal in its order."""
+"""Calls in doubt: who may resolve them, which results are accepted, and every refusal in its order."""
 
 import json
 import socket

@@ -1,7 +1,7 @@
-"""Any two of approve, deny, cancel, expire, undo and settle at once: what came of it is what one after the other gives.
+"""Any two of approve, deny, cancel, expire, undo and settle at once end as if one had followed the other.
 
-For each pair, and for a request of either kind, both orders are played first, with time passing before, between
-or after them; a round on real connections must end as one of those did, down to what each of the two heard.
+For each pair and each kind of request, the test first plays both orders, with time passing before, between or after
+them. A round on real connections must end like one of those, with the same answers to both callers.
 FAULTS_R5 says how many rounds there are.
 """
 

@@ -1,4 +1,4 @@
-"""What a process imports before it can do anything: after a kill of everything, all wait for it."""
+"""The imports of a process at its start: after a crash of all processes, runs wait for them."""
 
 import subprocess
 import sys

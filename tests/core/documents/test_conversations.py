@@ -1,4 +1,4 @@
-"""What a brief continuation leaves out is read from its run's entries, as the reducer would have made it."""
+"""The parts omitted from a brief continuation are read from its run's entries, equal to the reducer's."""
 
 import json
 from collections.abc import Iterator

@@ -60,7 +60,7 @@ def referring(outcome: Any) -> str:
 
 
 def outcome_of(outcome: Any, *events: Event) -> Any:
-    """What is read of it, with these as the events of entry 7."""
+    """Return the restored value, with these as the events of entry 7."""
     texts = {7: encode_entry(Entry(at=AT, events=events))}
     now = decode_continuation(referring(outcome), texts.__getitem__)
     assert now.schema == SCHEMA

@@ -1,4 +1,4 @@
-"""Limits on real Postgres: one gate for all that is used up, what is granted, stopping, and time at work."""
+"""Limits on real Postgres: one gate for all exhausted limits, grants, stopping, and active time."""
 
 import threading
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def start(budget: Budget | None = None, agent: str = "a") -> UUID:
 
 
 def busy(calls: int) -> Callable[[ModelRequest], Outcome]:
-    """A model that asks for one call after the other, then answers."""
+    """Return a model that proposes one call after the other, then answers."""
     return turns(*(ask(("look", {"n": n})) for n in range(calls)), say("done"))
 
 
@@ -61,7 +61,7 @@ def priced(answer: ModelAnswer, cost: int | None, tokens: int = 10) -> ModelAnsw
 
 
 def limits(run: UUID) -> list[tuple[Any, ...]]:
-    """What was reached at the last limit gate: whose, which, how much."""
+    """Return the exhausted limits at the last limit gate: owner, kind, amount."""
     found = [event for event in events(run) if event["type"] == "BudgetExceeded"]
     last = [event for event in found if event["gate"] == found[-1]["gate"]]
     return [(e["frame"], e["limit"], e["used"], e["allowed"]) for e in last]
@@ -132,7 +132,7 @@ def test_a_stopped_run_names_the_reviewer_who_stopped_it(rig: MakeBench) -> None
 
 
 def test_what_is_under_way_when_a_limit_is_reached_is_taken_up(rig: MakeBench) -> None:
-    """The second of two calls is over the limit; the first goes on and is journaled."""
+    """The second of two calls exceeds the limit; the first continues and is journaled."""
     release = threading.Event()
 
     def slow(request: ToolRequest) -> Outcome:
@@ -163,7 +163,7 @@ def test_what_is_under_way_when_a_limit_is_reached_is_taken_up(rig: MakeBench) -
 
 
 def test_a_model_that_was_asked_already_needs_nothing_more(rig: MakeBench) -> None:
-    """The quick child uses everything up, and the slow one still answers: nobody is bothered."""
+    """The quick child uses the budget up, and the slow one still answers: no gate opens."""
     answered = threading.Event()
 
     def slow(request: ModelRequest) -> Outcome:
@@ -265,7 +265,7 @@ def test_people_may_take_their_time(rig: MakeBench, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_worker_that_takes_over_finds_what_was_spent(rig: MakeBench, continued: None) -> None:
-    """Reservations die with their worker; what was settled is in the journal."""
+    """Reservations are lost with their worker; settled amounts are in the journal."""
     desk = rig({"a": busy(2)}, look=LOOK)
     run = desk.advance(start(Budget(turns=1)))
     now = stored(run)

@@ -1,4 +1,4 @@
-"""Gates of a frame itself: an agent stops, nothing new starts there, and a person lets it go on or ends the run."""
+"""Gates of a frame: the agent stops, nothing new starts in it, and a person continues it or ends the run."""
 
 from collections.abc import Iterator
 from typing import NoReturn
@@ -29,7 +29,7 @@ def held(desk: Rig, run: Run) -> Gate:
 
 @pytest.fixture
 def puzzled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Exception]]:
-    """What the policy raises, as long as something is in the list."""
+    """The error that the policy raises while the list has an item."""
     from tests.support.fake_ports import FakeGatekeeper
 
     problems: list[Exception] = [ZeroDivisionError("a rule divides by zero")]

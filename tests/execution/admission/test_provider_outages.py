@@ -41,7 +41,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def waiting(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A run whose model was asked in vain and is asked again much later."""
+    """A run whose model call failed and is repeated much later."""
     monkeypatch.setattr(retries, "FIRST_ROUND", 200.0)
     return desk.advance(desk.start("a"))
 

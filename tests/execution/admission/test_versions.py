@@ -1,4 +1,4 @@
-"""Old and new workers side by side: who goes on with a run, who leaves it alone, and what is written down."""
+"""Old and new workers side by side: which worker continues a run, which one releases it, and the entries written."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -29,7 +29,7 @@ from tests.support.fake_ports import (
     turns,
 )
 
-OLD = "sha256:a"  # what the fake effects call the agent a
+OLD = "sha256:a"  # the fingerprint of the agent a in the fake effects
 NEW = "sha256:a2"
 SCRIPT = turns(ask(("t", {"x": 1})), say("done"))
 ADDED = Change(part="tool wave", before=None, after={"name": "wave"}, asks=False)
@@ -206,7 +206,7 @@ INSTRUCTIONS = Change(part="instructions", before="Do.", after="Do not.", asks=T
 
 
 def _asked(rig: MakeBench) -> tuple[Rig, UUID, Gate]:
-    """A run whose agent has changed so much that people are asked, with its approval given before."""
+    """A run whose agent has changed so much that a version gate opens, with its approval given before."""
     desk, run = _suspended(rig)
     _release(desk.effects, INSTRUCTIONS, ADDED)
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)

@@ -1,4 +1,4 @@
-"""Retries with waits, expiry, cancelling and settling what is in doubt, on real Postgres."""
+"""Retries with waits, expiry, cancelling, and resolving calls in doubt, on real Postgres."""
 
 import json
 import threading
@@ -44,7 +44,7 @@ LONG = RetryPolicy(attempts=3, base=3600.0, ceiling=3600.0)
 
 
 def later(run: UUID) -> None:
-    """An hour passes for one run: all that it waits for has come."""
+    """Let an hour pass for one run, so that all its waits are over."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE runtime_run SET due_at = clock_timestamp() WHERE id = %s", [run])
 
@@ -54,7 +54,7 @@ def cancel(run: UUID, reason: str = "enough") -> None:
 
 
 def failing(times: int, outcome: Outcome) -> FakeTool:
-    """Fails so often, then works."""
+    """Return a body that fails so often, then succeeds."""
 
     def body(request: ToolRequest) -> Outcome:
         return outcome if request.attempt <= times else ToolResult(value=request.attempt)
@@ -418,7 +418,7 @@ def test_a_transactional_tool_that_overruns_and_commits_late_leaves_one_row(rig:
     first = threading.Thread(target=_closing(lambda: slow.advance(run)))
     first.start()
     assert written.wait(60)
-    slow.heartbeat.stop()  # nobody renews its lease any more
+    slow.heartbeat.stop()  # its lease is not renewed any more
     lose(run)
     assert quick.advance(run).status == "completed"
     assert _rows() == [2]
@@ -482,7 +482,7 @@ def test_a_result_that_comes_after_its_run_was_let_go_of_is_rolled_back(rig: Mak
 
 
 def _in_a_thread(act: Callable[[], object]) -> None:
-    """Somebody else does it, on a connection of their own."""
+    """Call it in another thread, on a connection of its own."""
     thread = threading.Thread(target=_closing(act))
     thread.start()
     thread.join()

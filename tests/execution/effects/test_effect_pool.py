@@ -1,4 +1,4 @@
-"""Effects under way: deadlines that hold, model calls that are ended, and slots of two kinds."""
+"""Running effects: deadlines, cancelled model calls, and slots of two kinds."""
 
 import functools
 import threading
@@ -153,7 +153,7 @@ def _stand(slots: Slots, free: int, waiting: int) -> bool | None:
 def test_a_slot_goes_to_the_next_run_when_the_one_before_it_is_lost_or_needs_none(
     rig: MakeBench, meanwhile: str
 ) -> None:
-    """Two slots: one for each of two runs, the second of which waits for another; behind it waits the third."""
+    """Two slots for three runs: the second run waits for another slot, and the third waits behind it."""
     over = {run: threading.Event() for run in ("first", "second", "third")}
 
     def body(request: ToolRequest) -> Outcome:
@@ -185,7 +185,7 @@ def test_a_slot_goes_to_the_next_run_when_the_one_before_it_is_lost_or_needs_non
         else:
             pause(runs["second"])
             until(lambda: "Paused" in types(runs["second"]) or None, "the second run to pause")
-        lose("first")  # so that nobody but the one that is woken can pass on
+        lose("first")  # so that only the woken waiter can wake the next one
         assert advancing["first"].result(30)
         over["third"].set()
         over["first"].set()

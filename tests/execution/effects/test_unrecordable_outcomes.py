@@ -1,4 +1,4 @@
-"""What cannot be journaled is an outcome too: it is written down once, and nothing is tried for ever."""
+"""An outcome that cannot be journaled is recorded once as a failure, and is not retried without end."""
 
 from typing import Any
 

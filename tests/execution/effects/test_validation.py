@@ -1,4 +1,4 @@
-"""What models and tools bring: whatever it is, the run takes it in or says what was wrong with it, and ends."""
+"""Values from models and tools: the run journals any of them, or names the fault, and ends."""
 
 from datetime import UTC, datetime
 from typing import Any
