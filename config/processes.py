@@ -31,8 +31,8 @@ def table(
 ) -> tuple[Process, ...]:
     """List every kind of process, in stop order.
 
-    `bind` is what the web server listens on: `host:port`, or `fd://N` for an inherited socket.
-    `places` is how many runs one worker process takes at once, most of which wait; to use more cores, start more
+    `bind` is the address of the web server: `host:port`, or `fd://N` for an inherited socket.
+    `places` is how many runs one worker process holds at once, most of which wait; to use more cores, start more
     workers.
     `drain` is how many seconds a stopping worker waits for its running effects.
     """

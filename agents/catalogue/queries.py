@@ -15,7 +15,7 @@ from runtime.queries.workers import live_versions
 
 ALIVE = timedelta(seconds=10)
 
-# What happens if a worker dies during a call of the tool.
+# The consequence if a worker dies during a call of the tool.
 EFFECTS: dict[str, tuple[str, str]] = {
     EffectClass.READ: (
         "only reads",

@@ -55,8 +55,8 @@ async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
             return task.result()
         raise Stopped if stop.done() else TimeoutError
     finally:
-        # What was raised knows this frame: if it knew the task, whose exception it is, only a collection in whichever
-        # thread would end the streams that the call left open.
+        # The raised exception refers to this frame. If the frame still referred to the task, open streams of the call
+        # would stay until the garbage collector runs, in any thread.
         del task, waited
 
 

@@ -1,7 +1,7 @@
 """Translates between a frame's messages and the provider-neutral ones of pydantic-ai, both ways.
 
 A reply is stored as the provider gave it (see agents.llm.replies), except that secret arguments are sealed, and
-goes back unchanged, except for what a provider rejects: arguments that are no JSON object, and repeated ids.
+goes back unchanged, except for parts that a provider rejects: arguments that are no JSON object, and repeated ids.
 We number its calls by position and not by the provider's ids: `c3.1` is the second call of the reply of turn 3.
 """
 
@@ -116,7 +116,7 @@ def sum_up(agent: AgentSpec, instructions: str = "") -> ModelMessage:
 
 @lru_cache(256)
 def tools_of(agent: AgentSpec, *, summary: bool = False) -> ModelRequestParameters:
-    """List what the model may call: the agent's tools, its sub-agents, and `final_answer` if its result is typed.
+    """List the model's functions: the agent's tools, its sub-agents, and `final_answer` if its result is typed.
 
     With a typed result the model must call one of them, unless it is asked for a `summary`.
     """

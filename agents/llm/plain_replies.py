@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-# Parts of which only `part_kind` is lost with the defaults; what is in others may be told apart by fields of its own.
+# Parts that lose only `part_kind` when defaults are omitted. Other parts may need it to be distinguished.
 KINDS: dict[type, str] = {TextPart: "text", ThinkingPart: "thinking", ToolCallPart: "tool-call"}
 COUNTED = frozenset({"input_tokens", "output_tokens"})  # the event has them
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a message whose time is in its entry

@@ -1,9 +1,8 @@
 """Stores a model's reply without what its event repeats, and restores it.
 
-What is stored is what the provider sent: no field that is empty or has its default, no id that the client made up, and
-nothing that the event of the reply says as well, which are its text and its calls with their arguments. These stand in
-the frame's messages and calls, and come back from there to the last character. A reply of an earlier release has all
-of it, and stays as it is.
+Only fields that the provider sent are stored: no empty or default fields, no ids made up by the client, and not the
+text and the calls with their arguments, which are in the event of the reply. Those are restored from the frame's
+messages and calls, character by character. A reply of an earlier release is stored whole, and stays unchanged.
 """
 
 import json

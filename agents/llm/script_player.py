@@ -36,7 +36,7 @@ def run_script(
 
 @lru_cache(256)
 def _told(agent: AgentSpec) -> AgentInfo:
-    """Return what a script is given beside the conversation."""
+    """Return the arguments of a script beside the conversation."""
     tools = tools_of(agent)
     return AgentInfo(
         function_tools=tools.function_tools,

@@ -43,13 +43,13 @@ __all__ = [
     "tool",
 ]
 
-# What a person may report of a call whose result is secret: that it happened, and nothing else.
+# The only result that a person may report for a call whose result is secret: that it happened.
 _NOTHING = {"type": "null"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """What a tool is told about its call, if its first parameter is `context: ToolContext`.
+    """The facts about its call for a tool whose first parameter is `context: ToolContext`.
 
     `key` is the idempotency key: the same for every attempt at this call, and for no other call.
     Hand it to the system you write to. `deadline` is in seconds from the start of this attempt.
@@ -86,15 +86,14 @@ def tool(
     secret_result: bool = False,
     isolate: bool = False,
 ) -> Callable[[Callable[..., Any]], ToolSpec]:
-    """Make a tool of a typed function: its name, docstring and types are what the model is shown.
+    """Make a tool of a typed function: the model is shown its name, docstring and types.
 
     `effect` says what a lost call means, `approval` that a person must allow each call, `sentence` how
     to put one call in words, with arguments in braces. `retry` is for calls that certainly did nothing
     or may be repeated; `expires_in` is how many seconds people have to decide. What `secret_args` and
     `secret_result` name is stored encrypted; only the model and the function see it.
     A transactional tool writes through Django; it must not commit. `isolate` runs the function in a process of its
-    own, which is killed at the deadline. Raises DefinitionError when that
-    cannot work.
+    own, which is killed at the deadline. Raises DefinitionError if the definition is invalid.
     """
 
     def made(function: Callable[..., Any]) -> ToolSpec:

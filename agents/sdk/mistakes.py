@@ -52,7 +52,7 @@ class Reading:
         self.found.append(Mistake(module=self.module, place=place, what=what))
 
     def note_end(self, exc: BaseException) -> None:
-        """Note what the import ended with."""
+        """Note the exception that ended the import."""
         if isinstance(exc, SyntaxError) and exc.filename:
             self.note(f"{type(exc).__name__}: {exc.msg}", f"{exc.filename}:{exc.lineno}")
             return
@@ -61,7 +61,7 @@ class Reading:
         self.note(f"{type(exc).__name__}: {said}", self._place(reversed(frames)))
 
     def note_definition(self, exc: DefinitionError) -> None:
-        """Note what is wrong with the tool or agent that is being defined now."""
+        """Note the mistake in the current definition of a tool or agent."""
         self.note(str(exc), self._place(traceback.walk_stack(None)))
 
     def _place(self, frames: Iterable[tuple[FrameType, int]]) -> str:

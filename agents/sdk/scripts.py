@@ -1,6 +1,6 @@
 """Scripts that take the place of a model: pure functions of the conversation, for demonstrations and tests.
 
-A script is given what a model is given, and answers in the same types::
+A script gets the same conversation as a model, and answers in the same types::
 
     @script
     def greeter(turn: Turn) -> Reply:
@@ -70,9 +70,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """The conversation so far: what the agent was started with and every result, oldest first.
+    """The conversation so far: the agent's input and every result, oldest first.
 
-    `summary` stands for what is no longer there, empty if nothing was left out; `sums_up` asks for a new one.
+    `summary` replaces the removed messages, empty if there are none; `sums_up` asks for a new one.
     `messages` are what people wrote to the run, each as `(who, text)`.
     """
 

@@ -8,7 +8,7 @@ from runtime.core.limits import plain
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
-MASK = "••••"  # what is shown of a secret
+MASK = "••••"  # shown in place of a secret
 
 
 def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from runtime.core.errors import NotJson
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """`result` checks what the function returns and makes JSON of it; None if it does not say what that is."""
+    """`result` checks the returned value and makes JSON of it; None if the function declares no type of result."""
 
     arguments: TypeAdapter[dict[str, Any]]
     schema: dict[str, Any]

@@ -73,9 +73,9 @@ class ToolSettings:
 class ToolSpec:
     """One tool: a function, and the facts for the model, the reviewer and the engine.
 
-    `schema` is the JSON Schema of the arguments and `arguments` checks them; `result` checks what the function
-    returns and makes JSON of it, None if that may be any JSON; `defaults` are the values
-    of arguments that may be left out. `deadline` is in seconds. `approval` asks for a person each time.
+    `schema` is the JSON Schema of the arguments and `arguments` checks them; `result` checks the returned value and
+    makes JSON of it, None if it may be any JSON; `defaults` are the values of optional arguments.
+    `deadline` is in seconds. `approval` asks for a person each time.
     `wants_context` says that the function takes a ToolContext before its arguments. `expires_in` is how
     many seconds people have to decide. `secret_args` are the names of arguments that only the model
     and the function may see; `secret_result` says the same of the result. `waits` says that the
@@ -242,7 +242,7 @@ class AgentSpec:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return the facts that decide what the agent does, as JSON."""
+        """Return the facts that determine the agent's behaviour, as JSON."""
         facts: dict[str, Any] = {
             "name": self.name,
             "instructions": self.instructions,

@@ -67,7 +67,7 @@ class Flow:
         self._worker = worker
         self._models = models
 
-    # What happened
+    # Results
 
     @property
     def run(self) -> str:

@@ -21,7 +21,7 @@ def configure() -> None:
 
 
 def prepare(*, secrets: bool) -> None:
-    """Set up what is missing. Raises nothing that a test could do something about."""
+    """Configure Django, and make a key for secrets if it is needed and missing."""
     configure()
     if secrets and not (Path(settings.KEYS_DIR) / files.shared_file(purposes.SECRETS)).exists():
         settings.KEYS_DIR = Path(_folder().name)

@@ -7,7 +7,7 @@ from runtime.core import events as e
 
 
 def lines_of(events: tuple[e.Event, ...]) -> tuple[str, ...]:
-    """List what happened, oldest first."""
+    """List the events of a run, oldest first."""
     return tuple(line for event in events for line in _lines(event))
 
 

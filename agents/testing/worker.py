@@ -1,10 +1,9 @@
 """Executes one run in memory by the engine's rules: planning, admission, retries and recovery.
 
-What the engine has in Postgres is here a list of journal entries in their stored form, and the state
-is always made of what was written: after a crash from the whole journal, after a wait at a gate from
-the continuation's JSON. Real are the handlers (schemas, sentences, tools, models), `StepBuilder` and `Admission`;
-people, time and death are the test's to play. Effects run one after the other, in the order they are
-planned; the engine runs them at the same time.
+A list of journal entries in their stored form replaces the engine's tables, and the state is always restored from it:
+after a crash from the whole journal, after a wait at a gate from the continuation's JSON. The handlers (schemas,
+sentences, tools, models), `StepBuilder` and `Admission` are the real ones; the test plays people, time and crashes.
+Effects run one after the other, in the order they are planned; the engine runs them at the same time.
 """
 
 import uuid

@@ -1,7 +1,7 @@
-"""Requests to a SCIM 2.0 directory (RFC 7644), and what its answers mean.
+"""Sends requests to a SCIM 2.0 directory (RFC 7644), and interprets its answers.
 
-An account carries the idempotency key of the call that made it as its `externalId`. That is how a
-repeated call finds what the first one did, and why an account that another call made is never adopted.
+An account carries the idempotency key of the call that made it as its `externalId`. By this key a repeated call finds
+the account of the first attempt, and never adopts an account of another call.
 """
 
 import json
@@ -114,7 +114,7 @@ class _Wire:
 def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
     """Open a client for one attempt. The model is told what the directory refuses.
 
-    Raises NotDone where nothing can have happened; what may have happened is left to the effect class.
+    Raises NotDone if nothing can have happened. Otherwise the effect class decides about another attempt.
     """
     wire = _Wire()
     with Client(

@@ -19,7 +19,7 @@ PREFIX = "budget."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetField:
-    """One field. `most` is what the installation allows, None if it does not say."""
+    """One field. `most` is the installation's limit, None if it has none."""
 
     name: str
     unit: str

@@ -1,8 +1,7 @@
-"""The form that starts a run, made from the agent's input schema, and back from what was typed to JSON.
+"""Builds the form that starts a run from the agent's input schema, and reads the typed values back to JSON.
 
-What has a field of its own: text, whole numbers, numbers, yes or no, choices, mail addresses and dates.
-Anything else is typed as JSON. A field that is left empty is left out, so its default counts, and one
-that is required is missed by the schema itself.
+Text, whole numbers, numbers, yes or no, choices, mail addresses and dates have fields of their own; other values are
+typed as JSON. Empty fields are omitted, so defaults apply; the schema reports missing required fields.
 """
 
 import json
@@ -29,7 +28,7 @@ class InvalidValue(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field as it is drawn. `choices` are pairs of what is sent and what is read."""
+    """One field of the form. `choices` are pairs of value and label."""
 
     id: str
     name: str

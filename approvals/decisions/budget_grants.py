@@ -1,4 +1,4 @@
-"""What a person grants at a limit gate: how much more of what was used up."""
+"""A person's grant at a limit gate: how much more of each exhausted limit."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The result that a person reports of a call in doubt: JSON, small, and what the tool says it returns."""
+"""The result that a person reports for a call in doubt: JSON, small, and of the tool's declared type."""
 
 import json
 from typing import Any
@@ -36,7 +36,7 @@ def read(text: str, schema: Any) -> Any:
 
 
 def check(result: Any, schema: dict[str, Any] | None) -> None:
-    """Raise Invalid, naming `result` or the place in it, unless this may be what the call returned."""
+    """Raise Invalid, naming `result` or the place in it, unless the call may have returned this."""
     try:
         require_json(result, "result")
     except NotJson as exc:

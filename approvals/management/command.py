@@ -1,4 +1,4 @@
-"""What the commands of this room share: help with examples, secrets from files, refusals in one line."""
+"""The base of our commands: help with examples, secrets from files, refusals in one line."""
 
 import getpass
 import secrets

@@ -1,4 +1,4 @@
-"""Postgres itself refuses to change or delete an audit row, whoever asks."""
+"""Postgres itself refuses to change or delete an audit row, for every user."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Indexes for what the inbox lists, and for the last similar approval."""
+"""Indexes for the lists of the inbox, and for the last similar approval."""
 
 from django.db import migrations, models
 

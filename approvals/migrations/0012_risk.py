@@ -5,7 +5,7 @@ from typing import ClassVar
 from django.db import migrations, models
 
 RISKS = ["low", "medium", "high"]
-# Such a row was tampered with and is shown so: its seal says what the risk was.
+# Such a row was tampered with and is shown so: its seal still covers the original risk.
 REPAIR = """
 UPDATE approvals_request SET risk = 'high' WHERE risk NOT IN ('low', 'medium', 'high')
 """

@@ -1,7 +1,7 @@
 """Requests and audit rows write less, as runs do since 0026.
 
 `audit_order` finds an audit row as well as the index of its number, which no statement uses. Runs are never deleted, so
-the foreign keys to them checked what cannot happen. This changes only the catalogue.
+the foreign keys to them checked for an impossible case. This changes only the catalogue.
 """
 
 from typing import Any, ClassVar

@@ -25,7 +25,7 @@ class Access:
         _require(principals.principal_of(actor), scope)
 
     def rights(self, actor: Actor) -> Expression:
-        """Return the expression of what the actor's rights rest on, for `require_read`."""
+        """Return the SQL expression of the facts behind the actor's permissions, for `require_read`."""
         return Expression(sql=principals.HELD, parameters=principals.parameters_of(actor))
 
     def require_read(self, actor: Actor, scope: str, rights: Any, *, at: datetime) -> None:

@@ -7,7 +7,7 @@ from approvals.policy import Group
 
 
 class Scope(StrEnum):
-    """What a token may be used for."""
+    """The permitted uses of a token."""
 
     RUNS_START = "runs:start"  # start runs
     RUNS_READ = "runs:read"  # read runs and their journals

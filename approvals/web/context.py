@@ -12,7 +12,7 @@ from approvals.policy import Group
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Navigation:
-    """What the navigation offers: `decides` the inbox, `starts` a form for runs, `manages` the people."""
+    """Links of the navigation: `decides` shows the inbox, `starts` a form for runs, `manages` the people."""
 
     decides: bool = False
     starts: bool = False

@@ -46,7 +46,7 @@ def found(run: UUID) -> list[str]:
 
 
 def change(statement: str, *values: object) -> None:
-    """Write in a format that our code never writes."""
+    """Change one stored row behind the engine's back."""
     with pool.own() as own:
         assert own.execute(statement, values).rowcount == 1
 

@@ -104,7 +104,7 @@ def test_a_missing_key_file_says_how_to_make_it(folder: Path) -> None:
         macs.seal("journal", "x")
 
 
-# Where whoever checks must not be able to sign
+# Keys for parties that verify and must not sign
 
 
 def test_the_pair_is_two_files_readable_by_their_owner_only(folder: Path) -> None:

@@ -61,7 +61,7 @@ def chosen(found: list[Mutant], count: str, seed: int) -> list[Mutant]:
 
 
 def main() -> bool:
-    """Try them, say which ones live and what the score is. Whether it reaches the goal."""
+    """Try the mutants, list the survivors and the score, and tell whether it reaches the goal."""
     count, seed = os.environ.get("MUTANTS", "400"), int(os.environ.get("MUTANTS_SEED", "1"))
     every = everything()
     found = [one for one in every if key_of(one) not in EQUIVALENT]
@@ -108,7 +108,7 @@ def _of_few_walks(number: int, mutant: Mutant, warm: Warm) -> Seen:
 
 
 def _likely(mutant: Mutant) -> list[str]:
-    """The files whose tests are likeliest to see it: what was written down once, small facts, and its own."""
+    """List the files whose tests likely see the mutant: recorded histories, small facts, its own."""
     names = ("facts", _name(mutant))
     files = [GOLDEN, *(f"tests/core/test_{name}.py" for name in dict.fromkeys(names))]
     return [file for file in files if (ROOT / file).exists()]
@@ -130,7 +130,7 @@ def _name(mutant: Mutant) -> str:
 
 
 def key_of(mutant: Mutant) -> tuple[str, str, str, str]:
-    """By which it is known in the list of those that nobody can tell from the original."""
+    """Return the mutant's key in the list of equivalent mutants."""
     return (_name(mutant), mutant.text, mutant.before, mutant.after)
 
 

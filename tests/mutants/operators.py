@@ -1,9 +1,8 @@
 """Every small change of a module that its tests should see, as syntax trees.
 
-A comparison, a boolean operator, a sign or a constant becomes another; a condition its opposite; what is
-returned becomes nothing; a statement is left out. Left alone are docstrings, annotations, decorators, and
-the wording of errors (what is raised or given to `super().__init__`), on which no promise
-hangs, and `assert_never`, which is never reached.
+A comparison, a boolean operator, a sign or a constant becomes another; a condition becomes its opposite; a returned
+value becomes None; a statement is omitted. Docstrings, annotations, decorators and `assert_never` stay, and so does
+the wording of errors (arguments of a raised exception or of `super().__init__`), which is not promised.
 """
 
 import ast
@@ -145,7 +144,7 @@ def _others(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _words(node: ast.AST) -> bool:
-    """Whether it is what an error says."""
+    """Tell whether the node is the text of an error."""
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__"
 
 

@@ -1,7 +1,7 @@
 """One trial: a forked process in which one module is the mutant and some tests run; did they see it?
 
-The parent has imported what is slow, and a trial forgets what it has imported of the project: so it costs
-little, and whatever imports the module in it gets the mutant. A trial that does not end in time was seen, too.
+The parent has imported the slow libraries, and a trial drops the imported modules of the project. So a trial costs
+little, and every import of the module in it gets the mutant. A trial that does not end in time counts as seen.
 """
 
 import gc
@@ -36,7 +36,7 @@ MOST_BYTES = 4 * 1024**3  # what grows without end is stopped before the machine
 
 
 class Seen(StrEnum):
-    """What the tests said."""
+    """The result of the tests."""
 
     RED = "red"
     LATE = "late"  # they did not end in time
@@ -56,9 +56,9 @@ def trial(mutant: Mutant | None, tests: Sequence[str], *, within: float) -> Seen
 
 
 def forked(tested: Callable[[], bool], *, within: float) -> Seen:
-    """What it says in a process of its own, which may work so many seconds and take ten times as long.
+    """Return the result of a child process, which may use so many seconds of processor time.
 
-    The time it works and not the clock, since the machine may have other things to do.
+    It may take ten times as long in all, because the machine may be busy with other work.
     """
     sys.stdout.flush()
     gc.freeze()  # a child that looks through all of it would copy it
@@ -85,7 +85,7 @@ def forked(tested: Callable[[], bool], *, within: float) -> Seen:
 
 
 def settle() -> None:
-    """Say nothing, and be where the tests are."""
+    """Silence the process and change to the folder of the tests."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nowhere, number)
@@ -96,7 +96,7 @@ def settle() -> None:
 
 
 def forget() -> None:
-    """The imported modules of the project."""
+    """Drop the imported modules of the project."""
     for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
         del sys.modules[name]
 

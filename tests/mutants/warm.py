@@ -1,8 +1,8 @@
 """Trials in processes that have everything imported and the tests collected: in each, one function is exchanged.
 
-What is inside a function can be exchanged where it is: whoever has the function has the mutant, then. Only
-tests of files that come into it can see that, so those are run, the likeliest and shortest first. What is not
-inside a function, or was called before the first test began, is for a trial that imports everything anew.
+Code inside a function is exchanged in place, so every reference to the function gets the mutant. Only tests in files
+that call the function can see that, so those are run, the likeliest and shortest first. Code outside of functions, or
+called before the first test, needs a trial that imports everything anew.
 """
 
 import ast
@@ -77,7 +77,7 @@ def session(mutants: Sequence[Mutant], tests: Sequence[str], histories: str) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Exchange:
-    """What a function does in the mutant."""
+    """The code of a function in the mutant."""
 
     place: Place
     function: types.FunctionType
@@ -197,7 +197,7 @@ class _Session:
 
 
 def _chosen(tests: Sequence[_Test], place: Place) -> list[_Test]:
-    """Those that can see what happens there. What a file keeps for all its tests, any of them may have made."""
+    """Return the tests that can see the place: all of a file, since any may make its shared fixtures."""
     files = {one.file for one in tests if place in one.places}
     return sorted(
         (one for one in tests if one.file in files),

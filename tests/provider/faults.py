@@ -1,4 +1,4 @@
-"""What a provider may do wrong, each once, and the replies that go with it."""
+"""The faults of a provider, each once, with their replies."""
 
 import json
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""The chat-completions protocol as a strict provider takes it, to and from the types that scripts know.
+"""The chat-completions protocol of a strict provider, to and from the types of scripts.
 
-A call that could not be made is left out of what a script sees: it asks again, as a model would.
+A script does not see a call that could not be made, so it proposes the call again, as a model would.
 """
 
 import json
@@ -31,7 +31,7 @@ def instructions_of(body: dict[str, Any]) -> str:
 
 
 def conversation_of(body: dict[str, Any]) -> list[ModelMessage]:
-    """Raises BadRequest for what a strict provider chokes on."""
+    """Raise BadRequest for input that a strict provider rejects."""
     conversation: list[ModelMessage] = []
     waiting: dict[str, str] = {}
     for message in body["messages"]:
@@ -114,7 +114,7 @@ def _result_of(message: dict[str, Any], waiting: dict[str, str]) -> ToolReturnPa
 
 
 def _parsed(text: str) -> Any:
-    """What the text is as JSON, or the text."""
+    """Return the text parsed as JSON, or the text itself."""
     try:
         return json.loads(text)
     except ValueError:

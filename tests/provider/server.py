@@ -1,4 +1,4 @@
-"""The provider's server: plays the model of whichever agent's instructions it is given, and breaks on demand."""
+"""The provider's server: finds the agent by its instructions, plays its model, and fails on demand."""
 
 import itertools
 import json
@@ -30,8 +30,8 @@ LONG_ENOUGH = 20  # words after which a client has surely heard the first
 class Provider:
     """Serves between enter and exit. `faults` happen once each, in order, to the requests they fit.
 
-    `about` is a word of the conversations that are to suffer them. Where none of them is due, `weather`
-    says what happens to a request. `pause` is how many seconds every answer takes.
+    `about` is a word of the conversations that get them. If no fault is due, `weather` decides about a
+    request. `pause` is how many seconds every answer takes.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Provider:
         self.streams = True  # false: answer in one piece even to a stream request
         self.page = ""  # instead of every answer
         self.refusal: tuple[int, Any] | None = None  # status and document, for every request
-        self.retry_after: float | None = 1.0  # seconds, what a refusal names
+        self.retry_after: float | None = 1.0  # seconds, sent with a refusal
         self.left = threading.Event()  # a client went away before its answer was complete
         self.speaking = threading.Event()  # a reply without end has begun
         self.bodies: list[dict[str, Any]] = []  # of every request that had the right key
@@ -82,7 +82,7 @@ class Provider:
         self._server.server_close()
 
     def answer(self, body: dict[str, Any]) -> tuple[Fault | None, dict[str, Any]]:
-        """What the model says, and what goes wrong on the way. Raises BadRequest."""
+        """Return the model's reply and the fault on its way. Raise BadRequest."""
         wanted = instructions_of(body)
         agent = next((a for a in self.registry.agents.values() if a.instructions == wanted), None)
         if agent is None:

@@ -25,7 +25,7 @@ class SlowProvider:
     """Serves between enter and exit. Every answer takes `seconds`; a conversation has `steps` before its end.
 
     `most` is the greatest number of requests that waited at once, `asked` how many came. While `refuses` is set,
-    whoever asks is told to come back in a minute.
+    requests are told to come back in a minute.
     """
 
     def __init__(self, seconds: float = 0.0, *, steps: int = STEPS) -> None:
@@ -53,7 +53,7 @@ class SlowProvider:
         self._thread.join()
 
     def hold(self) -> None:
-        """From now on no conversation gets its first answer, until `let_go`. What has begun goes on."""
+        """Hold the first answer of every conversation until `let_go`. Conversations that have begun continue."""
         self._loop.call_soon_threadsafe(self._open.clear)
 
     def let_go(self) -> None:

@@ -19,7 +19,7 @@ class Storm:
         self._lock = threading.Lock()
 
     def next(self) -> Fault | None:
-        """What happens to the next request."""
+        """Return the fault of the next request, or None."""
         with self._lock:
             strikes = self._random.random() < self._share
             kind = self._random.choice(self._kinds)
@@ -27,9 +27,9 @@ class Storm:
 
 
 class Closed:
-    """A provider that, whenever it refuses, refuses everybody for so many `seconds`.
+    """A provider that, after refusing a request, refuses all requests for so many `seconds`.
 
-    Refuses `share` of the first `draws` requests that come while it is open, and then no more.
+    It refuses `share` of the first `draws` requests that arrive while it is open, and none after those.
     """
 
     def __init__(self, *, seconds: float, share: float, draws: int, seed: int) -> None:

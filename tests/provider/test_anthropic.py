@@ -70,7 +70,7 @@ def _stream(reply: dict[str, Any]) -> bytes:
 
 @pytest.fixture
 def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """What the server says to the next requests: a status and a document each."""
+    """The server's answers to the next requests: a status and a document each."""
     answers: list[Any] = []
 
     class Api(BaseHTTPRequestHandler):

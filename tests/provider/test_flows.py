@@ -46,7 +46,7 @@ def _change(engine: Engine, **changes: Any) -> None:
 
 
 def _require_once(run: Run, directory: Directory, sink: Sink) -> None:
-    """Everything that was to happen did, once, whatever the provider did in between."""
+    """Check that every effect happened exactly once, despite the provider's faults."""
     assert run.status == "completed", run.output
     events = events_of(run)
     started = Counter((e["frame"], e["call"]) for e in events if e["type"] == "ToolStarted")

@@ -17,8 +17,8 @@ from tests.agents.test_onboarding import CREATE, NEWCOMER
 from tests.provider.server import KEY, Provider
 from tests.support.frames import Frame
 
-# Name, kind, where its paths begin, a model, what it calls the limit of a reply, and whether it is told to keep to the
-# schema of a tool: of one with patterns, and of one without.
+# Name, kind, prefix of its paths, a model, the name of its limit of a reply, and whether requests demand strict
+# schemas: for a tool with patterns, and for one without.
 KINDS = [
     ("team", Kind.OPENAI, "/v1", "qwen/qwen3", "max_tokens", [True, True]),
     ("azure", Kind.AZURE, "/openai/v1", "gpt-4.1", "max_completion_tokens", [None, True]),

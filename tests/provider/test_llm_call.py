@@ -71,7 +71,7 @@ def test_a_mistake_of_the_provider_is_worth_another_attempt_and_the_client_makes
 def test_a_call_that_fails_leaves_no_stream_for_a_collection_to_end_in_another_thread(
     provider: Provider, frame: Frame, fault: Fault
 ) -> None:
-    perform(frame.handler, frame.request())  # whatever is imported and made once
+    perform(frame.handler, frame.request())  # do all imports and caching first
     gc.collect()
     gc.disable()
     try:
@@ -89,7 +89,7 @@ def test_a_call_that_fails_leaves_no_stream_for_a_collection_to_end_in_another_t
 
 
 def _go_round() -> None:
-    """Until the models' loop has ended what it was at."""
+    """Wait until the models' loop has finished its current callbacks."""
     for _ in range(2):
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0), event_loop._running_loop()).result(60)
 

@@ -1,4 +1,4 @@
-"""What goes out to OpenAI's protocol, beside what the client's own create makes of the same request."""
+"""Our requests in OpenAI's protocol, compared with those of the client's own `create`."""
 
 import asyncio
 from typing import Any

@@ -153,7 +153,7 @@ def test_nobody_goes_before_the_time_the_provider_named_and_then_one_by_one(
     assert _wait(braked.acquire("openai", 0)).ticket == 3
     _moved(10.0)
     _go(braked.acquire("openai", second.ticket))
-    assert isinstance(braked.acquire("anthropic", 0), Go)  # nobody else is braked
+    assert isinstance(braked.acquire("anthropic", 0), Go)  # other providers are not limited
 
 
 def test_refusals_that_were_under_way_together_are_one(braked: RateLimits) -> None:

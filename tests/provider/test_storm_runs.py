@@ -51,7 +51,7 @@ WORKERS = 3
 AT_ONCE = 24
 SHARE = 0.8
 CALLS = 2
-BUDGET = Budget(turns=CALLS + 1, calls=CALLS)  # exactly what a run without any trouble takes
+BUDGET = Budget(turns=CALLS + 1, calls=CALLS)  # exactly enough for a run without faults
 
 posted: Counter[str] = Counter()
 _lock = threading.Lock()
@@ -122,7 +122,7 @@ def test_runs_in_a_storm_all_finish_within_budget_and_repeat_nothing(provider: P
     assert Counter(run.status for run in runs) == {"completed": RUNS}
     assert (len(posted), set(posted.values())) == (RUNS * CALLS, {1})
     assert (used["ModelReplied"], used["ToolStarted"]) == (RUNS * (CALLS + 1), RUNS * CALLS)
-    assert not Gate.objects.exists()  # nobody was asked for more, or about a call in doubt
+    assert not Gate.objects.exists()  # no limit gate and no call in doubt
     assert unsound == []
     assert sum(trouble.values()) > asked / 2
 

@@ -1,4 +1,4 @@
-"""Whoever decides, in the browser or by the API, does not talk to the broker: not even a connection is opened."""
+"""Decisions in the browser and over the API open no connection to the broker."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""What was approved, or who approved it, is changed between the decision and the resumption: nothing runs."""
+"""If the approved call or its decider is changed between decision and resumption, nothing runs."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from runtime.ports.access import Actor
 from tests.support.office import BEA
 from tests.support.target import Target
 
-# Every column of a request that says what was approved, by whom and how; and a reason that is named.
+# Every column of a request that describes the approved call or the decision; and a reason that is named.
 CHANGES: dict[str, tuple[Any, str]] = {
     "args": ('{"username": "newhire", "security_level": 5}', "the stored call"),
     "schema": ('{"type": "object"}', "the stored call"),
@@ -51,10 +51,10 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "statement": ("{}", "the statement is not the one that was signed"),
     "signature": ("00" * 64, "the statement is not the one that was signed"),
 }
-# Columns that say nothing of what was decided, or whose change leaves the run alone instead of parking it.
+# Columns that do not describe the decision, or whose change leaves the run unchanged instead of quarantining it.
 ELSEWHERE = {"id", "run", "key_id", "seal_key_id", "removed_at", "excluded"}
 
-# What the signal says was decided; a worker takes it up only as it was signed.
+# The decision in the signal; a worker consumes it only as it was signed.
 MESSAGES: dict[str, Any] = {
     "verdict": "deny",
     "by": "admin",
@@ -105,7 +105,7 @@ def test_a_forged_message_is_not_received(target: Target, body: str) -> None:
 
 
 def test_a_message_about_another_gate_decides_nothing(target: Target) -> None:
-    """Whoever can write here can hold a decision back, which nothing but a person notices."""
+    """An attacker who can write here can hold a decision back; only a person notices it."""
     run = target.start()
     target.decide(run)
     _rewrite(run, gate=str(uuid4()))
@@ -187,7 +187,7 @@ def test_the_signature_of_another_approval_is_no_approval(target: Target) -> Non
 
 
 def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target) -> None:
-    """Nobody had seen it as the engine asked; what the web then signs is all in order."""
+    """No person has seen the engine's request; the statement that the web then signs is valid."""
     run = target.start()
     request = target.request(run)
     request.sentence = "Give nobody anything"
@@ -206,7 +206,7 @@ def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target)
     assert target.started(run) == 0
 
 
-# What is changed after the decision was taken up, while the call still waits to be started
+# Changes after the decision was consumed, while the call still waits for its start
 
 
 @pytest.mark.parametrize("field", ["args", "schema", "statement", "signature", "decided_by"])

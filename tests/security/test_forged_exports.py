@@ -256,7 +256,7 @@ def test_who_is_no_admin_takes_nothing_over(
 
 
 def command(*args: object) -> tuple[str, str]:
-    """What it writes, and the error it ends with."""
+    """Return the output of the command, and its error."""
     out = io.StringIO()
     try:
         call_command(*map(str, args), stdout=out)

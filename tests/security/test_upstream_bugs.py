@@ -93,7 +93,7 @@ def test_a_write_whose_worker_died_is_not_repeated() -> None:
 
 
 def test_a_write_that_times_out_is_not_repeated() -> None:
-    """The tool raises a read timeout: whether it happened nobody knows."""
+    """The tool raises a read timeout, so its outcome is unknown."""
     flow = drive(slow(), INPUT)
     assert _made(flow) == ["transfer"]
     assert [gate.kind for gate in flow.gates] == [GateKind.IN_DOUBT]

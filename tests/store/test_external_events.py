@@ -1,4 +1,4 @@
-"""What the keepers of waits and of outside events insist on, asked of them directly on real Postgres."""
+"""The rules of the stores of waits and external events, on real Postgres."""
 
 import threading
 from collections.abc import Iterator
@@ -171,7 +171,7 @@ def test_only_so_many_ids_are_forgotten_at_once(
         "hashagg",
         "material",
         "sort",
-    ):  # what is left asks again for each row
+    ):  # the remaining plan evaluates the subquery for each row
         own.execute(f"SET enable_{way} = off")
     for number in range(3):
         send(f"e-{number}")

@@ -170,7 +170,7 @@ def test_a_look_for_due_runs_reads_no_other_runs(
     plans: list[str] = []
 
     class Explaining:
-        """Stands for a connection: what is executed is explained besides."""
+        """A connection that also explains each statement."""
 
         def __init__(self, own: pool.Connection) -> None:
             self._own = own

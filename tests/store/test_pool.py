@@ -97,7 +97,7 @@ def _backend() -> int:
 
 @pytest.fixture
 def where(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """Where the pool looks for Postgres, which whoever has this may change."""
+    """The address at which the pool finds Postgres; a test may change it."""
     parameters = pool._parameters()
     monkeypatch.setattr(pool, "_parameters", lambda: parameters)
     monkeypatch.setattr(pool, "WAIT_SECONDS", 1.6)

@@ -1,4 +1,4 @@
-"""What a step's records come to."""
+"""The records of a step."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -30,7 +30,7 @@ from tests.support.fake_ports import (
 
 GATES = 50
 TEXT = b64encode(Random(1).randbytes(2_250)).decode()  # 3,000 characters that nothing makes shorter
-PAYLOAD = GATES * 2 * len(TEXT)  # what each call is given and what it gives back
+PAYLOAD = GATES * 2 * len(TEXT)  # arguments and result of each call
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_long_run_has_one_and_the_entries_after_it(desk: Rig, written: list[in
     kept = Continuation.objects.get(run=run)
     assert run.base == kept.position < run.position
     assert len(kept.body) == written[-1]
-    assert max(written) < 3 * len(TEXT)  # what the run was given and said is in its entries
+    assert max(written) < 3 * len(TEXT)  # the run's input and output are in its entries
     shown = runs.continuation(run.id) or {}
     assert (shown["position"], shown["head"]) == (run.position, run.head)
 

@@ -246,7 +246,7 @@ def test_a_run_of_a_worker_of_the_release_before_is_taken_when_its_own_lease_is_
 def test_a_worker_of_the_release_before_leaves_a_run_of_this_one_alone(
     own: Connection, desk: Rig
 ) -> None:
-    """It takes a run without a lease and one whose `lease_until` is over; what it reads there has to be a time."""
+    """The claim takes a run without a lease, or one whose `lease_until` is over; the column must be a time."""
     run = desk.start("a")
     assert claim(own, run) is not None
     found = Run.objects.get(id=run).lease_until

@@ -2,8 +2,8 @@
 
 `python -m tests.stored.golden` writes those of the present schema anew, with every kind of event among them; those of
 earlier schemas stay as the code of their time wrote them.
-Every release must read them the same way. A release may say more of a state, so what was written down must be
-in what it says now, and nothing of it may differ.
+Every release must read them the same way. A release may add fields to a state, but every recorded field must be there
+with the same value.
 """
 
 import json

@@ -22,7 +22,7 @@ IN_DOUBT = {Verdict.APPROVE: Verdict.RUN_AGAIN, Verdict.DENY: Verdict.GIVE_UP}
 
 
 class Heir(Worker):
-    """`asked` is the kind of every gate that somebody or time decided, in order."""
+    """`asked` lists the kind of every gate that a person or its expiry decided, in order."""
 
     def __init__(self, spec: AgentSpec, document: dict[str, Any]) -> None:
         super().__init__(spec, (), ())

@@ -38,8 +38,8 @@ VERDICTS = (Verdict.APPROVE, Verdict.DENY, Verdict.EXPIRE)
 PAID = "price success, refund success"
 UNPAID = "price success, refund denied"
 
-# How each scene ends when people, or time, say the same at every approval; what a call in doubt is
-# said to be follows from that: run again, or given up. Time says nothing about it.
+# How each scene ends if all its approvals end alike: approved, denied or expired. A call in doubt is then run again
+# or given up; it does not expire.
 ENDS: dict[str, tuple[str | None, str | None, str | None]] = {
     "approval": (PAID, UNPAID, UNPAID),
     "two_approvals": (

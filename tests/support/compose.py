@@ -55,14 +55,14 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def environment() -> dict[str, str]:
-    """What the ENV instructions of the last stage set."""
+    """Return the variables that the ENV instructions of the last stage set."""
     last = [index for index, (name, _) in enumerate(instructions()) if name == "FROM"][-1]
     pairs = [rest.split() for name, rest in instructions()[last:] if name == "ENV"]
     return dict(pair.split("=", 1) for part in pairs for pair in part)
 
 
 def build(folder: Path) -> None:
-    """Put into `folder` what the image has in its working folder, static files aside."""
+    """Copy the image's working folder without static files into `folder`."""
     for name, rest in instructions():
         if name == "COPY" and not rest.startswith("--from"):
             *sources, target = rest.split()

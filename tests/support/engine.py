@@ -181,7 +181,7 @@ def engine_of(registry: Registry, rate_limits: RateLimits | None = None) -> Iter
 
 
 def _give_each(hints: Sequence[dispatch.Hint]) -> None:
-    """As the sweeper sends them, for a test that watches what is hinted at."""
+    """Send hints as the sweeper does, for a test that watches them."""
     for run, queue in hints:
         dispatch.hint(run, queue)
 

@@ -136,7 +136,7 @@ class FakeEffects:
         return {name: self.agent(name).fingerprint for name in self.agents}
 
     def skew(self, name: str, fingerprint: str) -> VersionChange | None:
-        """What was said of the version in `skews`, else a change that nobody must agree to."""
+        """Return the change in `skews`, else one that needs no approval."""
         facts = self.agent(name)
         if facts.fingerprint == fingerprint:
             return None
@@ -200,7 +200,7 @@ class FakeEffects:
 
 
 class FakeGatekeeper:
-    """Gates what the tool says, keeps the pictures, confirms what is in `approved`."""
+    """Gates calls as their tools require, keeps the snapshots, and confirms the calls in `approved`."""
 
     def __init__(self) -> None:
         self.pictures: list[ActionPicture] = []

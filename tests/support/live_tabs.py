@@ -15,7 +15,7 @@ WITHIN = 60.0
 
 
 class Tab:
-    """One open page: what the server said to it, until it ended the stream."""
+    """One open page with the messages from the server until it ended the stream."""
 
     def __init__(self) -> None:
         self.status: int | None = None

@@ -93,7 +93,7 @@ LOST = FakeTool(body=lambda request: Unknown(error="the connection was cut"))
 
 
 class OfficeEffects(FakeEffects):
-    """The fake handler with what a page shows: declared steps, a schema, a risk and a sentence."""
+    """The fake handler with data for a page: declared steps, a schema, a risk and a sentence."""
 
     steps: tuple[str, ...] | None = ("Create the account", "Set its privileges")
     result_schema: dict[str, Any] | None = MAIL_RESULT_SCHEMA

@@ -1,4 +1,4 @@
-"""What people do with the whole application over HTTP, and what the world outside it then looks like."""
+"""Actions of people over HTTP on the whole application, and their effects on the outside world."""
 
 import email
 import subprocess
@@ -93,9 +93,9 @@ class Office:
         return sum(letter["To"] == f"{name}@example.org" for letter in letters)
 
     def execute(self, code: str, **other: str) -> str:
-        """Run Python inside the application, as its web process would; what it printed.
+        """Run Python inside the application, as its web process would, and return its output.
 
-        `other` are variables that are not as the web has them.
+        `other` are variables that differ from those of the web.
         """
         web = self.stack.named("config.web")[0]
         done = subprocess.run(
@@ -111,7 +111,7 @@ class Office:
 
 
 def until(condition: Callable[[], T | None], what: str, within: float = WITHIN) -> T:
-    """Ask again and again until there is an answer; what happens in other processes cannot be waited for."""
+    """Poll until there is an answer, since events in other processes cannot be waited for."""
     deadline = time.monotonic() + within
     while True:
         try:

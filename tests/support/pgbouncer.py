@@ -32,7 +32,7 @@ def version() -> tuple[int, ...] | None:
 
 
 def settings(*without: str) -> str:
-    """The [pgbouncer] section of docker-compose.yml, less the lines for places, logins and what is left out."""
+    """Return the [pgbouncer] section of docker-compose.yml without paths, logins and the omitted settings."""
     command = _command()
     section = command.partition("[pgbouncer]\n")[2].partition("INI\n")[0]
     old = () if (version() or ()) >= PREPARES else ("max_prepared_statements",)
@@ -42,7 +42,7 @@ def settings(*without: str) -> str:
 
 
 def connect_query() -> str:
-    """What docker-compose.yml has PgBouncer say at the start of each connection."""
+    """Return PgBouncer's first query on each connection, from docker-compose.yml."""
     command = _command()
     found = re.search(r"connect_query='(.*)'$", command, re.MULTILINE)
     assert found, command

@@ -50,14 +50,14 @@ class Services:
         return dict(compose.resolved(*chosen.items())["services"])
 
     def keys(self, name: str) -> Path:
-        """What a service sees as its KEYS_DIR."""
+        """Return the service's KEYS_DIR."""
         return Path(self.environment(name)["KEYS_DIR"])
 
     def secret(self, name: str) -> str:
         return (self.folder / "secrets" / name).read_text().strip()
 
     def environment(self, name: str) -> dict[str, str]:
-        """What the image and the file give a service, and nothing of ours but where programs are."""
+        """Return the variables of a service from the image and the file, with only the PATH of the test."""
         service = self.services[name]
         image = compose.environment()
         given = {**image, **service.get("environment", {})}
@@ -96,7 +96,7 @@ class Services:
             assert process.returncode in (0, -15), log.read_text()[-2000:]
 
     def run(self, name: str, *command: str, told: str = "") -> str:
-        """A command in the place of a service's own, as `docker compose run` does it; what it printed."""
+        """Run a command instead of the service's own, like `docker compose run`, and return its output."""
         done = subprocess.run(
             self.command(name, command or self.services[name]["command"]),
             env=self.environment(name),
@@ -111,7 +111,7 @@ class Services:
         return done.stdout
 
     def healthy(self, name: str) -> bool:
-        """What the service's health check says."""
+        """Return the output of the service's health check."""
         check = self.command(name, self.services[name]["healthcheck"]["test"])
         if name == "web":
             check += ["--at", f"127.0.0.1:{self.port}"]  # the check asks the port of the image
@@ -152,7 +152,7 @@ class Services:
             postgres.stop(process)
 
     def postgres(self, *command: str, told: bytes = b"") -> bytes:
-        """A program of Postgres' beside the server, as `docker compose exec` runs it; what it printed."""
+        """Run a Postgres program beside the server, like `docker compose exec`, and return its output."""
         place = binaries.postgres(users.unprivileged(), self.folder / "programs") / command[0]
         known = {
             "PGHOST": str(self.folder / "servers"),
@@ -228,7 +228,7 @@ class Services:
         return place
 
     def _make_secrets(self) -> None:
-        """By the very lines that docs/how-to/install.md gives, and one that somebody filled in."""
+        """Write the secrets by the commands of docs/how-to/install.md, and one by hand."""
         found = SECRETS.search((ROOT / "docs/how-to/install.md").read_text())
         assert found, "docs/how-to/install.md no longer says how secrets are made"
         subprocess.run(["sh", "-e", "-c", found[1]], cwd=self.folder, check=True)

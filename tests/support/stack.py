@@ -65,7 +65,7 @@ class Stack:
             self.stop()
 
     def start(self) -> None:
-        """Return when the screen is there. Raises AssertionError with what was said if it does not come."""
+        """Wait for the screen. Raise AssertionError with the output so far if it does not appear."""
         self.begin()
         with self._heard:
             self._heard.wait_for(lambda: _SCREEN in self.said or self._ended(), READY_WITHIN)
@@ -151,7 +151,7 @@ class Stack:
     def ask(
         self, person: str, method: str, path: str, body: dict[str, Any] | None = None
     ) -> tuple[int, Any]:
-        """A request to the API with somebody's token; `path` starts with /api/v1 or is another address."""
+        """Send a request to the API with a person's token; `path` starts with /api/v1 or is another address."""
         known = self.credentials
         return ask(known["url"], method, path, token=known["users"][person]["token"], body=body)
 

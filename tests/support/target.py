@@ -36,7 +36,7 @@ class Target(Office):
     """Runs with a gated call, stored states to tamper with, and the outcome."""
 
     def decide(self, run: UUID, verdict: Verdict = Verdict.APPROVE, reason: str = "") -> Request:
-        """As Bea, of what was asked first; no worker has looked at the run since."""
+        """Decide the oldest pending request as Bea; no worker has claimed the run since."""
         asked = Request.objects.filter(run=run, status="pending").earliest("created_at", "id")
         decide(asked, BEA, verdict, reason)
         return Request.objects.get(id=asked.id)

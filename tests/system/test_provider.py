@@ -15,7 +15,7 @@ from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
-NAME = "provided"  # and nobody of the demonstration
+NAME = "provided"  # not a person of the demonstration
 FAULTS = [Fault.RATE_LIMIT, Fault.SERVER_ERROR, Fault.CUT, Fault.DUPLICATE_CALLS]
 
 

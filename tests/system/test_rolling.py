@@ -15,7 +15,7 @@ from tests.support.stack import Stack
 pytestmark = pytest.mark.e2e
 
 RUNS = 6
-# What the migrations of a next release do to the tables of this one: they add. Run as Django runs a migration.
+# Changes by the migrations of a next release: they only add. Run as Django runs a migration.
 NEXT_RELEASE = """
 from django.apps import apps
 from django.db import connection, models

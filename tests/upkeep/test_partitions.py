@@ -1,4 +1,4 @@
-"""The journal's months: made ahead, dropped when nothing is left in them and nobody has to wait for it."""
+"""Partitions of the journal: created in advance, and dropped when empty, without blocking other transactions."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Payloads removed under retention, with real decisions: what was decided stays verifiable, and nothing else stays."""
+"""Payloads removed under retention, with real decisions: only the verifiable decision stays."""
 
 import json
 import threading

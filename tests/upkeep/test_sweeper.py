@@ -1,4 +1,4 @@
-"""The sweeper as a process runs it: at work from its first moment, whatever else goes on or goes wrong."""
+"""The sweeper in its process: it dispatches from its start on, despite other work and errors."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sweeps(monkeypatch: pytest.MonkeyPatch, room: None) -> list[tuple[int, bool]]:
-    """Of each look at due runs: the connection's process in Postgres, and whether it may take runs over."""
+    """For each query of due runs: the connection's Postgres process, and whether it may take runs over."""
     looked: list[tuple[int, bool]] = []
     really = due_runs.look
 

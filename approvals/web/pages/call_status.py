@@ -63,7 +63,7 @@ def aftermath(
 
 
 def said(shown: requests.Approval, decided: str, then: str) -> str:
-    """Word the message after a decision: when it takes effect, and what must be resumed first."""
+    """Word the message after a decision: when it takes effect, and any paused part that must be resumed first."""
     held = _held(shown, fold.transcript(shown.run))
     if _can_be_undone(shown):
         after = f" Then it waits until {held} resumed." if held else ""

@@ -132,7 +132,7 @@ def test_a_reply_comes_back_as_the_provider_gave_it(parts: list[Any]) -> None:
 
 
 def _comparable(response: ModelResponse) -> ModelResponse:
-    """The parts of a file carry their source."""
+    """Return the response with comparable files, since the parts of a file keep their source."""
     parts = [
         replace(part, content=(part.content.data, part.content.media_type))  # type: ignore[arg-type]
         if isinstance(part, FilePart)

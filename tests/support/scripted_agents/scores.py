@@ -1,4 +1,4 @@
-"""What the agents of flows.py play: between them these runs pass through every point there is."""
+"""The scripts that the agents of flows.py play; together these runs pass every kill point."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ BELOW = ("middle", "inner", "lower", "lowest")  # the agents below outer, each b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One run: what it plays, what Bea says at its gates, whether Ada cancels it, and how it must end.
+    """One run: its script, Bea's verdict at its gates, whether Ada cancels it, and its required end.
 
-    A `paused` one is held up at its first gate for a while, a `written` one is written to there. Of what `budget`
-    limits Bea grants one more at a time.
+    A `paused` run is paused at its first gate for a while, a `written` one gets a message there. Bea grants one unit
+    of each limit in `budget` at a time.
     """
 
     name: str
@@ -59,7 +59,7 @@ def written() -> Score:
 
 
 def expected() -> Score:
-    """Waits for events that somebody tells of."""
+    """Waits for external events that a person sends."""
     return Score(name="expected", turns=_nested(lambda depth: [[_wait()], [_call("send", depth)]]))
 
 
@@ -81,7 +81,7 @@ def waits() -> Score:
 
 
 def failures() -> Score:
-    """An agent whose model fails below one that goes on, and then one that nobody is above."""
+    """An agent whose model fails below one that continues, and then the root agent whose model fails."""
     failing: Turns = [[{"tool": "fail_model"}]]
     middle: Turns = [[_hand_over("inner", failing)], [_call("send", 1)]]
     turns = [[_hand_over("middle", middle)], [_call("send", 0)], *failing]
@@ -130,7 +130,7 @@ def errands() -> Score:
 
 
 def labours() -> Score:
-    """One write that takes until somebody says that it is enough."""
+    """One write that runs until the test ends it."""
     return Score(name="labours", turns=[[_call("labour", 0)]])
 
 
@@ -141,7 +141,7 @@ def writes(number: int) -> Score:
 
 
 def limits() -> Score:
-    """Calls that are started one by one, each after somebody has granted it."""
+    """Calls that start one by one, each after a person has granted it."""
     turns = _nested(lambda depth: [[_call("look", depth)], [_call("send", depth)]])
     return Score(name="limits", turns=turns, budget=Budget(turns=3, calls=2))
 
@@ -188,7 +188,7 @@ def _hand_over(agent: str, turns: Turns) -> dict[str, Any]:
 
 
 def _nested(part: Callable[[int], Turns], below: tuple[str, ...] = BELOW[:2]) -> Turns:
-    """A part for each depth; the agents `below` the first one play what is theirs."""
+    """A part for each depth; the agents `below` the first one play their own parts."""
     turns = part(len(below))
     for depth in reversed(range(len(below))):
         turns = [*part(depth), [_hand_over(below[depth], turns)]]

@@ -1,4 +1,4 @@
-"""How often the scenarios do what they do: little in CI, as often as was promised with FAULTS_LONG=1 (make faults).
+"""The numbers of repetitions of the scenarios: few in CI, the promised ones with FAULTS_LONG=1 (make faults).
 
 Each has a variable of its own, FAULTS_R5=10000 for example, which holds in either form.
 """

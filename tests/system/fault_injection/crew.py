@@ -64,7 +64,7 @@ class Crew:
                     self._decide(approval)
 
     def judge(self) -> Judgement:
-        """What became of everything, with what is known of the slowest. To be asked when every run has ended."""
+        """Judge the outcomes after every run has ended, with the records of the slowest ones."""
         try:
             judgement = Judgement(self._stack, self._records, self.runs, self._book, self.deaths)
             figures.resumed("its decision", [one.since_decision for one in judgement.resumed])
@@ -97,7 +97,7 @@ class Crew:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Tell what is known if what is waited for does not come."""
+        """Add the evidence to an AssertionError of the block."""
         try:
             yield
         except AssertionError as late:

@@ -43,7 +43,7 @@ class Case:
 
 @dataclass(slots=True, kw_only=True)
 class Death:
-    """What happened: `under_way` are the writes between intent and result when the worker died."""
+    """One death of a worker; `under_way` are the writes between intent and result at that moment."""
 
     case: Case
     run: UUID
@@ -94,7 +94,7 @@ class Experiment:
             assert time.monotonic() < deadline, f"not finished: {late}"
 
     def _look_after(self) -> None:
-        """Bea decides what the runs of the dead wait for, and whatever is due is hinted at."""
+        """Let Bea decide the requests of the dead workers' runs, and send hints for due runs."""
         if time.monotonic() - self._swept_at > 0.5:
             self._swept_at = time.monotonic()
             with pool.pooled() as connection:

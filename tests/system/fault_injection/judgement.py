@@ -29,8 +29,8 @@ class Resumed:
 
 
 class Judgement:
-    """Of all `runs`, once they have ended: what is `wrong`, how long each decision waited until the run went on, and
-    how many calls were in doubt. `deaths` are the moments at which everything died.
+    """The findings about all `runs` after their end: errors in `wrong`, the time from each decision until its run
+    continued, and the number of calls in doubt. `deaths` are the moments at which all processes died.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Judgement:
 
 
 def unsound(stack: Stack) -> list[str]:
-    """What `verify_run` finds in anything that is stored, run in the environment of the application."""
+    """Return the findings of `verify_run --all` in the environment of the application."""
     done = subprocess.run(
         [sys.executable, "manage.py", "verify_run", "--all", "--json"],
         cwd=ROOT,

@@ -39,7 +39,7 @@ ENDS = ("completed", "failed", "cancelled", "quarantined")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Office:
-    """Everything that people do, with the ledger as what they see of the world."""
+    """All actions of people, who learn outcomes from the ledger."""
 
     ledger: Path
 
@@ -96,7 +96,7 @@ class Office:
         )
 
     def _settle(self, request: Request) -> None:
-        """Look at the world, and say what is true."""
+        """Resolve the call in doubt by the ledger."""
         key = idempotency_key(request.run_id, request.frame, request.call)
         happened = ledger.happened(self.ledger, key)
         in_doubt.resolve(

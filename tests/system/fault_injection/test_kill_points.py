@@ -1,9 +1,9 @@
 """Every commit kind and every effect kind at depths 0, 1 and 2 is a point at which a real Celery worker dies once.
 
-First one worker that nobody kills plays every score and notes the points it passes: those that must be
-there and no others. Then each point has its death. A point is taken with the first score that passes it;
-with FAULTS_EVERY_SCORE=1 (as `make faults` does) with every score that does. FAULTS_LANES says how many
-workers may be dying at a time.
+First one worker plays every score without being killed and records the points it passes, which must be exactly the
+expected ones. Then a worker dies at each point. A point is tried with the first score that passes it; with
+FAULTS_EVERY_SCORE=1 (as in `make faults`) with every score that does. FAULTS_LANES is how many workers may be dying
+at a time.
 """
 
 import os
@@ -74,7 +74,7 @@ def _uninterrupted(zygote: Zygote, office: Office, folder: Path) -> dict[str, se
 
 
 def _cases(passed: dict[str, set[str]]) -> list[Case]:
-    """Transactions besides whatever comes first, since their results take a way of their own."""
+    """List each point with its first score. Transactional calls always count: they commit differently."""
     cases: list[Case] = []
     done: set[str] = set()
     for name, found in passed.items():

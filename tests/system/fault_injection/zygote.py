@@ -161,7 +161,7 @@ def _loop() -> None:
     """
     with ThreadPoolExecutor(4) as threads, pool.own() as connection:
         while True:
-            # Not as the sweeper asks, which puts off what it has seen and waits for hints: no process lives so long.
+            # Unlike the sweeper, do not skip runs seen before or wait for hints: no process here lives so long.
             due = connection.execute(take).fetchall()
             list(threads.map(lambda row: advance(row[0], bench, isolated=row[1]), due))
             if not due:

@@ -90,7 +90,7 @@ def _text(client: Client, path: str, status: int = 200) -> str:
     return response.content.decode()
 
 
-# What an agent is
+# The page of an agent
 
 
 def test_the_list_leads_to_every_agent(ada: Client, bea: Client, joiner: PublishedAgent) -> None:
