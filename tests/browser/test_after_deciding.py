@@ -12,7 +12,7 @@ from tests.support.office import Office
 pytestmark = pytest.mark.browser
 
 
-def test_pages_say_only_what_is_true(desk: Desk, office: Office) -> None:
+def test_pages_state_the_real_status_after_a_decision(desk: Desk, office: Office) -> None:
     page, main = desk.page, desk.page.locator("main")
     office.approve(office.start())  # the next requests are compared with it
     fault = ToolFailure(error="no rights for that")
@@ -55,9 +55,7 @@ def test_pages_say_only_what_is_true(desk: Desk, office: Office) -> None:
     expect(page.get_by_label("Which agent")).to_have_value("")
 
 
-def test_the_form_for_a_message_goes_when_the_run_is_over_unless_a_text_was_typed(
-    desk: Desk, office: Office
-) -> None:
+def test_an_ended_run_removes_the_message_form_unless_used(desk: Desk, office: Office) -> None:
     """The form is outside the refreshed part. The refresh of an ended run has no `data-live`."""
     page, run = desk.page, office.start()
     desk.log_in("ada")

@@ -111,7 +111,7 @@ def _written() -> list[str]:
     return [path for path in paths if not path.startswith(NO_PAGES)]
 
 
-def test_columns_are_wide_enough_and_pages_no_higher_than_their_content(
+def test_columns_are_wide_enough_and_pages_low_enough(
     desk: Desk, pages: dict[str, list[str]]
 ) -> None:
     wrong = {}

@@ -9,7 +9,7 @@ from tests.support.office import Office
 pytestmark = pytest.mark.browser
 
 
-def test_the_inbox_follows_what_is_typed_and_stays_live(desk: Desk, office: Office) -> None:
+def test_typing_filters_the_inbox_and_keeps_it_live(desk: Desk, office: Office) -> None:
     page = desk.page
     shown = office.start(args={"username": "shown", "security_level": 3})
     office.start(args={"username": "hidden", "security_level": 3})
@@ -34,7 +34,7 @@ def test_the_inbox_follows_what_is_typed_and_stays_live(desk: Desk, office: Offi
     expect(page.get_by_role("heading", name="No match")).to_be_visible()
 
 
-def test_what_cannot_be_a_filter_is_said_beside_it(desk: Desk, office: Office) -> None:
+def test_an_invalid_filter_shows_an_error_beside_it(desk: Desk, office: Office) -> None:
     page = desk.page
     office.start()
     page.clock.install()
@@ -46,7 +46,7 @@ def test_what_cannot_be_a_filter_is_said_beside_it(desk: Desk, office: Office) -
     assert [text for text in desk.complaints if "422" not in text] == []
 
 
-def test_the_runs_follow_what_is_typed(desk: Desk, office: Office) -> None:
+def test_typing_filters_the_list_of_runs(desk: Desk, office: Office) -> None:
     page = desk.page
     office.start(key="shown")
     office.start(key="hidden")

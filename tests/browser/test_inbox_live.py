@@ -30,7 +30,7 @@ def _later(page: Page, seconds: float) -> None:
     page.clock.run_for(round(seconds * 1000))
 
 
-def test_a_decision_in_one_browser_appears_in_another_without_reload(
+def test_a_decision_appears_in_another_browser_without_reload(
     desk: Desk, bea: Page, chromium: Browser, office: Office, suspended: UUID
 ) -> None:
     desk.open("/inbox/")
@@ -131,7 +131,7 @@ def test_a_local_server_is_in_reach_without_a_network(
     expect(bea.get_by_role("button", name="Approve")).to_be_enabled()
 
 
-def test_what_was_decided_elsewhere_leaves_a_typed_reason_alone(
+def test_a_decision_elsewhere_keeps_a_typed_reason(
     desk: Desk, bea: Page, office: Office, suspended: UUID
 ) -> None:
     request = office.request(suspended)

@@ -86,7 +86,7 @@ def test_at_high_risk_a_goes_to_the_button_and_no_further(
     expect(bea.get_by_role("button", name="Approve")).to_be_visible()
 
 
-def test_d_goes_to_the_reason_and_the_letters_typed_there_are_letters(bea: Page) -> None:
+def test_key_d_focuses_the_reason_where_shortcuts_are_off(bea: Page) -> None:
     bea.keyboard.press("j")
     bea.keyboard.press("d")
     reason = bea.get_by_label(re.compile("Reason"))
@@ -125,7 +125,7 @@ def test_slash_filters_and_escape_leaves_the_field(bea: Page) -> None:
     expect(bea).to_have_url(re.compile(r"q=another"))
 
 
-def test_the_sheet_opens_by_key_and_by_button_and_keeps_the_other_keys_out(bea: Page) -> None:
+def test_the_key_sheet_opens_and_blocks_other_shortcuts(bea: Page) -> None:
     bea.keyboard.press("?")
     sheet = bea.get_by_role("dialog", name="Shortcuts")
     expect(sheet).to_be_visible()

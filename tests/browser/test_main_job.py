@@ -60,9 +60,7 @@ def test_bea_approves_a_nested_run_in_her_browser_and_it_finishes(
     expect(bea.get_by_text("The welcome mail went to seen@example.org").first).to_be_visible()
 
 
-def test_bea_sees_a_bundle_together_and_decides_its_two_parts_on_their_own(
-    bea: Page, office: Office
-) -> None:
+def test_bea_decides_two_calls_of_one_page_separately(bea: Page, office: Office) -> None:
     run = office.start("hr_access_bundle", "paired", level=2)
     office.wait(run, "suspended")
     bea.goto("/inbox/")
@@ -80,7 +78,7 @@ def test_bea_sees_a_bundle_together_and_decides_its_two_parts_on_their_own(
 
 
 @pytest.mark.parametrize("line", ["Live", "Reconnecting…"])
-def test_what_bea_decides_appears_at_ada_without_a_reload(
+def test_beas_decision_appears_on_adas_page_without_reload(
     ada: Page, bea: Page, office: Office, line: str
 ) -> None:
     """With live updates, and without them."""

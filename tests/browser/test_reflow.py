@@ -36,9 +36,7 @@ def test_text_of_twice_the_size_does_not_scroll_sideways(desk: Desk, office: Off
                 expect(approve).to_be_in_viewport()
 
 
-def test_what_a_finger_touches_is_large_enough(
-    desk: Desk, chromium: Browser, office: Office
-) -> None:
+def test_touch_targets_are_large_enough(desk: Desk, chromium: Browser, office: Office) -> None:
     office.start()
     context = chromium.new_context(
         viewport={"width": 360, "height": 780}, has_touch=True, is_mobile=True

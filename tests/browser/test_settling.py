@@ -14,7 +14,7 @@ from tests.support.office import Office
 pytestmark = pytest.mark.browser
 
 
-def test_bea_reports_what_became_of_a_lost_call(desk: Desk, office: Office) -> None:
+def test_bea_reports_the_outcome_of_a_lost_call(desk: Desk, office: Office) -> None:
     run = office.in_doubt()
     desk.log_in("bea")
     desk.open("/inbox/")

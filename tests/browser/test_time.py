@@ -75,7 +75,7 @@ def test_a_decision_is_confirmed_and_the_words_go_away(bea: Page) -> None:
     expect(toast).to_have_count(0)
 
 
-def test_a_button_that_was_pressed_waits_until_the_page_is_seen_again(bea: Page) -> None:
+def test_a_pressed_button_stays_disabled_until_the_page_returns(bea: Page) -> None:
     bea.get_by_role("link", name="Set the privileges").click()
     bea.wait_for_url("**/a/**")
     approve = bea.get_by_role("button", name="Approve")

@@ -77,7 +77,7 @@ def suspended(rig: MakeBench) -> tuple[Rig, UUID]:
     return desk, run
 
 
-def test_a_signal_between_claim_and_first_step_is_taken_up_with_it(rig: MakeBench) -> None:
+def test_the_first_step_consumes_a_signal_after_the_claim(rig: MakeBench) -> None:
     desk, run = suspended(rig)
 
     def pause() -> None:
@@ -89,7 +89,7 @@ def test_a_signal_between_claim_and_first_step_is_taken_up_with_it(rig: MakeBenc
     assert desk.effects.calls == []
 
 
-def test_a_first_step_whose_answer_was_cut_off_is_known_and_goes_on(
+def test_a_first_step_with_a_lost_answer_is_found_and_continued(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, run = suspended(rig)

@@ -66,7 +66,7 @@ def test_a_signal_while_a_version_gate_opens_loses_nothing(
     assert verification.verify(run).sound
 
 
-def test_a_step_that_a_signal_makes_be_built_again_closes_its_gates_once(
+def test_a_step_rebuilt_after_a_signal_closes_its_gates_once(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
@@ -127,7 +127,7 @@ def test_an_outcome_waits_for_postgres(
     ("sqlstate", "passing"),
     [("25006", True), ("53300", True), ("08006", True), ("22001", False), ("23505", False)],
 )
-def test_the_sqlstate_says_what_may_pass(sqlstate: str, passing: bool) -> None:
+def test_the_sqlstate_marks_temporary_errors(sqlstate: str, passing: bool) -> None:
     error = psycopg.errors.lookup(sqlstate)()
     assert pool.is_passing(error) is passing
     for wrapping in (InternalError(), DatabaseError()):

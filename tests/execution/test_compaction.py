@@ -159,7 +159,7 @@ def _rob(run: UUID) -> None:
         )
 
 
-def test_one_that_dies_after_it_goes_on_from_the_base(desk: Rig) -> None:
+def test_a_crash_after_the_summary_continues_from_its_base(desk: Rig) -> None:
     def may_take_over(request: ToolRequest) -> ToolResult:
         if request.args["n"] == 4:
             desk.effects.tools["read"] = READS

@@ -43,7 +43,7 @@ def test_a_slot_is_kept_in_a_short_wait_only_while_others_are_free() -> None:
             assert not two.any_free()
 
 
-def test_runs_that_wait_for_their_model_hold_no_slot_and_no_connection(
+def test_runs_waiting_for_models_hold_no_slot_or_connection(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_wait, connected = threading.Barrier(WAITING), list[int]()

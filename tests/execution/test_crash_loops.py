@@ -59,7 +59,7 @@ def repeatable(rig: MakeBench, effect: EffectClass = EffectClass.IDEMPOTENT) -> 
     return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect))
 
 
-def test_a_run_whose_tool_was_under_way_is_tried_alone_and_then_ordinary_again(
+def test_a_run_isolated_after_a_crash_returns_to_normal(
     rig: MakeBench, hints: list[tuple[UUID, str]]
 ) -> None:
     desk = repeatable(rig)
@@ -82,7 +82,7 @@ def test_a_run_whose_tool_was_under_way_is_tried_alone_and_then_ordinary_again(
     assert desk.advance_once(run).status == "completed"
 
 
-def test_what_costs_its_worker_again_and_again_is_quarantined_with_the_evidence(
+def test_a_run_that_keeps_killing_workers_is_quarantined(
     rig: MakeBench, settings: Settings
 ) -> None:
     settings.ABEYANCE_POISON_LOSSES = 2
@@ -107,7 +107,7 @@ def test_what_costs_its_worker_again_and_again_is_quarantined_with_the_evidence(
     assert advance(run, desk.bench, isolated=True) is False
 
 
-def test_a_run_that_gets_on_between_two_losses_is_not_quarantined(
+def test_progress_between_two_crashes_prevents_quarantine(
     rig: MakeBench, settings: Settings
 ) -> None:
     settings.ABEYANCE_POISON_LOSSES = 1
@@ -121,7 +121,7 @@ def test_a_run_that_gets_on_between_two_losses_is_not_quarantined(
     assert Run.objects.get(id=run).status != "quarantined"
 
 
-def test_a_write_is_not_suspected_since_people_are_asked_about_it(rig: MakeBench) -> None:
+def test_a_write_is_not_suspected_because_it_is_in_doubt(rig: MakeBench) -> None:
     desk = repeatable(rig, EffectClass.WRITE)
     run = desk.start("a")
     die_at(desk, run, "ToolStarted")
@@ -129,7 +129,7 @@ def test_a_write_is_not_suspected_since_people_are_asked_about_it(rig: MakeBench
     assert (row.status, row.isolated) == ("suspended", False)
 
 
-def test_a_run_that_asked_a_model_is_suspected_when_it_is_lost_again_at_the_same_place(
+def test_a_second_crash_in_the_same_model_call_isolates_the_run(
     rig: MakeBench,
 ) -> None:
     desk = repeatable(rig)
@@ -152,7 +152,7 @@ def test_one_loss_during_a_model_call_isolates_no_run(rig: MakeBench) -> None:
     assert Loss.objects.filter(run=run).count() == 1
 
 
-def test_a_crash_while_the_trial_runs_is_counted_wherever_the_journal_stands(
+def test_every_crash_in_isolation_counts(
     rig: MakeBench,
 ) -> None:
     desk = repeatable(rig)
@@ -202,7 +202,7 @@ def claimed(run: UUID) -> None:
         assert claim(own, run) is not None
 
 
-def test_of_many_runs_lost_together_few_are_suspected(rig: MakeBench) -> None:
+def test_few_runs_lost_together_are_suspected(rig: MakeBench) -> None:
     """They only waited for their models: those that are not suspected continue at once."""
     desk = repeatable(rig)
     rows = [desk.advance_once(run) for run in crowd(desk, uuid4())]
@@ -210,7 +210,7 @@ def test_of_many_runs_lost_together_few_are_suspected(rig: MakeBench) -> None:
     assert [row.status for row in rows].count("completed") == CROWD - 4
 
 
-def test_the_one_of_a_crowd_that_kills_is_suspected_soon(
+def test_the_deadly_run_of_a_crowd_is_suspected_soon(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The runs lost with it are suspected in groups, each twice as large, so any one is found soon."""

@@ -34,9 +34,7 @@ def successor(rig: MakeBench, like: Rig) -> Rig:
     return rig(like.effects.agents, **like.effects.tools)
 
 
-def test_what_is_under_way_is_journaled_and_nothing_new_starts(
-    rig: MakeBench, hints: list[UUID]
-) -> None:
+def test_a_drain_journals_running_calls_and_starts_none(rig: MakeBench, hints: list[UUID]) -> None:
     def body(request: ToolRequest) -> Outcome:
         desk.heartbeat.drain(LONG)
         return ToolResult(value="done")
@@ -83,7 +81,7 @@ def test_a_run_at_a_gate_is_let_go_of_as_suspended(rig: MakeBench, hints: list[U
     ("effect", "status"),
     [(EffectClass.WRITE, "suspended"), (EffectClass.IDEMPOTENT, "completed")],
 )
-def test_what_does_not_end_in_time_is_left_to_the_next_worker_by_its_effect_class(
+def test_after_a_drain_the_effect_class_decides_about_a_call(
     rig: MakeBench, effect: EffectClass, status: str
 ) -> None:
     let_go = threading.Event()
@@ -138,7 +136,7 @@ def test_only_the_first_word_on_the_end_counts(rig: MakeBench) -> None:
     assert desk.heartbeat.draining.is_over()
 
 
-def test_a_model_call_that_does_not_end_in_time_is_made_by_the_next_worker(rig: MakeBench) -> None:
+def test_the_next_worker_repeats_a_drained_model_call(rig: MakeBench) -> None:
     let_go = threading.Event()
 
     def reply(request: ModelRequest) -> Outcome:

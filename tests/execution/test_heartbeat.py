@@ -87,7 +87,7 @@ def renewals(holding: Holding) -> Callable[[], bool | None]:
     return renewed
 
 
-def test_one_row_renews_the_lease_of_every_run_and_a_locked_run_is_not_waited_for(
+def test_one_row_renews_all_leases_despite_a_locked_run(
     holding: Holding,
 ) -> None:
     locked, other = holding.begin(), holding.begin()

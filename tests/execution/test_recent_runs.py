@@ -46,7 +46,7 @@ def test_entries_that_begin_in_another_way_are_read_anew(texts: list[str]) -> No
 
 
 @pytest.mark.parametrize("count", [0, 3])
-def test_what_was_not_read_or_not_written_is_not_kept(count: int) -> None:
+def test_unread_or_unwritten_entries_are_not_kept(count: int) -> None:
     recent = RecentRuns()
     recent.keep(RUN, ["a", "b"], read(count))
     assert recent.take(RUN, ["a", "b"]).position == 0
@@ -93,7 +93,7 @@ def test_a_process_reads_each_entry_of_a_run_once(desk: Rig, entries_read: list[
     assert go_on(desk, run) == "completed"
 
 
-def test_another_process_reads_all_of_them_and_the_first_what_came_since(
+def test_another_process_reads_all_entries_again(
     desk: Rig, rig: MakeBench, entries_read: list[str]
 ) -> None:
     run = desk.advance(desk.start("a")).id

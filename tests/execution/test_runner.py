@@ -149,7 +149,7 @@ def test_an_unknown_tool_is_an_error_result_and_no_gate(rig: MakeBench) -> None:
     }
 
 
-def test_a_write_that_raises_opens_an_in_doubt_gate_and_is_not_repeated(rig: MakeBench) -> None:
+def test_a_failed_write_is_in_doubt_and_not_repeated(rig: MakeBench) -> None:
     lost = FakeTool(body=lambda request: Unknown(error="read timed out"))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=lost)
     run = desk.advance(desk.start("a"))
@@ -158,7 +158,7 @@ def test_a_write_that_raises_opens_an_in_doubt_gate_and_is_not_repeated(rig: Mak
     assert len(desk.effects.calls) == 1
 
 
-def test_an_idempotent_call_that_raises_is_tried_three_times_with_one_key(rig: MakeBench) -> None:
+def test_a_failing_idempotent_call_gets_three_tries_with_one_key(rig: MakeBench) -> None:
     lost = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: Unknown(error="cut off"))
     desk = rig({"a": turns(ask(("t", {})), say("gave up"))}, t=lost)
     run = desk.advance(desk.start("a"))
@@ -232,7 +232,7 @@ def test_a_model_call_whose_worker_died_is_made_again(rig: MakeBench) -> None:
     assert len(desk.effects.models) == 2
 
 
-def test_a_run_that_another_worker_holds_is_not_to_be_had(rig: MakeBench) -> None:
+def test_a_run_held_by_another_worker_cannot_be_claimed(rig: MakeBench) -> None:
     def reply(request: ModelRequest) -> Outcome:
         assert desk.advance(request.run).status == "running"
         connections.close_all()  # this thread's
@@ -276,7 +276,7 @@ def test_a_decision_that_comes_while_a_sibling_runs_is_not_lost(rig: MakeBench) 
         ),
     ],
 )
-def test_what_was_tampered_with_is_quarantined_and_never_runs(
+def test_a_tampered_run_is_quarantined_and_never_continues(
     rig: MakeBench, continued: None, tampering: str
 ) -> None:
     desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
@@ -360,7 +360,7 @@ def test_more_calls_than_slots_all_run(rig: MakeBench) -> None:
     assert sorted(call.args["n"] for call in desk.effects.calls) == list(range(10))
 
 
-def test_a_decision_outlives_a_postgres_that_goes_away_while_it_is_taken_up(
+def test_a_decision_survives_losing_postgres_while_consumed(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker once lost such a decision: its verification failed after the signal counted as consumed."""

@@ -135,7 +135,7 @@ def _rows() -> int:
     return int(row[0])
 
 
-def test_a_gate_is_drafted_again_if_another_transaction_was_faster(
+def test_a_gate_is_built_again_after_a_concurrent_change(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))

@@ -34,7 +34,7 @@ def long_one(rig: MakeBench) -> Rig:
     return rig({"a": turns(*calls, say("done"))}, t=FakeTool())
 
 
-def test_a_run_of_many_steps_goes_to_the_end_of_the_line_when_others_wait(
+def test_a_run_of_many_steps_yields_to_waiting_runs(
     rig: MakeBench, hints: list[tuple[UUID, str]]
 ) -> None:
     desk = long_one(rig)

@@ -134,7 +134,7 @@ def test_the_list_is_filtered_and_paged(ada_api: Caller, office: Office) -> None
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "cursor=x"])
-def test_a_list_refuses_what_it_cannot_use(ada_api: Caller, query: str) -> None:
+def test_a_list_refuses_invalid_parameters(ada_api: Caller, query: str) -> None:
     answer = ada_api.get(f"/runs?{query}")
     assert (answer.status_code, answer.json()["field"]) == (422, query.partition("=")[0])
 
@@ -149,7 +149,7 @@ def test_only_readable_runs_are_there(
     assert len(bea_api.get("/runs").json()["items"]) == 1
 
 
-def test_the_journal_tells_what_happened_in_order(
+def test_the_journal_lists_entries_in_order(
     ada_api: Caller, office: Office, suspended: UUID
 ) -> None:
     page = ada_api.get(f"/runs/{suspended}/journal?limit=2").json()

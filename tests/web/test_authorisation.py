@@ -110,7 +110,7 @@ def _parked(office: Office) -> UUID:
     return run
 
 
-def test_everybody_gets_the_answer_that_is_written_down(
+def test_every_identity_gets_the_documented_answer(
     places: dict[str, Any], subtests: pytest.Subtests
 ) -> None:
     for row in ROWS:

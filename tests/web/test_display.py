@@ -40,14 +40,14 @@ HIDDEN = [
 
 @pytest.mark.parametrize("char", HIDDEN, ids=lambda char: f"U+{ord(char):04X}")
 @pytest.mark.parametrize("text", ["{}end", "mid{}dle", "start{}"])
-def test_what_draws_nothing_is_written_as_its_code_point(char: str, text: str) -> None:
+def test_invisible_characters_are_shown_as_code_points(char: str, text: str) -> None:
     for shown in (visible(text.format(char)), marked(text.format(char))):
         assert char not in shown
         assert f"⟦U+{ord(char):04X}⟧" in shown
 
 
 @pytest.mark.parametrize("text", ["New Hire", "Ñëw-Hïrë", "日本語", "שלום", "a\nb"])
-def test_what_people_write_is_left_alone(text: str) -> None:
+def test_ordinary_text_is_not_changed(text: str) -> None:
     assert visible(text) == text
 
 

@@ -113,7 +113,7 @@ def _send(caller: Caller, path: str, body: str) -> Any:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: value[:20])
-def test_no_field_of_the_api_is_broken_by_what_is_sent(
+def test_no_api_field_fails_on_hostile_input(
     asked: dict[str, Any], ada_api: Caller, bea_api: Caller, value: str
 ) -> None:
     callers = {"ada": ada_api, "bea": bea_api}
@@ -137,7 +137,7 @@ def test_nor_by_anything_else(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_no_page_is_broken_by_what_is_sent(
+def test_no_page_fails_on_hostile_input(
     asked: dict[str, Any], published: None, subtests: pytest.Subtests, method: str
 ) -> None:
     rows = [row for row in ROWS if row.method == method and row.path not in STREAMS]
@@ -174,7 +174,7 @@ def _encodable(text: str) -> str | bytes:
     return text.encode("utf-8", "surrogatepass").decode("latin-1") if "\ud800" in text else text
 
 
-def test_what_is_too_large_says_so_and_names_the_field_and_the_limit(
+def test_oversized_input_is_refused_with_field_and_limit(
     asked: dict[str, Any], ada_api: Caller, bea_api: Caller
 ) -> None:
     long = "x" * 100_000
@@ -194,7 +194,7 @@ def test_what_is_too_large_says_so_and_names_the_field_and_the_limit(
 
 
 @pytest.mark.parametrize("digest", ["\x00", "sha256:0", "x" * 5_000, "sha256:" + "0" * 64])
-def test_what_is_no_content_is_not_found(
+def test_an_unknown_blob_is_not_found(
     ada_api: Caller, ada: Client, suspended: UUID, digest: str
 ) -> None:
     assert ada_api.get(f"/contents/{digest}").status_code == 404

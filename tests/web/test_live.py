@@ -50,7 +50,7 @@ def test_a_step_that_changes_no_inbox_rings_for_the_run_alone(
     assert "event: inbox" not in tab.text
 
 
-def test_the_engine_rings_when_a_gate_opens_and_when_it_is_decided(
+def test_opening_and_deciding_a_gate_sends_live_updates(
     house: House, office: Office, bea: Client
 ) -> None:
     tab = house.open(bea)
@@ -76,7 +76,7 @@ def test_rights_that_were_taken_away_count_at_the_next_ring(
     assert "event" not in tab.text
 
 
-def test_logging_out_ends_the_streams_of_that_session_at_once_and_of_no_other(
+def test_logging_out_ends_only_the_streams_of_that_session(
     house: House, suspended: UUID, bea: Client, cast: object
 ) -> None:
     other = Client()
@@ -99,7 +99,7 @@ def test_a_silent_stream_is_checked_by_the_clock(
     tab.wait(lambda: tab.ended)
 
 
-def test_what_is_no_ring_is_nothing(
+def test_malformed_messages_are_ignored(
     house: House, live_broker: str, suspended: UUID, bea: Client
 ) -> None:
     tab = house.open(bea)

@@ -22,7 +22,7 @@ def too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_limits, "HARD_SECONDS", 0.0)
 
 
-def test_a_late_page_says_what_it_left_out(
+def test_a_late_page_names_its_omitted_parts(
     late: None, bea: Client, office: Office, suspended: UUID
 ) -> None:
     page = bea.get(f"/a/{office.request(suspended).id}/").content.decode()
@@ -56,7 +56,7 @@ def test_the_time_of_a_page_bounds_its_python_as_well(too_late: None, suspended:
         visible("x")
 
 
-def test_what_changes_something_and_the_api_are_not_given_up(
+def test_posts_and_the_api_have_no_time_limit(
     too_late: None, bea: Client, bea_api: Caller, office: Office, suspended: UUID
 ) -> None:
     request = office.request(suspended)

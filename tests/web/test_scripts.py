@@ -10,7 +10,7 @@ LIMIT = 8 * 1024
 SCRIPTS = sorted((ROOT / "static" / "js").glob("*.js"))
 
 
-def test_each_script_and_all_of_them_as_sent_are_below_8_kilobytes() -> None:
+def test_the_scripts_are_below_8_kilobytes() -> None:
     sizes = {script.name: script.stat().st_size for script in SCRIPTS}
     assert max(sizes.values()) <= LIMIT, sizes
     assert len(gzip.compress(b"".join(script.read_bytes() for script in SCRIPTS))) <= LIMIT

@@ -78,7 +78,7 @@ def stored(run: Run) -> Continuation:
         return load(connection, run.id, run.base, journal.read(connection, run.id)[1].text)
 
 
-def test_a_run_that_has_used_its_turns_waits_until_more_are_granted(rig: MakeBench) -> None:
+def test_a_run_without_turns_left_waits_for_a_grant(rig: MakeBench) -> None:
     desk = rig({"a": busy(3)}, look=LOOK)
     run = desk.advance(start(Budget(turns=2)))
     assert (run.status, run.due_at, run.owner) == ("suspended", None, None)
@@ -103,7 +103,7 @@ def test_less_than_is_needed_opens_the_gate_again(rig: MakeBench) -> None:
     assert desk.advance(run.id).status == "completed"
 
 
-def test_one_gate_names_everything_that_is_used_up(rig: MakeBench) -> None:
+def test_one_gate_names_every_exhausted_limit(rig: MakeBench) -> None:
     reply = priced(ask(("look", {})), cost=70, tokens=500)
     desk = rig({"a": turns(reply, say("done"))}, look=LOOK)
     desk.effects.rates = Rates(input=0, output=0)
@@ -131,7 +131,7 @@ def test_a_stopped_run_names_the_reviewer_who_stopped_it(rig: MakeBench) -> None
     assert len(desk.effects.calls) == 1
 
 
-def test_what_is_under_way_when_a_limit_is_reached_is_taken_up(rig: MakeBench) -> None:
+def test_a_running_call_is_journaled_when_a_limit_is_reached(rig: MakeBench) -> None:
     """The second of two calls exceeds the limit; the first continues and is journaled."""
     release = threading.Event()
 
@@ -189,7 +189,7 @@ def test_a_model_that_was_asked_already_needs_nothing_more(rig: MakeBench) -> No
     assert types(run.id).index("ToolReturned") < types(run.id).index("GateOpened")
 
 
-def test_children_of_one_turn_do_not_start_together_beyond_the_limit(rig: MakeBench) -> None:
+def test_children_of_one_turn_do_not_exceed_the_limit_together(rig: MakeBench) -> None:
     running, most, lock = 0, 0, threading.Lock()
 
     def child(request: ModelRequest) -> Outcome:
@@ -264,7 +264,7 @@ def test_people_may_take_their_time(rig: MakeBench, monkeypatch: pytest.MonkeyPa
     assert desk.advance(run.id).status == "completed"
 
 
-def test_a_worker_that_takes_over_finds_what_was_spent(rig: MakeBench, continued: None) -> None:
+def test_the_next_worker_finds_the_settled_amounts(rig: MakeBench, continued: None) -> None:
     """Reservations are lost with their worker; settled amounts are in the journal."""
     desk = rig({"a": busy(2)}, look=LOOK)
     run = desk.advance(start(Budget(turns=1)))

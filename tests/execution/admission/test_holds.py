@@ -95,7 +95,7 @@ def test_cancelling_closes_a_hold(rig: MakeBench) -> None:
     assert Gate.objects.get(id=gate.id).state == "closed"
 
 
-def test_a_policy_that_raises_asks_the_model_once_and_keeps_its_reply(
+def test_a_policy_error_keeps_the_reply_of_one_model_call(
     rig: MakeBench, puzzled: Iterator[list[Exception]]
 ) -> None:
     problems = next(puzzled)
@@ -114,7 +114,7 @@ def test_a_policy_that_raises_asks_the_model_once_and_keeps_its_reply(
     assert len(desk.effects.calls) == 1
 
 
-def test_code_that_cannot_describe_a_call_is_a_policy_that_raises(
+def test_a_call_that_cannot_be_described_is_a_policy_error(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)

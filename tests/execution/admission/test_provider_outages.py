@@ -63,7 +63,9 @@ def test_one_refused_key_after_an_approval_fails_no_run(rig: MakeBench) -> None:
     assert len(desk.effects.calls) == 1
 
 
-def test_a_run_that_waits_says_what_for(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_run_shows_its_next_try_and_error(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk = rig({"a": faulty([OUT] * 9, turns(say("done")))})
     run = waiting(desk, monkeypatch)
     assert (run.status, run.awaits, run.owner) == ("waiting", OUT.error, None)

@@ -56,7 +56,7 @@ def _claims(run: UUID) -> int:
     return Run.objects.get(id=run).epoch
 
 
-def test_a_run_goes_on_under_a_compatible_version_and_its_journal_says_so(rig: MakeBench) -> None:
+def test_a_compatible_version_change_is_journaled(rig: MakeBench) -> None:
     desk, run = _suspended(rig)
     _release(desk.effects, ADDED)
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
@@ -75,7 +75,7 @@ def test_the_same_version_leaves_no_word_of_it(rig: MakeBench) -> None:
     assert "AgentChanged" not in types(run)
 
 
-def test_an_old_worker_leaves_a_run_that_has_met_a_newer_version_untouched(
+def test_an_old_worker_does_not_change_a_run_of_a_newer_version(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, run = _suspended(rig)
@@ -155,7 +155,7 @@ def test_a_class_that_became_a_write_while_down_is_not_run_again(
 
 
 @pytest.mark.usefixtures("short_lease")
-def test_a_class_changed_from_write_to_read_while_down_is_not_re_run(rig: MakeBench) -> None:
+def test_a_write_that_became_a_read_is_not_repeated(rig: MakeBench) -> None:
     desk, run = crashed(rig, EffectClass.WRITE)
     desk.effects.tools["t"] = FakeTool(effect=EffectClass.READ)
     _release(desk.effects, ADDED)
@@ -231,7 +231,7 @@ def test_an_incompatible_version_opens_a_gate_that_shows_the_difference(rig: Mak
     assert "AgentChanged" not in types(run)
 
 
-def test_to_continue_at_a_version_gate_goes_on_under_the_new_version(rig: MakeBench) -> None:
+def test_continuing_at_a_version_gate_uses_the_new_version(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.CONTINUE)
     assert desk.advance(run).status == "completed"
@@ -250,7 +250,7 @@ def test_to_stop_at_a_version_gate_ends_the_run(rig: MakeBench) -> None:
     assert desk.effects.calls == []
 
 
-def test_a_stop_is_carried_out_by_a_worker_that_has_no_such_agent(rig: MakeBench) -> None:
+def test_a_worker_without_the_agent_carries_out_a_stop(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.STOP, "no")
     stranger = rig({"b": SCRIPT})
@@ -258,7 +258,7 @@ def test_a_stop_is_carried_out_by_a_worker_that_has_no_such_agent(rig: MakeBench
     assert stranger.advance(run).status == "cancelled"
 
 
-def test_an_old_worker_leaves_a_run_alone_that_waits_for_a_word_on_a_newer_version(
+def test_an_old_worker_releases_a_run_at_a_newer_version_gate(
     rig: MakeBench,
 ) -> None:
     desk, run, gate = _asked(rig)
@@ -303,7 +303,7 @@ def test_a_reverted_change_closes_its_version_gate(rig: MakeBench) -> None:
     assert "AgentChanged" not in types(run)
 
 
-def test_an_approved_call_whose_tool_changed_is_asked_about_again_after_the_version_gate(
+def test_a_call_of_a_changed_tool_needs_a_new_approval(
     rig: MakeBench,
 ) -> None:
     desk, run, gate = _asked(rig)
@@ -318,7 +318,7 @@ def test_an_approved_call_whose_tool_changed_is_asked_about_again_after_the_vers
 
 
 @pytest.mark.usefixtures("short_lease")
-def test_a_class_that_became_a_write_is_not_repeated_after_the_word_of_a_person_either(
+def test_an_approved_change_does_not_repeat_a_new_write(
     rig: MakeBench,
 ) -> None:
     def unclear(request: ToolRequest) -> Outcome:
@@ -379,7 +379,7 @@ def test_a_stop_that_was_taken_back_leaves_the_run_untouched(
 
 
 @pytest.mark.parametrize("moment", ["before", "written", "committed"])
-def test_a_worker_that_dies_around_the_change_of_an_agent_changes_it_once(
+def test_a_crash_around_an_agent_change_applies_it_once(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     desk, run = _suspended(rig)

@@ -80,7 +80,7 @@ def test_attempts_are_bounded_and_the_model_hears_the_last_error(rig: MakeBench)
     assert desk.effects.models[-1].messages[-1]["results"][0]["content"] == "refused"
 
 
-def test_a_long_wait_frees_the_worker_and_goes_on_when_its_time_has_come(
+def test_a_long_wait_releases_the_run_until_its_time(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("random.random", lambda: 0.9)
@@ -104,7 +104,7 @@ def test_a_long_wait_frees_the_worker_and_goes_on_when_its_time_has_come(
     assert [call.attempt for call in desk.effects.calls if call.tool == "t"] == [1, 2]
 
 
-def test_a_model_that_is_busy_is_asked_again_after_the_time_it_named(rig: MakeBench) -> None:
+def test_a_busy_model_is_called_again_after_its_retry_time(rig: MakeBench) -> None:
     def reply(request: ModelRequest) -> Outcome:
         busy = len(desk.effects.models) < 3
         return ModelFailure(error="429", again=True, after=0.01) if busy else say("done")
@@ -116,7 +116,7 @@ def test_a_model_that_is_busy_is_asked_again_after_the_time_it_named(rig: MakeBe
     assert types(run.id).count("WaitEnded") == 2
 
 
-def test_a_model_fault_that_trying_again_cannot_mend_fails_at_once(rig: MakeBench) -> None:
+def test_a_permanent_model_failure_fails_the_run_at_once(rig: MakeBench) -> None:
     desk = rig({"a": lambda request: ModelFailure(error="the key is wrong")})
     run = desk.advance(desk.start("a"))
     assert (run.status, run.reason, len(desk.effects.models)) == ("failed", "the key is wrong", 1)
@@ -163,9 +163,7 @@ def test_an_expired_gate_denies_its_call(rig: MakeBench) -> None:
         desk.decide(gate.id, Verdict.APPROVE)
 
 
-def test_the_installations_default_expiry_holds_where_a_tool_names_none(
-    rig: MakeBench, settings: Settings
-) -> None:
+def test_the_default_expiry_applies_if_a_tool_sets_none(rig: MakeBench, settings: Settings) -> None:
     settings.ABEYANCE_APPROVAL_SECONDS = 100.0
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run = desk.advance(desk.start("a"))
@@ -178,7 +176,7 @@ def test_the_installations_default_expiry_holds_where_a_tool_names_none(
 # Cancelling
 
 
-def test_a_cancelled_run_closes_its_gates_and_never_starts_what_waited(rig: MakeBench) -> None:
+def test_a_cancelled_run_closes_its_gates_and_starts_no_call(rig: MakeBench) -> None:
     desk = rig(
         {"a": turns(ask(("t", {"x": 1}), ("t", {"x": 2})), say("done"))}, t=FakeTool(gated=True)
     )
@@ -205,7 +203,7 @@ def test_a_run_that_no_worker_had_yet_is_cancelled(rig: MakeBench) -> None:
     assert desk.effects.models == []
 
 
-def test_what_is_under_way_when_a_run_is_cancelled_is_still_journaled(rig: MakeBench) -> None:
+def test_a_running_call_of_a_cancelled_run_is_journaled(rig: MakeBench) -> None:
     def slow(request: ToolRequest) -> Outcome:
         _in_a_thread(lambda: cancel(request.run))
         desk.heartbeat.check_signals(request.run)
@@ -240,7 +238,7 @@ def doubtful(rig: MakeBench) -> tuple[Rig, UUID, UUID]:
     return desk, run, gate.id
 
 
-def test_an_in_doubt_gate_comes_with_a_picture_and_the_time_it_may_run_again(
+def test_an_in_doubt_gate_has_a_snapshot_and_an_earliest_repeat(
     doubtful: tuple[Rig, UUID, UUID],
 ) -> None:
     desk, run, gate = doubtful
@@ -295,7 +293,7 @@ def test_an_unsigned_decision_parks_the_run(rig: MakeBench) -> None:
     assert desk.advance(run.id).status == "quarantined"
 
 
-def test_an_approval_whose_decider_lost_the_right_is_asked_for_again(rig: MakeBench) -> None:
+def test_losing_permission_after_approving_opens_a_new_gate(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run = desk.advance(desk.start("a"))
     (first,) = desk.open_gates(run.id)
@@ -361,7 +359,7 @@ def test_a_transactional_tools_writes_commit_with_its_result(rig: MakeBench) -> 
 
 
 @pytest.mark.usefixtures("ledger")
-def test_a_transactional_tool_that_raises_leaves_nothing_and_is_tried_again(rig: MakeBench) -> None:
+def test_a_failed_transactional_tool_rolls_back_and_retries(rig: MakeBench) -> None:
     def body(request: ToolRequest) -> Outcome:
         _insert(request)
         return Unknown(error="broke") if request.attempt == 1 else ToolResult(value="kept")
@@ -373,7 +371,7 @@ def test_a_transactional_tool_that_raises_leaves_nothing_and_is_tried_again(rig:
 
 
 @pytest.mark.usefixtures("ledger")
-def test_a_transactional_tool_of_a_worker_that_was_replaced_leaves_nothing(
+def test_a_transactional_tool_of_a_replaced_worker_rolls_back(
     rig: MakeBench, settings: Settings
 ) -> None:
     def body(request: ToolRequest) -> Outcome:
@@ -394,7 +392,7 @@ def test_a_transactional_tool_of_a_worker_that_was_replaced_leaves_nothing(
 
 
 @pytest.mark.usefixtures("ledger", "short_lease")
-def test_a_transactional_tool_that_overruns_and_commits_late_leaves_one_row(rig: MakeBench) -> None:
+def test_an_overrunning_transactional_tool_leaves_one_row(rig: MakeBench) -> None:
     """The first worker's tool goes on long after another worker has made the call anew and has ended the run."""
     written, go_on = threading.Event(), threading.Event()
 
@@ -460,7 +458,7 @@ def test_a_transactional_tool_that_hangs_frees_its_run(
 
 
 @pytest.mark.usefixtures("ledger")
-def test_a_result_that_comes_after_its_run_was_let_go_of_is_rolled_back(rig: MakeBench) -> None:
+def test_a_result_after_the_release_of_its_run_is_rolled_back(rig: MakeBench) -> None:
     left, ended = threading.Event(), threading.Event()
 
     def body(request: ToolRequest) -> Outcome:

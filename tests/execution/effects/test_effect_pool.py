@@ -33,7 +33,7 @@ from tests.support.fake_ports import (
 from tests.support.people import until
 
 
-def test_a_model_call_is_ended_when_its_run_is_cancelled_and_what_came_is_evidence(
+def test_cancelling_a_model_call_keeps_its_partial_reply(
     rig: MakeBench,
 ) -> None:
     over = threading.Event()
@@ -150,9 +150,7 @@ def _stand(slots: Slots, free: int, waiting: int) -> bool | None:
 
 
 @pytest.mark.parametrize("meanwhile", ["lost", "paused"])
-def test_a_slot_goes_to_the_next_run_when_the_one_before_it_is_lost_or_needs_none(
-    rig: MakeBench, meanwhile: str
-) -> None:
+def test_a_slot_passes_to_the_next_run_that_needs_one(rig: MakeBench, meanwhile: str) -> None:
     """Two slots for three runs: the second run waits for another slot, and the third waits behind it."""
     over = {run: threading.Event() for run in ("first", "second", "third")}
 
@@ -212,7 +210,7 @@ def _before_the_first_call(
     monkeypatch.setattr(ClaimedRun, "has_budget", has_budget)
 
 
-def test_a_call_that_has_not_started_when_its_run_is_cancelled_never_starts(
+def test_cancelling_prevents_the_start_of_a_waiting_call(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
@@ -225,7 +223,7 @@ def test_a_call_that_has_not_started_when_its_run_is_cancelled_never_starts(
 
 
 @pytest.mark.usefixtures("short_lease")
-def test_a_call_whose_intent_is_older_than_a_lease_starts_under_a_new_one(
+def test_a_call_with_an_old_intent_starts_under_a_new_lease(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
@@ -255,7 +253,7 @@ def test_a_handler_that_delivers_twice_or_raises_is_heard_once() -> None:
     bench.close()
 
 
-def test_deadlines_call_back_in_their_order_and_not_once_cancelled() -> None:
+def test_deadlines_fire_in_order_unless_cancelled() -> None:
     timer = DeadlineTimer()
     rung: list[str] = []
     last = threading.Event()

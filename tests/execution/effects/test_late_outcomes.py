@@ -150,7 +150,7 @@ def test_a_late_error_settles_it_too(desks: Desks, slow: Slow, lost: Callable[[]
     assert (told(desks[1])["outcome"], told(desks[1])["content"]) == ("failed", "no such mailbox")
 
 
-def test_what_ends_after_its_deadline_settles_it_too(
+def test_an_outcome_after_the_deadline_settles_the_doubt(
     rig: MakeBench, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(effect_pool, "DEADLINE_SLACK", 0.05)
@@ -329,7 +329,7 @@ def test_an_attempt_has_one_late_outcome(
     assert Run.objects.get(id=run).mailbox == mailbox
 
 
-def test_of_a_run_that_is_over_it_is_evidence(
+def test_a_late_outcome_of_an_ended_run_is_evidence(
     desks: Desks, slow: Slow, lost: Callable[[], UUID]
 ) -> None:
     run = lost()

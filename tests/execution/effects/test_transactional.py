@@ -35,7 +35,7 @@ def _effect(submit: Callable[[EffectFinished], None]) -> RunningEffect:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_transactional_calls_leave_one_connection_to_the_runs_they_wait_for() -> None:
+def test_transactional_calls_leave_a_connection_to_their_runs() -> None:
     begun, go = threading.Semaphore(0), threading.Event()
     outcomes: list[Outcome | None] = []
 

@@ -65,9 +65,7 @@ ANYTHING = st.recursive(
 
 
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
-def test_a_result_that_is_not_json_is_a_failed_call_and_the_model_goes_on(
-    rig: MakeBench, value: Any
-) -> None:
+def test_a_result_that_is_not_json_is_a_failed_call(rig: MakeBench, value: Any) -> None:
     tool = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=value))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "completed"
@@ -99,7 +97,7 @@ REPLIES: dict[str, ModelAnswer] = {
 
 
 @pytest.mark.parametrize("answer", REPLIES.values(), ids=REPLIES)
-def test_a_reply_that_cannot_be_kept_fails_the_run_with_place_and_limit(
+def test_an_unstorable_reply_fails_the_run_naming_its_place(
     rig: MakeBench, answer: ModelAnswer
 ) -> None:
     desk = rig({"a": turns(answer)}, t=FakeTool())
@@ -110,7 +108,7 @@ def test_a_reply_that_cannot_be_kept_fails_the_run_with_place_and_limit(
     assert where in (run.reason or "")
 
 
-def test_arguments_beyond_the_limit_are_refused_and_the_model_hears_it(rig: MakeBench) -> None:
+def test_the_model_is_told_that_its_arguments_are_too_large(rig: MakeBench) -> None:
     big = {"text": "x" * MAX_ARGS}
     desk = rig({"a": turns(ask(("t", big)), say("done"))}, t=FakeTool())
     assert desk.advance(desk.start("a")).status == "completed"
@@ -136,7 +134,7 @@ def test_an_error_is_escaped_and_cut_before_it_is_journaled(
     assert desk.advance(desk.start("a")).status == status
 
 
-def test_so_are_those_of_models_and_of_what_raises(rig: MakeBench) -> None:
+def test_errors_of_models_and_of_tools_are_escaped_and_cut(rig: MakeBench) -> None:
     def raises(request: ToolRequest) -> Outcome:
         raise ValueError(ERROR)
 

@@ -37,7 +37,9 @@ def _another(person: User) -> Client:
         ("admin", ["manage people and tokens", "but decide nothing"]),
     ],
 )
-def test_it_says_who_one_is_and_what_one_may_do(cast: Cast, name: str, words: list[str]) -> None:
+def test_the_account_page_shows_name_and_permissions(
+    cast: Cast, name: str, words: list[str]
+) -> None:
     page = _another(getattr(cast, name)).get("/account/").content.decode()
     assert f"<b><bdi>{name}</bdi></b>" in page
     assert all(word in page for word in words)
@@ -65,7 +67,7 @@ def test_a_new_password_ends_other_sessions_and_keeps_this_one(bea: Client, cast
         ({"password": "bea", "again": "bea"}, "The new password is not good enough"),
     ],
 )
-def test_what_cannot_be_changed_says_why(
+def test_a_refused_password_change_says_why(
     bea: Client, cast: Cast, change: dict[str, str], said: str
 ) -> None:
     answer = _change(bea, **change)
@@ -77,9 +79,7 @@ def test_what_cannot_be_changed_says_why(
     assert cast.bea.check_password(PASSWORD)
 
 
-def test_the_password_of_now_is_guessed_no_faster_than_at_the_login(
-    bea: Client, cast: Cast
-) -> None:
+def test_guesses_of_the_current_password_are_throttled(bea: Client, cast: Cast) -> None:
     codes = [_change(bea, current=f"guess {n}").status_code for n in range(8)]
     assert codes == [422] * 5 + [429] * 3
     answer = _change(bea)
@@ -156,6 +156,6 @@ def test_logging_out_everywhere_ends_every_session_of_ones_own(
     assert ada.get("/account/").status_code == 200
 
 
-def test_what_changes_something_takes_a_post(bea: Client) -> None:
+def test_every_change_requires_a_post(bea: Client) -> None:
     for path in ("password/", "log-out-everywhere/", "tokens/0123/revoke/"):
         assert bea.get(f"/account/{path}").status_code == 405

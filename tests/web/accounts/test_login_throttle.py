@@ -42,20 +42,20 @@ def _time_passes(seconds: float) -> None:
     AccessAttempt.objects.update(attempt_time=F("attempt_time") - timedelta(seconds=seconds))
 
 
-def test_of_two_hundred_guesses_at_one_name_five_are_looked_at(looked_at: list[str]) -> None:
+def test_five_of_200_guesses_at_one_name_are_checked(looked_at: list[str]) -> None:
     codes = [_try("bea", f"guess {n}").status_code for n in range(200)]
     assert codes == [200] * 5 + [429] * 195
     assert len(looked_at) == 5
 
 
-def test_of_two_hundred_guesses_under_as_many_names_ten_are_looked_at(looked_at: list[str]) -> None:
+def test_ten_of_200_guesses_at_different_names_are_checked(looked_at: list[str]) -> None:
     codes = [_try(f"name{n}", "guess").status_code for n in range(200)]
     assert codes == [200] * 10 + [429] * 190
     assert len(looked_at) == 10
 
 
 @pytest.mark.django_db(transaction=True)
-def test_guesses_sent_all_at_once_are_no_more_than_guesses_in_a_row(looked_at: list[str]) -> None:
+def test_concurrent_guesses_count_like_sequential_ones(looked_at: list[str]) -> None:
     def guess(number: int) -> int:
         try:
             return int(_try("bea", f"guess {number}").status_code)
@@ -109,7 +109,7 @@ def test_an_account_of_ones_own_buys_no_guesses_at_others(looked_at: list[str]) 
     assert looked_at.count("guess") == 5
 
 
-def test_who_exists_who_is_disabled_and_who_does_not_are_told_the_same(cast: Cast) -> None:
+def test_login_errors_do_not_reveal_which_users_exist(cast: Cast) -> None:
     User.objects.filter(username="cyril").update(is_active=False)
     told: dict[str, list[tuple[int, str]]] = {}
     for name, password in (("bea", "wrong"), ("cyril", PASSWORD), ("nobody", "wrong")):
@@ -138,9 +138,7 @@ def test_the_page_says_when_to_try_again_and_keeps_the_name(cast: Cast) -> None:
     assert "wrong-again" not in page
 
 
-def test_what_a_client_says_of_its_address_is_believed_only_behind_a_proxy(
-    cast: Cast, settings: LazySettings
-) -> None:
+def test_forwarded_addresses_count_only_behind_a_proxy(cast: Cast, settings: LazySettings) -> None:
     codes = [
         _try("bea", "wrong", **{"x-forwarded-for": f"198.51.100.{n}"}).status_code for n in range(6)
     ]
@@ -163,7 +161,7 @@ def test_what_a_client_says_of_its_address_is_believed_only_behind_a_proxy(
         ("unix:", None),
     ],
 )
-def test_an_address_is_what_one_party_is_given(told: str, known: str | None) -> None:
+def test_addresses_of_one_network_count_as_one(told: str, known: str | None) -> None:
     request = HttpRequest()
     request.META["REMOTE_ADDR"] = told
     assert login_throttle.address(request) == known

@@ -32,7 +32,7 @@ def _done(admin: Client, path: str, form: dict[str, Any] | None = None) -> str:
     return _page(answer)
 
 
-def test_everybody_is_there_with_groups_state_and_tokens(admin: Client, cast: Cast) -> None:
+def test_the_page_lists_people_with_groups_state_and_tokens(admin: Client, cast: Cast) -> None:
     token, plain = tokens.create(cast.ada, ["runs:start"])
     gone, _ = tokens.create(cast.bea, ALL_SCOPES)
     tokens.revoke(gone.public_id, actor=None)
@@ -109,7 +109,7 @@ def test_a_person_is_added_and_can_log_in(admin: Client) -> None:
         ({"group": ["kings"]}, "The group must be one of those on the page"),
     ],
 )
-def test_what_cannot_be_added_says_why_and_keeps_what_was_typed(
+def test_a_refused_person_shows_the_reason_and_the_input(
     admin: Client, change: dict[str, Any], said: str
 ) -> None:
     form = {"username": "newhire", "password": NEW, "again": NEW, "group": ["reviewers"], **change}
@@ -129,7 +129,7 @@ def test_groups_are_saved(admin: Client, cast: Cast) -> None:
     assert not cast.cyril.groups.exists()
 
 
-def test_a_second_admin_confirms_what_the_first_gave(admin: Client, cast: Cast) -> None:
+def test_a_second_admin_confirms_the_assignment_of_the_first(admin: Client, cast: Cast) -> None:
     second = create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
     other = Client()
     other.force_login(second)
@@ -224,7 +224,7 @@ def test_a_token_is_revoked(admin: Client, cast: Cast) -> None:
     assert tokens.authenticate(plain) is None
 
 
-def test_who_does_not_exist_is_not_found(admin: Client) -> None:
+def test_an_unknown_person_is_not_found(admin: Client) -> None:
     for act in ("groups", "disable", "enable", "tokens/0123/revoke"):
         assert admin.post(f"/people/dora/{act}/").status_code == 404
     form = {"password": NEW, "again": NEW}

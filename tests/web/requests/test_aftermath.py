@@ -201,9 +201,7 @@ def test_text_will_do_where_the_tool_does_not_say(bea: Client, office: Office) -
     assert _send(bea, request, "settle/happened", result="3 rows").status_code == 302
 
 
-def test_the_limit_gate_offers_as_much_again_and_says_what_to_enter(
-    bea: Client, office: Office
-) -> None:
+def test_the_limit_gate_offers_the_same_amount_and_explains_it(bea: Client, office: Office) -> None:
     request = office.short(Budget(turns=1))
     assert 'name="grant.turns" value="1"' in _text(bea, request)
     answer = _send(bea, request, "continue", **{"grant.turns": "abc", "reason": "Once more."})

@@ -40,7 +40,7 @@ def test_shows_the_path_from_root_to_leaf(bea: Client, office: Office, suspended
     assert agents == sorted(agents)
 
 
-def test_says_what_was_done_and_what_comes_next(
+def test_the_page_shows_earlier_and_planned_steps(
     bea: Client, office: Office, suspended: UUID
 ) -> None:
     page = _page(bea, office.request(suspended))
@@ -60,7 +60,7 @@ def test_shows_the_other_open_call_of_the_turn(bea: Client, office: Office) -> N
     assert "No other call" not in around
 
 
-def test_shows_what_was_asked_for_in_the_same_turn_and_decides_each_on_its_own(
+def test_calls_of_one_turn_are_shown_together_decided_separately(
     bea: Client, office: Office
 ) -> None:
     office.ask_twice()

@@ -48,7 +48,7 @@ def test_the_inbox_and_the_page_say_how_much_time_is_left(
 
 
 @pytest.mark.parametrize("state", ["overdue", "expired"])
-def test_what_expired_offers_no_decision(
+def test_an_expired_request_offers_no_decision(
     bea: Client, office: Office, state: str, request: pytest.FixtureRequest
 ) -> None:
     run = request.getfixturevalue(state)
@@ -86,5 +86,5 @@ def test_the_run_says_that_it_expired(ada: Client, office: Office, expired: UUID
     assert "decided by <bdi>the deadline</bdi>" in page
 
 
-def test_what_expired_is_not_in_the_inbox(bea: Client, expired: UUID) -> None:
+def test_the_inbox_omits_expired_requests(bea: Client, expired: UUID) -> None:
     assert "You're all caught up" in bea.get("/inbox/").content.decode()

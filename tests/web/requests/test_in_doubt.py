@@ -48,7 +48,7 @@ def _heard(office: Office) -> Any:
     return told.messages[-1]["results"][0]
 
 
-def test_shows_what_was_started_and_what_went_wrong(
+def test_the_page_shows_the_lost_call_and_its_error(
     bea: Client, office: Office, doubt: UUID
 ) -> None:
     page = _page(bea, office.doubt(doubt))
@@ -60,7 +60,7 @@ def test_shows_what_was_started_and_what_went_wrong(
     assert page.index("What was started") < page.index("Did it happen?")
 
 
-def test_offers_three_ways_and_shows_what_the_tool_returns(
+def test_the_page_offers_three_ways_and_the_result_schema(
     bea: Client, office: Office, doubt: UUID
 ) -> None:
     page = _page(bea, office.doubt(doubt))
@@ -70,7 +70,7 @@ def test_offers_three_ways_and_shows_what_the_tool_returns(
     assert "message_id" in page
 
 
-def test_a_tool_that_does_not_say_what_it_returns(bea: Client, office: Office) -> None:
+def test_a_tool_without_a_declared_result_type(bea: Client, office: Office) -> None:
     office.effects.result_schema = None
     page = _page(bea, office.doubt(office.in_doubt()))
     assert "so any text or JSON value is accepted" in page
@@ -115,7 +115,7 @@ def test_running_again_starts_it_once_more(
     assert "Status: done" in _page(bea, request)
 
 
-def test_what_happened_is_reported_and_marked_as_a_persons_word(
+def test_a_reported_result_is_marked_as_a_persons_report(
     bea: Client, ada: Client, office: Office, doubt: UUID
 ) -> None:
     request = office.doubt(doubt)
@@ -143,7 +143,7 @@ def test_what_happened_is_reported_and_marked_as_a_persons_word(
         ("NaN", "result not a finite number"),
     ],
 )
-def test_a_result_that_cannot_be_one_is_refused_and_kept_in_the_form(
+def test_an_invalid_result_is_refused_and_kept_in_the_form(
     bea: Client, office: Office, doubt: UUID, result: str, said: str
 ) -> None:
     answer = _send(bea, office.doubt(doubt), "happened", result=result, reason="I looked.")

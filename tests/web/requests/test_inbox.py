@@ -30,7 +30,7 @@ def test_a_person_who_decides_nothing_starts_with_the_runs(cyril: Client, admin:
     assert admin.get("/")["Location"] == "/runs/"
 
 
-def test_each_pending_action_is_a_sentence_with_risk_path_and_requester(
+def test_a_pending_row_has_sentence_risk_path_and_requester(
     bea: Client, suspended: UUID, office: Office
 ) -> None:
     page = bea.get("/inbox/").content.decode()
@@ -42,7 +42,7 @@ def test_each_pending_action_is_a_sentence_with_risk_path_and_requester(
     assert f"/a/{office.request(suspended).id}/" in page
 
 
-def test_an_empty_inbox_says_why_and_what_next(bea: Client) -> None:
+def test_an_empty_inbox_explains_itself_and_the_next_step(bea: Client) -> None:
     page = bea.get("/inbox/").content.decode()
     assert "You're all caught up" in page
     assert "its request appears here" in page
@@ -98,7 +98,7 @@ def _decide(request: Request, verdict: str = "deny") -> None:
     )
 
 
-def test_what_expires_first_comes_first_below_its_heading(
+def test_requests_are_sorted_by_expiry_below_headings(
     bea: Client, waiting: Callable[..., list[Request]]
 ) -> None:
     now = timezone.now()
@@ -137,7 +137,7 @@ def test_others_and_decided_have_lists_to_read(
     assert bea.get("/inbox/?view=nonsense").status_code == 404
 
 
-def test_what_was_decided_yesterday_is_not_listed_today(
+def test_yesterdays_decisions_are_not_listed_today(
     bea: Client, waiting: Callable[..., list[Request]]
 ) -> None:
     (done,) = waiting(None)
@@ -159,7 +159,7 @@ def test_each_empty_list_says_which_kind_of_empty_it_is(
     assert "Last decision by <bdi>bea</bdi> just now" in bea.get("/inbox/").content.decode()
 
 
-def test_an_empty_inbox_names_what_was_closed_last_and_not_what_was_asked_last(
+def test_an_empty_inbox_names_the_last_closed_request(
     bea: Client, waiting: Callable[..., list[Request]]
 ) -> None:
     first, second = waiting(None, None)
@@ -190,7 +190,7 @@ def test_a_filter_that_cannot_be_read_says_why_and_stays(
     assert "Set the privileges" not in page
 
 
-def test_an_open_page_gets_the_list_alone_with_what_became_of_its_rows(
+def test_an_open_page_gets_the_list_with_its_rows_outcomes(
     bea: Client, waiting: Callable[..., list[Request]]
 ) -> None:
     open_, done = waiting(None, None)
@@ -261,7 +261,7 @@ def test_letters_that_pass_for_others_are_named_in_the_row(bea: Client, office: 
     assert "the digit 1, which looks like the letter l" in page
 
 
-def test_what_was_decided_today_is_not_said_to_have_gone(
+def test_todays_decisions_are_not_reported_as_gone(
     bea: Client, office: Office, suspended: UUID
 ) -> None:
     office.approve(suspended)

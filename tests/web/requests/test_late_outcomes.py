@@ -125,14 +125,14 @@ def test_the_order_of_keys_is_no_contradiction(bea: Client, office: Office, doub
         assert "</b> had reported the same." in page
 
 
-def test_one_of_a_run_that_is_over(bea: Client, office: Office, doubt: UUID) -> None:
+def test_a_late_outcome_of_an_ended_run_is_shown(bea: Client, office: Office, doubt: UUID) -> None:
     office.cancel(doubt, "Enough.")
     arrives(doubt)
     for page in pages(bea, office, doubt):
         assert "The call was closed before it arrived, so the agent was not told." in page
 
 
-def test_the_api_says_what_the_pages_say(
+def test_the_api_reports_late_outcomes_like_the_pages(
     bea: Client, bea_api: Caller, office: Office, doubt: UUID
 ) -> None:
     """The run, and the request about the call in doubt; other requests have none."""

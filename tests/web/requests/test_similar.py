@@ -23,7 +23,7 @@ def test_the_first_of_its_kind_says_so(bea: Client, office: Office, suspended: U
     assert "First request like this" in _card(bea, office.request(suspended))
 
 
-def test_says_what_changed_and_who_approved_the_last_one(
+def test_the_card_shows_the_changes_and_the_last_approver(
     bea: Client, office: Office, suspended: UUID
 ) -> None:
     office.approve(suspended)
@@ -51,7 +51,7 @@ def test_equal_arguments_are_said_to_be_equal(bea: Client, office: Office, suspe
     assert "every argument is the same" in _card(bea, office.request(office.start()))
 
 
-def test_only_what_was_approved_before_counts(bea: Client, office: Office, suspended: UUID) -> None:
+def test_only_earlier_approvals_are_compared(bea: Client, office: Office, suspended: UUID) -> None:
     denied = office.request(suspended)
     bea.post(f"/a/{denied.id}/deny/", {"digest": denied.request_digest, "reason": "not yet"})
     office.advance(suspended)
@@ -86,7 +86,7 @@ def test_similar_requests_respect_the_right_to_read(
     assert ("First request like this" in card) is not may_read
 
 
-def test_what_the_agent_said_of_its_reasons_is_marked_as_its_own(
+def test_the_agents_reasons_are_marked_as_its_own_words(
     bea: Client, office: Office, suspended: UUID
 ) -> None:
     page = bea.get(f"/a/{office.request(suspended).id}/").content.decode()

@@ -138,7 +138,7 @@ def test_cancelling_beats_a_decision_within_its_window(
     audit.verify(suspended)
 
 
-def test_a_decision_taken_back_while_a_step_takes_it_up_is_not_in_the_journal(
+def test_an_undo_during_a_step_keeps_the_decision_out(
     bea_api: Caller,
     office: Office,
     suspended: UUID,
@@ -184,7 +184,7 @@ def test_a_signal_made_to_count_earlier_parks_the_run(
     assert "can still be undone" in str(run.reason)
 
 
-def test_a_statement_made_to_count_earlier_is_not_the_one_that_was_signed(
+def test_a_statement_with_an_earlier_effect_is_rejected(
     bea_api: Caller, office: Office, suspended: UUID
 ) -> None:
     request = office.request(suspended)
@@ -197,7 +197,7 @@ def test_a_statement_made_to_count_earlier_is_not_the_one_that_was_signed(
     assert (run.status, started(office)) == ("quarantined", 0)
 
 
-def test_a_decision_that_was_taken_back_cannot_be_put_back(
+def test_an_undone_decision_cannot_be_restored(
     bea_api: Caller, office: Office, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Restore row, gate and signal as they were before the undo, after the window."""

@@ -107,9 +107,7 @@ def test_without_agents_the_list_says_how_to_get_some(ada: Client) -> None:
     assert "ABEYANCE_AGENTS" in page
 
 
-def test_the_page_of_an_agent_says_what_its_tools_may_do(
-    bea: Client, joiner: PublishedAgent
-) -> None:
+def test_the_agent_page_shows_effect_and_risk_of_tools(bea: Client, joiner: PublishedAgent) -> None:
     page = _text(bea, "/agents/joiner/")
     for words in (
         "integer · at least 1",
@@ -128,7 +126,7 @@ def test_the_page_of_an_agent_says_what_its_tools_may_do(
     assert "Start a run" not in page
 
 
-def test_the_page_of_an_agent_says_what_its_result_is(ada: Client, cast: Cast) -> None:
+def test_the_agent_page_shows_the_result_type(ada: Client, cast: Cast) -> None:
     facts = {"name": "quotes", "output": {"properties": {"euros": {"type": "integer"}}}}
     version = AgentVersion(fingerprint=sha256_of(facts), agent="quotes", facts=json.dumps(facts))
     version.save()
@@ -223,7 +221,7 @@ def test_programs_get_schemas_and_terms(ada_api: Caller, cast: Cast) -> None:
 # Who may start one
 
 
-def test_a_run_starts_from_what_was_typed(ada: Client, joiner: PublishedAgent) -> None:
+def test_a_run_starts_from_the_typed_input(ada: Client, joiner: PublishedAgent) -> None:
     more = {"in.hours": "37.5", "in.remote": "true", "in.tags": '["a"]', "in.since": "2026-12-01"}
     answer = ada.post("/agents/joiner/start/", {**TYPED, **more, "business_key": " HR-1 "})
     run = Run.objects.get()
@@ -267,7 +265,7 @@ def test_starting_needs_a_login(joiner: PublishedAgent) -> None:
 # Errors stand at their fields, and typed values are kept
 
 
-def test_every_field_says_what_is_wrong_with_it(ada: Client, joiner: PublishedAgent) -> None:
+def test_every_invalid_field_shows_its_error(ada: Client, joiner: PublishedAgent) -> None:
     typed = {
         "in.full_name": "x" * 201,
         "in.email": "nobody",
@@ -312,7 +310,7 @@ def test_every_field_says_what_is_wrong_with_it(ada: Client, joiner: PublishedAg
         ("full_name", "\ud800", "contains half of a surrogate pair"),
     ],
 )
-def test_what_is_typed_is_checked_by_its_kind(name: str, typed: str, error: str) -> None:
+def test_typed_values_are_checked_by_their_kind(name: str, typed: str, error: str) -> None:
     form, _ = start_form.read(SCHEMA, {**TYPED, f"in.{name}": typed})
     if error:
         assert error in form.problems[name]

@@ -45,7 +45,7 @@ def _events(run: UUID, kind: str) -> list[dict[str, Any]]:
 # The limit gate
 
 
-def test_the_page_says_what_is_used_up_and_asks_how_much_more(bea: Client, short: Request) -> None:
+def test_the_page_names_exhausted_limits_and_asks_for_a_grant(bea: Client, short: Request) -> None:
     page = _page(bea, f"/a/{short.id}/")
     assert "Used up: 1 of 1 turns of the run" in page
     assert "Nothing new starts in this run" in page
@@ -58,7 +58,7 @@ def test_the_page_says_what_is_used_up_and_asks_how_much_more(bea: Client, short
     assert "Used up: 1 of 1 turns of the run" in _page(bea, "/inbox/")
 
 
-def test_what_is_granted_is_signed_audited_journaled_and_used(
+def test_a_grant_is_signed_audited_journaled_and_used(
     bea: Client, short: Request, office: Office
 ) -> None:
     assert _grant(bea, short, turns="1").status_code == 302
@@ -86,7 +86,7 @@ def test_what_is_granted_is_signed_audited_journaled_and_used(
         ({"turns": "5", "calls": "5"}, "more tool calls was not reached"),
     ],
 )
-def test_what_cannot_be_granted_is_named_and_nothing_is_decided(
+def test_an_invalid_grant_is_named_and_decides_nothing(
     bea: Client, short: Request, form: dict[str, str], problem: str
 ) -> None:
     answer = _grant(bea, short, **form)
@@ -165,7 +165,7 @@ def test_what_is_no_budget_here_is_named(
     assert not Run.objects.exists()
 
 
-def test_the_installations_budget_holds_where_nothing_less_is_asked_for(
+def test_the_installations_budget_is_the_default(
     ada_api: Caller, office: Office, published: None, settings: Settings
 ) -> None:
     settings.ABEYANCE_BUDGET = Budget(turns=10, tokens=500)
@@ -190,7 +190,7 @@ def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings)
 # Usage
 
 
-def test_the_runs_page_says_what_was_used_of_what(bea: Client, short: Request) -> None:
+def test_the_runs_page_shows_usage_and_limits(bea: Client, short: Request) -> None:
     page = _page(bea, f"/runs/{short.run_id}/")
     assert "<dt>Turns</dt>" in page
     assert '1 of 1 <progress max="100" value="100" aria-label="100 % of turns">' in page
@@ -199,7 +199,7 @@ def test_the_runs_page_says_what_was_used_of_what(bea: Client, short: Request) -
     assert "The run needs more budget" in page
 
 
-def test_the_api_says_what_was_used_of_what(bea_api: Caller, short: Request) -> None:
+def test_the_api_shows_usage_and_limits(bea_api: Caller, short: Request) -> None:
     answer = bea_api.get(f"/runs/{short.run_id}/budget")
     assert answer.status_code == 200
     uses = {use["limit"]: (use["used"], use["allowed"]) for use in answer.json()}

@@ -49,7 +49,7 @@ def test_cancelling_twice_is_cancelling_once(ada_api: Caller, suspended: UUID) -
 # The page
 
 
-def test_the_page_says_what_has_happened_and_what_will_not(
+def test_the_cancel_page_lists_done_and_pending_calls(
     ada: Client, office: Office, suspended: UUID
 ) -> None:
     page = ada.get(f"/runs/{suspended}/cancel/").content.decode()

@@ -58,7 +58,7 @@ def test_an_event_is_told_once_by_its_id(admin_api: Caller, ada_api: Caller, wai
     audit.verify(waiting)
 
 
-def test_a_run_says_what_it_waits_for(ada_api: Caller, waiting: UUID) -> None:
+def test_the_api_names_the_wait_of_a_run(ada_api: Caller, waiting: UUID) -> None:
     (wait,) = ada_api.get(f"/runs/{waiting}").json()["waits"]
     assert (wait["event"], wait["match"], wait["frame"], wait["call"]) == (
         "signed",
@@ -100,7 +100,7 @@ def test_an_event_has_a_shape(admin_api: Caller, change: dict[str, Any], field: 
     assert not OutsideEvent.objects.exists()
 
 
-def test_the_page_of_a_run_says_what_it_waits_for(
+def test_the_run_page_names_the_wait_of_a_call(
     ada: Client, admin_api: Caller, office: Office, waiting: UUID
 ) -> None:
     page = ada.get(f"/runs/{waiting}/").content.decode()

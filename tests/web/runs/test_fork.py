@@ -28,7 +28,7 @@ def page(client: Client, address: str) -> str:
     return answer.content.decode()
 
 
-def test_the_page_warns_of_what_will_be_done_again(ada: Client, office: Office) -> None:
+def test_the_fork_page_warns_of_repeated_calls(ada: Client, office: Office) -> None:
     run = office.start()
     gated = Run.objects.get(id=run).position
     office.approve(run)
@@ -42,9 +42,7 @@ def test_the_page_warns_of_what_will_be_done_again(ada: Client, office: Office) 
     assert "create_account" in text.partition('id="kept"')[2]
 
 
-def test_the_page_says_what_becomes_of_a_call_that_waits_and_of_one_in_doubt(
-    ada: Client, office: Office
-) -> None:
+def test_the_fork_page_explains_waiting_and_in_doubt_calls(ada: Client, office: Office) -> None:
     doubtful = office.in_doubt()
     until = (timezone.now() + timedelta(days=2)).isoformat()
     office.effects.agents["hr_onboarding"] = turns(
@@ -64,9 +62,7 @@ def _asked(client: Client, run: UUID) -> str:
     return text.partition('id="asked"')[2].partition('id="kept"')[0]
 
 
-def test_a_fork_made_on_the_page_asks_again_and_the_original_stays_decidable(
-    ada: Client, office: Office
-) -> None:
+def test_a_fork_asks_again_and_the_original_stays_open(ada: Client, office: Office) -> None:
     run = office.start(key="k-1")
     position = Run.objects.get(id=run).position
     answer = ada.post(f"/runs/{run}/fork/{position}/")
@@ -103,7 +99,7 @@ def test_a_fork_is_read_as_any_run_and_names_its_original(ada: Client, office: O
     assert page(ada, f"/runs/{new}/cancel/")
 
 
-def test_an_entry_that_nothing_can_go_on_from_offers_the_nearest_ones(
+def test_an_entry_that_cannot_be_forked_offers_the_nearest_ones(
     ada: Client, office: Office
 ) -> None:
     run = office.start()
@@ -124,7 +120,9 @@ def test_an_entry_that_nothing_can_go_on_from_offers_the_nearest_ones(
         assert ada.post(f"/runs/{run}/fork/{nowhere}/").status_code == 404
 
 
-def test_who_may_read_but_not_fork_is_told_so(bea: Client, office: Office, suspended: UUID) -> None:
+def test_a_reader_without_permission_to_fork_is_told(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
     assert "You may not fork this run" in page(bea, f"/runs/{suspended}/fork/1/")
     assert "an entry of this one" not in page(bea, f"/runs/{suspended}/")
     assert bea.post(f"/runs/{suspended}/fork/1/").status_code == 403

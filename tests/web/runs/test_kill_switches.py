@@ -28,7 +28,7 @@ def test_a_stop_is_put_listed_and_lifted_over_the_api(admin_api: Caller) -> None
     assert (late.status_code, late.json()["code"]) == (409, "stop_not_on")
 
 
-def test_what_is_wrong_with_a_stop_is_named(admin_api: Caller, published: None) -> None:
+def test_an_invalid_kill_switch_names_the_field(admin_api: Caller, published: None) -> None:
     for body, field in (
         ({"agent": "nobody", "reason": "x"}, "agent"),
         ({"agent": 7, "reason": "x"}, "agent"),
@@ -39,7 +39,7 @@ def test_what_is_wrong_with_a_stop_is_named(admin_api: Caller, published: None) 
     assert not Stop.objects.exists()
 
 
-def test_every_page_says_that_agents_are_stopped_and_the_text_stays_text(cast: Cast) -> None:
+def test_every_page_shows_stopped_agents_with_escaped_text(cast: Cast) -> None:
     client = Client()
     client.force_login(cast.admin)
     client.post("/stops/put/", WHY | {"agent": "*"})
@@ -58,7 +58,7 @@ def test_every_page_says_that_agents_are_stopped_and_the_text_stays_text(cast: C
     assert "is stopped" not in client.get("/inbox/").content.decode()
 
 
-def test_the_page_refuses_with_what_was_typed(cast: Cast) -> None:
+def test_a_refused_form_keeps_the_typed_text(cast: Cast) -> None:
     client = Client()
     client.force_login(cast.admin)
     answer = client.post("/stops/put/", {"agent": "nobody", "reason": "typed"})

@@ -217,7 +217,7 @@ def test_a_process_that_ends_answers_waiting_requests(house: House) -> None:
     assert answer.result(WITHIN)[-1]["body"] == b"unmet; 60s"
 
 
-def test_the_answer_says_whether_what_was_waited_for_is_so(
+def test_the_answer_tells_whether_the_state_was_reached(
     office: Office, ada_api: Caller, suspended: UUID
 ) -> None:
     def said(query: str) -> str:

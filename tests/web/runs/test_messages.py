@@ -45,7 +45,7 @@ def test_the_error_names_the_limit(ada_api: Caller, suspended: UUID) -> None:
 # The page
 
 
-def test_the_page_of_a_run_has_a_form_and_shows_what_was_written(
+def test_the_run_page_has_a_form_and_shows_messages(
     ada: Client, bea: Client, office: Office, suspended: UUID
 ) -> None:
     path = f"/runs/{suspended}/"
@@ -90,7 +90,7 @@ def test_the_step_in_which_it_was_heard_shows_it_as_given(
     assert "message from" not in later
 
 
-def test_what_is_not_taken_is_shown_again_with_the_reason(
+def test_a_refused_message_is_shown_with_the_reason(
     ada: Client, bea: Client, cyril: Client, office: Office, suspended: UUID
 ) -> None:
     path = f"/runs/{suspended}/message/"

@@ -46,9 +46,7 @@ def test_a_second_pause_and_a_second_resume_change_nothing(
     assert AuditEntry.objects.filter(subject=f"run {suspended}").count() == 2
 
 
-def test_a_run_that_is_being_cancelled_or_is_stopped_is_not_held_up(
-    ada_api: Caller, suspended: UUID
-) -> None:
+def test_a_cancelling_or_quarantined_run_cannot_be_paused(ada_api: Caller, suspended: UUID) -> None:
     ada_api.post(f"/runs/{suspended}/cancel", {"reason": "Not needed."})
     answer = ada_api.post(f"/runs/{suspended}/pause")
     assert (answer.status_code, answer.json()["status"]) == (409, "cancelling")
@@ -60,7 +58,7 @@ def test_a_run_that_is_being_cancelled_or_is_stopped_is_not_held_up(
 # The page
 
 
-def test_the_page_has_one_button_that_says_what_it_does(
+def test_the_page_has_one_button_for_pause_or_resume(
     ada: Client, bea: Client, office: Office, suspended: UUID
 ) -> None:
     path = f"/runs/{suspended}/"

@@ -25,7 +25,7 @@ def out(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, "FIRST_ROUND", 200.0)
 
 
-def test_page_and_list_say_what_the_provider_answered(office: Office, ada: Client) -> None:
+def test_page_and_list_show_the_providers_answer(office: Office, ada: Client) -> None:
     run = office.start()
     page = ada.get(f"/runs/{run}/").content.decode()
     assert "Waits for the provider of its model" in page
@@ -56,7 +56,7 @@ def test_a_run_that_waits_for_a_person_waits_for_no_provider(
     assert "No reply comes from its model" in page
 
 
-def test_admins_alone_read_what_the_provider_wrote_while_the_run_waits(
+def test_only_admins_read_the_providers_text_while_waiting(
     office: Office, ada: Client, admin: Client
 ) -> None:
     run = office.start()
@@ -67,7 +67,7 @@ def test_admins_alone_read_what_the_provider_wrote_while_the_run_waits(
     assert "no capacity" not in ada.get(f"/runs/{run}/").content.decode()
 
 
-def test_admins_alone_read_what_the_provider_wrote_at_the_hold(
+def test_only_admins_read_the_providers_text_at_the_hold(
     office: Office, ada: Client, admin: Client, settings: object
 ) -> None:
     settings.ABEYANCE_OUTAGE_SECONDS = 0.0  # type: ignore[attr-defined]

@@ -92,7 +92,7 @@ def test_a_secret_is_a_placeholder_wherever_it_stands(
         {"$secret": "KEY:cGF5IG1hbGxvcnkgOTk5OSBFVVIgaW4gaGVyIG93biBhY2NvdW50"},
     ],
 )
-def test_what_only_looks_like_a_secret_is_shown(value: Any) -> None:
+def test_text_that_only_resembles_a_token_is_shown(value: Any) -> None:
     given = json.loads(json.dumps(value).replace("KEY", _key_id()))
     assert redacted(given) == given
 
@@ -107,7 +107,7 @@ def test_a_token_with_any_character_changed_is_shown() -> None:
     assert redacted({"$secret": f"{token}pay mallory"}) != PLACEHOLDER
 
 
-def test_a_token_without_a_tag_is_shown_where_its_place_is_unknown() -> None:
+def test_an_untagged_token_outside_its_place_is_shown() -> None:
     before = {"note": _of_before(), "text": f"refused {_of_before()!r}"}
     assert redacted(before) == before
     assert sealing.masked_args("set_privileges", before) == {**before, "note": PLACEHOLDER}
@@ -135,7 +135,7 @@ def test_a_forged_token_is_shown_in_full(
     assert [words in text for text in shown] == [True] * 4
 
 
-def test_arguments_hide_only_what_opens_in_its_place() -> None:
+def test_arguments_hide_only_tokens_that_open_in_place() -> None:
     changed = {"$secret": f"{_key_id()}:{_token()[:-8]}AAAAAAAA"}
     args = {"note": _sealed(), "other": _sealed(), "extra": changed, "text": FAKE}
     assert sealing.masked_args("set_privileges", args) == {**args, "note": PLACEHOLDER}

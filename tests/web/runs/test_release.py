@@ -58,7 +58,7 @@ def test_it_takes_a_reason_and_only_from_admins(admin: Client, ada: Client, park
     assert Run.objects.get(id=parked).status == "quarantined"
 
 
-def test_what_does_not_verify_stays_in_quarantine(
+def test_a_run_that_does_not_verify_stays_quarantined(
     admin: Client, admin_api: Caller, parked: UUID
 ) -> None:
     stained(parked)
@@ -80,7 +80,7 @@ def test_a_run_that_is_not_in_quarantine_is_left_as_it_is(
     assert admin.post(f"/runs/{suspended}/readmit/", {"reason": "try"}).status_code == 409
 
 
-def test_what_killed_its_workers_is_cancelled_with_nothing_started(
+def test_a_quarantined_run_is_cancelled_without_a_start(
     ada: Client, office: Office, parked: UUID
 ) -> None:
     assert "Cancel this run" in ada.get(f"/runs/{parked}/cancel/").content.decode()

@@ -62,7 +62,7 @@ def test_the_page_asks_for_a_confirmation(ada: Client, office: Office, failed: U
     assert "This run cannot be tried again" in late.content.decode()
 
 
-def test_who_may_not_control_a_run_sees_no_button(bea: Client, failed: UUID) -> None:
+def test_a_reader_without_control_sees_no_button(bea: Client, failed: UUID) -> None:
     assert "/retry/" not in bea.get(f"/runs/{failed}/").content.decode()
     assert "may try it again." in bea.get(f"/runs/{failed}/retry/").content.decode()
 

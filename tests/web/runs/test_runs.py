@@ -23,7 +23,7 @@ def _text(client: Client, path: str) -> str:
     return response.content.decode()
 
 
-def test_the_list_says_what_a_run_waits_for(bea: Client, office: Office) -> None:
+def test_the_list_names_the_wait_of_each_run(bea: Client, office: Office) -> None:
     run = office.start(key="newhire-2026")
     page = _text(bea, "/runs/")
     assert f"/runs/{run}/" in page
@@ -183,9 +183,7 @@ def test_a_run_that_tries_again_says_when(ada: Client, office: Office) -> None:
     assert "its model is called again" in page
 
 
-def test_the_page_of_a_model_s_call_says_who_was_asked_and_what_came(
-    ada: Client, office: Office
-) -> None:
+def test_a_model_call_page_shows_the_model_and_its_reply(ada: Client, office: Office) -> None:
     answer = say("done")
     outcomes: list[Outcome] = [
         ModelFailure(

@@ -33,7 +33,7 @@ def fork(client: Client, run: UUID, position: int) -> UUID:
     return UUID(answer["Location"].strip("/").split("/")[1])
 
 
-def test_an_entry_says_what_it_changed(office: Office) -> None:
+def test_an_entry_shows_its_changes(office: Office) -> None:
     run = office.start()
     last = Run.objects.get(id=run).position
     assert ("", "", "phase") in moved(run, 1)
@@ -78,7 +78,7 @@ def test_the_state_at_an_entry_by_the_api(
     assert (document["unreadable"], document["continuation"], document["moves"]) == (2, None, [])
 
 
-def test_only_admins_read_what_a_provider_wrote(
+def test_only_admins_read_a_providers_text(
     admin: Client, ada: Client, admin_api: Caller, ada_api: Caller, office: Office
 ) -> None:
     fault = ModelFailure(
@@ -124,7 +124,7 @@ def test_two_runs_that_did_the_same_have_everything_in_common(ada: Client, offic
     assert "None: every agent" in page(ada, f"/runs/{one}/compare/{two}/")
 
 
-def test_two_runs_that_were_given_something_else_have_nothing_in_common(office: Office) -> None:
+def test_runs_with_different_input_have_nothing_in_common(office: Office) -> None:
     one = office.start()
     other = office.start(requester="bea")
     shown = _compared(one, other)
@@ -132,7 +132,9 @@ def test_two_runs_that_were_given_something_else_have_nothing_in_common(office: 
     assert len(shown.left.own) == Run.objects.get(id=one).position
 
 
-def test_who_may_not_read_both_sees_neither(cyril: Client, ada: Client, office: Office) -> None:
+def test_comparing_requires_permission_to_read_both_runs(
+    cyril: Client, ada: Client, office: Office
+) -> None:
     run = office.start()
     assert cyril.get(f"/runs/{run}/compare/{run}/").status_code == 404
     assert ada.get(f"/runs/{run}/compare/{uuid4()}/").status_code == 404

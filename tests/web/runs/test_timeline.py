@@ -144,7 +144,7 @@ def test_a_model_without_a_reply_is_a_row_with_its_error(ada: Client, office: Of
     assert page.count("gone &lt;b&gt;") >= 2
 
 
-def test_a_model_that_is_held_back_was_not_asked_and_its_waits_are_one_row(office: Office) -> None:
+def test_waits_for_a_rate_limit_are_one_row(office: Office) -> None:
     now = timezone.now()
     held = RateLimited(model="openai:a", until=now, ticket=4)
     outcomes: list[Outcome] = [held, held, held, say("done")]
@@ -178,9 +178,7 @@ def test_a_cancelled_run_leaves_nothing_open(office: Office, suspended: UUID) ->
     assert (gate.words, gate.reason) == ("not started: the run was ended first", "enough")
 
 
-def test_what_people_took_is_what_they_took_not_when_a_worker_noticed(
-    office: Office, suspended: UUID
-) -> None:
+def test_a_persons_time_ends_at_their_decision(office: Office, suspended: UUID) -> None:
     office.approve(suspended)
     gate = Gate.objects.get(run=suspended)
     assert gate.decided_at is not None
@@ -238,9 +236,7 @@ def test_a_step_opens_by_its_address(ada: Client, office: Office, suspended: UUI
     assert ada.get(f"/runs/{suspended}/?step=%00").status_code == 404
 
 
-def test_a_model_call_opens_to_what_was_new_to_it_and_what_it_said(
-    ada: Client, suspended: UUID
-) -> None:
+def test_a_model_call_shows_its_new_messages_and_reply(ada: Client, suspended: UUID) -> None:
     page = _text(ada, f"/runs/{suspended}/?step=0.c1.0/m2")
     opened = page[page.index('id="step"') :]
     assert "result of <bdi>create_account</bdi>" in opened
@@ -279,7 +275,7 @@ def test_a_run_that_is_over_asks_for_nothing(ada: Client, office: Office, suspen
     assert "data-live" not in part
 
 
-def test_a_long_run_is_shown_200_rows_at_a_time_in_as_many_queries_as_a_short_one(
+def test_a_page_of_200_rows_takes_as_many_queries_as_a_short_run(
     admin: Client, office: Office, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     calls = [("note", {"number": number}) for number in range(30)]

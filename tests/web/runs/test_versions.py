@@ -49,7 +49,7 @@ def _worker(**agents: str) -> None:
 # The page of an agent
 
 
-def test_the_page_of_an_agent_shows_its_versions_and_what_changed(admin: Client) -> None:
+def test_the_agent_page_shows_versions_and_their_changes(admin: Client) -> None:
     _publish(version(tools=[]))
     second = _publish(version(instructions="Greet.\nBe brief.", tools=[]))
     _worker(greeter=second)
@@ -72,7 +72,7 @@ def test_instructions_are_shown_to_readers_of_runs(bea: Client, office: Office) 
     assert "<ins>Be brief.</ins>" in _text(bea, "/agents/hr_onboarding/")
 
 
-def test_what_authors_wrote_of_a_version_stays_text(admin: Client) -> None:
+def test_authors_texts_of_a_version_are_escaped(admin: Client) -> None:
     _publish(version(tools=[]))
     _publish(version(instructions=HOSTILE, tools=[]))
     page = _text(admin, "/agents/greeter/")
@@ -97,7 +97,7 @@ def _difference(before: Any, after: Any) -> Difference:
     return found
 
 
-def test_a_difference_shows_the_lines_that_changed_and_some_around_them() -> None:
+def test_a_difference_shows_changed_lines_and_context() -> None:
     before = "\n".join(f"line {n}" for n in range(20))
     found = _difference(before, before.replace("line 10\n", "another\n"))
     assert found.word == "changed"
@@ -119,7 +119,7 @@ def test_a_difference_of_json_is_line_by_line_and_a_long_one_is_cut() -> None:
     assert (len(long.lines), long.cut) == (MAX_LINES, True)
 
 
-def test_what_people_must_agree_to_comes_first() -> None:
+def test_changes_that_need_approval_come_first() -> None:
     harmless = Change(part="tool wave", before=None, after={}, asks=False)
     found = differences([harmless, Change(part="model", before="a", after="b", asks=True)])
     assert [one.part for one in found] == ["model", "tool wave"]
@@ -137,7 +137,7 @@ def _goes_on(office: Office, run: UUID, *changes: Change) -> None:
     office.approve(run)
 
 
-def test_a_run_says_that_it_went_on_under_another_version_and_what_changed(
+def test_a_run_shows_its_version_change_and_the_difference(
     office: Office, suspended: UUID, ada: Client
 ) -> None:
     change = Change(
@@ -161,9 +161,7 @@ def test_a_run_whose_agent_no_worker_has_says_so(suspended: UUID, ada: Client) -
     assert f"{note}</h2><p><bdi>account_agent</bdi>:" in page
 
 
-def test_a_run_that_has_met_a_newer_version_than_all_workers_have_says_so(
-    suspended: UUID, ada: Client
-) -> None:
+def test_a_run_newer_than_all_workers_says_so(suspended: UUID, ada: Client) -> None:
     old = _publish(replace(version(tools=[], subagents=[]), name="account_agent"))
     new = _publish(replace(version(tools=[]), name="account_agent"))
     for entry in JournalEntry.objects.filter(run_id=suspended):
@@ -205,7 +203,7 @@ def test_a_run_continues_from_a_version_gate_after_a_decision(
     assert "continued under another version" in _text(bea, f"/runs/{asked.run_id}/")
 
 
-def test_what_authors_wrote_stays_text_at_a_version_gate(
+def test_authors_texts_at_a_version_gate_are_escaped(
     bea: Client, office: Office, suspended: UUID
 ) -> None:
     _goes_on(office, suspended, Change(part=HOSTILE, before=HOSTILE, after={HOSTILE: 1}, asks=True))
