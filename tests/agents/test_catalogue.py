@@ -25,7 +25,7 @@ def _rows() -> list[dict[str, object]]:
 
 
 @pytest.mark.django_db
-def test_what_is_published_is_what_the_worker_has(hr: Registry) -> None:
+def test_published_agents_match_the_workers(hr: Registry) -> None:
     publish(hr)
     row = PublishedAgent.objects.get(name="hr_onboarding")
     agent = hr.get("hr_onboarding")
@@ -80,7 +80,7 @@ def test_several_workers_may_publish_at_once(hr: Registry) -> None:
 
 
 @pytest.mark.django_db
-def test_the_catalogue_checks_input_against_what_was_published(hr: Registry) -> None:
+def test_the_catalogue_checks_input_by_the_published_schema(hr: Registry) -> None:
     publish(hr)
     catalogue: AgentCatalogue = Catalogue()
     catalogue.check_input("hr_onboarding", NEWCOMER)

@@ -60,7 +60,7 @@ def test_a_frame_goes_on_from_its_summary(summarise: Any) -> None:
     assert [made.args["number"] for made in flow.calls] == [1, 2, 3, 4, 5, 6]
 
 
-def test_what_a_summary_function_raises_fails_the_run_and_says_so() -> None:
+def test_an_error_of_a_summary_function_fails_the_run() -> None:
     def broken(messages: tuple[dict[str, Any], ...]) -> str:
         raise KeyError("result")
 

@@ -122,7 +122,7 @@ def test_an_unknown_agent_is_said_to_be_unknown(handler: AgentEffects) -> None:
         handler.describe(agent="nobody", tool="give", args={})
 
 
-def test_a_call_is_described_by_what_the_code_says_of_its_tool(handler: AgentEffects) -> None:
+def test_a_call_is_described_by_its_tools_definition(handler: AgentEffects) -> None:
     facts = handler.describe(agent="chief", tool="give", args={"name": "newhire", "level": 3})
     assert facts.sentence == "Give newhire level 3"
     assert (facts.effect, facts.risk, facts.gated) == (EffectClass.IDEMPOTENT, Risk.HIGH, True)
@@ -184,7 +184,7 @@ def test_a_sub_agent_is_described_as_a_delegation(handler: AgentEffects) -> None
     ("args", "complaint"),
     [({}, "arguments.text: is missing"), ({"text": "?", "x": 1}, "arguments.x"), (None, "object")],
 )
-def test_what_a_sub_agent_is_given_must_fit_its_input(
+def test_a_call_of_a_sub_agent_must_fit_its_input(
     handler: AgentEffects, args: Any, complaint: str
 ) -> None:
     with pytest.raises(CallRejected, match=complaint):
@@ -212,7 +212,7 @@ def test_a_tool_may_know_its_call(handler: AgentEffects) -> None:
         ("nul", Unknown(error="ValueError: a\\0b\\ud800")),
     ],
 )
-def test_only_what_a_tool_raises_on_purpose_is_certain(
+def test_only_deliberate_errors_of_a_tool_are_certain(
     handler: AgentEffects, how: str, outcome: Any
 ) -> None:
     assert _perform(handler, "fail", {"how": how}) == outcome
@@ -242,7 +242,7 @@ def test_a_write_whose_result_cannot_be_kept_has_happened(
         ("give", {"name": "n"}, "nobody"),
     ],
 )
-def test_what_goes_wrong_before_the_tool_is_called_is_certain(
+def test_an_error_before_the_tool_is_called_is_certain(
     handler: AgentEffects, name: str, args: dict[str, Any], agent: str
 ) -> None:
     assert isinstance(_perform(handler, name, args, agent), ToolFailure)
@@ -274,7 +274,7 @@ def _mode(approvals: Any) -> AgentEffects:
         ("medium", [True, False, False]),
     ],
 )
-def test_the_agent_s_mode_decides_with_the_tool_what_waits_for_a_person(
+def test_agent_mode_and_tool_decide_which_calls_need_approval(
     approvals: str, gated: list[bool]
 ) -> None:
     calls = [("give", {"name": "n"}), ("whoami", {}), ("helper", {"text": "?"})]
@@ -282,7 +282,7 @@ def test_the_agent_s_mode_decides_with_the_tool_what_waits_for_a_person(
     assert [one.gated for one in facts] == gated
 
 
-def test_a_description_says_what_comes_back_how_often_and_how_long() -> None:
+def test_a_description_has_result_attempts_and_deadline() -> None:
     @tool(retry=RetryPolicy(attempts=5, base=1.0, ceiling=2.0), expires_in=90, effect="read")
     def count() -> int:
         """Counts."""

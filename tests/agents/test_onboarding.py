@@ -113,7 +113,7 @@ def test_both_levels_go_on_after_the_approval(handler: AgentEffects) -> None:
     assert last == f"{said} The welcome mail went to new.hire@example.com."
 
 
-def test_denied_privileges_are_not_asked_for_again_and_the_last_words_say_why(
+def test_denied_privileges_are_not_requested_again(
     handler: AgentEffects,
 ) -> None:
     said = _last_words(Frame(handler, "account_agent", NEWCOMER), ACCOUNT, DENIED)
@@ -141,7 +141,7 @@ def test_a_sub_agent_that_fails_leaves_no_mail_either(handler: AgentEffects) -> 
     assert said == "No account was made: the model is away."
 
 
-def test_privileges_that_cannot_be_set_and_a_mail_that_cannot_go_are_told(
+def test_failed_privileges_and_mails_are_reported(
     handler: AgentEffects,
 ) -> None:
     last = _last_words(

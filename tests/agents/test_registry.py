@@ -46,7 +46,7 @@ def test_the_same_module_twice_gives_the_same_agents() -> None:
     assert len(load(["agents.flows.hr", "agents.flows.hr.onboarding"]).agents) == 4
 
 
-def test_an_agent_nobody_loaded_is_unknown() -> None:
+def test_an_agent_that_is_not_loaded_is_unknown() -> None:
     with pytest.raises(UnknownAgent, match="no agent named nobody"):
         load(["agents.flows.hr"]).get("nobody")
 

@@ -139,7 +139,7 @@ def _fresh_ring() -> Any:
     files._ring.cache_clear()
 
 
-def test_what_is_sealed_is_json_and_shows_its_key_and_nothing_else(keys: Path) -> None:
+def test_a_sealed_value_is_json_and_shows_only_its_key(keys: Path) -> None:
     args = _sealed()
     require_json(args)
     assert args["door"] == "front"
@@ -160,7 +160,7 @@ def test_a_new_key_seals_and_the_old_one_still_opens(keys: Path) -> None:
 
 
 @pytest.mark.parametrize("args", ['{"door": "front", "password": "x', [CANARY], CANARY, None])
-def test_what_is_no_object_is_sealed_whole(keys: Path, args: Any) -> None:
+def test_arguments_that_are_no_object_are_sealed_whole(keys: Path, args: Any) -> None:
     sealed = secrets.seal_args(lock, args)
     assert sealing.is_sealed(sealed)
     assert secrets.open_args(lock, sealed) == args
@@ -214,7 +214,7 @@ def test_a_token_that_the_model_proposes_is_a_value_like_any_other(keys: Path) -
         AgentEffects(_registry()).describe(agent="smith", tool="lock", args=sealed)
 
 
-def test_the_schema_is_checked_on_the_opened_value_and_the_sentence_hides_it(keys: Path) -> None:
+def test_the_schema_checks_a_secret_that_the_sentence_hides(keys: Path) -> None:
     facts = AgentEffects(_registry()).describe(agent="smith", tool="lock", args=_sealed())
     assert facts.sentence == "Lock front with ••••"
     assert facts.schema["properties"]["password"]["type"] == "string"
@@ -237,7 +237,7 @@ def test_a_result_is_sealed_and_an_error_is_without_the_secret(
     assert CANARY not in caplog.text
 
 
-def test_a_missing_key_is_raised_when_describing_and_waited_for_when_performing(
+def test_a_missing_key_fails_describing_and_delays_performing(
     keys: Path,
 ) -> None:
     args = _sealed()
@@ -303,7 +303,7 @@ def test_equal_calls_with_secrets_are_found_before_they_are_sealed(keys: Path) -
         frame.handler.describe(agent="smith", tool="lock", args=second.args)
 
 
-def test_what_a_model_raises_is_not_quoted_where_there_are_secrets(
+def test_a_models_error_is_not_quoted_with_secrets(
     keys: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def model(*_: Any) -> ModelResponse:
@@ -350,7 +350,7 @@ def test_no_secret_is_found_anywhere_on_the_engine(
     assert "canary" not in everything
 
 
-def test_the_model_hears_what_only_one_side_of_a_tool_seals(keys: Path) -> None:
+def test_a_tool_may_seal_its_arguments_or_its_result(keys: Path) -> None:
     @tool(secret_args=["code"])
     def enter(code: str) -> str:
         """Enters."""

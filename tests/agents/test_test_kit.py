@@ -113,7 +113,7 @@ A1 = {"number": "A-1"}
 PAY = call("refund", number="A-1", euros=40)
 
 
-def test_a_run_stops_at_a_gate_shows_what_would_be_done_and_goes_on() -> None:
+def test_a_run_stops_at_a_gate_with_the_call_and_continues() -> None:
     flow = drive(desk, A1, model=[call("price", **A1), PAY, say("Paid.")])
     assert flow.status == "suspended"
     assert (flow.gate.tool, flow.gate.args) == ("refund", {"number": "A-1", "euros": 40})
@@ -140,7 +140,7 @@ def test_a_denied_call_is_never_made_and_the_model_hears_why() -> None:
         drive(desk, A1, model=[PAY]).deny("")
 
 
-def test_nobody_decides_in_time() -> None:
+def test_a_gate_may_expire() -> None:
     flow = drive(desk, A1, model=[PAY, say("Too late.")]).expire()
     assert (flow.output, done) == ("Too late.", [])
 
@@ -163,7 +163,7 @@ def test_a_sub_agent_waits_below_its_parent_with_a_model_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("where", ["crash_before", "crash_after"])
-def test_an_idempotent_call_whose_worker_died_is_made_again_with_its_key(where: str) -> None:
+def test_a_lost_idempotent_call_is_repeated_with_its_key(where: str) -> None:
     lost: Any = {where: ["book"]}
     flow = drive(desk, A1, model=[call("book", **A1), say("Booked.")], **lost)
     assert flow.output == "Booked."
@@ -171,7 +171,7 @@ def test_an_idempotent_call_whose_worker_died_is_made_again_with_its_key(where: 
     assert len(done) == (1 if where == "crash_before" else 2)
 
 
-def test_a_write_whose_worker_died_is_in_doubt_and_a_person_says_what_became_of_it() -> None:
+def test_a_person_resolves_a_write_whose_worker_died() -> None:
     def doubted() -> Flow:
         return drive(desk, A1, model=[call("post", **A1), say("Sent.")], crash_after=["post"])
 

@@ -68,7 +68,7 @@ OTHER_SCHEMA = {**greet.schema, "required": []}
         (greeting(secret_args=frozenset({"name"})), "tool greet: secret"),
     ],
 )
-def test_what_is_added_said_otherwise_or_stricter_asks_nobody(newer: AgentSpec, part: str) -> None:
+def test_additions_wording_and_stricter_rules_need_no_approval(newer: AgentSpec, part: str) -> None:
     (change,) = changes(version().facts, newer.facts)
     assert (change.part, change.asks) == (part, False)
 
@@ -87,14 +87,12 @@ def test_what_is_added_said_otherwise_or_stricter_asks_nobody(newer: AgentSpec, 
         (greeting(risk="low"), "tool greet: risk"),
     ],
 )
-def test_what_is_taken_away_or_is_something_else_or_laxer_is_for_a_person(
-    newer: AgentSpec, part: str
-) -> None:
+def test_removals_replacements_and_laxer_rules_need_approval(newer: AgentSpec, part: str) -> None:
     (change,) = changes(version().facts, newer.facts)
     assert (change.part, change.asks) == (part, True)
 
 
-def test_what_is_no_longer_asked_for_or_kept_secret_is_for_a_person() -> None:
+def test_dropping_an_approval_or_a_secret_needs_approval() -> None:
     careful = greeting(approval=True, secret_args=frozenset({"name"}))
     found = changes(careful.facts, version().facts)
     assert {change.part: change.asks for change in found} == {
@@ -103,7 +101,7 @@ def test_what_is_no_longer_asked_for_or_kept_secret_is_for_a_person() -> None:
     }
 
 
-def test_an_agent_that_asks_for_every_call_changes_what_holds_for_each_tool() -> None:
+def test_the_mode_every_call_counts_for_each_tool() -> None:
     stricter = changes(version().facts, version(approvals="every_call").facts)
     assert not any(change.asks for change in stricter)
     laxer = changes(version(approvals="every_call").facts, version().facts)

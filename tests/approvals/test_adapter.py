@@ -96,7 +96,7 @@ def test_a_request_is_the_picture_word_for_word() -> None:
     assert (request.status, request.decided_by) == (Request.Status.PENDING, None)
 
 
-def test_a_request_is_stored_without_what_only_takes_space() -> None:
+def test_a_request_is_stored_without_redundant_parts() -> None:
     returned = {"type": "object", "title": "Mail"}
     request = seeds.pending(result_schema=returned)
     assert (request.args, request.schema) == (compact(seeds.ARGS), compact(seeds.SCHEMA))
@@ -159,7 +159,7 @@ def test_a_gate_is_asked_about_once() -> None:
         seeds.ask([picture])
 
 
-def test_whoever_shows_gates_hears_their_requests() -> None:
+def test_gates_map_to_their_requests() -> None:
     request = seeds.pending()
     assert keeper.approvals_of([request.gate, uuid4()]) == {request.gate: request.id}
     nothing: Sequence[Any] = []
@@ -169,7 +169,7 @@ def test_whoever_shows_gates_hears_their_requests() -> None:
 # Confirming
 
 
-def test_what_was_approved_may_start(bea: Actor) -> None:
+def test_an_approved_call_may_start(bea: Actor) -> None:
     request = approved(bea)
     keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 
@@ -180,7 +180,7 @@ def test_arguments_survive_being_stored(bea: Actor, args: dict[str, Any]) -> Non
     keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 
 
-def test_nothing_starts_that_nobody_was_asked_about(bea: Actor) -> None:
+def test_a_call_without_a_request_does_not_start(bea: Actor) -> None:
     request = approved(bea)
     with pytest.raises(NotConfirmed, match="the gate has no request"):
         keeper.confirm(gate=uuid4(), action_digest=request.action_digest)

@@ -86,7 +86,7 @@ def test_an_approval_needs_no_reason(client: TestClient, bea: Actor) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"verdict": [], "digest": {}, "reason": 5}])
-def test_whatever_the_body_who_may_not_read_hears_not_found(
+def test_without_permission_any_body_gets_not_found(
     client: TestClient, cyril: Actor, bea: Actor, body: dict[str, object]
 ) -> None:
     request = seeds.pending()

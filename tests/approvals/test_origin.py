@@ -50,7 +50,7 @@ def refused(request: Request, actor: Actor) -> str:
     return caught.value.code
 
 
-def test_who_the_run_comes_from_does_not_approve(ada: Actor, bea: Actor) -> None:
+def test_people_in_the_origin_of_a_run_cannot_approve(ada: Actor, bea: Actor) -> None:
     request = asked()
     assert refused(request, ada) == "origin"
     approve(request, bea)
@@ -75,20 +75,20 @@ def test_a_person_of_the_origin_settles_no_doubt(ada: Actor) -> None:
         resolve(run=request.run_id, gate=request.gate, outcome="give_up", reason="no", actor=ada)
 
 
-def test_who_steers_the_run_later_does_not_decide(bea: Actor) -> None:
+def test_a_person_who_joins_the_origin_cannot_decide(bea: Actor) -> None:
     request = seeds.pending()
     join(request, bea)
     assert refused(request, bea) == "origin"
 
 
-def test_who_steers_the_run_before_it_asks_does_not_decide(bea: Actor) -> None:
+def test_a_person_in_the_origin_before_the_gate_cannot_decide(bea: Actor) -> None:
     """Their message may still be in the mailbox when the gate opens."""
     run = seeds.run()
     Run.objects.filter(pk=run).update(origin=["ada", "bea"])
     assert refused(seeds.opened(seeds.picture(run))[0], bea) == "origin"
 
 
-def test_what_they_approved_is_asked_again(bea: Actor) -> None:
+def test_an_approval_by_a_later_origin_is_void(bea: Actor) -> None:
     request = seeds.pending()
     approve(request, bea)
     join(request, bea)
@@ -96,7 +96,7 @@ def test_what_they_approved_is_asked_again(bea: Actor) -> None:
         keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 
 
-def test_the_journal_counts_whatever_the_rows_say(bea: Actor) -> None:
+def test_the_journals_origin_counts_despite_the_rows(bea: Actor) -> None:
     request = seeds.pending()
     approve(request, bea)
     with pytest.raises(ApprovalVoid, match="bea"):
@@ -121,7 +121,7 @@ def test_a_decision_of_the_sealed_origin_is_refused(
         keeper.vouch(gate=request.gate, decision=decision)
 
 
-def test_the_origin_is_part_of_what_is_sealed() -> None:
+def test_the_seal_covers_the_origin() -> None:
     request = asked()
     request.origin = ["admin"]
     assert request_digest(request) != request.request_digest

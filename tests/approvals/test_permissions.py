@@ -68,7 +68,7 @@ def test_a_right_comes_from_a_group(
     assert refusal(bearer(cast[person], *others), scope) == "scope"
 
 
-def test_a_right_that_does_not_exist_is_nobodys(admin: Actor) -> None:
+def test_an_unknown_permission_is_never_granted(admin: Actor) -> None:
     assert refusal(admin, "root") == "scope"
 
 

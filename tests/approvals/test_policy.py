@@ -29,12 +29,12 @@ def test_no_group_lets_a_requester_decide(groups: list[str]) -> None:
     assert answer == "requester"
 
 
-def test_every_risk_has_somebody_who_decides_it() -> None:
+def test_every_risk_has_deciding_groups() -> None:
     assert set(policy.DECIDERS) == set(Risk)
     assert all(policy.DECIDERS.values())
 
 
-def test_a_risk_the_table_does_not_know_is_nobodys() -> None:
+def test_an_unknown_risk_has_no_deciders() -> None:
     groups = list(Group)
     answer = policy.may_decide(requester="ada", person="bea", groups=groups, risk="harmless")
     assert answer == "not_eligible"

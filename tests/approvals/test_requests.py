@@ -22,9 +22,7 @@ from tests.support import seeds
 pytestmark = pytest.mark.django_db
 
 
-def test_the_inbox_has_what_one_may_decide_in_the_order_of_deadlines(
-    ada: Actor, bea: Actor
-) -> None:
+def test_the_inbox_lists_decidable_requests_by_deadline(ada: Actor, bea: Actor) -> None:
     late = seeds.pending(requester="ada", expires_at=seeds.moment(900))
     soon = seeds.pending(requester="cyril", expires_at=seeds.moment(600))
     never = seeds.pending(requester="cyril")
@@ -43,7 +41,7 @@ def test_the_inbox_has_what_one_may_decide_in_the_order_of_deadlines(
     assert inbox.counts(principals.principal_of(ada)).others == 1
 
 
-def test_what_stands_before_and_after_an_approval_is_what_the_inbox_shows(bea: Actor) -> None:
+def test_previous_and_next_follow_the_order_of_the_inbox(bea: Actor) -> None:
     deadlines = [seeds.moment(seconds) for seconds in (900, 600)] + [None, None]
     for deadline in deadlines:
         seeds.pending(requester="ada", expires_at=deadline)
@@ -54,9 +52,7 @@ def test_what_stands_before_and_after_an_approval_is_what_the_inbox_shows(bea: A
         assert inbox.previous_and_next(principal, item) == (ids[number], ids[number + 2])
 
 
-def test_an_inbox_of_somebody_who_decides_nothing_is_empty_but_counts(
-    cyril: Actor, admin: Actor
-) -> None:
+def test_an_inbox_without_rights_is_empty_but_counts(cyril: Actor, admin: Actor) -> None:
     seeds.pending(requester="ada")
     nobody = Actor(person="nobody")
     for actor, others in ((cyril, 0), (admin, 1), (nobody, 0)):
@@ -65,7 +61,7 @@ def test_an_inbox_of_somebody_who_decides_nothing_is_empty_but_counts(
         assert inbox.counts(principal) == inbox.Counts(mine=0, doubts=0, others=others)
 
 
-def test_an_approval_is_complete_and_says_what_its_reader_may_do(ada: Actor, bea: Actor) -> None:
+def test_an_approval_is_complete_and_names_the_readers_rights(ada: Actor, bea: Actor) -> None:
     request = seeds.pending(requester="ada")
     seen = queries.approval(request.id, actor=bea)
     assert (seen.args, seen.schema, seen.path) == (seeds.ARGS, seeds.SCHEMA, seeds.PATH)
@@ -179,7 +175,7 @@ def test_an_unknown_status_is_refused_by_name(bea: Actor) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 40])
-def test_reading_costs_the_same_whatever_the_number_of_rows(
+def test_reading_takes_the_same_queries_for_any_number_of_rows(
     bea: Actor, rows: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     of = seeds.run()

@@ -98,7 +98,7 @@ def refused(request: Request, decision: Decision | None = None) -> str:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.APPROVE, Verdict.DENY])
-def test_what_was_decided_is_vouched_for(bea: Actor, verdict: Verdict) -> None:
+def test_a_signed_decision_is_verified(bea: Actor, verdict: Verdict) -> None:
     request = decided(bea, verdict)
     keeper.vouch(gate=request.gate, decision=decision_of(request))
     said = statements.read(request)
@@ -147,13 +147,13 @@ def test_a_result_beside_a_decision_without_one_is_not_taken_up(bea: Actor) -> N
     assert refused(request, decision_of(request, result={"role": "root"}))
 
 
-def test_nobody_vouches_for_a_gate_that_nobody_was_asked_about(bea: Actor) -> None:
+def test_a_gate_without_a_request_is_not_verified(bea: Actor) -> None:
     request = decided(bea)
     with pytest.raises(NotConfirmed, match="the gate has no request"):
         keeper.vouch(gate=uuid4(), decision=decision_of(request))
 
 
-def test_nobody_vouches_for_what_is_pending(bea: Actor) -> None:
+def test_a_pending_request_is_not_verified(bea: Actor) -> None:
     request = seeds.pending()
     assert refused(request, Decision(verdict=Verdict.APPROVE, by="bea")) == (
         "the request has no signed decision"
@@ -227,7 +227,7 @@ def test_a_denial_rewritten_as_an_approval_is_found_everywhere(bea: Actor) -> No
         keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 
 
-def test_whoever_writes_every_table_but_has_no_key_decides_nothing() -> None:
+def test_write_access_without_a_key_decides_nothing() -> None:
     request = seeds.pending()
     forger = Request.objects.get(pk=request.pk)
     at = seeds.moment(0)
@@ -254,7 +254,7 @@ def test_whoever_writes_every_table_but_has_no_key_decides_nothing() -> None:
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_a_request_that_was_changed_before_anybody_saw_it_starts_nothing(
+def test_a_request_changed_before_its_decision_starts_nothing(
     bea: Actor, changed: dict[str, Any]
 ) -> None:
     request = seeds.pending(expires_at=seeds.moment(60))
@@ -294,7 +294,7 @@ def test_running_again_too_early_does_not_count_even_if_it_was_signed(bea: Actor
     )
 
 
-def test_a_verdict_of_the_other_kind_does_not_count_even_if_it_was_signed(bea: Actor) -> None:
+def test_a_signed_verdict_of_another_kind_is_rejected(bea: Actor) -> None:
     request = seeds.in_doubt()
     sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
     assert "has no verdict" in refused(request, Decision(verdict=Verdict.APPROVE, by="bea"))
@@ -312,7 +312,7 @@ def sign(request: Request, verdict: Verdict, *, status: Request.Status) -> None:
 # Rights, at the moment the call starts
 
 
-def test_an_approval_of_somebody_who_was_disabled_since_is_void(bea: Actor) -> None:
+def test_an_approval_is_void_once_its_approver_is_disabled(bea: Actor) -> None:
     request = decided(bea)
     User.objects.filter(username="bea").update(is_active=False)
     keeper.vouch(gate=request.gate, decision=decision_of(request))  # it was a decision
@@ -320,7 +320,7 @@ def test_an_approval_of_somebody_who_was_disabled_since_is_void(bea: Actor) -> N
         keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 
 
-def test_an_approval_of_somebody_who_left_the_reviewers_is_void(bea: Actor) -> None:
+def test_an_approval_is_void_once_its_approver_leaves_reviewers(bea: Actor) -> None:
     request = decided(bea)
     User.objects.get(username="bea").groups.clear()
     with pytest.raises(ApprovalVoid, match="risk"):
@@ -367,9 +367,7 @@ def test_a_worker_without_the_private_key_checks_but_cannot_sign(
     assert Gate.objects.get(pk=waiting.gate).state == Gate.State.OPEN
 
 
-def test_after_a_rotation_old_decisions_still_hold_and_new_ones_name_the_new_key(
-    bea: Actor, keys: Path
-) -> None:
+def test_decisions_stay_valid_after_a_key_rotation(bea: Actor, keys: Path) -> None:
     before = decided(bea)
     new = files.rotate(purposes.DECISIONS)
     after = decided(bea)

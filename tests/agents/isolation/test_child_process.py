@@ -58,7 +58,9 @@ def test_an_isolated_tool_runs_in_another_process(children: Children) -> None:
     assert again.value == {**again.value, "name": "bea", "process": first.value["process"]}
 
 
-def test_the_deadline_kills_a_tool_and_what_it_started(children: Children, tmp_path: Path) -> None:
+def test_the_deadline_kills_a_tool_and_its_child_processes(
+    children: Children, tmp_path: Path
+) -> None:
     call(children, isolated.whoami, name="ada")  # a process is ready
     outcome = call(children, isolated.spin, deadline=5.0, folder=str(tmp_path))
     error = "spin did not end by its deadline, and its process was killed"
@@ -72,7 +74,7 @@ def test_a_tool_that_ends_its_process_is_in_doubt(children: Children) -> None:
     assert call(children, isolated.crash) == Unknown(error=error, blame=Blame.TOOL)
 
 
-def test_what_a_tool_raises_is_the_same_outcome_as_in_the_worker(children: Children) -> None:
+def test_an_isolated_tools_error_has_the_same_outcome(children: Children) -> None:
     assert call(children, isolated.refuse) == ToolFailure(error="not today")
     undone = call(children, isolated.undone)
     assert undone == ToolFailure(error="later", again=True, after=3.0, blame=undone.blame)  # type: ignore[union-attr]

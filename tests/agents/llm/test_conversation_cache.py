@@ -60,7 +60,7 @@ def test_a_conversation_that_goes_on_is_the_one_translated_anew() -> None:
         assert parts(found) == parts(to_provider(walker, whole[:end]))
 
 
-def test_only_what_is_new_is_translated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_new_messages_are_translated(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
 
     def counted(agent: AgentSpec, given: Any, done: Any, *_: Any) -> list[Any]:
@@ -123,7 +123,7 @@ def test_other_instructions_are_told_from_the_beginning() -> None:
         assert {one.instructions for one in requests} == {instructions}
 
 
-def test_what_is_given_out_can_be_added_to() -> None:
+def test_callers_may_change_the_returned_messages() -> None:
     run, told = uuid4(), messages(LONG)
     given: list[Any] = conversation_of(walker, run, "0", told)
     given.append(given[0])

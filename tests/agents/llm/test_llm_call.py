@@ -126,7 +126,7 @@ def test_the_answer_has_text_calls_usage_and_the_reply_as_json() -> None:
     assert json.loads(json.dumps(answer.reply)) == answer.reply
 
 
-def test_a_reply_goes_back_untouched_and_each_result_under_the_id_of_its_call() -> None:
+def test_replies_go_back_unchanged_with_results_by_call_id() -> None:
     reply = ModelResponse(
         parts=[
             ThinkingPart(content="hm", signature="s1gn3d", provider_name="acme"),
@@ -164,7 +164,7 @@ def test_a_reply_goes_back_untouched_and_each_result_under_the_id_of_its_call() 
     )
 
 
-def test_a_denial_tells_the_model_that_a_person_said_no_and_why_word_by_word() -> None:
+def test_a_denial_gives_the_model_the_reason_word_for_word() -> None:
     frame = _frame(lambda *_: call("look_up", word="a"))
     frame.ask()
     reason = "Not before Monday:\n  see <ticket 7> & ask “Bea”"
@@ -238,7 +238,7 @@ def test_a_refused_call_tells_the_model_the_error() -> None:
 
 
 @pytest.mark.parametrize("args", ["{", '{"word": NaN}', "[" * 100_000, '"word"', "nothing"])
-def test_arguments_that_are_no_json_object_stay_what_the_model_wrote(args: str) -> None:
+def test_arguments_that_are_no_json_object_stay_unchanged(args: str) -> None:
     frame = _frame(lambda *_: ModelResponse(parts=[ToolCallPart(tool_name="look_up", args=args)]))
     (proposal,) = frame.ask().calls
     assert not isinstance(proposal.args, dict)
@@ -251,7 +251,7 @@ def test_no_arguments_are_an_empty_object(args: Any) -> None:
     assert proposal.args == {}
 
 
-def test_whatever_a_model_raises_is_a_fault_with_a_text() -> None:
+def test_any_error_of_a_model_is_a_failure_with_a_text() -> None:
     def model(*_: Any) -> ModelResponse:
         raise KeyError("id\x00\ud800")
 
@@ -268,7 +268,7 @@ def test_an_agent_this_worker_does_not_have_is_a_fault() -> None:
     assert "no agent named nobody" in _fault(frame)
 
 
-def test_what_is_no_reply_is_a_fault() -> None:
+def test_an_invalid_reply_is_a_failure() -> None:
     assert "replied with a str" in _fault(_frame(lambda *_: "hello"))  # type: ignore[arg-type]
 
 

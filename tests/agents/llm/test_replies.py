@@ -161,7 +161,7 @@ def test_nothing_empty_and_nothing_of_the_clients_own_is_stored() -> None:
     }
 
 
-def test_an_agent_without_a_script_keeps_the_name_of_the_model_that_replied() -> None:
+def test_a_reply_without_a_script_keeps_its_models_name() -> None:
     given = ModelResponse(parts=[TextPart("so")], model_name="m-2026")
     answer = from_provider(replace(asker, model=None, models=("acme:m",)), given)
     assert answer.reply["model_name"] == "m-2026"
@@ -184,7 +184,7 @@ def test_calls_without_an_id_of_the_provider_get_one_that_stays() -> None:
     assert found == [["c1-0", "c1-1"]] * 2  # Anthropic takes no dot
 
 
-def test_what_is_secret_stays_in_the_reply_as_it_was_sealed(sealed: AgentSpec) -> None:
+def test_secrets_stay_sealed_in_the_stored_reply(sealed: AgentSpec) -> None:
     answer = from_provider(sealed, ModelResponse(parts=[called({"word": "xyzzy"})]))
     assert "xyzzy" not in json.dumps([answer.reply, answer.calls[0].args])
     (part,) = answer.reply["parts"]
@@ -243,7 +243,7 @@ def test_a_plain_reply_is_built_as_pydantic_reads_it(given: ModelResponse) -> No
     ],
     ids=repr,
 )
-def test_what_else_a_reply_says_is_left_to_pydantic(given: ModelResponse) -> None:
+def test_replies_with_other_fields_are_left_to_pydantic(given: ModelResponse) -> None:
     assert plain_replies.dump(given) is None
 
 

@@ -115,7 +115,7 @@ def test_a_model_that_the_list_does_not_know_has_no_price(settings: Settings) ->
 
 
 @pytest.mark.usefixtures("alone")
-def test_of_several_models_the_dearest_is_reckoned_with(settings: Settings) -> None:
+def test_the_dearest_of_several_models_counts(settings: Settings) -> None:
     settings.ABEYANCE_MODEL = "openai:gpt-4o-mini,openai:gpt-4o"
     assert pricing.rates_of(made()) == Rates(input=2_500_000, output=10_000_000)
     settings.ABEYANCE_MODEL = "openai:gpt-4o,openai:our-own-llama"

@@ -68,7 +68,7 @@ def test_it_lists_tools_classes_and_gates(folder: Path, settings: Settings) -> N
     assert check("--brief") == []
 
 
-def test_it_lists_what_an_agent_sets_of_a_tool(folder: Path, settings: Settings) -> None:
+def test_it_lists_an_agents_settings_of_a_tool(folder: Path, settings: Settings) -> None:
     (folder / "laxer_desk.py").write_text(LAXER)
     settings.ABEYANCE_AGENTS = ("laxer_desk",)
     waived = "no person is asked, although the tool asks for one"

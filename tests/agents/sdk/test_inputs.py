@@ -129,7 +129,7 @@ def test_input_nested_without_end_is_refused(schema: dict[str, Any]) -> None:
     ),
     text=st.text(max_size=20) | st.from_regex(r"\A[a-z0-9.@+\n-]{1,12}\n?\Z"),
 )
-def test_web_and_tool_agree_on_what_a_text_may_be(kind: tuple[Any, str], text: str) -> None:
+def test_web_and_tool_accept_the_same_texts(kind: tuple[Any, str], text: str) -> None:
     adapter: TypeAdapter[str] = TypeAdapter(kind[0])
     try:
         adapter.validate_python(text)
@@ -143,7 +143,7 @@ def test_web_and_tool_agree_on_what_a_text_may_be(kind: tuple[Any, str], text: s
         assert not allowed
 
 
-def test_the_agent_is_given_what_its_model_makes_of_the_input() -> None:
+def test_the_agent_gets_the_input_as_its_model_returns_it() -> None:
     run = drive(trips, {**JANUARY, "people": [" Ada "]})
     assert json.loads(run.output or "") == {
         "place": "Bern",

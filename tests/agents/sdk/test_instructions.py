@@ -125,6 +125,6 @@ def test_a_version_that_cannot_read_the_input_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("given", [lambda case: "Do.", of_nothing, late, print, Case, 7])
-def test_what_is_no_plain_function_of_the_input_is_refused(given: Any) -> None:
+def test_instructions_must_be_a_plain_function_of_the_input(given: Any) -> None:
     with pytest.raises(DefinitionError, match="agent desk: instructions are a text, or a def"):
         made(given)

@@ -44,12 +44,12 @@ WHOLE = {"euros": 9, "parts": ["a"], "kind": "fixed"}
 @pytest.mark.parametrize(
     "reply", [answer({"euros": 9, "parts": ["a"]}), say('{"euros": 9, "parts": ["a"]}')]
 )
-def test_a_result_is_what_its_model_makes_of_it(reply: Any) -> None:
+def test_a_result_is_stored_as_its_model_returns_it(reply: Any) -> None:
     run = drive(quotes, X, model=[reply])
     assert (run.status, run.output) == ("completed", WHOLE)
 
 
-def test_a_result_that_is_what_the_model_gave_is_stored_once() -> None:
+def test_a_result_equal_to_the_models_is_stored_once() -> None:
     run = drive(quotes, X, model=[answer(WHOLE)])
     (replied,) = [event for event in run.events if isinstance(event, ModelReplied)]
     assert (replied.output, replied.output_kept) == (WHOLE, True)

@@ -154,7 +154,7 @@ def test_a_transactional_tool_is_not_async() -> None:
         tool(effect="transactional")(act)
 
 
-def test_a_tool_knows_who_asked_and_with_what_input() -> None:
+def test_a_tool_knows_the_requester_and_the_agents_input() -> None:
     @tool(effect="read")
     def look(context: ToolContext) -> list[Any]:
         """Looks."""

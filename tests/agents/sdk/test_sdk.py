@@ -38,7 +38,7 @@ def greet(
     return {"text": f"{name} {times} {tone} {context.key}"}
 
 
-def test_a_tool_says_of_itself_what_its_signature_says() -> None:
+def test_a_tool_is_described_by_its_signature() -> None:
     assert greet.name == "greet"
     assert greet.description == "Greets somebody."
     assert (greet.effect, greet.risk, greet.approval) == (
@@ -50,14 +50,14 @@ def test_a_tool_says_of_itself_what_its_signature_says() -> None:
     assert greet.defaults == {"times": 1, "tone": "warm"}
 
 
-def test_the_schema_has_the_arguments_without_the_context_and_forbids_others() -> None:
+def test_the_schema_omits_the_context_and_forbids_extra_fields() -> None:
     assert list(greet.schema["properties"]) == ["name", "times", "tone"]
     assert greet.schema["required"] == ["name"]
     assert greet.schema["properties"]["times"]["default"] == 1
     assert greet.schema["additionalProperties"] is False
 
 
-def test_a_tool_that_says_nothing_of_its_effect_is_a_write_without_approval() -> None:
+def test_the_default_effect_is_a_write_without_approval() -> None:
     @tool()
     def act() -> None:
         """Acts."""
@@ -143,7 +143,7 @@ def _unknown_type(x: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: 
         (_unknown_type, "a type is not known"),
     ],
 )
-def test_what_is_not_json_fails_at_registration(
+def test_types_that_are_not_json_fail_at_registration(
     function: Callable[..., Any], complaint: str
 ) -> None:
     function.__name__ = "act"
@@ -224,7 +224,7 @@ def _greet_with(**changes: Any) -> Any:
     return tool(**{**terms, **changes})(greet.function)
 
 
-def test_the_fingerprint_changes_with_everything_that_may_change_what_the_agent_does() -> None:
+def test_the_fingerprint_covers_every_behaviour_of_the_agent() -> None:
     child = agent(name="c", description="A.", instructions="Do.", input=Input, model=silent)
 
     @script
@@ -254,7 +254,7 @@ def test_the_fingerprint_changes_with_everything_that_may_change_what_the_agent_
     assert all(variant.startswith("sha256:") for variant in variants)
 
 
-def test_the_result_schema_says_what_the_function_returns() -> None:
+def test_the_result_schema_follows_the_return_type() -> None:
     def nothing() -> None:
         """Acts."""
 
@@ -337,7 +337,7 @@ def test_every_effect_class_can_be_declared(effect: EffectClass) -> None:
         (Risk.HIGH, {"low": False, "medium": False, "high": True}),
     ],
 )
-def test_an_agent_can_ask_for_more_gates_than_its_tools_and_never_for_fewer(
+def test_an_agent_can_add_gates_to_its_tools_but_remove_none(
     approvals: Any, gated: dict[str, bool]
 ) -> None:
     spec = agent(
@@ -379,7 +379,7 @@ def test_an_unknown_approval_mode_is_refused_with_the_known_ones() -> None:
         _agent(approvals="never")
 
 
-def test_the_fingerprint_knows_approvals_and_secrets_but_not_how_often_something_is_tried() -> None:
+def test_the_fingerprint_covers_approvals_but_not_retries() -> None:
     variants = [
         _agent(),
         _agent(approvals="every_call"),

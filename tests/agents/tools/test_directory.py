@@ -64,7 +64,7 @@ def test_an_existing_account_is_never_adopted(
     assert [one.id for one in directory.accounts()] == [theirs["id"]]
 
 
-def test_privileges_replace_whatever_was_there(directory: Directory) -> None:
+def test_privileges_replace_the_earlier_ones(directory: Directory) -> None:
     made = create_account(context(), **NEWCOMER)
     for level in (2, 3, 3):
         result = set_privileges(

@@ -13,7 +13,7 @@ from tests.agents.conftest import Sink, context
 ZOE = {"full_name": "Zoë O’Neill", "email": "zoe@example.com", "username": "zoe"}
 
 
-def test_the_mail_reaches_its_recipient_and_nobody_else(sink: Sink) -> None:
+def test_the_mail_reaches_only_its_recipient(sink: Sink) -> None:
     result = send_welcome_mail(context(), **ZOE)
     (mail,) = sink.mails
     assert mail["To"] == "zoe@example.com"
@@ -54,7 +54,7 @@ def test_a_mail_that_is_not_taken_now_was_certainly_not_sent(sink: Sink) -> None
     assert sink.mails == []
 
 
-def test_a_line_that_breaks_after_the_mail_was_handed_over_leaves_it_in_doubt(sink: Sink) -> None:
+def test_losing_the_connection_after_the_mail_leaves_it_in_doubt(sink: Sink) -> None:
     sink.cut = True
     with pytest.raises((smtplib.SMTPServerDisconnected, ConnectionError)):
         send_welcome_mail(context(), **ZOE)

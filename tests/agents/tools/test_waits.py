@@ -73,7 +73,7 @@ def test_another_event_ends_nothing(event: str, data: dict[str, Any]) -> None:
     assert run.status == "waiting"
 
 
-def test_what_does_not_come_times_out() -> None:
+def test_a_missing_event_times_out() -> None:
     run = started(_for()).sleep()
     assert results(run) == [["success", {"timed_out": True}]]
     assert run.clock.isoformat() == LATER
@@ -104,9 +104,7 @@ def test_several_calls_of_a_turn_wait_side_by_side() -> None:
         (call("sleep_until", moment="2029-01-02T09:00:00Z"), "moment: must be still to come"),
     ],
 )
-def test_what_cannot_be_waited_for_is_an_error_that_says_what_time_it_is(
-    wait: Any, why: str
-) -> None:
+def test_an_invalid_wait_is_an_error_with_the_current_time(wait: Any, why: str) -> None:
     run = started(wait)
     ((outcome, content),) = results(run)
     assert outcome == "failed"

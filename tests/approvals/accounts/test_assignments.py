@@ -192,7 +192,7 @@ def test_an_admin_whom_the_giver_made_does_not_confirm(admin: Actor) -> None:
             confirm(name, "reviewers", by=by)
 
 
-def test_what_was_seen_is_what_is_confirmed(admin: Actor, second: Actor) -> None:
+def test_a_changed_assignment_cannot_be_confirmed(admin: Actor, second: Actor) -> None:
     given("dora", Group.REVIEWERS, by="admin")
     people.set_groups("dora", [], actor="admin")
     people.set_groups("dora", [Group.REVIEWERS], actor="admin")
@@ -436,7 +436,7 @@ def test_a_token_that_was_changed_opens_nothing(bea: Actor, change: dict[str, ob
 # Rights from before assignments were recorded
 
 
-def test_what_was_there_before_is_taken_over_once(cyril: Actor) -> None:
+def test_existing_assignments_are_adopted_once(cyril: Actor) -> None:
     person, group = User.objects.get(username="cyril"), GroupRow.objects.get(name=Group.REVIEWERS)
     person.groups.add(group)
     token, plain = tokens.create(person, ALL_SCOPES)

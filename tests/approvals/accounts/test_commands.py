@@ -47,7 +47,7 @@ def test_a_password_comes_from_a_file_or_from_standard_input(
     assert "spaces" not in said
 
 
-def test_what_a_person_is_given_over_time(cast: Cast) -> None:
+def test_groups_and_state_of_a_person_change_over_time(cast: Cast) -> None:
     _run("people", "group", "cyril", "requesters", "reviewers")
     assert cast.cyril.groups.count() == 2
     _run("people", "group", "cyril", "--none")
@@ -62,7 +62,7 @@ def test_what_a_person_is_given_over_time(cast: Cast) -> None:
     assert cast.cyril.is_active
 
 
-def test_the_command_line_confirms_what_waits(cast: Cast) -> None:
+def test_the_command_confirms_pending_assignments(cast: Cast) -> None:
     people.set_groups("cyril", [Group.REVIEWERS], actor="admin")
     people.set_password("cyril", "another horse battery", actor="admin")
     assert "to confirm: password, reviewers" in _run("people", "list")
@@ -114,7 +114,7 @@ def test_a_token_is_printed_once_and_revoked_by_its_public_id(cast: Cast) -> Non
         ("token list dora", "There is no person dora."),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
+def test_a_refusal_is_one_line(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, words: str, line: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("x\n"))

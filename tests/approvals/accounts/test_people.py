@@ -94,7 +94,7 @@ def test_groups_are_replaced(cast: Cast) -> None:
     assert set(cast.ada.groups.values_list("name", flat=True)) == {"admins"}
 
 
-def test_nobody_can_be_changed_who_does_not_exist() -> None:
+def test_an_unknown_person_cannot_be_changed() -> None:
     with pytest.raises(UnknownPerson, match="no person dora"):
         people.disable("dora", actor=None)
 
@@ -114,7 +114,7 @@ def test_disabling_ends_sessions_and_tokens_for_good(cast: Cast) -> None:
     assert tokens.authenticate(other) is not None
 
 
-def test_a_session_that_outlives_its_row_is_of_nobody_once_its_person_is_disabled(
+def test_a_session_of_a_disabled_person_is_logged_out(
     cast: Cast,
 ) -> None:
     client = _logged_in(cast.bea)
@@ -175,7 +175,7 @@ def test_two_admins_who_disable_each_other_at_once_leave_one(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_who_make_one_name_at_once_one_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_creations_of_one_name_succeed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     _meet_after(monkeypatch, "_join")
     done = _at_once(
         *(

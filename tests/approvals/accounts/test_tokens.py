@@ -48,7 +48,7 @@ def test_a_token_has_only_scopes_that_exist(owner: User) -> None:
     assert caught.value.field == "scopes"
 
 
-def test_what_is_no_token_is_nobody(owner: User) -> None:
+def test_an_invalid_token_does_not_authenticate(owner: User) -> None:
     _, plain = tokens.create(owner, ALL_SCOPES)
     other = "0" if plain[-1] != "0" else "1"
     wrong = [
@@ -68,7 +68,7 @@ def test_what_is_no_token_is_nobody(owner: User) -> None:
         assert tokens.authenticate(text) is None, text
 
 
-def test_a_revoked_token_is_nobody(owner: User) -> None:
+def test_a_revoked_token_does_not_authenticate(owner: User) -> None:
     token, plain = tokens.create(owner, ALL_SCOPES)
     Token.objects.filter(pk=token.pk).update(revoked_at=timezone.now())
     assert tokens.authenticate(plain) is None
@@ -116,7 +116,7 @@ def test_postgres_keeps_a_token_where_its_owner_can_revoke_it(
     assert refused_by_postgres(statement)
 
 
-def test_nobody_revokes_a_token_as_its_owner_who_is_not(owner: User) -> None:
+def test_only_the_owner_revokes_a_token_as_its_owner(owner: User) -> None:
     token, plain = tokens.create(owner, ALL_SCOPES)
     for public_id, person in ((token.public_id, "ada"), ("0" * 16, "bea"), ("", "bea")):
         with pytest.raises(UnknownToken):
@@ -124,13 +124,13 @@ def test_nobody_revokes_a_token_as_its_owner_who_is_not(owner: User) -> None:
     assert tokens.authenticate(plain) is not None
 
 
-def test_nobody_disabled_gets_a_token(owner: User) -> None:
+def test_a_disabled_person_gets_no_token(owner: User) -> None:
     owner.is_active = False
     with pytest.raises(Invalid, match="is disabled"):
         tokens.create(owner, ALL_SCOPES)
 
 
-def test_a_disabled_owner_is_nobody(owner: User) -> None:
+def test_a_disabled_owners_token_does_not_authenticate(owner: User) -> None:
     _, plain = tokens.create(owner, ALL_SCOPES)
     User.objects.filter(pk=owner.pk).update(is_active=False)
     assert tokens.authenticate(plain) is None

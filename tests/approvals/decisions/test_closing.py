@@ -101,7 +101,7 @@ def test_a_gate_that_closed_without_its_request_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("written_down", [True, False])
-def test_whoever_decides_after_the_deadline_is_told_it(bea: Actor, written_down: bool) -> None:
+def test_a_late_decision_is_told_the_deadline(bea: Actor, written_down: bool) -> None:
     due = seeds.moment(-1)
     request = seeds.pending(expires_at=due)
     if written_down:
@@ -134,7 +134,7 @@ def test_a_late_decision_on_a_gate_that_closed_by_itself_writes_nothing(bea: Act
     assert (request.status, Run.objects.get(pk=request.run_id).mailbox) == ("pending", 0)
 
 
-def test_somebody_who_was_in_time_stays_the_winner(bea: Actor, ada: Actor) -> None:
+def test_a_decision_in_time_stays_after_the_deadline(bea: Actor, ada: Actor) -> None:
     request = seeds.pending(requester="cyril", expires_at=seeds.moment(60))
     decide(request, bea)
     Request.objects.filter(pk=request.pk).update(expires_at=seeds.moment(-1))
@@ -178,7 +178,7 @@ def test_time_cannot_be_impersonated(
         keeper.vouch(gate=request.gate, decision=decision)
 
 
-def test_a_request_that_is_not_expired_or_a_call_in_doubt_is_not_ended_by_time() -> None:
+def test_expiry_ends_only_expired_approvals() -> None:
     decision = Decision(verdict=Verdict.EXPIRE, by="", reason="x")
     with pytest.raises(NotConfirmed, match="is pending"):
         keeper.vouch(
@@ -238,9 +238,7 @@ def close(
         keeper.close(run=of, gates=[one.gate for one in requests], actor=actor, reason=reason)
 
 
-def test_cancelling_closes_what_is_pending_and_is_audited_for_each_and_for_the_run(
-    ada: Actor, bea: Actor
-) -> None:
+def test_cancelling_audits_every_pending_request_and_the_run(ada: Actor, bea: Actor) -> None:
     of = seeds.run()
     first, second, third = seeds.opened(*(seeds.picture(of, call=f"c2.{n}") for n in range(3)))
     decide(second, bea)
@@ -263,14 +261,14 @@ def test_cancelling_closes_what_is_pending_and_is_audited_for_each_and_for_the_r
     assert audit.verify(of) == 3 + 1 + 3
 
 
-def test_a_run_that_waits_for_nobody_is_cancelled_in_one_row(ada: Actor) -> None:
+def test_cancelling_a_run_without_requests_writes_one_audit_row(ada: Actor) -> None:
     of = seeds.run()
     close(of, actor=ada)
     [entry] = AuditEntry.objects.filter(run=of)
     assert (entry.act, entry.actor, entry.subject) == ("cancelled", "ada", f"run {of}")
 
 
-def test_the_engine_closes_gates_in_nobodys_name() -> None:
+def test_gates_closed_by_the_engine_name_no_person() -> None:
     request = seeds.pending()
     close(request.run_id, request, reason="The run failed.")
     request.refresh_from_db()
@@ -287,7 +285,7 @@ def test_only_gates_of_the_run_are_closed(ada: Actor) -> None:
 
 
 @pytest.mark.parametrize("by_somebody", [True, False])
-def test_whoever_decides_what_was_cancelled_is_told_who_did(
+def test_deciding_a_cancelled_request_names_the_canceller(
     ada: Actor, bea: Actor, by_somebody: bool
 ) -> None:
     request = seeds.pending(expires_at=seeds.moment(-1))  # the cancelling was first
@@ -298,7 +296,7 @@ def test_whoever_decides_what_was_cancelled_is_told_who_did(
     assert caught.value.extra == {"cancelled_by": "ada" if by_somebody else None}
 
 
-def test_what_was_cancelled_neither_expires_nor_starts(ada: Actor) -> None:
+def test_a_cancelled_request_neither_expires_nor_starts(ada: Actor) -> None:
     request = seeds.pending(expires_at=seeds.moment(-1))
     close(request.run_id, request, actor=ada)
     keeper.expire(request.gate)
@@ -311,7 +309,7 @@ def test_what_was_cancelled_neither_expires_nor_starts(ada: Actor) -> None:
 
 
 @pytest.mark.parametrize("status", ["expired", "cancelled"])
-def test_what_nobody_decided_has_no_statement(status: str) -> None:
+def test_a_request_without_a_decision_has_no_statement(status: str) -> None:
     request = seeds.pending()
     with pytest.raises(IntegrityError, match="request_decided_by_somebody"), transaction.atomic():
         Request.objects.filter(pk=request.pk).update(
@@ -320,7 +318,7 @@ def test_what_nobody_decided_has_no_statement(status: str) -> None:
 
 
 @pytest.mark.parametrize("status", ["approved", "denied", "answered"])
-def test_what_somebody_decided_has_one(status: str) -> None:
+def test_a_decided_request_has_a_statement(status: str) -> None:
     request = seeds.pending()
     with pytest.raises(IntegrityError, match="request_decided_by_somebody"), transaction.atomic():
         Request.objects.filter(pk=request.pk).update(
@@ -362,6 +360,6 @@ def test_a_token_cancels_as_far_as_its_scopes_go(
     assert access.may_cancel(token, "ada") is expected
 
 
-def test_somebody_who_was_disabled_cancels_nothing(ada: Actor) -> None:
+def test_a_disabled_person_cannot_cancel(ada: Actor) -> None:
     User.objects.filter(username="ada").update(is_active=False)
     assert not access.may_cancel(ada, "ada")

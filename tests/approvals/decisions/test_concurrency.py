@@ -37,7 +37,7 @@ TIME = 3  # the place of time among the four kinds of racers
 DECIDERS = 8
 
 
-def test_of_eight_who_decide_at_once_one_wins_and_the_rest_hear_the_name() -> None:
+def test_concurrent_decisions_have_one_winner() -> None:
     people = [seeds.person(f"reviewer-{n}", Group.REVIEWERS) for n in range(DECIDERS)]
     requests = [seeds.pending() for _ in range(ROUNDS)]
     outcomes: list[list[str]] = [[] for _ in requests]
@@ -61,7 +61,7 @@ def test_of_eight_who_decide_at_once_one_wins_and_the_rest_hear_the_name() -> No
     assert len(winners) > 1, "the same person won every round: this was no race"
 
 
-def test_of_eight_who_approve_deny_cancel_and_expire_at_once_one_ends_it() -> None:
+def test_concurrent_actions_of_all_kinds_have_one_winner() -> None:
     people = [seeds.person(f"reviewer-{n}", Group.REVIEWERS) for n in range(4)]
     seeds.person("cyril", Group.REQUESTERS)
     seeds.person("admin", Group.ADMINS)

@@ -135,7 +135,7 @@ def test_a_request_that_does_not_exist_is_not_found(bea: Actor) -> None:
         record_decision(request=uuid4(), verdict="approve", digest="", reason="", actor=bea)
 
 
-def test_who_may_not_read_cannot_tell_a_request_from_none(cyril: Actor) -> None:
+def test_an_unreadable_request_looks_like_a_missing_one(cyril: Actor) -> None:
     request = seeds.pending()
     for wrong in ({}, {"digest": "sha256:other"}, {"verdict": "maybe"}, {"digest": None}):
         with pytest.raises(NotFound):
@@ -160,7 +160,7 @@ def test_a_revoked_token_finds_nothing(bea: Actor) -> None:
     assert untouched(request)
 
 
-def test_a_token_gives_nobody_but_its_owner_a_standing(bea: Actor, cyril: Actor) -> None:
+def test_a_token_of_another_person_gives_no_permission(bea: Actor, cyril: Actor) -> None:
     request = seeds.pending()
     stolen = Actor(person="bea", token=with_token(cyril, *ALL_SCOPES).token)
     with pytest.raises(NotFound):
@@ -321,7 +321,7 @@ def test_a_reason_may_have_two_thousand_characters(bea: Actor) -> None:
     assert decide(seeds.pending(), bea, reason="\U0001f642" * 2_000).status == "approved"
 
 
-def test_every_refusal_has_what_a_door_needs() -> None:
+def test_every_refusal_has_status_code_and_text() -> None:
     refusals: list[ApprovalError] = [
         NotFound(),
         AlreadyDecided("bea"),

@@ -112,7 +112,7 @@ def test_a_call_may_run_again_from_the_very_moment_on(bea: Actor) -> None:
 # 404, 403
 
 
-def test_who_may_not_read_cannot_tell_a_gate_from_none(cyril: Actor) -> None:
+def test_an_unreadable_gate_looks_like_a_missing_one(cyril: Actor) -> None:
     request = seeds.in_doubt()
     for given in ({}, {"outcome": "maybe"}, {"outcome": "happened", "result": ...}):
         with pytest.raises(NotFound):
@@ -222,7 +222,7 @@ def test_giving_up_needs_a_reason_and_the_others_do_not(bea: Actor, reason: obje
 
 
 @pytest.mark.parametrize("outcome", ["run_again", "give_up"])
-def test_a_result_is_for_what_happened(bea: Actor, outcome: str) -> None:
+def test_only_the_outcome_happened_takes_a_result(bea: Actor, outcome: str) -> None:
     request = seeds.in_doubt()
     with pytest.raises(Invalid) as caught:
         settle(request, bea, outcome, result={})
@@ -230,7 +230,7 @@ def test_a_result_is_for_what_happened(bea: Actor, outcome: str) -> None:
     assert untouched(request)
 
 
-def test_what_happened_has_a_result(bea: Actor) -> None:
+def test_the_outcome_happened_requires_a_result(bea: Actor) -> None:
     request = seeds.in_doubt()
     with pytest.raises(Invalid) as caught:
         settle(request, bea, "happened")
@@ -257,7 +257,7 @@ def test_what_happened_has_a_result(bea: Actor) -> None:
     ],
     ids=range(10),
 )
-def test_a_result_fits_what_the_tool_returns(bea: Actor, result: Any, field: str) -> None:
+def test_a_result_fits_the_tools_result_schema(bea: Actor, result: Any, field: str) -> None:
     request = seeds.in_doubt(result_schema=RESULT_SCHEMA)
     with pytest.raises(Invalid) as caught:
         settle(request, bea, "happened", result=result)
@@ -272,7 +272,7 @@ def test_a_result_has_at_most_64_kilobytes_of_json(bea: Actor) -> None:
     assert settle(request, bea, "happened", result="é" * 32_767).status == "answered"
 
 
-def test_nobody_reports_what_looks_like_a_sealed_secret(bea: Actor) -> None:
+def test_a_result_that_resembles_a_sealed_secret_is_refused(bea: Actor) -> None:
     request = seeds.in_doubt()
     for result in ({"$secret": "id:token"}, [{"password": {"$secret": "id:token"}}]):
         with pytest.raises(Invalid) as caught:
@@ -352,7 +352,7 @@ def test_a_list_holds_all_kinds_or_the_one_asked_for(client: TestClient, bea: Ac
     assert caught.value.field == "kind"
 
 
-def test_every_refusal_has_what_a_door_needs() -> None:
+def test_every_refusal_has_status_code_and_text() -> None:
     at = seeds.moment(0)
     refusals: list[ApprovalError] = [TooEarly(at), Cancelled("ada"), Cancelled(None)]
     assert [(one.status, one.code) for one in refusals] == [

@@ -86,7 +86,7 @@ CASES: list[Case] = [
 ]
 
 
-def test_of_any_two_acts_at_once_one_comes_first(
+def test_two_concurrent_actions_end_as_if_in_sequence(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.ABEYANCE_UNDO_SECONDS = WINDOW

@@ -25,7 +25,7 @@ def _text(change: Change, side: str) -> str:
 
 
 @given(was=ARGS, now=ARGS)
-def test_both_sides_are_whole_and_what_is_common_is_the_same_on_both(
+def test_a_comparison_covers_both_sides_completely(
     was: dict[str, Any], now: dict[str, Any]
 ) -> None:
     changes = compared(was, now)

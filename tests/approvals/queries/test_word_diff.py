@@ -32,7 +32,7 @@ def _drawn(alphabet: str, count: int, seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_is_shared_is_the_same_and_the_most_there_is(seed: int) -> None:
+def test_shared_blocks_are_equal_and_as_long_as_possible(seed: int) -> None:
     old, new = _drawn("abc", seed % 17, seed), _drawn("abc", (seed * 7) % 19, seed + 1000)
     found = blocks(old, new)
     assert found is not None
