@@ -62,7 +62,7 @@ def desk(rig: MakeBench) -> Callable[..., Rig]:
     return make
 
 
-def test_a_run_that_waits_for_an_event_holds_nothing_and_goes_on_with_it(
+def test_a_run_waits_for_an_event_without_a_worker(
     desk: Callable[..., Rig],
 ) -> None:
     until = timezone.now() + timedelta(days=2)
@@ -88,7 +88,7 @@ def test_a_run_that_waits_for_an_event_holds_nothing_and_goes_on_with_it(
     assert verify(run).sound
 
 
-def test_what_does_not_come_in_time_times_out(
+def test_an_event_that_does_not_arrive_times_out(
     desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = desk(ask(waits_for()))
@@ -315,7 +315,7 @@ def test_ids_are_known_for_thirty_days(desk: Callable[..., Rig]) -> None:
 # Races
 
 
-def test_an_event_whose_transaction_is_open_while_the_worker_suspends_is_not_lost(
+def test_an_uncommitted_event_is_not_lost_at_suspension(
     desk: Callable[..., Rig],
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
@@ -340,7 +340,7 @@ def test_an_event_whose_transaction_is_open_while_the_worker_suspends_is_not_los
     assert verify(run).sound
 
 
-def test_an_event_that_comes_before_the_time_is_written_is_the_one_outcome(
+def test_an_event_before_the_timeout_is_the_only_outcome(
     desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its transaction holds the run when the wait's time comes, so the worker reads it first."""
@@ -363,7 +363,7 @@ def test_an_event_that_comes_before_the_time_is_written_is_the_one_outcome(
     assert verify(run).sound
 
 
-def test_an_event_that_comes_while_the_end_is_being_written_ends_nothing(
+def test_an_event_during_the_timeouts_commit_has_no_effect(
     desk: Callable[..., Rig],
 ) -> None:
     """The event has found the wait, but the worker that ends it by time has locked the run."""
@@ -387,7 +387,7 @@ def test_an_event_that_comes_while_the_end_is_being_written_ends_nothing(
     assert not Signal.objects.exists()
 
 
-def test_one_id_sent_twice_at_once_counts_once(desk: Callable[..., Rig]) -> None:
+def test_an_id_sent_twice_concurrently_counts_once(desk: Callable[..., Rig]) -> None:
     one = desk(ask(waits_for()))
     run = one.start("a")
     one.advance(run)

@@ -197,7 +197,7 @@ def test_an_entry_that_is_not_there_or_does_not_verify_is_no_beginning(desk: Rig
     assert Run.objects.get(id=fork(run.id, 1)).position == 1
 
 
-def test_who_forked_is_audited_with_both_runs(desk: Rig) -> None:
+def test_a_fork_is_audited_with_actor_and_both_runs(desk: Rig) -> None:
     run = desk.advance(desk.start("a"))
     new = fork(run.id, run.position)
     where = {"position": str(run.position)}

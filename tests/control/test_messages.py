@@ -56,7 +56,7 @@ def gated(rig: MakeBench) -> Rig:
     return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True, expires_in=3600))
 
 
-def test_a_message_to_a_run_at_a_gate_is_heard_with_the_results_of_its_turn(gated: Rig) -> None:
+def test_a_message_at_a_gate_comes_with_the_turns_results(gated: Rig) -> None:
     run = gated.start("a")
     gated.advance(run)
     write(run)
@@ -78,7 +78,7 @@ def test_a_message_to_a_run_at_a_gate_is_heard_with_the_results_of_its_turn(gate
     assert verify(run).sound
 
 
-def test_one_that_comes_before_any_worker_is_heard_with_the_input(gated: Rig) -> None:
+def test_a_message_before_the_first_claim_comes_with_the_input(gated: Rig) -> None:
     run = gated.start("a")
     write(run)
     gated.advance(run)
@@ -86,7 +86,7 @@ def test_one_that_comes_before_any_worker_is_heard_with_the_input(gated: Rig) ->
     assert Run.objects.get(id=run).unheard == 0
 
 
-def test_one_that_comes_while_the_model_answers_is_heard_after_it(rig: MakeBench) -> None:
+def test_a_message_during_a_model_call_comes_after_its_reply(rig: MakeBench) -> None:
     """The answer was given without it, so the run does not end with it."""
     asked, go_on = threading.Event(), threading.Event()
 
@@ -113,7 +113,7 @@ def test_one_that_comes_while_the_model_answers_is_heard_after_it(rig: MakeBench
     assert verify(run).sound
 
 
-def test_one_whose_transaction_is_open_while_the_worker_ends_the_run_is_heard(
+def test_an_uncommitted_message_is_not_lost_at_the_end_of_a_run(
     rig: MakeBench,
 ) -> None:
     """The mailbox was raised and is not committed yet when the worker wants to write the end."""
@@ -138,7 +138,7 @@ def test_one_whose_transaction_is_open_while_the_worker_ends_the_run_is_heard(
     assert types(run)[-3:] == ["MessageReceived", "ModelReplied", "Completed"]
 
 
-def test_one_that_comes_in_a_pause_after_the_answer_is_heard_when_the_run_goes_on(
+def test_a_message_during_a_pause_is_received_on_resuming(
     rig: MakeBench,
 ) -> None:
     asked, go_on = threading.Event(), threading.Event()
@@ -203,9 +203,7 @@ def test_only_the_root_hears_it(rig: MakeBench) -> None:
     assert heard == [("a", 0), ("b", 0), ("b", 0), ("a", 1)]
 
 
-def test_a_worker_that_dies_with_it_in_a_model_call_leaves_it_to_the_next(
-    rig: MakeBench, short_lease: None
-) -> None:
+def test_a_message_survives_a_crash_during_a_model_call(rig: MakeBench, short_lease: None) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run = desk.start("a")
     desk.advance(run)
@@ -234,7 +232,7 @@ def test_a_run_that_is_over_or_told_to_end_takes_none(gated: Rig) -> None:
     assert not Signal.objects.filter(run=run).exists()
 
 
-def test_one_that_came_before_the_end_was_asked_for_is_never_heard(gated: Rig) -> None:
+def test_a_message_before_cancelling_is_never_received(gated: Rig) -> None:
     run = gated.start("a")
     gated.advance(run)
     write(run)
@@ -244,7 +242,7 @@ def test_one_that_came_before_the_end_was_asked_for_is_never_heard(gated: Rig) -
     assert verify(run).sound
 
 
-def test_so_many_wait_and_no_more(gated: Rig) -> None:
+def test_the_number_of_unread_messages_is_limited(gated: Rig) -> None:
     """Those that a worker has taken up count as those that it has not."""
     run = gated.start("a")
     gated.advance(run)
@@ -267,7 +265,7 @@ def test_a_row_that_counts_wrongly_is_found(gated: Rig) -> None:
     assert [finding.subject for finding in verify(run).findings] == ["unheard"]
 
 
-def test_a_fork_takes_along_what_is_not_heard(gated: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_copies_unread_messages(gated: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
     run = gated.start("a")
     gated.advance(run)

@@ -138,7 +138,7 @@ def test_a_wait_that_ends_in_a_pause_goes_on_after_it(
     assert len(desk.effects.calls) == 2
 
 
-def test_what_is_under_way_is_waited_for_and_journaled(rig: MakeBench) -> None:
+def test_running_calls_of_a_paused_run_are_journaled(rig: MakeBench) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def body(request: ToolRequest) -> Outcome:
@@ -255,7 +255,7 @@ def test_a_worker_that_dies_in_a_pause_starts_nothing(gated: Rig, settings: Sett
     assert gated.effects.models == []
 
 
-def test_a_signal_that_holds_the_run_row_while_the_worker_suspends_is_not_lost(
+def test_a_signal_with_the_row_lock_is_not_lost_at_suspension(
     rig: MakeBench,
 ) -> None:
     """The signal's transaction raised the mailbox and is not committed when the worker wants to let go."""

@@ -101,7 +101,7 @@ def test_only_a_failed_run_that_is_kept_is_tried_again(rig: MakeBench, end: str)
     assert Run.objects.get(id=run.id).position == position
 
 
-def test_what_waited_for_a_person_is_asked_again(rig: MakeBench) -> None:
+def test_calls_that_waited_at_gates_are_asked_again(rig: MakeBench) -> None:
     """Too many calls that cannot be made fail a run while other calls of it wait at gates."""
     nonsense = [("nothing", {"n": n}) for n in range(MAX_REFUSALS)]
     desk = rig({"a": turns(ask(("t", {}), *nonsense), say("done"))}, t=GATED)

@@ -58,7 +58,7 @@ def test_a_run_that_is_rolled_back_is_neither_there_nor_hinted_at(hints: list[UU
 
 
 @pytest.mark.django_db(transaction=True)
-def test_without_a_transaction_a_run_is_there_with_its_first_entry_or_not_at_all(
+def test_a_run_and_its_first_entry_are_committed_together(
     hints: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = create(agent="a", input={}, requester=ADA, business_key="k")

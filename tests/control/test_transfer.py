@@ -84,9 +84,7 @@ def sound(run: UUID) -> bool:
     return True
 
 
-def test_an_exported_run_ends_here_and_what_it_waited_at_is_closed(
-    desk: Rig, continued: None
-) -> None:
+def test_an_export_ends_the_run_and_closes_its_gates(desk: Rig, continued: None) -> None:
     run = desk.advance(desk.start("a"))
     (gate,) = desk.open_gates(run.id)
     export(run.id)
@@ -206,7 +204,7 @@ def test_sealed_secrets_are_named_and_go_only_where_they_can_be_opened(
     assert take_over(text) == run
 
 
-def test_what_was_taken_over_is_held_against_what_was_signed(
+def test_an_import_is_checked_against_its_signature(
     desk: Rig, elsewhere: Callable[[UUID], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run = desk.advance(desk.start("a")).id
@@ -225,7 +223,7 @@ def test_what_was_taken_over_is_held_against_what_was_signed(
     assert [finding.subject for finding in found] == ["origin"]
 
 
-def test_what_is_taken_over_is_sealed_with_local_keys_and_keeps_its_evidence(
+def test_an_import_is_sealed_locally_and_keeps_its_evidence(
     desk: Rig, elsewhere: Callable[[UUID], None]
 ) -> None:
     run = desk.advance(desk.start("a")).id

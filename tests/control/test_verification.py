@@ -132,7 +132,7 @@ def test_a_continuation_that_outlives_its_run_is_found(desk: Rig, waiting: UUID)
     assert found(waiting) == ["continuation: the run has ended, but its continuation exists"]
 
 
-def test_a_content_that_is_not_what_its_hash_says_is_found(rig: MakeBench) -> None:
+def test_a_blob_with_another_hash_is_found(rig: MakeBench) -> None:
     big = FakeTool(body=lambda request: ToolResult(value="x" * 100_000))
     desk = rig({"a": turns(ask(("read", {})), ask(("t", {})), say("done"))}, read=big, t=GATED)
     run = desk.advance(desk.start("a")).id
@@ -192,7 +192,7 @@ def test_the_command_speaks_json(waiting: UUID) -> None:
     }
 
 
-def test_the_command_refuses_what_is_no_run(transactional_db: None) -> None:
+def test_the_command_refuses_an_unknown_run(transactional_db: None) -> None:
     assert "there is no run" in verify_run(str(uuid4()))[1]
     assert "is not the id of a run" in verify_run("seven")[1]
     assert "required" in verify_run()[1]

@@ -100,13 +100,13 @@ def nested_objects(depth: int) -> Any:
         (nested_objects(JSON_DEPTH + 1), "input" + ".a" * (JSON_DEPTH + 1)),
     ],
 )
-def test_what_is_not_json_is_refused_by_its_place(value: Any, where: str) -> None:
+def test_a_value_that_is_not_json_is_refused_with_its_place(value: Any, where: str) -> None:
     with pytest.raises(NotJson) as raised:
         require_json(value, "input")
     assert raised.value.where == where
 
 
-def test_what_is_not_json_has_no_digest() -> None:
+def test_a_value_that_is_not_json_has_no_digest() -> None:
     for value in (float("nan"), 2**53, "\x00", nested(ENCLOSED_DEPTH + 1)):
         with pytest.raises(NotJson) as raised:
             sha256_of(value)

@@ -97,7 +97,7 @@ def test_a_run_ends_at_the_very_number_of_calls_that_cannot_be_made() -> None:
         (CallState.RETURNED, 1, 0, CallState.RETURNED),
     ],
 )
-def test_a_write_that_may_have_happened_is_in_doubt_wherever_its_run_goes_on(
+def test_an_unknown_write_stays_in_doubt_in_forks_and_copies(
     state: CallState, attempt: int, failures: int, after: CallState
 ) -> None:
     terms = Terms(effect=EffectClass.WRITE, digest="d", deadline=1.0)
@@ -131,7 +131,7 @@ def test_a_run_is_limited_only_by_its_budget(budget: Budget | None, held: bool) 
 @pytest.mark.parametrize(
     ("of_run", "of_frame", "left"), [(None, 30.0, 25), (20.0, 30.0, 10), (60.0, 30.0, 25)]
 )
-def test_a_wait_ends_when_the_time_of_its_run_or_of_its_frame_is_used_up(
+def test_a_wait_ends_at_the_time_limit_of_run_or_frame(
     of_run: float | None, of_frame: float, left: int
 ) -> None:
     frame = Frame(
@@ -154,7 +154,7 @@ def test_a_wait_ends_when_the_time_of_its_run_or_of_its_frame_is_used_up(
     assert used_up_at(now) == AT + timedelta(seconds=left)
 
 
-def test_what_uses_nothing_up_fits_always() -> None:
+def test_an_event_without_cost_always_fits() -> None:
     now = Continuation(run=RUN, budget=Budget(turns=1))
     assert fits(now, OpenFrame(frame="0", agent="a", input=None), ()) is True
 
@@ -179,7 +179,7 @@ def test_a_document_that_says_the_least_is_read_with_nothing_more() -> None:
     assert (one.state, one.attempt, one.failures) == (CallState.PROPOSED, 0, 0)
 
 
-def test_the_key_that_other_sides_are_given_is_the_same_in_every_release() -> None:
+def test_the_idempotency_key_keeps_its_form() -> None:
     key = idempotency_key(RUN, "0.c1.0", "c2.0")
     assert key == "00000000-0000-0000-0000-000000000001/0.c1.0/c2.0"
 
@@ -202,13 +202,13 @@ def test_an_error_names_its_subject() -> None:
         assert str(error).startswith(words)
 
 
-def test_attempts_and_deadlines_are_what_the_docs_say() -> None:
+def test_attempts_and_deadlines_match_the_docs() -> None:
     assert (TOOL_RETRIES.attempts, TOOL_RETRIES.base, TOOL_RETRIES.ceiling) == (3, 0.5, 10.0)
     assert (MODEL_RETRIES.attempts, MODEL_RETRIES.base, MODEL_RETRIES.ceiling) == (6, 1.0, 60.0)
     assert (MODEL_TERMS.deadline, MODEL_TERMS.retry) == (120.0, MODEL_RETRIES)
 
 
-def test_limits_are_what_the_docs_say() -> None:
+def test_limits_match_the_docs() -> None:
     kilo = 1024
     assert (2 * kilo**2, 64 * kilo, 256 * kilo) == (
         limits.MAX_BODY,

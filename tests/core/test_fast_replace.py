@@ -23,7 +23,7 @@ def test_a_copy_has_the_changes_and_everything_else(one: Any, changes: dict[str,
 
 
 @pytest.mark.parametrize(("one", "changes"), PARTS)
-def test_what_was_copied_stays_as_it_was(one: Any, changes: dict[str, Any]) -> None:
+def test_replace_leaves_the_original_unchanged(one: Any, changes: dict[str, Any]) -> None:
     before = dataclasses.asdict(one)
     copy = replace(one, **changes)
     assert dataclasses.asdict(one) == before

@@ -113,7 +113,7 @@ def test_a_content_that_is_gone_parks_the_run(desk: Rig) -> None:
     assert "is missing" in (parked.reason or "")
 
 
-def test_what_a_transactional_tool_returns_commits_with_its_writes(rig: MakeBench) -> None:
+def test_a_transactional_tools_result_commits_with_its_writes(rig: MakeBench) -> None:
     def write(request: ToolRequest) -> ToolResult:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -153,7 +153,7 @@ def test_a_step_that_is_not_written_stores_nothing(
     assert not ContentUse.objects.exists()
 
 
-def test_only_what_no_run_refers_to_is_collected_and_not_at_once(desk: Rig) -> None:
+def test_only_old_unreferenced_blobs_are_collected(desk: Rig) -> None:
     run = suspended(desk)
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO runtime_content (digest, body) VALUES ('sha256:x', '1')")

@@ -152,7 +152,7 @@ def test_an_event_takes_hold_of_its_runs_in_their_order(
     assert Wait.objects.count() == 0
 
 
-def test_an_event_counts_for_itself_what_it_ended(runs: tuple[UUID, UUID]) -> None:
+def test_an_event_counts_the_waits_it_ended(runs: tuple[UUID, UUID]) -> None:
     waits.close_all(pool.djangos(), runs[0])
     send("e-1")
     send("e-2")

@@ -27,7 +27,7 @@ def desk(rig: MakeBench) -> Rig:
     return rig({"a": turns(say("done"))})
 
 
-def test_of_many_claims_at_once_one_succeeds(desk: Rig) -> None:
+def test_one_of_many_concurrent_claims_succeeds(desk: Rig) -> None:
     run = desk.start("a")
     barrier = threading.Barrier(8)
     claims: list[leases.Claim | None] = []
@@ -119,7 +119,7 @@ def test_the_heartbeat_renews_leases_and_says_that_the_worker_is_alive(rig: Make
 
 
 @pytest.mark.usefixtures("transactional_db")
-def test_sweeping_hints_at_what_is_due_once_per_back_off(
+def test_the_sweeper_hints_at_due_runs_once_per_backoff(
     desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hints: list[object] = []

@@ -31,7 +31,7 @@ def dead(transactional_db: None) -> None:
         )
 
 
-def test_one_dead_connection_is_the_end_of_all_dead_ones(
+def test_one_dead_connection_removes_all_dead_ones(
     dead: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []

@@ -157,7 +157,7 @@ def test_a_step_that_is_built_again_is_read_again(
     assert all(told)
 
 
-def test_what_the_entries_do_not_tell_is_written_each_time_the_run_has_doubled(
+def test_whole_continuations_are_written_at_each_doubling(
     rig: MakeBench, written: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Conversations, "brief", lambda *_: None)
@@ -168,7 +168,7 @@ def test_what_the_entries_do_not_tell_is_written_each_time_the_run_has_doubled(
     assert sum(written) <= 3 * journal(run.id)  # each has every result twice
 
 
-def test_who_takes_a_long_run_over_from_a_lost_worker_folds_what_came_since_alone(
+def test_a_takeover_folds_only_entries_since_the_continuation(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, results = walking(rig, 12), 0
@@ -218,7 +218,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         (245_759, 16_385, True, False),
     ],
 )
-def test_a_brief_continuation_is_due_when_what_came_since_is_long_or_the_run_is_released(
+def test_a_brief_continuation_is_due_after_many_bytes_or_release(
     covered: int, tail: int, release: bool, due: bool
 ) -> None:
     assert continuations.due(covered, tail, release=release) is due
@@ -228,7 +228,7 @@ def test_a_brief_continuation_is_due_when_what_came_since_is_long_or_the_run_is_
     ("covered", "tail", "overdue"),
     [(0, 262_144, False), (0, 262_145, True), (300_000, 299_999, False), (300_000, 300_000, True)],
 )
-def test_a_continuation_is_overdue_when_what_came_since_is_long_and_as_long(
+def test_a_continuation_is_overdue_when_the_run_has_doubled(
     covered: int, tail: int, overdue: bool
 ) -> None:
     assert continuations.overdue(covered, tail) is overdue

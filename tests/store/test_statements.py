@@ -111,7 +111,7 @@ def test_a_step_needs_the_epoch_the_owner_and_the_position_of_its_claim(
     assert Gate.objects.filter(run=run).count() == 0
 
 
-def test_a_step_that_lets_go_needs_the_mailbox_it_read_and_takes_nothing_up_without(
+def test_a_releasing_step_requires_the_signal_count_it_read(
     own: Connection, last: steps.Step
 ) -> None:
     run = last.claim.run
@@ -211,9 +211,7 @@ def alive(own: Connection, *, for_seconds: float) -> UUID:
     return worker
 
 
-def test_only_a_sweeper_takes_a_run_from_its_worker_and_only_when_the_lease_is_over(
-    own: Connection, desk: Rig
-) -> None:
+def test_only_a_sweeper_takes_over_a_run_after_its_lease(own: Connection, desk: Rig) -> None:
     held, lost, run_of_a_stranger = desk.start("a"), desk.start("a"), desk.start("a")
     workers = {held: alive(own, for_seconds=60), lost: alive(own, for_seconds=-1)}
     workers[run_of_a_stranger] = uuid4()  # of which there is no row
@@ -231,9 +229,7 @@ def test_only_a_sweeper_takes_a_run_from_its_worker_and_only_when_the_lease_is_o
     }
 
 
-def test_a_run_of_a_worker_of_the_release_before_is_taken_when_its_own_lease_is_over(
-    own: Connection, desk: Rig
-) -> None:
+def test_a_run_of_the_previous_release_keeps_its_own_lease(own: Connection, desk: Rig) -> None:
     run, worker = desk.start("a"), alive(own, for_seconds=60)
     Worker.objects.filter(id=worker).update(lease_until=None)
     assert claim(own, run, worker=worker) is not None
@@ -394,9 +390,7 @@ def test_backing_off_after_an_entry_leaves_its_status(own: Connection, desk: Rig
     assert Run.objects.get(id=run).status == "paused"
 
 
-def test_a_heartbeat_finds_the_mailbox_of_what_the_process_still_has(
-    own: Connection, desk: Rig
-) -> None:
+def test_a_heartbeat_reads_signal_counts_of_its_own_runs(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
     made = claim(own, run)
     assert made is not None
@@ -509,9 +503,7 @@ def test_a_signal_counts_from_its_moment_on_and_the_next_one_is_told(
     assert len(signals.waiting(own, run)) == 3
 
 
-def test_only_what_does_not_count_yet_can_be_withdrawn_and_only_of_its_run(
-    own: Connection, desk: Rig
-) -> None:
+def test_only_future_signals_of_the_run_can_be_withdrawn(own: Connection, desk: Rig) -> None:
     run, other = desk.start("a"), desk.start("a")
     later = timezone.now() + timedelta(hours=1)
     made = [uuid4() for _ in range(4)]

@@ -52,7 +52,7 @@ WORDS: dict[type[StrEnum], str] = {
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_history_comes_to_what_it_came_to(name: str) -> None:
+def test_a_recorded_history_gives_its_recorded_states(name: str) -> None:
     run, entry, seen = (WRITTEN[name][part] for part in ("run", "entry", "seen"))
     for place, (told, written) in enumerate(zip(looked_at(run, entry), seen, strict=True), 1):
         for part in written:
@@ -77,7 +77,7 @@ def test_every_kind_of_event_was_written_in_the_present_schema() -> None:
 
 
 @pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)
-def test_the_words_of_a_stored_kind_are_what_they_were(kind: type[StrEnum]) -> None:
+def test_the_values_of_stored_enums_are_unchanged(kind: type[StrEnum]) -> None:
     words = WORDS[kind].split()
     assert set(words) <= {str(member) for member in kind}
     assert all(kind[word.upper()] == word for word in words)
@@ -120,7 +120,7 @@ def test_numbers_that_people_rely_on() -> None:
     assert export_file.MOST_BYTES == 67_108_864
 
 
-def test_what_people_may_say_at_a_gate() -> None:
+def test_verdicts_of_each_kind_of_gate() -> None:
     assert enums.VERDICTS == {
         "approval": ("approve", "deny"),
         "in_doubt": ("happened", "run_again", "give_up"),

@@ -39,7 +39,7 @@ def returned(result: Any) -> ToolReturned:
     ],
     ids=["nothing", "small", "at the limit", "no result", "another's result", "no place for one"],
 )
-def test_what_is_small_stays_in_its_event(event: Event) -> None:
+def test_small_values_stay_in_their_event(event: Event) -> None:
     assert set_aside(event) == (event, None)
 
 
@@ -67,7 +67,7 @@ def test_a_result_over_the_limit_is_set_aside_and_found_again(decided: bool) -> 
     assert value_of(content) == value
 
 
-def test_what_is_set_aside_is_as_short_as_json_can_be() -> None:
+def test_blobs_are_compact_json() -> None:
     whole = [1] * (KEPT_INLINE // 2 - 1)  # with commas and brackets one byte below the limit
     assert set_aside(returned(whole))[1] is None
     _, content = set_aside(returned({"list": whole, "more": 1}))
@@ -76,7 +76,7 @@ def test_what_is_set_aside_is_as_short_as_json_can_be() -> None:
     assert content.text.endswith(',1],"more":1}')
 
 
-def test_what_json_cannot_carry_is_not_set_aside() -> None:
+def test_values_that_are_not_json_stay_in_their_event() -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         set_aside(returned([LARGEST, float("nan")]))
 
@@ -87,7 +87,7 @@ def test_a_digest_is_that_of_the_bytes() -> None:
     )
 
 
-def test_a_content_that_is_not_what_its_digest_says_is_refused() -> None:
+def test_a_blob_with_another_digest_is_refused() -> None:
     with pytest.raises(Unreadable):
         value_of(Content(digest=digest_of("1"), text="2"))
 
@@ -104,7 +104,7 @@ MESSAGES = (
 )
 
 
-def test_calls_and_messages_refer_and_what_is_in_a_result_does_not() -> None:
+def test_only_calls_and_messages_refer_to_blobs() -> None:
     call = Call(id="c2.0", tool="t", args={}, stored=Stored(digest="d2", size=1, preview=""))
     other = Call(id="c2.1", tool="t", args={})
     frame = Frame(

@@ -82,7 +82,7 @@ def test_money_is_kept_to_the_millionth_of_a_dollar() -> None:
         ({"usd": Decimal("sNaN")}, "usd must be an amount such as 1.50"),
     ],
 )
-def test_what_is_no_budget_is_named(values: object, message: str) -> None:
+def test_an_invalid_budget_is_named(values: object, message: str) -> None:
     with pytest.raises(BadAmount) as problem:
         budget_of(values)
     assert str(problem.value) == message
@@ -103,7 +103,7 @@ def test_a_run_may_be_given_less_and_never_more() -> None:
 REACHED = {Limit.TURNS, Limit.MICROS}
 
 
-def test_only_what_was_reached_is_granted() -> None:
+def test_only_reached_limits_can_be_granted() -> None:
     assert granted({"turns": 5}, REACHED) == {Limit.TURNS: 5}
     assert granted({"turns": None, "usd": "0.5"}, REACHED) == {
         Limit.TURNS: None,
@@ -121,12 +121,12 @@ def test_only_what_was_reached_is_granted() -> None:
         ({"turns": -5}, "turns must be between"),
     ],
 )
-def test_what_cannot_be_granted_is_named(grant: object, message: str) -> None:
+def test_an_invalid_grant_is_named(grant: object, message: str) -> None:
     with pytest.raises(BadAmount, match=message):
         granted(grant, REACHED)
 
 
-def test_what_was_typed_is_read_as_a_program_would_send_it() -> None:
+def test_typed_amounts_are_read_like_json_ones() -> None:
     texts = {"turns": " 7 ", "seconds": "2.5", "usd": "1.50", "tokens": "many", "calls": "  "}
     assert typed(texts) == {"turns": 7, "seconds": 2.5, "usd": "1.50", "tokens": "many"}
 
@@ -145,7 +145,7 @@ def test_what_was_typed_is_read_as_a_program_would_send_it() -> None:
         ),
     ],
 )
-def test_what_was_reached_is_said_in_words(
+def test_reached_limits_are_described_in_words(
     limit: Limit, used: Amount | None, allowed: Amount, words: str
 ) -> None:
     assert words_of(Exceeded(limit=limit, used=used, allowed=allowed)) == words

@@ -39,7 +39,7 @@ DEEP = json.loads("[" * 81 + "]" * 81)
         DEEP,
     ],
 )
-def test_what_would_not_be_read_as_it_was_written_is_not_written(value: Any) -> None:
+def test_values_that_would_be_read_differently_are_not_written(value: Any) -> None:
     event = ToolReturned(frame="0", call="c1.0", attempt=1, result=value)
     with pytest.raises(NotJson) as raised:
         encode_entry(Entry(at=AT, events=(STARTED[0], event)))
@@ -65,13 +65,13 @@ def test_half_a_surrogate_pair_in_a_name_is_not_written() -> None:
         [[[]]] * 100,
     ],
 )
-def test_what_only_looks_wrong_is_written(value: Any) -> None:
+def test_unusual_but_valid_values_are_written(value: Any) -> None:
     event = ToolReturned(frame="0", call="c1.0", attempt=1, result=value)
     entry = Entry(at=AT, events=(STARTED[0], event))
     assert decode_entry(encode_entry(entry)) == entry
 
 
-def test_the_defaults_that_documents_leave_out_are_those_of_their_schema() -> None:
+def test_omitted_defaults_are_those_of_their_schema() -> None:
     """A changed default changes stored documents: raise SCHEMA, and have upgrades.py write the old one."""
     written = json.loads(Path(__file__).with_name("defaults.json").read_text())
     assert written["schema"] == SCHEMA
@@ -126,7 +126,7 @@ def document(schema: int, **frame: Any) -> str:
         (SCHEMA, {"state": "asking", "attempt": 3, "failures": 1}, 1),
     ],
 )
-def test_a_frame_of_the_first_schema_had_failed_at_every_attempt_but_the_last(
+def test_old_frames_count_all_but_the_last_attempt_as_failed(
     schema: int, frame: dict[str, Any], failures: int
 ) -> None:
     now = decode_continuation(document(schema, **frame))
@@ -151,7 +151,7 @@ def test_a_document_without_frames_is_one_of_a_run_that_has_none() -> None:
         assert decode_continuation(text) == Continuation(run=UUID(int=1))
 
 
-def test_what_a_document_of_this_schema_leaves_out_is_not_made_up() -> None:
+def test_omitted_fields_of_this_schema_are_not_guessed() -> None:
     document = {"run": str(UUID(int=1)), "requester": "ada"}
     found = [
         decode_continuation(json.dumps({"schema": schema, **document})).origin

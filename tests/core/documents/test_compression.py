@@ -85,7 +85,7 @@ def bomb() -> str:
     ],
     ids=["empty", "letters", "bytes", "end", "schema 4", "twice", "no dictionary", "too long"],
 )
-def test_what_this_schema_never_wrote_is_not_read(inner: str) -> None:
+def test_forms_never_written_by_this_schema_are_not_read(inner: str) -> None:
     with pytest.raises(Unreadable):
         decode_entry(f'{{"schema":8,"z":"{inner}"}}')
 

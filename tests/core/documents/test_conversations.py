@@ -173,7 +173,7 @@ def test_nothing_that_an_entry_tells_is_written_again() -> None:
     ],
     ids=lambda event: event.type,
 )
-def test_what_is_not_told_here_is_not_left_out(event: Event) -> None:
+def test_parts_missing_from_the_entries_are_not_omitted(event: Event) -> None:
     now, texts = run_of(*STARTED, RETURNED)
     several = encode_entry(Entry(at=AT, events=(event, MessageReceived(by="bea", text="stop"))))
     assert read([*texts, several]).brief(now) is None
@@ -250,6 +250,6 @@ def test_entries_of_a_newer_schema_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema":5}', '{"schema":5,"events":[{}]}', "[1]"])
-def test_what_is_no_entry_tells_nothing(text: str) -> None:
+def test_a_text_that_is_no_entry_restores_nothing(text: str) -> None:
     now, texts = run_of(*STARTED, RETURNED)
     assert read([*texts, text]).brief(now) is None

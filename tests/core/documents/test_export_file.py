@@ -54,7 +54,7 @@ assert STORED is not None
 TEXTS = {STORED.digest: STORED.text}
 
 
-def test_what_is_packed_is_what_is_read() -> None:
+def test_a_packed_file_reads_back_unchanged() -> None:
     package = packed(*STARTED, RETURNED, LEFT, contents=TEXTS)
     assert export_file.decode(export_file.encode(package)) == package
     manifest, now = export_file.check(package)
@@ -67,7 +67,7 @@ def test_what_is_packed_is_what_is_read() -> None:
     assert export_file.entries_signed(package.manifest) == manifest.entries
 
 
-def test_the_text_of_a_file_is_compact_and_says_what_it_is() -> None:
+def test_the_text_of_a_file_is_compact_and_names_its_format() -> None:
     text = export_file.encode(packed(*STARTED[:1], LEFT))
     assert text.startswith('{"format":"abeyance.run","key_id":"k","signature":"00","manifest":"{')
     assert list(json.loads(text)) == [
@@ -134,7 +134,7 @@ def test_entries_that_make_no_sense_are_named() -> None:
     assert refusal(nonsense).startswith("its entry 3: ")
 
 
-def test_what_a_newer_version_wrote_is_refused_as_such() -> None:
+def test_a_file_of_a_newer_version_is_refused_as_such() -> None:
     package = packed(*STARTED[:1], LEFT)
     with pytest.raises(NewerSchema) as raised:
         export_file.check(retold(package, schema=export_file.SCHEMA + 1, new=True))
@@ -179,7 +179,7 @@ def test_a_file_that_says_it_is_something_else_is_none() -> None:
         assert str(raised.value) == "it is no exported run"
 
 
-def test_the_keys_that_seal_secrets_are_found_however_deep_a_text_is_in_others() -> None:
+def test_keys_of_secrets_are_found_at_any_depth() -> None:
     value = json.dumps({"$secret": "k1:abc"})
     assert export_file.sealed_with([value]) == {"k1"}
     assert export_file.sealed_with([json.dumps(value), json.dumps(json.dumps(value))]) == {"k1"}

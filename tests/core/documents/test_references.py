@@ -68,18 +68,18 @@ def outcome_of(outcome: Any, *events: Event) -> Any:
 
 
 @pytest.mark.parametrize(("event", "name"), HAVING, ids=[str(name) for _, name in HAVING])
-def test_what_an_event_has_is_found_by_the_name_of_its_field(event: Event, name: str | int) -> None:
+def test_references_find_values_by_field_name(event: Event, name: str | int) -> None:
     found = outcome_of({"$": [7, 1, name]}, STARTED[0], event)
     assert found == (VALUE if isinstance(name, int) else getattr(event, name))
 
 
 @pytest.mark.parametrize("value", [{"$": [1, 0, "input"]}, {"$": {"is": 1}}, {"$": None}], ids=str)
-def test_what_looks_like_a_reference_is_read_as_it_was(value: Any) -> None:
+def test_escaped_values_are_read_back_unchanged(value: Any) -> None:
     assert outcome_of({"$": {"is": value}}, STARTED[0]) == value
 
 
 @pytest.mark.parametrize("value", [{"$": 1, "is": 2}, {"is": 1}, {}, "$", ["$"]], ids=str)
-def test_what_is_no_reference_is_read_as_it_stands(value: Any) -> None:
+def test_values_without_a_reference_are_read_unchanged(value: Any) -> None:
     assert outcome_of(value, STARTED[0]) == value
 
 
@@ -98,7 +98,7 @@ def test_what_is_no_reference_is_read_as_it_stands(value: Any) -> None:
     ],
     ids=str,
 )
-def test_a_reference_to_what_is_not_there_is_unreadable(place: Any) -> None:
+def test_a_reference_to_a_missing_value_is_unreadable(place: Any) -> None:
     with pytest.raises(Unreadable, match="there is nothing at"):
         outcome_of({"$": place}, ToolReturned(frame="0", call="c1.0", attempt=1, result=VALUE))
 

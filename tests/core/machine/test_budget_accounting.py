@@ -138,7 +138,7 @@ def short_of(now: Continuation, at: datetime = AT) -> dict[Limit, Exceeded]:
 # Settling
 
 
-def test_a_reply_counts_for_its_frame_for_those_above_it_and_for_the_run() -> None:
+def test_a_reply_counts_for_its_frame_its_parents_and_the_run() -> None:
     now = evolve(family(), replied("0.c1.0", tokens=(30, 12), cost=9))
     child = Spent(turns=1, tokens=42, micros=9)
     assert now.frame("0.c1.0").spent == child
@@ -174,7 +174,7 @@ def test_a_summary_by_the_model_is_paid_for_and_is_no_turn() -> None:
     assert (unpriced.micros, unpriced.unpriced) == (0, 1)
 
 
-def test_an_attempt_at_a_model_that_brought_no_reply_costs_nothing_that_is_known() -> None:
+def test_a_model_attempt_without_a_reply_has_no_known_cost() -> None:
     now = started()
     failed = RetryScheduled(
         frame=ROOT, call=None, attempt=1, cause="error", error="busy", until=later(1)
@@ -196,7 +196,7 @@ USED = st.tuples(
 
 
 @given(uses=st.lists(USED, max_size=6, unique_by=lambda use: use[0]), data=st.data())
-def test_what_is_spent_is_the_sum_of_what_is_settled_in_any_order(
+def test_usage_is_the_sum_of_settlements_in_any_order(
     uses: list[tuple[str, int, int, int | None]], data: st.DataObject
 ) -> None:
     outcomes: list[Event] = [
@@ -277,7 +277,7 @@ def test_no_limit_is_passed_by_more_than_one_reservation(
     assert world.reserved() == NOTHING
 
 
-def test_a_reservation_holds_back_what_would_start_beside_it() -> None:
+def test_a_reservation_delays_concurrent_starts() -> None:
     now = family(Budget(turns=2))
     assert fits(now, AskModel(frame="0.c1.0"), ())
     assert not fits(now, AskModel(frame="0.c1.1"), {"0.c1.0"})
@@ -294,7 +294,7 @@ def test_a_started_call_is_reserved_until_it_is_settled() -> None:
     assert set(short_of(now)) == {Limit.CALLS}
 
 
-def test_the_limits_of_a_frame_hold_for_what_is_below_it_and_not_beside_it() -> None:
+def test_a_frames_limits_apply_to_its_descendants_only() -> None:
     now = family()
     child = now.frame("0.c1.0")
     now = now.with_frame(replace(child, budget=Budget(turns=1), spent=Spent(turns=1)))
@@ -315,12 +315,12 @@ def test_a_frames_limit_counts_its_children() -> None:
     ("frame", "held"),
     [("0.c1.1", True), ("0.c1.1.c2.0", True), ("0", False), ("0.c1.0", False), ("0.c1.10", False)],
 )
-def test_a_frame_reserves_for_itself_and_what_is_below_it(frame: str, held: bool) -> None:
+def test_a_frame_reserves_for_itself_and_its_descendants(frame: str, held: bool) -> None:
     assert Scope(frame="0.c1.1", budget=Budget(), spent=NOTHING).holds(frame) is held
     assert Scope(frame=None, budget=Budget(), spent=NOTHING).holds(frame)
 
 
-def test_what_does_not_fit_is_said_plainly() -> None:
+def test_an_exceeded_limit_is_described() -> None:
     now = evolve(started(Budget(turns=1)), replied(calls=1))
     assert fits(now, AskModel(frame=ROOT), ()) is False
     assert fits(now, StartTool(frame=ROOT, call="c1.0", attempt=1), ()) is True
@@ -403,7 +403,7 @@ def exceeded(limit: Limit, frame: str | None = None, allowed: Amount = 1) -> Bud
     return BudgetExceeded(gate=GATE, frame=frame, limit=limit, used=1, allowed=allowed, at=AT)
 
 
-def test_what_is_granted_raises_each_limit_of_that_kind_that_was_reached() -> None:
+def test_a_grant_raises_every_reached_limit_of_its_kind() -> None:
     now = started(Budget(turns=1, tokens=5), own=Budget(turns=1))
     now = fold(
         now, [exceeded(Limit.TURNS), exceeded(Limit.TURNS, ROOT), exceeded(Limit.TOKENS, None, 5)]
@@ -444,7 +444,7 @@ def test_a_grant_needs_an_open_gate() -> None:
     st.builds(Budget, turns=st.none() | st.integers(1, 9), micros=st.none() | st.integers(1, 9)),
     st.builds(Budget, turns=st.none() | st.integers(1, 9), micros=st.none() | st.integers(1, 9)),
 )
-def test_the_strictest_of_two_budgets_allows_what_both_allow(one: Budget, other: Budget) -> None:
+def test_the_stricter_budget_allows_only_common_amounts(one: Budget, other: Budget) -> None:
     both = strictest(one, other)
     assert both is not None
     for limit in (Limit.TURNS, Limit.MICROS):
@@ -462,7 +462,7 @@ def at_limit(now: Continuation) -> tuple[Event, ...]:
     return exceeded(Limit.SECONDS, None, 10), opened_
 
 
-def test_time_is_counted_while_something_is_to_be_done_and_stands_still_for_people() -> None:
+def test_active_time_excludes_waiting_for_people() -> None:
     now = started(Budget(seconds=10))
     assert worked_at(now, later(4)) == 4
     approval = GateOpened(gate=GATE, kind=GateKind.APPROVAL, frame=ROOT, call="c1.0", terms=READ)
@@ -508,7 +508,7 @@ def test_an_agents_own_time_begins_when_its_frame_opens() -> None:
     assert (one.frame, one.limit, one.used) == ("0.c1.0", Limit.SECONDS, 5)
 
 
-def test_a_fork_takes_over_what_was_used_and_begins_its_own_clock() -> None:
+def test_a_fork_keeps_the_usage_and_starts_its_own_clock() -> None:
     now = step(started(Budget(seconds=10, turns=5)), [replied(calls=1)], head="", at=later(4))
     fork: list[Event] = [
         RunStarted(agent="agent-0", input={}, requester="bea"),

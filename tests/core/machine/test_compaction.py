@@ -78,7 +78,7 @@ def test_it_is_due_beyond_the_threshold(
     assert plan(after(turns, terms)) == (AskModel(frame="0", summary=due),)
 
 
-def test_bytes_count_as_well_also_of_what_is_stored_elsewhere() -> None:
+def test_bytes_of_blobs_count_too() -> None:
     assert compaction.due(after(3, CompactionTerms(bytes=1_000), "x" * 400).frame("0"))
     small = after(3, CompactionTerms(bytes=1_000)).frame("0")
     results: dict[str, Any] = {"call": "c3.0", "tool": "t", "outcome": "returned", "content": None}
@@ -100,7 +100,7 @@ def test_without_a_reply_nothing_gives_way() -> None:
     assert compaction.cut(after(0, None).frame("0")) == 0
 
 
-def test_what_was_given_the_summary_and_the_last_turn_are_left() -> None:
+def test_compaction_keeps_input_summary_and_last_turn() -> None:
     before = after(3, CompactionTerms(messages=4))
     frame = fold(before, [summed(5)]).frame("0")
     assert frame.messages == (
@@ -122,7 +122,7 @@ def test_ids_go_on_and_a_summary_is_summed_up_with_the_rest() -> None:
     assert [call.id for call in twice.calls] == ["c4.0"]
 
 
-def test_what_it_cost_is_counted() -> None:
+def test_the_cost_of_a_summary_is_counted() -> None:
     before = after(3, CompactionTerms(messages=4))
     assert fold(before, [summed(5)]).usage == {"tokens": 10}
     assert fold(before, [replace(summed(5), usage={"other": 7})]).usage == {"tokens": 3, "other": 7}

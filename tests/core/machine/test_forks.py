@@ -171,7 +171,7 @@ def test_a_call_in_doubt_is_asked_about_again(events: tuple[Event, ...]) -> None
     assert plan(now)[0] == OpenDoubt(**CALL)
 
 
-def test_what_was_recorded_is_not_asked_for_again() -> None:
+def test_recorded_admissions_and_results_are_not_planned_again() -> None:
     now = after(admitted(), started(), RETURNED)
     assert first(released(now)) == first(now)
     assert released(now).usage == {"output_tokens": 3}

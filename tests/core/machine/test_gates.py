@@ -92,7 +92,7 @@ def test_a_halt_is_not_decided_as_a_call_is(kind: GateKind, verdict: Verdict) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_a_hold_that_was_lifted_says_up_to_where_the_frame_is_cleared(kind: GateKind) -> None:
+def test_only_a_continued_hold_clears_the_frame(kind: GateKind) -> None:
     now = under_way(opened(kind))
     is_hold = kind is GateKind.HOLD
     assert now.frame("0").cleared_at == (AT if is_hold else None)
@@ -102,7 +102,7 @@ def test_only_a_hold_that_was_lifted_says_up_to_where_the_frame_is_cleared(kind:
     assert evolve(now, decided(Verdict.STOP)).frame("0").cleared == -1
 
 
-def test_what_is_not_open_is_neither_decided_nor_closed() -> None:
+def test_only_an_open_gate_is_decided_or_closed() -> None:
     now = under_way(opened(GateKind.HOLD))
     for event in (decided(Verdict.CONTINUE, 2), closed(2)):
         with pytest.raises(UnknownSubject) as raised:

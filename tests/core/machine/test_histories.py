@@ -124,7 +124,7 @@ def test_a_live_run_always_has_a_plan_or_work_under_way_or_an_open_gate() -> Non
         invariants.a_live_run_is_never_stuck(walk)
 
 
-def test_a_write_is_started_once_per_approval_and_a_gated_call_only_after_one() -> None:
+def test_a_gated_call_starts_only_once_per_approval() -> None:
     assert sum(map(invariants.a_write_is_started_once_per_approval, every())) > len(every())
 
 

@@ -74,7 +74,7 @@ def _roles(now: Continuation) -> list[str]:
     return [message["role"] for message in now.frames["0"].messages]
 
 
-def test_a_message_waits_for_the_calls_of_the_turn_and_comes_after_their_results() -> None:
+def test_a_message_follows_the_results_of_the_turn() -> None:
     terms = Terms(effect=EffectClass.READ, digest="d", deadline=1.0)
     acting = _after(
         _replied("t"),

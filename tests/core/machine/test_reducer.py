@@ -74,7 +74,7 @@ def test_a_frame_opens_where_a_call_was_admitted_for_it(event: Event, kind: str)
     assert evolve(now, CHILD).call("0", "c1.0").frame == "0.c1.0"
 
 
-def test_a_path_leads_from_the_root_to_the_frame_and_to_the_tool_if_one_is_named() -> None:
+def test_a_path_lists_agents_from_the_root_and_the_tool() -> None:
     now = after(*ADMITTED, CHILD)
     assert now.path("0.c1.0") == ("a", "b")
     assert now.path("0.c1.0", "t") == ("a", "b", "t")
@@ -95,7 +95,7 @@ def test_a_frame_opens_once_and_only_for_a_call_that_was_admitted() -> None:
         (ModelFailed(frame="0.c1.0", error="no"), "failed", CallState.FAILED),
     ],
 )
-def test_a_frame_closes_as_what_it_came_to(last: Event, outcome: Any, state: CallState) -> None:
+def test_a_frame_closes_with_its_outcome(last: Event, outcome: Any, state: CallState) -> None:
     end = FrameClosed(frame="0.c1.0", outcome=outcome, content="below")
     other = replace(end, outcome="failed" if outcome == "answered" else "answered")
     with pytest.raises(IllegalTransition):
@@ -166,7 +166,7 @@ def test_a_frame_goes_on_under_the_version_that_follows_its_own() -> None:
     assert raised.value.state == "closed"
 
 
-def test_only_what_may_still_run_becomes_the_write_that_its_tool_has_become() -> None:
+def test_only_calls_that_may_still_run_become_writes() -> None:
     read = replace(TERMS, effect=EffectClass.READ)
     now = after(
         *STARTED[:2],

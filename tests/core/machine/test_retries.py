@@ -89,7 +89,7 @@ def test_a_policy_says_itself_which_faults_are_worth_another_attempt() -> None:
 @pytest.mark.parametrize(
     ("failures", "bound"), [(0, 2.0), (1, 4.0), (2, 8.0), (3, 10.0), (9999, 10.0)]
 )
-def test_the_wait_is_drawn_evenly_up_to_a_bound_that_doubles_up_to_the_ceiling(
+def test_the_backoff_doubles_to_its_ceiling_with_full_jitter(
     chance: float, failures: int, bound: float
 ) -> None:
     terms = ModelTerms(retry=replace(POLICY, attempts=10**6))
@@ -124,14 +124,14 @@ def test_a_call_that_was_never_judged_has_not_been_started() -> None:
 
 
 @pytest.mark.parametrize(("after", "waits"), [(3.0, 3.0), (-1.0, 0.0), (3600.0, 10.0)])
-def test_what_the_other_side_asks_for_counts_up_to_the_ceiling(after: float, waits: float) -> None:
+def test_a_requested_delay_counts_up_to_the_ceiling(after: float, waits: float) -> None:
     event = _asked(FRAME, Blame.LIMIT, after=after)
     assert isinstance(event, RetryScheduled)
     assert event.until == AT + timedelta(seconds=waits)
 
 
 @pytest.mark.parametrize("blame", Blame)
-def test_only_a_fault_that_another_model_need_not_share_falls_over_to_it(blame: Blame) -> None:
+def test_only_a_model_specific_failure_falls_back(blame: Blame) -> None:
     event = _asked(replace(FRAME, failures=2), blame, other="openai:b", partial="half a")
     shared = blame in (Blame.SETUP, Blame.REQUEST, Blame.WORKER, Blame.TOOL)
     assert isinstance(event, ModelFailed) is (blame is Blame.REQUEST)
@@ -149,7 +149,7 @@ def test_without_another_model_a_failure_names_none() -> None:
         assert getattr(event, "instead", "") == ""
 
 
-def test_each_model_has_its_attempts_and_the_next_turn_begins_with_the_first() -> None:
+def test_each_turn_begins_again_with_the_first_model() -> None:
     now = fold(
         initial(UUID(int=1)),
         [
@@ -231,7 +231,7 @@ def test_people_are_asked_soon_about_a_refused_key() -> None:
         assert event.asks_at == AT + soon
 
 
-def test_an_entry_that_was_written_before_there_were_policies_reads_as_it_was_meant() -> None:
+def test_an_entry_without_policies_gets_their_old_meaning() -> None:
     text = (
         '{"schema":1,"at":"2026-01-01T00:00:00+00:00","events":[{"frame":"0","agent":"a",'
         '"fingerprint":"f","prompt":"p","plan":null,"input":{},"parent":null,"call":null,'
