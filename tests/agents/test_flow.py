@@ -30,7 +30,7 @@ FLOWS = [
 
 
 @pytest.mark.parametrize(("agent", "frames"), FLOWS)
-def test_an_approved_onboarding_gives_one_account_its_role_and_one_mail(
+def test_an_approved_onboarding_has_one_account_role_and_mail(
     engine: Engine, directory: Directory, sink: Sink, agent: str, frames: dict[str, str]
 ) -> None:
     run = engine.begin(agent, NEWCOMER)
@@ -56,7 +56,7 @@ def test_an_approved_onboarding_gives_one_account_its_role_and_one_mail(
 
 
 @pytest.mark.parametrize("agent", [agent for agent, _ in FLOWS])
-def test_a_denied_onboarding_leaves_the_account_without_a_role_and_says_why(
+def test_a_denied_onboarding_sets_no_role_and_gives_the_reason(
     engine: Engine, directory: Directory, sink: Sink, agent: str
 ) -> None:
     run = engine.begin(agent, NEWCOMER)
@@ -147,7 +147,7 @@ def clerk(turn: Turn) -> Reply:
 
 
 @pytest.mark.parametrize(("name", "said", "rows"), [("right", "Done.", 1), ("wrong", None, 0)])
-def test_a_transactional_tool_writes_with_its_journal_entry_or_not_at_all(
+def test_a_transactional_tool_commits_with_its_entry(
     transactional_db: None,
     monkeypatch: pytest.MonkeyPatch,
     name: str,

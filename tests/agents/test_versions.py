@@ -152,7 +152,7 @@ def test_a_worker_says_how_its_agent_differs_from_a_published_version() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("facts", ['{"name": "greeter"}', "not JSON"])
-def test_a_description_that_was_changed_in_the_database_is_not_believed(facts: str) -> None:
+def test_a_description_changed_in_the_database_is_rejected(facts: str) -> None:
     publish(_registry(version()))
     AgentVersion.objects.update(facts=facts)
     new = AgentEffects(_registry(version(tools=[greet, replace(greet, name="wave")])))

@@ -97,7 +97,7 @@ def test_without_permission_any_body_gets_not_found(
 
 
 @pytest.mark.parametrize("name", ["1", "not-an-id", str(uuid4())])
-def test_what_does_not_exist_is_not_found(client: TestClient, bea: Actor, name: str) -> None:
+def test_an_unknown_object_is_not_found(client: TestClient, bea: Actor, name: str) -> None:
     with pytest.raises(NotFound):
         client.get(f"/approvals/{name}", auth=bea)
     with pytest.raises(NotFound):

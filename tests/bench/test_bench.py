@@ -50,7 +50,7 @@ def test_a_finding_is_a_section_with_a_row_for_each_line() -> None:
     assert "| it | 2.00 × (2.00 to 2.00, n=1) | ≤ 1.00 | missed |" in markdown(found)
 
 
-def test_what_postgres_counts_at_rest_is_taken_off_for_as_many_seconds() -> None:
+def test_idle_counts_of_postgres_are_subtracted_by_duration() -> None:
     busy = Cost(seconds=2.0, workers=1.0, statements=100.0, wal=50.0)
     idle = Cost(seconds=10.0, workers=5.0, statements=100.0, wal=20.0)
     found = busy.less(idle)
@@ -94,7 +94,7 @@ def test_a_script_calls_its_tools_in_order_and_ends(
     assert reply
 
 
-def test_a_timer_counts_what_its_function_spends_without_those_it_calls() -> None:
+def test_a_timer_excludes_the_time_of_called_functions() -> None:
     timers = Timers()
     inner = timers.around("inner", lambda: sum(range(200_000)))
     outer = timers.around("outer", lambda: [inner() for _ in range(10)])

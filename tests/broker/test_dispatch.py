@@ -52,7 +52,7 @@ def test_a_hint_arrives_as_a_task_that_carries_the_run_id_only(live_broker: str)
         queue.close()
 
 
-def test_a_message_is_what_celery_sends(live_broker: str) -> None:
+def test_a_message_equals_one_of_celery(live_broker: str) -> None:
     """Or a version of Celery or kombu has changed the form, and `dispatch._message` must follow."""
     run = uuid4()
     broker = redis.Redis.from_url(live_broker)

@@ -152,7 +152,7 @@ def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> N
     assert "canary" not in repr(given)
 
 
-def test_models_are_listed_once_each_in_the_order_in_which_they_are_asked() -> None:
+def test_models_are_listed_once_in_the_order_of_calls() -> None:
     keys = {"OPENAI_API_KEY": "a", "ANTHROPIC_API_KEY": "b"}
     given = environment.read({"ABEYANCE_MODEL": "openai:x , anthropic:y", **keys})
     assert given.model == "openai:x,anthropic:y"

@@ -84,12 +84,12 @@ def test_no_statement_and_no_lock_is_waited_for_without_end() -> None:
         assert f"{timeout}=" in options
 
 
-def test_the_table_names_every_process_in_the_order_in_which_to_stop_them() -> None:
+def test_the_table_lists_every_process_in_stop_order() -> None:
     assert [process.name for process in table()] == ["web", "sweeper", "worker", "isolated"]
 
 
 @pytest.mark.django_db
-def test_behind_a_proxy_only_what_came_over_https_is_answered_and_health_to_everybody(
+def test_behind_a_proxy_only_https_and_health_are_answered(
     settings: Settings,
 ) -> None:
     settings.SECURE_SSL_REDIRECT = True

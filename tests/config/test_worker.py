@@ -18,7 +18,7 @@ print(*sys.modules)
 """
 
 
-def test_a_worker_imports_no_pages_no_command_line_and_no_client_that_is_not_set_up() -> None:
+def test_a_worker_imports_no_pages_and_no_unused_clients() -> None:
     said = subprocess.run(
         [sys.executable, "-c", START], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()

@@ -251,7 +251,7 @@ def test_an_event_whose_run_is_told_to_end_changes_nothing(desk: Callable[..., R
     assert verify(run).sound
 
 
-def test_an_event_in_a_pause_is_kept_and_time_stands_still_for_the_wait(
+def test_an_event_in_a_pause_is_kept_and_the_wait_is_stopped(
     desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = desk(ask(waits_for(), waits_for(event="paid")))

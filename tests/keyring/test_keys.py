@@ -204,7 +204,7 @@ def test_a_broken_private_key_is_named(folder: Path, text: str) -> None:
 # The folder of those who only check
 
 
-def test_workers_get_what_they_check_with_and_nothing_that_signs(
+def test_workers_get_only_keys_for_verifying(
     folder: Path, tmp_path: Path, settings: Settings
 ) -> None:
     settings.WORKER_KEYS_DIR = tmp_path / "worker-keys"

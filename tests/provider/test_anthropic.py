@@ -156,7 +156,7 @@ def test_an_overloaded_provider_is_asked_again_when_it_says(
     assert answers == []
 
 
-def test_what_it_wrote_is_kept(answers: list[Any], frame: Frame) -> None:
+def test_the_providers_error_text_is_kept(answers: list[Any], frame: Frame) -> None:
     said = {"type": "invalid_request_error", "message": "max_tokens is too large"}
     answers.append((400, {"type": "error", "error": said}))
     fault = perform(frame.handler, frame.request())

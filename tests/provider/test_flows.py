@@ -178,7 +178,7 @@ def test_thirty_errors_in_a_row_fail_no_run(
     assert not provider.faults
 
 
-def test_the_next_model_is_asked_once_the_attempts_at_the_first_are_used_up(
+def test_the_next_model_follows_the_attempts_at_the_first(
     engine: Engine, provider: Provider, directory: Directory, sink: Sink, settings: Any
 ) -> None:
     settings.ABEYANCE_MODEL = "openai:first, openai:second"
@@ -218,7 +218,7 @@ def test_an_agent_s_own_models_are_asked_instead_of_the_installation_s(
     assert {body["model"] for body in provider.bodies} == {"mine"}
 
 
-def test_a_cancelled_run_ends_the_call_that_trickles_and_keeps_what_was_said(
+def test_cancelling_ends_a_trickling_call_and_keeps_its_text(
     engine: Engine, provider: Provider
 ) -> None:
     seeds.person("ada", Group.REQUESTERS)

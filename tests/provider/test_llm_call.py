@@ -56,7 +56,7 @@ def test_an_answer_has_calls_and_the_provider_s_own_count_of_tokens(
         (Fault.MALFORMED_JSON, "the provider is at fault", None),
     ],
 )
-def test_a_mistake_of_the_provider_is_worth_another_attempt_and_the_client_makes_none(
+def test_the_engine_and_not_the_client_retries_server_errors(
     provider: Provider, frame: Frame, fault: Fault, error: str, after: float | None
 ) -> None:
     provider.faults.append(fault)
@@ -68,7 +68,7 @@ def test_a_mistake_of_the_provider_is_worth_another_attempt_and_the_client_makes
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT, Fault.SHORT, Fault.MALFORMED_JSON, Fault.RATE_LIMIT])
-def test_a_call_that_fails_leaves_no_stream_for_a_collection_to_end_in_another_thread(
+def test_a_failed_call_leaves_no_open_stream(
     provider: Provider, frame: Frame, fault: Fault
 ) -> None:
     perform(frame.handler, frame.request())  # do all imports and caching first
@@ -95,7 +95,7 @@ def _go_round() -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.TRICKLE, Fault.HALF_OPEN])
-def test_a_reply_without_end_is_cut_off_at_the_deadline_and_what_came_is_kept(
+def test_an_endless_reply_is_cut_at_the_deadline_and_kept(
     provider: Provider, frame: Frame, fault: Fault
 ) -> None:
     provider.faults.append(fault)
@@ -163,7 +163,7 @@ def test_a_request_the_provider_rejects_is_the_request_s_fault(
     assert not fault.again
 
 
-def test_what_the_provider_wrote_is_kept_without_any_key(
+def test_the_providers_text_is_kept_without_keys(
     provider: Provider, frame: Frame, settings: Settings
 ) -> None:
     told = f"max_tokens is too large; asked with {KEY}"

@@ -88,7 +88,7 @@ def test_a_storm_of_refusals_is_not_hammered_by_all_workers_together(provider: P
     assert {event["cause"] for event in waits} == {"brake"}
 
 
-def test_who_is_held_back_has_used_up_no_attempt(provider: Provider) -> None:
+def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
     once = replace(ECHO, retry=RetryPolicy(attempts=1, base=0.0, ceiling=0.0))
     rate_limits = RateLimits()
     go = rate_limits.acquire("openai", 0)
@@ -141,7 +141,7 @@ def _go(said: object) -> Go:
     return said
 
 
-def test_nobody_goes_before_the_time_the_provider_named_and_then_one_by_one(
+def test_calls_wait_for_the_named_time_then_go_one_by_one(
     braked: RateLimits,
 ) -> None:
     first, second = (_wait(braked.acquire("openai", 0)) for _ in range(2))
@@ -182,7 +182,7 @@ def test_answers_let_more_through_until_the_brake_is_off(braked: RateLimits) -> 
     assert not _go(braked.acquire("openai", 0)).braked
 
 
-def test_an_answer_to_what_was_asked_before_the_refusal_eases_nothing(braked: RateLimits) -> None:
+def test_a_success_of_an_older_call_keeps_the_interval(braked: RateLimits) -> None:
     said = _wait(braked.acquire("openai", 0))
     _moved(10.0)
     early = _go(braked.acquire("openai", said.ticket))

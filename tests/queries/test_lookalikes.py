@@ -26,7 +26,7 @@ from runtime.queries.lookalikes import noted
         ({"p\u0430ypal": 1}, ["Cyrillic"]),
     ],
 )
-def test_what_passes_for_something_else_is_named(value: object, said: list[str]) -> None:
+def test_lookalike_characters_are_named(value: object, said: list[str]) -> None:
     (note,) = noted(value)
     for words in said:
         assert words in note

@@ -144,7 +144,7 @@ def test_an_expiry_before_its_time_opens_and_closes_nothing(target: Target) -> N
     assert target.started(run) == 0
 
 
-def test_arguments_changed_with_every_digest_made_anew_are_not_what_was_signed(
+def test_changed_arguments_with_new_digests_fail_the_signature(
     target: Target,
 ) -> None:
     run = target.start()

@@ -245,9 +245,7 @@ def test_a_file_beyond_the_limit_is_not_even_read(
 
 
 @pytest.mark.parametrize("name", ["ada", "bea", "cyril", "nobody"])
-def test_who_is_no_admin_takes_nothing_over(
-    target: Target, sender: Sender, parcel: str, name: str
-) -> None:
+def test_only_an_admin_can_import(target: Target, sender: Sender, parcel: str, name: str) -> None:
     with pytest.raises(Forbidden):
         import_run(data=sender.send(parcel).encode(), actor=Actor(person=name))
 

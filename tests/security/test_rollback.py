@@ -125,7 +125,7 @@ def test_without_a_ledger_the_second_use_is_not_noticed(target: Target) -> None:
     assert target.started(run) == 2
 
 
-def test_what_the_database_forgot_is_found(
+def test_the_ledger_reveals_a_rolled_back_database(
     target: Target, kept: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run, _ = used(target)
@@ -170,7 +170,7 @@ def test_a_line_that_a_crash_cut_off_makes_room(kept: Path) -> None:
     assert again.facts() == {"undone a 1", "undone c 1"}
 
 
-def test_what_another_process_noted_is_known(kept: Path) -> None:
+def test_facts_noted_by_another_process_are_known(kept: Path) -> None:
     ledger.note("undone a 1")
     ledger.Ledger(kept).add("undone b 1")
     assert ledger.holds("undone b 1")

@@ -94,7 +94,7 @@ def test_an_older_continuation_does_not_take_the_place_of_the_last(target: Targe
     target.assert_parked(run, "the last one was of")
 
 
-def test_an_older_continuation_with_its_row_put_back_leaves_entries_behind(target: Target) -> None:
+def test_an_older_continuation_and_row_leave_extra_entries(target: Target) -> None:
     target.ask_twice()
     run = target.start()
     older = _kept(run)
@@ -114,7 +114,7 @@ def test_a_continuation_that_is_gone_parks_the_run(target: Target) -> None:
     target.assert_parked(run, "the continuation is missing")
 
 
-def test_a_sealed_continuation_of_more_entries_than_there_are_parks_the_run(target: Target) -> None:
+def test_a_continuation_beyond_the_journal_parks_the_run(target: Target) -> None:
     run = target.start()
     target.decide(run)
     body = _kept(run)["body"]

@@ -59,7 +59,7 @@ def slow() -> AgentSpec:
     )
 
 
-def test_only_what_was_shown_is_done() -> None:
+def test_only_the_shown_call_is_made() -> None:
     """The arguments change between the approval and the start: the changed call is not made."""
     flow = drive(desk(PAY), INPUT)
     worker = flow._worker
@@ -126,7 +126,7 @@ def test_a_resumed_sub_agent_goes_on_where_it_was() -> None:
     assert (flow.status, _made(flow)) == ("completed", ["price", "refund"])
 
 
-def test_what_was_done_in_a_turn_is_not_done_again_when_it_resumes() -> None:
+def test_a_resumed_turn_repeats_no_finished_call() -> None:
     flow = drive(desk(together(READ, PAY)), INPUT).approve()
     assert (flow.status, _made(flow)) == ("completed", ["price", "refund"])
 

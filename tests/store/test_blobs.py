@@ -46,9 +46,7 @@ def approve(desk: Rig, run: UUID) -> Run:
     return desk.advance(run)
 
 
-def test_journal_and_continuation_stay_small_and_the_model_hears_everything(
-    desk: Rig, continued: None
-) -> None:
+def test_a_large_result_keeps_journal_and_continuation_small(desk: Rig, continued: None) -> None:
     run = suspended(desk)
     size = len(json.dumps(BIG))
     assert size > 1_000_000

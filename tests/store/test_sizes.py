@@ -117,7 +117,7 @@ def walking(rig: MakeBench, turns_: int) -> Rig:
     return rig({"a": turns(*calls, say("done"))}, t=tool)
 
 
-def test_a_run_that_never_suspends_gets_a_continuation_with_each_256_kb(
+def test_a_running_run_writes_a_continuation_every_256_kb(
     rig: MakeBench, written: list[int]
 ) -> None:
     desk = walking(rig, 40)

@@ -99,7 +99,7 @@ def now_of(own: Connection) -> datetime:
     [{"epoch": 99}, {"owner": UUID(int=1)}, {"owner": None}, {"position": 1}, {"position": 9}],
     ids=["epoch", "owner", "nobody's", "behind", "ahead"],
 )
-def test_a_step_needs_the_epoch_the_owner_and_the_position_of_its_claim(
+def test_a_step_requires_epoch_owner_and_position_of_its_claim(
     own: Connection, last: steps.Step, change: dict[str, Any]
 ) -> None:
     run = last.claim.run
@@ -168,9 +168,7 @@ def test_a_step_that_lets_go_leaves_the_row_to_the_next(own: Connection, last: s
     assert (found.base, found.position) == (last.entry.position, last.entry.position)
 
 
-def test_only_decided_gates_take_effect_and_only_open_or_decided_ones_close(
-    own: Connection, last: steps.Step
-) -> None:
+def test_a_step_changes_gates_only_in_valid_states(own: Connection, last: steps.Step) -> None:
     gate = last.opened[0].gate
     going_on = replace(last, release=False, continuation=None)
     for state, took, shut in (
@@ -322,9 +320,7 @@ def test_a_claim_does_not_wait_for_a_locked_row(own: Connection, desk: Rig) -> N
     assert claim(own, run) is not None
 
 
-def test_a_run_that_is_tried_alone_is_claimed_by_a_process_for_such_runs(
-    own: Connection, desk: Rig
-) -> None:
+def test_an_isolated_run_is_claimed_by_an_isolation_process(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
     assert claim(own, run, isolated=True) is None
     row(run, isolated=True)
@@ -421,9 +417,7 @@ def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, desk: R
     assert found.mailbox == 2
 
 
-def test_the_sweeper_leaves_a_moment_to_the_hints_of_a_start_and_a_ring(
-    own: Connection, desk: Rig
-) -> None:
+def test_a_start_and_a_signal_are_due_after_the_hint_delay(own: Connection, desk: Rig) -> None:
     moment = timedelta(seconds=leases.HINT_SECONDS)
     began = now_of(own)
     run = desk.start("a")

@@ -60,7 +60,7 @@ def test_a_recorded_history_gives_its_recorded_states(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_an_entry_of_any_schema_is_the_same_when_written_as_one_of_the_present(name: str) -> None:
+def test_old_entries_keep_their_meaning_when_rewritten(name: str) -> None:
     entry = codec.decode_entry(WRITTEN[name]["entry"])
     assert codec.decode_entry(codec.encode_entry(entry)) == entry
 

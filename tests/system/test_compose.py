@@ -96,7 +96,7 @@ def test_the_key_that_signs_decisions_is_the_webs_alone(services: Services) -> N
     ).read_text()
 
 
-def test_the_broker_asks_for_the_secrets_password_and_keeps_what_it_is_told_to_keep(
+def test_the_broker_requires_a_password_and_persists_messages(
     services: Services,
 ) -> None:
     with redis.Redis(port=services.broker_port) as nobody, pytest.raises(redis.AuthenticationError):

@@ -62,7 +62,7 @@ def ward(sandbox: Path) -> Iterator[Ward]:
         yield Ward(stack, folder)
 
 
-def test_a_call_under_way_is_journaled_and_the_worker_ends_as_soon_as_it_has(ward: Ward) -> None:
+def test_a_stopping_worker_journals_its_call_and_ends(ward: Ward) -> None:
     run, worker = ward.start("patient_once", "drained", "hold_once")
     worker.terminate()
     worker.terminate()
@@ -74,7 +74,7 @@ def test_a_call_under_way_is_journaled_and_the_worker_ends_as_soon_as_it_has(war
     assert "OutcomeUnknown" not in ward.types(run)
 
 
-def test_a_call_that_does_not_end_is_left_to_another_worker_by_its_effect_class(
+def test_the_effect_class_decides_about_an_unfinished_call(
     ward: Ward,
 ) -> None:
     once, worker = ward.start("patient_once", "asked", "hold_once")

@@ -23,7 +23,7 @@ def office(sandbox: Path) -> Iterator[Office]:
         yield Office(stack)
 
 
-def test_a_nested_run_waits_for_bea_and_finishes_with_one_account_one_role_one_mail(
+def test_a_nested_run_has_one_account_one_role_and_one_mail(
     office: Office,
 ) -> None:
     run = office.start("hr_onboarding", "nested", level=4)
@@ -109,7 +109,7 @@ def test_the_same_business_key_is_the_same_run(office: Office) -> None:
     assert len(office.accounts("once")) == 1
 
 
-def test_a_run_that_has_used_up_its_budget_goes_on_once_more_is_granted(office: Office) -> None:
+def test_a_run_without_budget_continues_after_a_grant(office: Office) -> None:
     body = {"agent": "hr_onboarding_single", "input": newcomer("short"), "budget": {"turns": 1}}
     status, run = office.stack.ask("ada", "POST", "/api/v1/runs", body)
     assert status == 201, run

@@ -40,7 +40,7 @@ def crowd(sandbox: Path, provider: SlowProvider) -> Iterator[Crowd]:
         one.connection.close()
 
 
-def test_a_worker_full_of_waiting_new_runs_takes_a_decision_up_before_any_of_them(
+def test_a_full_worker_receives_a_decision_before_new_runs(
     crowd: Crowd, provider: SlowProvider
 ) -> None:
     (asking,) = crowd.start("careful_walker", 1)
@@ -63,9 +63,7 @@ def test_a_worker_full_of_waiting_new_runs_takes_a_decision_up_before_any_of_the
     assert provider.asked == 2 * (NEW + MORE) + 2
 
 
-def test_a_worker_lets_go_of_all_of_them_when_it_is_to_stop_and_the_next_one_asks_again(
-    crowd: Crowd, provider: SlowProvider
-) -> None:
+def test_a_stopping_worker_releases_all_waiting_runs(crowd: Crowd, provider: SlowProvider) -> None:
     provider.hold()
     crowd.start("walker", LEFT)
     assert provider.wait_for(LEFT, WITHIN), f"{provider.waiting} wait at the provider"
@@ -77,9 +75,7 @@ def test_a_worker_lets_go_of_all_of_them_when_it_is_to_stop_and_the_next_one_ask
     until(lambda: crowd.statuses("walker") == done or None, "every walk to end", WITHIN)
 
 
-def test_a_provider_that_refused_one_worker_is_left_alone_by_the_other_as_well(
-    crowd: Crowd, provider: SlowProvider
-) -> None:
+def test_a_refusal_to_one_worker_delays_the_other(crowd: Crowd, provider: SlowProvider) -> None:
     provider.refuses = True
     with processes.another(crowd.stack, "worker", "second"):
         (refused,) = crowd.start("walker", 1)

@@ -76,7 +76,7 @@ def test_the_transaction_of_another_connection_can_be_ended(through: str, direct
             held.execute("SELECT 1")
 
 
-def test_a_process_does_not_start_on_connections_without_limits_of_time(direct: str) -> None:
+def test_a_process_does_not_start_without_statement_timeouts(direct: str) -> None:
     with pgbouncer.before(direct, "connect_query") as url:
         done = subprocess.run(
             [sys.executable, "manage.py", "sweep"],

@@ -35,9 +35,7 @@ def provider() -> Iterator[str]:
         assert happened.strip() == ",".join(FAULTS)
 
 
-def test_an_onboarding_through_a_provider_ends_with_one_account_one_role_one_mail(
-    provider: str, sandbox: Path
-) -> None:
+def test_a_provider_onboarding_has_one_account_role_and_mail(provider: str, sandbox: Path) -> None:
     with Stack(
         sandbox / "provider",
         ABEYANCE_MODEL="openai:loopback",

@@ -133,7 +133,7 @@ for _ in range({WAKE_UPS}):
     assert attempts == [1] * len(attempts)
 
 
-def test_a_worker_stopped_past_its_lease_writes_and_starts_nothing_more(shift: Shift) -> None:
+def test_a_worker_paused_past_its_lease_does_nothing_more(shift: Shift) -> None:
     run = shift.start("patient_again", "stopped")
     first, stopped = _stop_whoever_holds(shift, "stopped", "hold_again")
     until(
@@ -154,7 +154,7 @@ def test_a_worker_stopped_past_its_lease_writes_and_starts_nothing_more(shift: S
     assert noted != first
 
 
-def test_a_stopped_worker_says_late_what_it_wrote(shift: Shift) -> None:
+def test_a_stopped_worker_records_its_outcome_late(shift: Shift) -> None:
     """People are asked meanwhile, the call is not repeated, and the run continues once the outcome is recorded."""
     run = shift.start("patient_once", "doubted")
     first, stopped = _stop_whoever_holds(shift, "doubted", "hold_once")

@@ -82,7 +82,7 @@ def places_of(secret: str) -> set[str]:
     return found
 
 
-def test_nothing_of_what_was_given_said_or_done_is_left(target: Target, settings: Settings) -> None:
+def test_no_input_text_or_result_is_left(target: Target, settings: Settings) -> None:
     run = ended(target, days=31)
     assert {"runtime_journalentry", "runtime_content", "approvals_request"} <= places_of(SECRET)
     with pool.own() as own:
@@ -132,7 +132,7 @@ def test_dropped_entries_are_not_taken_for_retention(target: Target) -> None:
     assert not verification.verify(run).sound
 
 
-def test_a_run_whose_journal_does_not_verify_keeps_everything_and_alarms(
+def test_an_unverifiable_run_keeps_its_payloads_and_alarms(
     target: Target, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     run, sound = ended(target, days=32), ended(target, days=31)
@@ -177,7 +177,7 @@ def test_it_goes_on_in_batches_until_told_to_stop(
     assert all(removed(run) for run in runs)
 
 
-def test_what_cannot_be_removed_does_not_stop_the_rest(
+def test_a_failed_removal_does_not_stop_the_others(
     target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "BATCH", 1)
@@ -260,9 +260,7 @@ def test_the_same_business_key_still_finds_the_run(target: Target, settings: Set
     assert target.start(key="H-1", advanced=False) == run
 
 
-def test_the_command_says_what_would_go_and_then_does_it(
-    target: Target, settings: Settings
-) -> None:
+def test_the_command_previews_and_then_removes(target: Target, settings: Settings) -> None:
     run = ended(target, days=31)
     settings.ABEYANCE_RETENTION = parse("30")
     assert "hr_onboarding completed: 1 runs older than 30 days" in said("--dry-run")

@@ -55,6 +55,6 @@ def test_a_number_alone_is_for_everything() -> None:
         ("=3", "write a rule"),
     ],
 )
-def test_anything_else_is_refused_with_what_is_wrong(text: str, problem: str) -> None:
+def test_invalid_rules_are_refused_with_the_reason(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         parse(text)

@@ -52,7 +52,7 @@ def test_a_run_that_is_over_needs_no_key(rig: MakeBench, monkeypatch: pytest.Mon
     startup.require_keys_of_live_runs()
 
 
-def test_a_worker_starts_although_there_are_too_many_live_runs_to_look_at(
+def test_a_worker_starts_despite_too_many_live_runs(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk = rig({"a": turns(say("done"))})

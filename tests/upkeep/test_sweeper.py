@@ -149,7 +149,7 @@ def test_a_sweeper_that_sends_no_hints_ends_its_other_loops_too(
 # Alarms
 
 
-def test_what_passes_by_itself_is_critical_once_the_loop_is_late(
+def test_a_temporary_error_is_critical_once_the_loop_is_late(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     alarm = Alarm("partitions")
@@ -185,7 +185,7 @@ def test_a_loop_that_works_every_second_notes_it_seldom(transactional_db: None) 
 # Due runs
 
 
-def test_a_sweeper_takes_no_run_from_a_worker_for_one_lease_after_it_connects(
+def test_a_sweeper_takes_over_no_run_in_its_first_lease(
     sweeps: list[tuple[int, bool]], settings: Settings
 ) -> None:
     settings.ABEYANCE_LEASE_SECONDS = 0.5
@@ -261,7 +261,7 @@ def test_the_next_look_begins_where_the_last_one_ended(
     assert ends == [runs[1], runs[4], due_runs.END[1]]
 
 
-def test_a_run_that_has_become_due_before_the_place_of_a_long_pass_is_found(
+def test_a_run_due_before_the_position_of_a_long_pass_is_found(
     rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(due_runs, "BATCH", 1)

@@ -68,7 +68,7 @@ def test_keys_of_different_people_do_not_meet(
         ({"bussiness_key": "typo"}, "bussiness_key"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_an_invalid_field_is_named(
     ada_api: Caller, office: Office, published: None, change: dict[str, object], field: str
 ) -> None:
     answer = ada_api.post("/runs", {**BODY, **change})
@@ -196,7 +196,7 @@ def test_a_run_that_is_not_suspended_has_no_continuation(
     assert admin_api.get(f"/runs/{suspended}/continuation").status_code == 404
 
 
-def test_what_does_not_exist_is_not_found(admin_api: Caller) -> None:
+def test_an_unknown_object_is_not_found(admin_api: Caller) -> None:
     for path in (f"/runs/{uuid4()}", "/runs/nonsense", f"/runs/{uuid4()}/journal"):
         answer = admin_api.get(path)
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

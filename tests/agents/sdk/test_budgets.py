@@ -123,7 +123,7 @@ def test_the_dearest_of_several_models_counts(settings: Settings) -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_the_rates_of_an_agent_are_those_of_the_model_that_is_asked_now(settings: Settings) -> None:
+def test_an_agents_rates_are_those_of_its_current_model(settings: Settings) -> None:
     handler = AgentEffects(Registry(agents={"counter": made()}))
     assert handler.agent("counter").rates == Rates(input=0, output=0)
     settings.ABEYANCE_MODEL = "openai:gpt-4o"

@@ -101,7 +101,7 @@ def test_a_wrong_token_is_told_to_the_model(directory: Directory, settings: Sett
     assert directory.accounts() == []
 
 
-def test_a_directory_that_is_away_leaves_the_call_open_to_another_attempt(
+def test_an_unreachable_directory_allows_another_attempt(
     settings: Settings,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:

@@ -125,7 +125,7 @@ def test_rights_are_refused_before_the_deadline(admin: Actor) -> None:
     assert request.status == "pending"
 
 
-def test_a_late_decision_on_a_gate_that_closed_by_itself_writes_nothing(bea: Actor) -> None:
+def test_a_decision_after_a_gate_closed_itself_writes_nothing(bea: Actor) -> None:
     request = seeds.pending(expires_at=seeds.moment(-1))
     Gate.objects.filter(pk=request.gate).update(state=Gate.State.CLOSED)
     with pytest.raises(AlreadyDecided):

@@ -213,7 +213,7 @@ def test_every_variable_is_one_that_the_application_reads(services: dict[str, An
             assert known or variable in CEILINGS
 
 
-def test_workers_alone_get_what_stands_in_providers_env(tmp_path: Path) -> None:
+def test_only_workers_get_the_variables_of_providers_env(tmp_path: Path) -> None:
     (tmp_path / "providers.env").write_text("ABEYANCE_PROVIDER_GPU_URL=http://gpu:8000/v1\n")
     services = compose.resolved(folder=tmp_path)["services"]
     given = [
@@ -258,7 +258,7 @@ def test_the_ledger_is_on_and_in_a_volume_of_its_own(services: dict[str, Any]) -
     assert mount["target"] in made  # or the volume would belong to root
 
 
-def test_the_image_is_made_of_what_a_clone_has(tmp_path: Path) -> None:
+def test_the_image_contains_only_files_of_a_clone(tmp_path: Path) -> None:
     sources = [
         source
         for name, rest in compose.instructions()

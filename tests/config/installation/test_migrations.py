@@ -33,7 +33,7 @@ def _later(loader: MigrationLoader) -> list[tuple[str, str]]:
     return list(dict.fromkeys(plan))
 
 
-def test_every_migration_leaves_old_code_what_it_relies_on() -> None:
+def test_migrations_keep_everything_that_old_code_uses() -> None:
     loader = MigrationLoader(None)
     found = _later(loader)
     assert ("agents", "0003_agentversion") in found

@@ -103,7 +103,7 @@ def test_both_roles_add_journal_entries(granted: None, role: str) -> None:
     as_role(role, "SELECT nextval('approvals_auditentry_id_seq')")
 
 
-def test_the_worker_does_what_the_loops_of_the_sweeper_do(granted: None) -> None:
+def test_the_workers_role_permits_the_sweepers_loops(granted: None) -> None:
     with pool.own() as own:
         own.execute(f"SET ROLE {WORKER}")
         due_runs.look(own)

@@ -337,7 +337,7 @@ def test_a_key_file_that_is_missing_or_damaged(
     ) in line
 
 
-def test_a_postgres_that_may_lose_what_it_has_confirmed(
+def test_a_postgres_that_may_lose_confirmed_commits(
     migrated: str, broker_url: str, keys: Path
 ) -> None:
     line = start_process(

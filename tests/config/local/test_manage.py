@@ -30,7 +30,7 @@ def _url(stack: Stack) -> str:
     return next(line.split()[-1] for line in stack.said if line.startswith("Abeyance is ready at"))
 
 
-def test_without_anything_that_runs_it_says_what_to_start(
+def test_without_running_services_it_names_the_start_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "idle").mkdir()

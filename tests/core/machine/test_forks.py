@@ -210,7 +210,7 @@ def test_a_run_that_is_under_way_does_not_become_a_fork() -> None:
         )
 
 
-def test_an_imported_run_goes_on_as_its_importers_without_its_approvals() -> None:
+def test_an_imported_run_continues_without_its_approvals() -> None:
     left = evolve(after(opened()), Exported(by="eve"))
     assert (left.phase, left.pending, plan(left)) == (Phase.EXPORTED, (), ())
     assert first(left).state is CallState.GATED

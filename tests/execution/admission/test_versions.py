@@ -215,7 +215,7 @@ def _asked(rig: MakeBench) -> tuple[Rig, UUID, Gate]:
     return desk, run, gate
 
 
-def test_an_incompatible_version_opens_a_gate_that_shows_the_difference(rig: MakeBench) -> None:
+def test_an_incompatible_version_opens_a_gate_with_the_changes(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     assert (gate.kind, gate.call, gate.path) == ("version", "", ["a"])
     picture = desk.gatekeeper.pictures[-1]

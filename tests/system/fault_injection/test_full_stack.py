@@ -41,7 +41,7 @@ KILLED = os.environ.get("FAULTS_R2_KINDS", ",".join((*KINDS, EVERYTHING))).split
 assert set(KILLED) <= {*KINDS, EVERYTHING}, f"FAULTS_R2_KINDS: of {', '.join((*KINDS, EVERYTHING))}"
 
 
-def test_random_deaths_of_parts_and_of_everything_lose_nothing_and_repeat_nothing(
+def test_random_crashes_lose_and_repeat_nothing(
     sandbox: Path,
 ) -> None:
     chance = random.Random(SEED)

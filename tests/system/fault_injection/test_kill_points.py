@@ -25,7 +25,7 @@ pytestmark = pytest.mark.faults
 EVERY_SCORE = bool(os.environ.get("FAULTS_EVERY_SCORE"))
 
 
-def test_a_worker_that_dies_at_any_point_leaves_nothing_lost_and_nothing_repeated(
+def test_a_crash_at_any_point_loses_and_repeats_nothing(
     zygote: Zygote, office: Office, switchboard: Switchboard, tmp_path: Path
 ) -> None:
     began_at = time.monotonic()

@@ -17,7 +17,7 @@ CALLS, SLOTS = 10, 4
 ONE = {"ABEYANCE_FAULTS_LEASE": "1", "ABEYANCE_FAULTS_SLOTS": str(SLOTS)}
 
 
-def test_ten_parallel_writes_on_four_slots_killed_leave_at_most_four_in_doubt(
+def test_killing_four_slots_leaves_at_most_four_doubts(
     zygote: Zygote, office: Office, switchboard: Switchboard
 ) -> None:
     switchboard.choose(15)  # without a listener

@@ -125,7 +125,7 @@ def test_the_pager_leads_to_the_rest_once(
     assert 'href="?q=privileges&amp;cursor=' not in second
 
 
-def test_others_and_decided_have_lists_to_read(
+def test_requests_of_others_and_decided_ones_have_lists(
     bea: Client, ada: Client, waiting: Callable[..., list[Request]]
 ) -> None:
     open_, done = waiting(None, None)

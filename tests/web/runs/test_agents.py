@@ -167,7 +167,7 @@ def test_an_agent_that_is_not_published_is_not_found(ada: Client, name: str) -> 
         assert ada.post(path).status_code in (404, 405)
 
 
-def test_what_authors_wrote_stays_text(ada: Client, cast: Cast) -> None:
+def test_authors_texts_are_escaped(ada: Client, cast: Cast) -> None:
     rule = {"type": "string", "title": HOSTILE, "description": HOSTILE, "enum": [HOSTILE]}
     hostile = {"type": "object", "properties": {HOSTILE: rule}, "required": [HOSTILE]}
     tool = {

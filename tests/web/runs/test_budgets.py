@@ -156,7 +156,7 @@ def test_a_run_is_started_with_a_budget_over_the_api(
         ({"money": 1}, "budget.money"),
     ],
 )
-def test_what_is_no_budget_here_is_named(
+def test_an_invalid_budget_for_a_run_is_named(
     ada_api: Caller, office: Office, published: None, settings: Settings, budget: Any, field: str
 ) -> None:
     settings.ABEYANCE_BUDGET = Budget(turns=10)
