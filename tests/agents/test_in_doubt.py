@@ -88,7 +88,7 @@ def transferring(effect: EffectClass) -> Registry:
     return Registry(agents={"teller": teller})
 
 
-def test_a_write_with_a_read_timeout_is_in_doubt_and_started_once(
+def test_a_write_with_a_read_timeout_is_in_doubt_not_repeated(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, silence: Silence
 ) -> None:
     monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)

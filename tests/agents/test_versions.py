@@ -1,4 +1,4 @@
-"""What changed between two versions of an agent, and which changes are for a person."""
+"""Changes between two versions of an agent, and those that need a person's approval."""
 
 from dataclasses import replace
 from typing import Any

@@ -160,7 +160,7 @@ def _insert(run: UUID, script: str, given: Any, *, parent: Any = None, root: Any
 
 
 def connection() -> "psycopg.Connection[Any]":
-    """Of this thread, made on first use: a pool process is one thread."""
+    """Return this thread's connection, made on first use: a pool process is one thread."""
     if not hasattr(_own, "connection"):
         _own.connection = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
     found: psycopg.Connection[Any] = _own.connection

@@ -16,7 +16,7 @@ REST = 10.0  # seconds in which nothing happens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """So many suspended flows of one side: flows a second until then, bytes of each, MB of a worker before, after."""
+    """A number of suspended flows of one side: flows a second, bytes of each, MB of a worker before and after."""
 
     rate: float
     bytes: float

@@ -88,7 +88,7 @@ class Desk:
 def until_ended(
     look: Callable[[Iterable[UUID]], dict[UUID, str]], runs: Iterable[UUID]
 ) -> dict[UUID, float]:
-    """When each run was seen to be over, by this process's steady clock; raises AssertionError if one fails."""
+    """Return when each run was seen to have ended, by the steady clock. Raise AssertionError if one fails."""
     waiting, ended = set(runs), dict[UUID, float]()
     deadline = time.monotonic() + PATIENCE
     while waiting:

@@ -137,7 +137,7 @@ class Driver:
         )
 
     def wait(self, run: UUID, status: str) -> float:
-        """Until the run is heard to have this status; when it was."""
+        """Wait for the message that the run has this status, and return its time."""
         key = run, status
         with self._lock:
             if key not in self._heard:

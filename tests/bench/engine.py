@@ -28,7 +28,7 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much of everything: rounds, and flows in each; steps and rounds of long runs; flows to weigh.
+    """The amounts of a measure: rounds, and flows in each; steps and rounds of long runs; flows to weigh.
 
     `syncs` flows are counted to see how often Postgres waited for the disk; `waiting` is how many are to wait at once.
     """
@@ -95,7 +95,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """How a worker came up: seconds until it took runs, seconds of its CPU by then, its memory in MB."""
+    """The start of a worker: seconds until it claimed runs, seconds of its CPU by then, its memory in MB."""
 
     seconds: float
     cpu: float

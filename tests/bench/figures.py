@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one measure found: its lines, and notes without which they would mislead."""
+    """The result of one measure: its lines, and the notes needed to read them correctly."""
 
     title: str
     lines: tuple[Line, ...]
@@ -80,7 +80,7 @@ def one(value: float) -> Spread:
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Of neighbours: the first of ours over the first of theirs, and so on."""
+    """Return the ratio of each round of ours to the neighbouring round of theirs."""
     return spread([mine / other for mine, other in zip(ours, theirs, strict=True)])
 
 
@@ -103,7 +103,7 @@ def number(value: float) -> str:
 
 
 def show(finding: Finding) -> None:
-    """On the terminal."""
+    """Print the figures on the terminal."""
     say(f"\n{finding.title}  [{finding.seconds:.0f} s]")
     for line in finding.lines:
         say(f"  {line.what:58} {line.value.text(line.unit):42} {line.goal:8} {line.verdict}")

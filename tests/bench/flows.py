@@ -1,4 +1,4 @@
-"""With a directory and mail: `hr_onboarding_single`, ours and the loop written by hand.
+"""Flows with a directory and mail: `hr_onboarding_single`, ours and the loop written by hand.
 
 Both do the same work against the same directory and mailbox, with as many worker processes and threads. They take
 turns, round by round, as in the `engine` measure.
@@ -58,7 +58,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
 
 
 def people(count: int) -> Iterator[dict[str, Any]]:
-    """What so many flows are given."""
+    """Return the input of so many flows."""
     return ({name: one[name] for name in FIELDS} for one in newcomers(count))
 
 

@@ -15,7 +15,7 @@ KEPT = """
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
-    """Of journal and continuation."""
+    """Measure the bytes of journal and continuation."""
     gates = 10 if quick else GATES
     desk = Desk()
     with site.workers(1):

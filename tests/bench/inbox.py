@@ -59,7 +59,7 @@ REQUESTS = """
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
-    """With 1,000 pending, then with many; the second figure of each line over the first."""
+    """Measure with 1,000 pending, then with many; each line is the second figure over the first."""
     runs, each = (10_000, 10) if quick else (100_000, 10)
     pages, decisions = (20, 10) if quick else (60, 25)
     desk = Desk()
@@ -169,7 +169,7 @@ def _suspended(desk: Desk, count: int) -> list[UUID]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What decisions cost: milliseconds of each; blocks and milliseconds of Postgres of one in the mean."""
+    """The cost of decisions: milliseconds of each; mean blocks and milliseconds of Postgres."""
 
     times: list[float]
     blocks: float

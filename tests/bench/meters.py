@@ -1,4 +1,4 @@
-"""What something cost: processor time of every kind of process, and what Postgres counted meanwhile."""
+"""Measures costs: processor time of every kind of process, and Postgres's own counts."""
 
 import time
 from collections.abc import Callable, Sequence

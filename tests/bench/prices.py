@@ -1,4 +1,4 @@
-"""What each guarantee costs: flows of `engine` with all of them, and with one of them left out, in turn."""
+"""The cost of each guarantee: flows of `engine` with all of them, and with one of them left out, in turn."""
 
 from collections.abc import Callable
 
@@ -44,7 +44,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
 
 
 def _costs(site: Site, driver: Driver, desk: Desk, flows: int, without: str) -> Cost:
-    """What one flow costs, without the named guarantee if one is named."""
+    """Return the costs of one flow, without the named guarantee if one is named."""
     worker = site.worker_without(without) if without else site.worker()
     meters = Meters(site, driver, [worker])
     contender = Contender(side=Ours(desk), workers=[worker], meters=meters, idle=Cost())

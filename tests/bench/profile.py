@@ -1,4 +1,4 @@
-"""Where the processor time of a worker goes: timers around its functions while it does nothing but flows."""
+"""The processor time of a worker by function: timers run while it executes only flows."""
 
 import json
 import os

@@ -33,7 +33,7 @@ PGBENCH = (
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
-    """How fast this machine is at what everything else is compared with."""
+    """Measure the speed of this machine at the reference operations."""
     seconds, rounds = (1.0, 3) if quick else (1.5, 5)
     alone = [bare_loop(site, processes=1, seconds=seconds) for _ in range(rounds)]
     lines = [

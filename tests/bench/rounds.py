@@ -23,7 +23,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """So many flows taken to their gate, then to their end; `cost` is of one flow."""
+    """A number of flows run to their gate, then to their end; `cost` is of one flow."""
 
     started: Driven
     finished: Driven
@@ -77,7 +77,7 @@ def pairs(
 
 
 def of_speed(alone: list[Pair], busy: list[Pair], nested: list[Pair]) -> list[Line]:
-    """How long a person waits."""
+    """List the times that a person waits."""
     return [
         compared("flows a second, 8 at once", busy, lambda one: one.rate, "/s", least=0.85),
         compared("start → suspended, p50 alone", alone, lambda one: one.to_suspend(50), " ms"),
@@ -136,7 +136,7 @@ def of_cost(busy: list[Pair]) -> list[Line]:
 
 
 def of_counts(busy: list[Pair]) -> list[Line]:
-    """What Postgres counts of a flow."""
+    """List Postgres's counts of a flow."""
     return [
         compared("WAL of a flow", busy, lambda one: one.cost.wal / 1024, " KB", most=2.3),
         compared("transactions of a flow that write", busy, lambda one: one.cost.wrote, ""),
@@ -161,7 +161,7 @@ def compared(
 def of_syncs(
     driver: Driver, both: Sequence[Contender], flows: int, widths: Sequence[int]
 ) -> list[Line]:
-    """How often Postgres waits for the disk; it tells of that only a while after it has come to rest."""
+    """Count the waits of Postgres for the disk, which it reports only some time after it is idle."""
     meters = both[0].meters
     meters.rest(REPORTED_WITHIN)
     idle = meters.rest(REPORTED_WITHIN)
@@ -194,7 +194,7 @@ def line(
 
 
 def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Where a figure is so small that the clock shows none of it in some round, of the sums."""
+    """Return the ratios of rounds, or of the sums if a figure is zero in some round."""
     if all(theirs):
         return ratios(ours, theirs)
     return one(sum(ours) / sum(theirs)) if sum(theirs) else one(0.0)

@@ -81,7 +81,7 @@ def _started(desk: Desk, runs: int, turns: int) -> list[UUID]:
 
 
 def _looks(runs: list[UUID], *, last: int) -> Iterable[tuple[float, int]]:
-    """When all were at work, and how many entries they had then together; until one is past entry `last`."""
+    """Sample the time and number of entries while all runs are active, until one is past entry `last`."""
     deadline = time.monotonic() + PATIENCE
     while True:
         assert time.monotonic() < deadline, "runs do not go on"

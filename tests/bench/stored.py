@@ -85,7 +85,7 @@ def adapter() -> None:
 
 
 def long_run() -> None:
-    """As many steps of one call each, and a continuation that leaves out what their entries tell."""
+    """Return so many steps of one call each, and a brief continuation."""
     from runtime.core.documents.codec import encode_continuation
     from runtime.core.documents.conversations import Conversations
     from runtime.core.events import RunStarted

@@ -54,7 +54,7 @@ class Timers:
         return timed
 
     def sums(self) -> Sums:
-        """Of all threads together."""
+        """Return the sums of all threads."""
         found: Sums = defaultdict(lambda: [0, 0])
         for own in list(self._all):
             for name, (took, calls) in list(own.items()):
@@ -63,7 +63,7 @@ class Timers:
         return dict(found)
 
     def _thread(self) -> tuple[list[int], Sums]:
-        """What this thread's running functions have spent in others, and its sums."""
+        """Return the time that this thread's running functions spent in others, and its sums."""
         try:
             found: tuple[list[int], Sums] = self._own.found
         except AttributeError:

@@ -40,7 +40,7 @@ LAST = "SELECT extract(epoch FROM max(ended_at))::float FROM runtime_run WHERE a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What all runs took: seconds, seconds of the worker's CPU, its memory in bytes, its connections to Postgres."""
+    """The totals of all runs: seconds, seconds of the worker's CPU, its memory in bytes, its connections."""
 
     seconds: float
     cpu: float

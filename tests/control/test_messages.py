@@ -243,7 +243,7 @@ def test_a_message_before_cancelling_is_never_received(gated: Rig) -> None:
 
 
 def test_the_number_of_unread_messages_is_limited(gated: Rig) -> None:
-    """Those that a worker has taken up count as those that it has not."""
+    """Messages that a worker has journaled count like new ones."""
     run = gated.start("a")
     gated.advance(run)
     for number in range(MAX_UNHEARD - 1):

@@ -111,7 +111,7 @@ def test_an_unknown_write_stays_in_doubt_in_forks_and_copies(
 
 @pytest.mark.parametrize("effect", EffectClass)
 def test_only_a_write_with_an_unknown_outcome_is_in_doubt(effect: EffectClass) -> None:
-    """Whether its worker died or it raised; everything else is tried again."""
+    """This holds after a crash and after an error; calls of other classes are repeated."""
     terms = Terms(effect=effect, digest="d", deadline=1.0)
     call = Call(id="c1.0", tool="t", args={}, state=CallState.STARTED, terms=terms, attempt=1)
     after = OutcomeUnknown if effect is EffectClass.WRITE else RetryScheduled

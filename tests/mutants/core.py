@@ -53,7 +53,7 @@ def everything() -> list[Mutant]:
 
 
 def chosen(found: list[Mutant], count: str, seed: int) -> list[Mutant]:
-    """So many of them, the same ones for the same seed."""
+    """Choose so many mutants, the same ones for the same seed."""
     if count == "all" or int(count) >= len(found):
         return found
     sample = set(random.Random(seed).sample(range(len(found)), int(count)))

@@ -149,7 +149,7 @@ def _words(node: ast.AST) -> bool:
 
 
 def _is_plain(test: ast.expr) -> bool:
-    """Whether nothing else changes it into its opposite."""
+    """Tell whether no other operator changes the test into its opposite."""
     return not isinstance(test, ast.Compare | ast.UnaryOp)
 
 

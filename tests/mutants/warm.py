@@ -145,14 +145,14 @@ class _Session:
         self._answering.flush()
 
     def _fill_caches(self) -> None:
-        """Of functions that make the same thing whenever they are called, so that not every trial does."""
+        """Fill the caches of pure functions once, so that not every trial has to."""
         for module in {one.module for one in self._mutants}:
             for one in vars(importlib.import_module(module)).values():
                 if hasattr(one, "cache_clear") and not inspect.signature(one).parameters:
                     one()
 
     def _learnt(self, session: pytest.Session) -> list["_Test"]:
-        """What each test comes to and how long it takes, from a process that runs all of them."""
+        """Run all tests in a process, and return the result and duration of each."""
         with tempfile.NamedTemporaryFile("w+") as file:
 
             def tested() -> bool:

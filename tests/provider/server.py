@@ -153,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._stream(fault, completion)
 
     def _retry_after(self) -> dict[str, str]:
-        """In whole seconds as the standard says, in milliseconds as providers do where they mean less."""
+        """Return the header in whole seconds, or in milliseconds, as providers do, for less than a second."""
         after = self._provider.retry_after
         if after is None:
             return {}
@@ -185,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._pieces([*events, b""])
 
     def _pieces(self, pieces: Iterable[bytes]) -> None:
-        """As chunks of the body; an empty one ends it."""
+        """Send chunks of the body; an empty one ends it."""
         for piece in pieces:
             self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
         self.wfile.flush()
@@ -200,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._provider.speaking.set()
 
     def _hold(self) -> None:
-        """Until the client goes away: it sends nothing more, so there is nothing else to read than its end."""
+        """Wait until the client disconnects: it sends nothing more, so a read returns only at its end."""
         self._provider.speaking.set()
         self.connection.settimeout(DRIP)
         while self._provider.wait(0):

@@ -60,7 +60,7 @@ class SlowProvider:
         self._loop.call_soon_threadsafe(self._open.set)
 
     def wait_for(self, number: int, seconds: float) -> bool:
-        """Until so many requests wait at once. False if that takes longer."""
+        """Wait until so many requests wait at once. Return False after the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self.waiting >= number, seconds)
 

@@ -60,7 +60,7 @@ def provider(
 
 
 def _weather_out(provider: Provider, rate_limits: RateLimits | None) -> int:
-    """How many requests it takes until every run has its answer; the same storm each time."""
+    """Count the requests until every run has its answer; the storm is the same each time."""
     provider.bodies.clear()
     provider.weather = Closed(seconds=0.5, share=0.8, draws=8, seed=11)
     provider.retry_after = 0.5
@@ -106,7 +106,7 @@ def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
 
 
 def _moved(seconds: float) -> None:
-    """So many seconds pass for every brake."""
+    """Let so many seconds pass for every rate limit."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE agents_brake SET since = since - %(s)s * interval '1 second', "

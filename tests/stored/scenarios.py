@@ -74,7 +74,7 @@ def post(number: str) -> str:
 
 
 def _last(turn: Turn) -> Any:
-    """What became of every call that the model asked for, in a line."""
+    """Return the outcome of every proposed call, in one line."""
     heard = [turn.result(name) for name in ("price", "refund", "close", "book", "post", "desk")]
     return say(", ".join(f"{one.tool} {one.outcome}" for one in heard if one is not None))
 

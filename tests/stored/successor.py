@@ -33,7 +33,7 @@ class Heir(Worker):
         self._gatekeeper.show([PICTURE.validate_python(gate) for gate in document["gates"]])
 
     def resume(self) -> None:
-        """As a worker that claims the run."""
+        """Resume the run like a worker that claims it."""
         if self.now.paused is not None:
             self.advance(ResumeSignal(id=2000, by="ada"))
         self.advance(*recover(self.now))

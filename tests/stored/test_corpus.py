@@ -1,4 +1,4 @@
-"""What any version has stored is read by this one, goes on from there, and ends as it would have.
+"""Documents stored by any version are read by this one, and their runs continue and end as before.
 
 `CORPUS=write python -m pytest tests/stored` writes the documents of the present schema again; those of
 earlier schemas stay as the code of their time wrote them.

@@ -21,7 +21,7 @@ PYTHON = "python"  # as commands in the image name it
 def resolved(
     *settings: tuple[str, str], folder: Path = ROOT, override: Path | None = None
 ) -> dict[str, Any]:
-    """What `docker compose config` makes of the file in this folder, with these variables set and no .env.
+    """Return the output of `docker compose config` in this folder, with these variables set and no .env.
 
     `override` is a file that is read over it.
     """
@@ -101,7 +101,7 @@ def _names(lock: str) -> set[str]:
 
 
 def _kept_out(folder: str, names: list[str]) -> set[str]:
-    """What .dockerignore keeps out of a folder that it lets in."""
+    """Return the names in an included folder that .dockerignore excludes."""
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line]
     patterns = [line for line in lines if line[0] not in "#!*" or line.startswith("**/")]
     place = Path(folder).relative_to(ROOT)

@@ -1,4 +1,4 @@
-"""How the tables are emptied after a test that committed.
+"""Empties the tables after a test that committed.
 
 Django's flush truncates every table, which makes a file for each of some 200 relations and plans every prepared
 statement again, and then writes all permissions and groups once more. Deleting a few rows costs a tenth of that.

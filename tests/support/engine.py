@@ -77,7 +77,7 @@ class HandDriven:
         )
 
     def advance_once(self, run: UUID, *, isolated: bool = False) -> Run:
-        """As far as one worker takes it."""
+        """Let one worker advance the run once."""
         advance(run, self.bench, isolated=isolated)
         return Run.objects.get(id=run)
 
@@ -100,7 +100,7 @@ class Rig(HandDriven):
             return create(agent=agent, input=value or {}, requester=ADA).run
 
     def advance(self, run: UUID) -> Run:
-        """As far as it goes, also if it is tried in a process of its own on the way."""
+        """Advance the run as far as possible, also in isolation."""
         found = self.advance_once(run)
         if found.isolated:
             self.advance_once(run, isolated=True)
@@ -116,7 +116,7 @@ class Rig(HandDriven):
         return list(Gate.objects.filter(run=run, state="open").order_by("opened_at", "call"))
 
     def held(self, run: UUID) -> ClaimedRun:
-        """What this worker knows of a run that it has."""
+        """Return this worker's claim of the run."""
         return next(one for one in self.heartbeat._held.values() if one.claim.run == run)
 
 
@@ -156,7 +156,7 @@ class Engine(HandDriven):
 
     @property
     def pictures(self) -> list[ActionPicture]:
-        """What reviewers were shown."""
+        """Return the snapshots shown to reviewers."""
         gatekeeper = self.bench.gatekeeper
         assert isinstance(gatekeeper, FakeGatekeeper)
         return gatekeeper.pictures

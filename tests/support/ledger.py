@@ -49,7 +49,7 @@ def note_row(key: str, attempt: int) -> None:
 
 
 def first_time(token: str) -> bool:
-    """Whether this token is new in every process."""
+    """Tell whether this token is new in every process."""
     marker = Path(f"{os.environ[PATH]}.{token}")
     try:
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL, 0o666))
@@ -59,7 +59,7 @@ def first_time(token: str) -> bool:
 
 
 def stays() -> bool:
-    """Whether calls that have no end go on in this process."""
+    """Tell whether endless calls continue in this process."""
     return os.environ.get(STAY) is not None
 
 
@@ -72,7 +72,7 @@ def read(path: Path) -> list[Effect]:
 
 
 def happened(path: Path, key: str) -> bool:
-    """Whether there is a line with that key."""
+    """Tell whether the ledger has a line with that key."""
     return path.exists() and f"{key} ".encode() in path.read_bytes()
 
 

@@ -154,7 +154,7 @@ class Office(HandDriven):
         return run
 
     def ask_twice(self, first: Any = None) -> None:
-        """From now on account_agent asks for two gated calls in one turn."""
+        """Make account_agent propose two gated calls in one turn from now on."""
         level = ("set_privileges", first or {"username": "newhire", "security_level": 1})
         other = ("set_privileges", {"username": "another", "security_level": 2})
         self.effects.agents["account_agent"] = turns(ask(level, other), say("Both are ready."))
@@ -195,7 +195,7 @@ class Office(HandDriven):
         return self.advance(run)
 
     def cancel(self, run: UUID, reason: str) -> UUID:
-        """As Ada, to its very end."""
+        """Cancel the run as Ada, and advance it to its end."""
         cancel_run(run=run, reason=reason, actor=Actor(person="ada"))
         self.advance(run)
         return run

@@ -87,7 +87,7 @@ class Office:
         return [role["value"] for role in account.get("roles", [])]
 
     def mails(self, name: str) -> int:
-        """How many mails were ever delivered to that newcomer."""
+        """Count the mails delivered to that newcomer."""
         folder = Path(self.stack.credentials["mail"]["folder"])
         letters = [email.message_from_bytes(path.read_bytes()) for path in folder.glob("*.eml")]
         return sum(letter["To"] == f"{name}@example.org" for letter in letters)

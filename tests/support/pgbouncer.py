@@ -22,7 +22,7 @@ WITHIN = 30.0
 
 @cache
 def version() -> tuple[int, ...] | None:
-    """Of the PgBouncer on this machine; None if there is none."""
+    """Return the version of PgBouncer on this machine, None if there is none."""
     if not Path(BINARY).exists():
         return None
     said = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout

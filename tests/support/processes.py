@@ -29,7 +29,7 @@ class Hand:
         return int(self.process.pid)
 
     def said(self, text: str) -> int:
-        """In how many lines it said this."""
+        """Count the lines of the process that contain this text."""
         return sum(text in line for line in self.log.read_text(errors="replace").splitlines())
 
     def wait_for(self, text: str) -> None:

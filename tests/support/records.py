@@ -1,4 +1,4 @@
-"""What Postgres has of the runs of a whole application, read beside it so that looking costs it next to nothing."""
+"""Reads the stored runs of a whole application beside it, at almost no cost to it."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -44,7 +44,7 @@ class Records:
         self._connection = None
 
     def ended(self, runs: Iterable[str]) -> set[str]:
-        """Those of them that are over."""
+        """Return those of the runs that have ended."""
         rows = self._ask(
             "SELECT id FROM runtime_run WHERE id = ANY(%s) AND status = ANY(%s)",
             (list(runs), ENDS),
@@ -52,19 +52,19 @@ class Records:
         return {str(run) for (run,) in rows}
 
     def statuses(self) -> dict[str, str]:
-        """Of every run."""
+        """Return the status of every run."""
         rows = self._ask("SELECT id, status FROM runtime_run")
         return {str(run): status for run, status in rows}
 
     def decided(self) -> dict[str, datetime]:
-        """When each gate was decided that was, by its id."""
+        """Return the time of each gate's decision by its id."""
         query: LiteralString = (
             "SELECT id, decided_at FROM runtime_gate WHERE decided_at IS NOT NULL"
         )
         return {str(gate): at for gate, at in self._ask(query)}
 
     def doubts(self) -> int:
-        """How many calls were ever in doubt."""
+        """Count the in-doubt gates of all runs."""
         ((number,),) = self._ask("SELECT count(*) FROM runtime_gate WHERE kind = 'in_doubt'")
         return int(number)
 

@@ -1,4 +1,4 @@
-"""What these tests start from: people, a suspended run and its approval gates, written as the engine does."""
+"""Creates people, a suspended run and its approval gates, written as the engine does."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -166,5 +166,5 @@ def decide(request: Request, actor: Actor, verdict: str = "approve", reason: str
 
 
 def moment(seconds: float) -> datetime:
-    """So many seconds from now, or ago if negative."""
+    """Return the time so many seconds from now, or ago if negative."""
     return timezone.now() + timedelta(seconds=seconds)

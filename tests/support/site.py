@@ -234,7 +234,7 @@ class Site:
 
     @contextmanager
     def workers(self, count: int, **more: str) -> Iterator[list[Program]]:
-        """So many worker processes for as long as the block lasts."""
+        """Run so many worker processes during the block."""
         started = [self.worker(**more) for _ in range(count)]
         try:
             yield started

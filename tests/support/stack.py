@@ -90,7 +90,7 @@ class Stack:
         self._reader.start()
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """As Ctrl-C does, returning when the launcher has ended."""
+        """Stop the launcher like Ctrl-C, and wait for its end."""
         process = self._running()
         process.send_signal(number)
         process.wait(STOPPED_WITHIN)
@@ -118,7 +118,7 @@ class Stack:
         return started
 
     def wait_for_line(self, text: str, within: float = 60.0) -> None:
-        """Until the launcher has said something."""
+        """Wait until the launcher has printed a text."""
         with self._heard:
             heard = self._heard.wait_for(lambda: any(text in line for line in self.said), within)
         assert heard, "\n".join(self.said)
@@ -143,7 +143,7 @@ class Stack:
 
     @property
     def superuser_url(self) -> str:
-        """Where the embedded Postgres is for its superuser, whom no process of the application is."""
+        """Return the address of the embedded Postgres for its superuser, which no process of the application uses."""
         sockets = json.loads((self.home / "processes.json").read_text())["sockets"]
         password = json.loads((self.home / "secrets.json").read_text())["postgres_superuser"]
         return postgres.url(Path(sockets), postgres.SUPERUSER, password)

@@ -61,7 +61,7 @@ class Target(Office):
         return run
 
     def started(self, run: UUID, tool: str = "set_privileges") -> int:
-        """How often the tool was started for this run."""
+        """Count the starts of the tool for this run."""
         return sum(call.run == run and call.tool == tool for call in self.effects.calls)
 
     def touch(self, table: str, run: UUID, change: str, *values: object) -> None:

@@ -34,7 +34,7 @@ class Ward:
         return str(run["id"]), processes.of(self.stack, "worker").process
 
     def begun(self, name: str, tool: str) -> int:
-        """How often a tool was started, in all processes."""
+        """Count the starts of a tool in all processes."""
         ledger = self.folder / "ledger"
         lines = ledger.read_text().splitlines() if ledger.exists() else []
         return sum(line.split()[:3] == [name, tool, "begin"] for line in lines)

@@ -83,7 +83,7 @@ def test_a_refusal_to_one_worker_delays_the_other(crowd: Crowd, provider: SlowPr
         asked = provider.asked
 
         def both() -> bool | None:
-            """Whether runs of both workers wait, none of whom has asked."""
+            """Tell whether runs of both workers wait, and none has sent a request."""
             crowd.start("walker", 10)
             return crowd.one(WORKERS_OF_WAITING, refused) == 2 or None
 

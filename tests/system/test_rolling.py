@@ -47,7 +47,7 @@ class Release:
         return str(run["id"])
 
     def asked(self, run: str, kind: str) -> dict[str, Any] | None:
-        """What people are asked about the run at a gate of this kind."""
+        """Return the pending request of the run's gate of this kind, if there is one."""
         path = f"/api/v1/approvals?kind={kind}&status=pending&run={run}"
         _, found = self.office.stack.ask("bea", "GET", path)
         return next(iter(found["items"]), None)

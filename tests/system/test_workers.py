@@ -48,7 +48,7 @@ class Shift:
         return next(hand for hand in self.workers if hand.pid == pid)
 
     def said(self, text: str) -> list[int]:
-        """In how many lines each worker said this."""
+        """Count each worker's log lines with this text."""
         return [hand.said(text) for hand in self.workers]
 
     def epoch(self, run: str) -> int:

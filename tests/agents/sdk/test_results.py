@@ -1,4 +1,4 @@
-"""What tools return: JSON by their annotation, or a failure that is told apart from a call that did not happen."""
+"""Results of tools: JSON by their annotation, or a failure after the call has happened."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -46,7 +46,7 @@ def silent(_: Any) -> Any:
 
 
 def outcome_of(spec: ToolSpec, business_key: str | None = None) -> Any:
-    """What comes of one call of the tool, as the engine is told it."""
+    """Return the outcome of one call of the tool, as the engine receives it."""
     desk = agent(
         name="desk", description="A.", instructions="Do.", input=Input, model=silent, tools=[spec]
     )

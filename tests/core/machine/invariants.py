@@ -1,4 +1,4 @@
-"""What every history must satisfy, each asked of one walk."""
+"""The invariants of every history, each checked on one walk."""
 
 import itertools
 
@@ -46,7 +46,7 @@ def the_entry_survives_its_json(walk: Walk) -> None:
 
 
 def a_live_run_is_never_stuck(walk: Walk) -> None:
-    """It has a plan, work under way, a wait or an open gate."""
+    """Check that the run has a plan, running work, a wait or an open gate."""
     for now in walk.states[1:]:
         if not now.ended:
             assert (
@@ -59,7 +59,7 @@ def a_live_run_is_never_stuck(walk: Walk) -> None:
 
 
 def a_write_is_started_once_per_approval(walk: Walk) -> int:
-    """And a gated call only after one. How many calls were started."""
+    """Check that writes start once per approval, and gated calls only after one; count the starts."""
     starts = 0
     uncertain: set[tuple[str, str]] = set()
     for before, event in zip(walk.states, walk.history, strict=False):
@@ -82,7 +82,7 @@ def nothing_starts_after_a_cancellation(walk: Walk) -> None:
 
 
 def results_are_in_proposal_order(walk: Walk) -> int:
-    """How many turns had results."""
+    """Check that results are in the order of the proposed calls; count the turns with results."""
     seen = 0
     for frame in walk.states[-2].frames.values():
         for said, heard in itertools.pairwise(frame.messages):
@@ -93,7 +93,7 @@ def results_are_in_proposal_order(walk: Walk) -> int:
 
 
 def a_frame_that_does_not_act_has_no_open_call(walk: Walk) -> int:
-    """How many turns were over."""
+    """Check that a frame without running calls has only settled ones; count the ended turns."""
     over = 0
     for now in walk.states:
         for frame in now.frames.values():
@@ -105,7 +105,7 @@ def a_frame_that_does_not_act_has_no_open_call(walk: Walk) -> int:
 
 
 def a_paused_run_rests_and_goes_on_where_it_was(walk: Walk) -> int:
-    """How many pauses there were."""
+    """Check that nothing starts in a pause; count the pauses."""
     pauses = 0
     for before, event in zip(walk.states, walk.history, strict=False):
         if before.rests:
@@ -119,7 +119,7 @@ def a_paused_run_rests_and_goes_on_where_it_was(walk: Walk) -> int:
 
 
 def no_answer_is_the_last_before_everything_was_heard(walk: Walk) -> int:
-    """How many messages of people were heard."""
+    """Check that a run answers only after its model received every message; count the messages."""
     heard = 0
     for before, now in itertools.pairwise(walk.states):
         root = now.root
@@ -130,7 +130,7 @@ def no_answer_is_the_last_before_everything_was_heard(walk: Walk) -> int:
 
 
 def elsewhere(walk: Walk, event: Event) -> bool:
-    """Whether an exported run continues with it elsewhere, or a failed run when it is tried again."""
+    """Tell whether an exported run continues elsewhere with it, or a failed run after a retry."""
     travels = walk.now.phase is Phase.EXPORTED and isinstance(event, Imported)
     return travels or (walk.now.phase is Phase.FAILED and isinstance(event, Retried))
 

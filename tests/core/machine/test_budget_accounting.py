@@ -257,7 +257,7 @@ def wide(children: int, budget: Budget) -> Wide:
 def test_no_limit_is_passed_by_more_than_one_reservation(
     children: int, tokens: int, micros: int, turns: int, data: st.DataObject
 ) -> None:
-    """As far as no reply takes more than was reserved for it."""
+    """This holds if no reply uses more than its reservation."""
     world = wide(children, Budget(turns=turns, tokens=tokens, micros=micros))
     world.ask()
     while world.asking:

@@ -56,7 +56,7 @@ def every() -> list[Walk]:
 
 
 def first(count: int = 100) -> list[Walk]:
-    """For what looks at every state."""
+    """Return walks for tests that check every state."""
     return every()[:count]
 
 

@@ -1,4 +1,4 @@
-"""What follows a failed attempt: whose fault is worth another one, how long to wait, and who is asked next."""
+"""After a failed attempt: whether it is repeated, the delay, and the model of the next one."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

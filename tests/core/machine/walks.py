@@ -212,7 +212,7 @@ class Walk:
         ]
 
     def _ends_of_waits(self) -> list[Event]:
-        """Of calls that wait: their event, their time, or, in a run that is being ended, nothing any more."""
+        """Return the ends of waiting calls: an event, their time, or nothing in a run that is ending."""
         outcomes: tuple[Literal["arrived", "timed_out", "closed"], ...] = ("arrived", "timed_out")
         if self.now.phase is Phase.CANCELLING:
             outcomes = ("closed",)
@@ -401,7 +401,7 @@ class Walk:
         )
 
     def _unrest(self) -> float:
-        """How likely a frame is halted now: likelier where a frame waits, which is rare."""
+        """Return the probability of a hold now, which is higher while a frame waits, since that is rare."""
         if not self.restless:
             return 0.0
         return 0.4 if self._strained() else 0.04

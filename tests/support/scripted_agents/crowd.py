@@ -57,17 +57,17 @@ class Crowd:
         return processes.of(self.stack, "worker").process
 
     def start(self, agent: str, number: int) -> list[str]:
-        """So many runs; their ids."""
+        """Start so many runs, and return their ids."""
         said = self.office.execute(START.format(agent=agent, number=number))
         started: list[str] = json.loads(said.split("started", 1)[1])
         return started
 
     def statuses(self, agent: str) -> dict[str, int]:
-        """How many of its runs have each status."""
+        """Count its runs by status."""
         return dict(self.connection.execute(STATUSES, (agent,)).fetchall())
 
     def connections(self) -> int:
-        """How many the worker has to Postgres."""
+        """Count the worker's connections to Postgres."""
         return int(self.one(CONNECTIONS, f"abeyance worker {self.worker.pid}"))
 
     def status(self, run: str) -> str:

@@ -135,7 +135,7 @@ def labours() -> Score:
 
 
 def writes(number: int) -> Score:
-    """As many writes in one turn, none of which ends in a worker where calls stay."""
+    """Return a score with so many writes in one turn; none ends in a worker where calls stay."""
     calls = [{"tool": "stay", "args": {"name": f"number {n}"}} for n in range(number)]
     return Score(name="writes", turns=[calls])
 
@@ -165,7 +165,7 @@ SCORES: dict[str, Callable[[], Score]] = {
 
 
 def planned(turns: Turns, tool: str) -> int:
-    """How many calls of a tool a score has, at every depth."""
+    """Count a score's calls of a tool, at every depth."""
     calls = [one for turn in turns for one in turn]
     below: int = sum(
         planned(one["args"]["turns"], tool) for one in calls if "turns" in one.get("args", {})

@@ -54,7 +54,7 @@ class Switchboard:
         self._here.number = number
 
     def release(self, run: UUID) -> None:
-        """From now on everybody may have the run."""
+        """Let every worker claim the run from now on."""
         self._routes[run] = 0
 
     def hint_all(self, hints: Sequence[dispatch.Hint]) -> None:
@@ -88,7 +88,7 @@ def switchboard(broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sw
 
 @pytest.fixture
 def office(cast: Cast, tmp_path: Path) -> Iterator[Office]:
-    """When all runs have ended, the stored states match the journals."""
+    """Yield the office, then check that the stored states match the journals."""
     yield Office(ledger=tmp_path / "ledger")
     looked = [verification.verify(run) for run in verification.runs(live=False)]
     assert [one for one in looked if not one.sound] == []

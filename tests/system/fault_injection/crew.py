@@ -33,7 +33,7 @@ class Crew:
 
     @property
     def open(self) -> int:
-        """How many runs have not ended, as far as was seen."""
+        """Count the runs that have not been seen to end."""
         return len(self.runs) - len(self._ended)
 
     def start(self, score: Score, key: str) -> None:
@@ -64,7 +64,7 @@ class Crew:
                     self._decide(approval)
 
     def judge(self) -> Judgement:
-        """Judge the outcomes after every run has ended, with the records of the slowest ones."""
+        """Compare the outcomes after every run has ended, with the records of the slowest ones."""
         try:
             judgement = Judgement(self._stack, self._records, self.runs, self._book, self.deaths)
             figures.resumed("its decision", [one.since_decision for one in judgement.resumed])
@@ -79,7 +79,7 @@ class Crew:
             self._records.close()
 
     def _story(self, run: str) -> Iterator[str]:
-        """Of one run: its entries, and every line that names it."""
+        """Return the entries of a run, and every log line that names it."""
         for _, journal in self._records.journals([run]):
             for entry in journal:
                 yield f"{entry.at:%H:%M:%S.%f} {[event['type'] for event in entry.events]}"

@@ -50,7 +50,7 @@ def summary(
 
 
 def resumed(since: str, seconds: Sequence[float]) -> None:
-    """How long it took `since` that to the entry that took a decision up."""
+    """Report the seconds `since` an event until the entry that consumed the decision."""
     if not seconds:
         return
     p50, p99, longest = (percentile(seconds, share) for share in (0.5, 0.99, 1))

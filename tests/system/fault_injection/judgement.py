@@ -1,4 +1,4 @@
-"""What became of the runs of a whole application: against their scores, the ledger of effects and their journals."""
+"""Compares the runs of a whole application with their scores, the ledger of effects and their journals."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ TOOLS = ("look", "put", "insist", *ONCE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """How many seconds one decision waited, and how many of them after the last death of everything in between."""
+    """The seconds that one decision waited, in all and since the last death of all processes."""
 
     run: str
     since_decision: float
@@ -102,7 +102,7 @@ def _tools(run: str, journal: list[Entry]) -> dict[str, str]:
 def _resumed(
     run: str, journal: list[Entry], decided: Mapping[str, datetime], deaths: Sequence[datetime]
 ) -> Iterator[Resumed]:
-    """Of each decision; its time and the entry's are the database's."""
+    """Return the delay of each decision; both times are those of the database."""
     for entry in journal:
         for event in entry.events:
             if event["type"] == "GateDecided":

@@ -187,7 +187,7 @@ def writes_under_way(now: Continuation) -> list[str]:
 
 
 def doubts(run: UUID) -> int:
-    """How many in-doubt gates a run ever had."""
+    """Count the in-doubt gates of a run."""
     return Gate.objects.filter(run=run, kind=GateKind.IN_DOUBT).count()
 
 
@@ -234,7 +234,7 @@ def problems(lines: Iterable[ledger.Effect], run: UUID, score: Score) -> list[st
 
 
 def _heard(run: UUID) -> int:
-    """How many messages models were given, read from the journal."""
+    """Count the messages given to models, from the journal."""
     bodies = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
     return sum(
         event.get("heard", 0) for body in bodies for event in json.loads(plain_text(body))["events"]

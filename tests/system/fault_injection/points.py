@@ -83,7 +83,7 @@ def registry() -> set[str]:
 
 
 def may_leave_doubt(point: str) -> bool:
-    """Whether a death there can be between the intent and the result of a `write`."""
+    """Tell whether a death there can be between the intent and the result of a `write`."""
     moment, kind, _ = point.split(":")
     window = {
         ("written", "ToolStarted"),

@@ -25,7 +25,7 @@ class Worker:
         self.by = 0
 
     def wait_until_ready(self) -> None:
-        """Until Celery says that it takes tasks; what another process does cannot be waited for."""
+        """Poll until Celery logs that it takes tasks."""
         deadline = time.monotonic() + 30
         while "ready." not in self.log.read_text():
             assert not self.died.is_set(), self.log.read_text()

@@ -40,7 +40,7 @@ def test_every_history_satisfies_the_invariants() -> None:
 
 
 def _walk(seed: int) -> Counter[str]:
-    """How many there were of each kind of event, and of what else is counted."""
+    """Return the number of events of each kind, and the other counts."""
     walk = Walk(seed)
     invariants.replay_is_the_live_state(walk, every=31)
     invariants.states_survive_their_json(walk, every=13)
