@@ -71,7 +71,7 @@ def load(modules: Iterable[str], folder: str = "") -> Registry:
 
 
 def survey(modules: Iterable[str], folder: str = "") -> Survey:
-    """As `load`, but read on after a mistake."""
+    """Load modules like `load`, but continue after a mistake."""
     if folder and folder not in sys.path:
         sys.path.append(folder)
     sources: list[Source] = []

@@ -44,7 +44,7 @@ class Gatekeeper:
     """Selects the calls that need approval, and stores and verifies their requests."""
 
     def gates(self, facts: CallInfo) -> bool:
-        """Whether this call needs approval."""
+        """Tell whether this call needs approval."""
         return policy.gates(gated=facts.gated, risk=facts.risk)
 
     def open(

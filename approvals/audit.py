@@ -179,7 +179,7 @@ def verify(run: UUID) -> int:
 
 
 def _is_keyed_before(run: UUID) -> bool:
-    """Whether chains had keys when the run started. Run ids sort by start time."""
+    """Tell whether chains had keys when the run started. Run ids sort by start time."""
     with connection.cursor() as cursor:
         cursor.execute(_KEYED_BEFORE, [run])
         (found,) = cursor.fetchone()

@@ -28,7 +28,7 @@ DECIDING = frozenset().union(*DECIDERS.values())
 
 
 def gates(*, gated: bool, risk: Risk) -> bool:
-    """Whether a call waits for a person: for now exactly where the tool says so, at any risk."""
+    """Tell whether a call waits for a person: for now exactly where the tool says so, at any risk."""
     return gated
 
 

@@ -119,7 +119,7 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
 
 
 def _refuses_key(exc: ModelAPIError) -> bool:
-    """Whether the provider refused the key (Gemini: with 400). A used-up quota or an unknown model is no refusal."""
+    """Tell whether the provider refused the key (Gemini: with 400), not the quota or the model."""
     if isinstance(exc, ModelQuotaExceededError | ModelNotFoundError):
         return False
     if isinstance(exc, ModelAuthenticationError) or "API_KEY_INVALID" in str(exc.body):

@@ -50,7 +50,7 @@ class _Completions(AsyncCompletions):
         stream_options: Any = omit,
         **settings: Any,
     ) -> Any:
-        """As the client's own. What stands in the extra body takes the place of what stands beside it."""
+        """Send a request like the client's own `create`. Fields of the extra body replace the other ones."""
         body = {"messages": messages, "tools": tools}
         given = {name: one for name, one in body.items() if not isinstance(one, Omit | NotGiven)}
         if isinstance(self.client, PlainClient):

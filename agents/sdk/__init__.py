@@ -1,4 +1,4 @@
-"""What authors import: `tool`, `agent` and the types that go with them."""
+"""The public names for authors: `tool`, `agent` and their types."""
 
 from agents.sdk.definitions import (
     Blame,

@@ -10,9 +10,9 @@ from runtime.core.documents.budget_text import BadAmount, budget_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one activation of an agent may use, with everything below it; None is no limit.
+    """The limits of one activation of an agent, with everything below it; None is no limit.
 
-    `turns` are replies of models, `calls` starts of tools, `tokens` what models are given and reply, `usd` is
+    `turns` are replies of models, `calls` starts of tools, `tokens` those of requests and replies, `usd` is
     money in US dollars to six decimals, `seconds` time at work without waiting for people, `depth` levels of
     agents, this one included.
     """

@@ -38,10 +38,10 @@ RISKS = tuple(Risk)  # from the least to the greatest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
-    """When an agent stops before its next model call until a person continues it.
+    """The rules by which an agent stops before its next model call until a person continues it.
 
-    `every` is a number of replies; `after` is in seconds since it began, or since it last went on;
-    `when` is asked each time with the messages, oldest first, and says why to stop, or nothing.
+    `every` is a number of replies; `after` is in seconds since it began or was last continued;
+    `when` is called each time with the messages, oldest first, and returns the reason to stop, or nothing.
     """
 
     every: int | None = None
@@ -152,10 +152,10 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """When a summary replaces a frame's earlier messages: above this number of messages, or of bytes.
+    """The number of messages, or of bytes, above which a summary replaces a frame's earlier messages.
 
-    `summarise` is given the messages as the engine keeps them (ports.effects.ModelRequest) and returns the text,
-    quickly; without it the agent's model is asked for one.
+    `summarise` gets the messages as the engine stores them (ports.effects.ModelRequest) and must return the text
+    quickly; without it the agent's model writes the summary.
     """
 
     messages: int | None = None

@@ -28,7 +28,7 @@ class Handler(AxesDatabaseHandler):  # type: ignore[misc] # axes says nothing of
     """A django-axes handler that counts an attempt before the password is checked."""
 
     def is_allowed(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> bool:
-        """Whether the password may be checked. If so, the attempt is counted as failed until the password was right."""
+        """Tell whether the password may be checked. If so, count a failure until the password is right."""
         name = _name(credentials)
         with transaction.atomic():
             _lock_address(request)

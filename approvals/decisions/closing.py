@@ -13,7 +13,7 @@ from runtime.ports.access import Actor
 
 
 def is_expired(request: Request, at: datetime) -> bool:
-    """Whether this request is past its deadline and still stored as pending."""
+    """Tell whether this request is past its deadline and still stored as pending."""
     pending = request.status == Request.Status.PENDING
     return pending and request.expires_at is not None and request.expires_at <= at
 

@@ -15,7 +15,7 @@ from runtime.keyring import sealing
 
 
 def is_text(schema: Any) -> bool:
-    """Whether a result of this schema is text and nothing else."""
+    """Tell whether a result of this schema is text and nothing else."""
     return isinstance(schema, dict) and schema.get("type") == "string"
 
 

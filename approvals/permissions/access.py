@@ -43,15 +43,15 @@ class Access:
         return Q(requester=principal.person) | Q(pk__in=decidable)
 
     def may_cancel(self, actor: Actor, requester: str) -> bool:
-        """Whether the actor may cancel a run of `requester`: their own, or any as an admin."""
+        """Tell whether the actor may cancel a run of `requester`: their own, or any as an admin."""
         return _owns(principals.principal_of(actor), Scope.RUNS_CANCEL, requester)
 
     def may_control(self, actor: Actor, requester: str) -> bool:
-        """Whether the actor may hold up a run of `requester`: their own, or any as an admin."""
+        """Tell whether the actor may hold up a run of `requester`: their own, or any as an admin."""
         return _owns(principals.principal_of(actor), Scope.RUNS_CONTROL, requester)
 
     def may_fork(self, actor: Actor, requester: str) -> bool:
-        """Whether the actor may start forks of a run of `requester`: their own, or any as an admin."""
+        """Tell whether the actor may start forks of a run of `requester`: their own, or any as an admin."""
         principal = principals.principal_of(actor)
         if principal is None or not principal.has(Scope.RUNS_START):
             return False
@@ -71,13 +71,13 @@ class Access:
             )
 
     def reads_continuations(self, actor: Actor) -> bool:
-        """Whether the actor may read the continuation of a run that it can read."""
+        """Tell whether the actor may read the continuation of a run that it can read."""
         principal = principals.principal_of(actor)
         return principal is not None and principal.has(Scope.ADMIN)
 
 
 def reads_agents(principal: Principal) -> bool:
-    """Whether this principal may read agents, with their tools and schemas."""
+    """Tell whether this principal may read agents, with their tools and schemas."""
     return any(principal.has(scope) for scope in AGENT_READERS)
 
 

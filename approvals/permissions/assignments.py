@@ -41,22 +41,22 @@ class Bond:
     second: str | None = None
 
     def binds(self, people: Collection[str]) -> bool:
-        """Whether the right does not count in a run with these people in its origin."""
+        """Tell whether the right does not count in a run with these people in its origin."""
         return not self.givers.isdisjoint(people) and (self.second is None or self.second in people)
 
 
 def in_force(row: Assignment | None) -> bool:
-    """Whether this latest row still gives its right, which may still need a second admin before it counts."""
+    """Tell whether this latest row still gives its right, which may still need a second admin before it counts."""
     return row is not None and row.act != Act.ENDED and signatures.holds(row)
 
 
 def in_force_by(row: Assignment, text: str) -> bool:
-    """Whether this latest row still gives its right, for a caller that has the signed text of the row."""
+    """Tell whether this latest row still gives its right, for a caller that has the signed text of the row."""
     return row.act != Act.ENDED and signatures.is_signed(row, text)
 
 
 def is_of(row: Assignment | None, person: User) -> bool:
-    """Whether this latest row still gives its right to this person; for a password, to the present one."""
+    """Tell whether this latest row still gives its right to this person; for a password, to the present one."""
     return (
         row is not None
         and in_force(row)
@@ -66,7 +66,7 @@ def is_of(row: Assignment | None, person: User) -> bool:
 
 
 def is_pending(row: Assignment) -> bool:
-    """Whether a second admin must confirm the right before it counts."""
+    """Tell whether a second admin must confirm the right before it counts."""
     return bool(row.needs_second) and row.confirmed_at is None
 
 
@@ -102,7 +102,7 @@ def debts(person: str) -> frozenset[str]:
 
 
 def waits(row: Assignment | None) -> bool:
-    """Whether this latest row can still be confirmed by a second admin."""
+    """Tell whether this latest row can still be confirmed by a second admin."""
     return (
         row is not None
         and row.what in CONFIRMABLE
@@ -113,7 +113,7 @@ def waits(row: Assignment | None) -> bool:
 
 
 def is_second(admin: str, owed: Collection[str], row: Assignment) -> bool:
-    """Whether this admin is independent of the row: neither they nor their givers, `owed`, gave or hold the right."""
+    """Tell if this admin is independent of the row: neither they nor their givers, `owed`, gave or hold the right."""
     return {admin, *owed}.isdisjoint({row.username, *row.givers})
 
 

@@ -20,7 +20,7 @@ def sign(row: Token | Assignment) -> None:
 
 
 def holds(row: Token | Assignment) -> bool:
-    """Whether a key of the ring signed exactly this row."""
+    """Tell whether a key of the ring signed exactly this row."""
     try:
         return is_signed(row, text_of(row))
     except (ValueError, TypeError, AttributeError):  # a value of another type
@@ -28,7 +28,7 @@ def holds(row: Token | Assignment) -> bool:
 
 
 def is_signed(row: Token | Assignment, text: str) -> bool:
-    """Whether a key of the ring signed this text of the row."""
+    """Tell whether a key of the ring signed this text of the row."""
     if row.signature is None or row.key_id is None:
         return False
     signature = signatures.Signature(hex=row.signature, key_id=row.key_id)

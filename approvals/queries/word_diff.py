@@ -15,9 +15,9 @@ def words(text: str) -> list[str]:
 
 
 def blocks(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
-    """Where both are the same: (start in old, start in new, length), in order.
+    """Return the equal blocks as (start in old, start in new, length), in order.
 
-    None where more than MOST_EDITS words would have to go or come.
+    Returns None if more than MOST_EDITS words are removed or added.
     """
     shorter = min(len(old), len(new))
     start = next((n for n in range(shorter) if old[n] != new[n]), shorter)
@@ -48,7 +48,7 @@ def _shared(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
 
 
 def _entered(reach: dict[int, int], diagonal: int, edits: int) -> int:
-    """How far the old text is used up where a diagonal is entered: by a word that came, or one that went."""
+    """Return the position in the old text at which a diagonal is entered: by an added word, or a removed one."""
     came = diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1])
     return reach[diagonal + 1] if came else reach[diagonal - 1] + 1
 

@@ -40,7 +40,7 @@ def _check_excluded(request: Request) -> None:
 
 
 def is_removed(request: Request) -> bool:
-    """Whether retention removed the arguments, which it never does while the request is pending."""
+    """Tell whether retention removed the arguments, which it never does while the request is pending."""
     return (
         request.removed_at is not None
         and request.status != Request.Status.PENDING

@@ -1,4 +1,4 @@
-"""What every page knows of the person in front of it."""
+"""Gives every page the facts about its reader."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -165,7 +165,7 @@ def test_a_chain_that_was_made_anew_without_the_key_is_found(run: UUID) -> None:
 def test_a_chain_without_keys_holds_only_where_none_had_one_before(
     run: UUID, earlier: bool, found: bool
 ) -> None:
-    """As versions before wrote them; a run that starts after the first keyed chain has none such."""
+    """Earlier versions wrote such chains; a run that starts after the first keyed chain has none."""
     AuditEntry.objects.exclude(run=run).delete()
     if earlier:
         first = seeds.run(id=UUID(int=run.int - 1))

@@ -1,4 +1,4 @@
-"""Who may do and read what, person by person and scope by scope."""
+"""Permissions to act and to read, for each person and each scope."""
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User

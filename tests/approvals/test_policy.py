@@ -1,4 +1,4 @@
-"""Who may decide which risk, by the table."""
+"""The table of deciders of each risk."""
 
 import pytest
 

@@ -70,14 +70,14 @@ def holding(rig: MakeBench, settings: Settings) -> Iterator[Holding]:
 
 
 def lease(holding: Holding) -> datetime:
-    """When the lease of the worker ends."""
+    """Return the end of the worker's lease."""
     found = Worker.objects.get(id=holding.desk.heartbeat.worker).lease_until
     assert found is not None
     return found
 
 
 def renewals(holding: Holding) -> Callable[[], bool | None]:
-    """Whether the lease was renewed twice since now: the first time may have been under way."""
+    """Tell whether the lease was renewed twice since now: the first time may have been under way."""
     seen = {lease(holding)}
 
     def renewed() -> bool | None:
@@ -127,7 +127,7 @@ def test_a_lease_lasts_before_the_first_run_is_claimed(rig: MakeBench) -> None:
 def test_a_run_that_a_live_process_does_not_work_on_is_released(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch, cut: str
 ) -> None:
-    """Its lease lasts, so no sweeper would ever take the run from it."""
+    """The lease of the process stays valid, so no sweeper would ever take the run over."""
     desk = rig({"a": turns(say("done"))})
     run, really = desk.start("a"), loading.claim
 

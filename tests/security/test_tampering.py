@@ -207,7 +207,7 @@ def _flipped(text: str, at: int) -> str:
 
 
 def _loads(own: pool.Connection, run: UUID, body: str, mac: str | None = None) -> bool:
-    """Whether a worker would go on from this, with the row really holding it; rolled back."""
+    """Tell whether a worker would resume from this continuation in the row; the change is rolled back."""
     row = Run.objects.get(id=run)
     with own.transaction(force_rollback=True):
         own.execute(

@@ -1,4 +1,4 @@
-"""How many bytes a run costs: those of its journal and continuation, and those written on the way."""
+"""Bytes of a run: its journal, its continuation, and the bytes written on the way."""
 
 from base64 import b64encode
 from collections.abc import Sequence

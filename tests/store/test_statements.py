@@ -1,4 +1,4 @@
-"""What each keeper's SQL insists on, asked of it directly on real Postgres."""
+"""The conditions of each store's SQL, on real Postgres."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""What says of one process of this machine whether it does its work."""
+"""The health check of one process of this machine."""
 
 import socket
 import threading

@@ -86,7 +86,7 @@ def test_dropping_a_partition_waits_for_no_lock(own: Connection) -> None:
 
 @pytest.fixture
 def no_months(own: Connection) -> Iterator[Connection]:
-    """As after three months at a standstill: the web starts a run before the sweeper's first upkeep."""
+    """Drop the partitions, as after three months offline: the web starts a run before the first upkeep."""
     for name in months(own):
         if name not in (OLD, "runtime_journalentry_default"):
             own.execute(f"DROP TABLE {name}")

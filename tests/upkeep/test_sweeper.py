@@ -273,7 +273,7 @@ def test_a_run_due_before_the_position_of_a_long_pass_is_found(
     really = dispatch.send_all
 
     def send_all(hints: Sequence[dispatch.Hint]) -> None:
-        """When the first hint is sent, the other run becomes due, before all that were."""
+        """Make the other run due, before all others, when the first hint is sent."""
         if not hinted:
             with pool.own() as own:
                 own.execute("UPDATE runtime_run SET due_at = '2020-01-01' WHERE id = %s", [early])

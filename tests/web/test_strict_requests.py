@@ -130,7 +130,7 @@ def test_body_fields_of_a_wrong_type_are_refused(
 
 
 def _fits(value: Any, rule: dict[str, Any]) -> bool:
-    """Whether the documented type allows this value; without a type all values are allowed."""
+    """Tell whether the documented type allows this value; without a type all values are allowed."""
     rules = rule.get("anyOf", [rule])
     kinds = [kind for one in rules for kind in _kinds(one)]
     if not kinds:

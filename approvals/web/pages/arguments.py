@@ -17,7 +17,7 @@ class Argument:
 
 
 def arguments(args: Any, schema: Any) -> list[Argument]:
-    """Those given, in the schema's order, then those left out. Arguments that are no object are one."""
+    """List the given arguments in the schema's order, then the omitted ones; a value that is no object is one."""
     known = _properties(schema)
     if not isinstance(args, dict):
         return [Argument(name="arguments", type=_json_type(args), value=args, given=True)]

@@ -56,7 +56,7 @@ def page(
 
 
 def _differences(shown: requests.Approval) -> tuple[Difference, ...]:
-    """What changed of the agent, at a version gate; nothing for a request that is not of ours."""
+    """Return the agent's changes at a version gate; none if the stored changes cannot be read."""
     if shown.kind != GateKind.VERSION:
         return ()
     try:

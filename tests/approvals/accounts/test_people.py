@@ -200,7 +200,7 @@ def _meet_after(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 def _at_once(*acts: Callable[[], object]) -> list[Exception | None]:
-    """What each of these raised in a thread of its own."""
+    """Call each of these in a thread of its own, and return the raised errors."""
 
     def run(act: Callable[[], object]) -> Exception | None:
         try:

@@ -65,7 +65,7 @@ def untouched(request: Request) -> bool:
 def test_a_decision_finds_its_request_by_the_id(
     bea: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the index of pending requests Postgres would look through all that were pending since the last VACUUM."""
+    """With the index of pending requests, Postgres would scan all entries since the last VACUUM."""
     lent: list[Part] = []
     monkeypatch.setattr(commit, "settle", lambda **given: lent.extend(given["lent"]))
     decide(seeds.pending(), bea)

@@ -125,7 +125,7 @@ def _contended(case: Case, spread: random.Random) -> Request:
 
 
 def _subject(case: Case, due: datetime) -> Request:
-    """What both act on; if it is to be undone, Bea has decided it a moment ago."""
+    """Return the request for both actions; for an undo, Bea has just decided it."""
     one, other, kind = case
     timed = (
         None if kind is GateKind.IN_DOUBT else due
@@ -171,7 +171,7 @@ def _ending(request: Request, heard: tuple[str, str]) -> Ending:
 
 
 def _vouch(request: Request, decision: Decision) -> None:
-    """As a worker does, once the decision cannot be taken back any more."""
+    """Verify the decision as a worker does after its undo window."""
     with pytest.MonkeyPatch.context() as patch:
         moment = request.effective_at or request.expires_at
         if moment is not None:
@@ -225,7 +225,7 @@ def _at_once(cases: list[Case]) -> list[Ending]:
 
 
 def _deadlocks() -> int:
-    """How many this database has seen; its statistics come a moment later, unless they are asked for."""
+    """Count the deadlocks of this database; its statistics must be flushed first to be current."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_stat_force_next_flush()")
         cursor.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")

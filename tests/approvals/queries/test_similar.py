@@ -1,4 +1,4 @@
-"""What changed since the last similar approval: the right one of those that may be read, argument by argument."""
+"""Changes since the last similar approval that the reader may see, argument by argument."""
 
 from functools import partial
 from typing import Any

@@ -38,7 +38,7 @@ ADDED = Change(part="tool wave", before=None, after={"name": "wave"}, asks=False
 def _release(
     effects: FakeEffects, *changes: Change, older: bool = False, writes: tuple[str, ...] = ()
 ) -> None:
-    """From now on this worker has another version of the agent a."""
+    """Give this worker another version of the agent a from now on."""
     effects.released["a"] = NEW
     effects.skews["a", OLD] = VersionChange(
         agent=effects.agent("a"), changes=changes, older=older, writes=writes

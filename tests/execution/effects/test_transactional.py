@@ -1,4 +1,4 @@
-"""How many transactional calls of one process are under way at once."""
+"""The number of transactional calls that one process runs at once."""
 
 import threading
 from collections.abc import Callable
