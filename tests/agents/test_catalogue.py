@@ -110,7 +110,7 @@ print(json.dumps([name for name in sys.modules if name.startswith(foreign)]))
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_process_that_only_asks_imports_neither_author_code_nor_models(hr: Registry) -> None:
+def test_reading_the_catalogue_imports_no_author_code(hr: Registry) -> None:
     publish(hr)
     settings = connection.settings_dict
     where = {key: settings[key] for key in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")}

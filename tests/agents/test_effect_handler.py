@@ -131,7 +131,7 @@ def test_a_call_is_described_by_its_tools_definition(handler: AgentEffects) -> N
     assert (facts.deadline, facts.delegate) == (30.0, None)
 
 
-def test_a_sentence_shows_the_default_of_an_argument_that_was_left_out(
+def test_a_sentence_shows_defaults_of_omitted_arguments(
     handler: AgentEffects,
 ) -> None:
     assert handler.describe(agent="chief", tool="give", args={"name": "newhire"}).sentence == (
@@ -366,7 +366,7 @@ def employ(how: str) -> Any:
         ("surprise", Unknown, 0),
     ],
 )
-def test_a_transactional_tool_leaves_nothing_behind_without_a_result(
+def test_a_transactional_tool_without_a_result_rolls_back(
     how: str, outcome: type, rows: int
 ) -> None:
     clerk = agent(

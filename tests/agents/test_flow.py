@@ -70,7 +70,7 @@ def test_a_denied_onboarding_sets_no_role_and_gives_the_reason(
 
 
 @pytest.mark.parametrize("agent", [agent for agent, _ in FLOWS])
-def test_a_taken_username_ends_the_onboarding_without_gate_and_mail(
+def test_a_taken_username_ends_the_onboarding_without_a_mail(
     engine: Engine, directory: Directory, sink: Sink, agent: str
 ) -> None:
     first = engine.begin("hr_onboarding_single", NEWCOMER)
@@ -85,7 +85,7 @@ def test_a_taken_username_ends_the_onboarding_without_gate_and_mail(
     assert sink.mails == []
 
 
-def test_two_rights_are_shown_together_and_decided_each_for_itself(
+def test_two_rights_are_shown_together_and_decided_separately(
     engine: Engine, directory: Directory
 ) -> None:
     run = engine.begin("hr_access_bundle", NEWCOMER)

@@ -102,7 +102,7 @@ def test_a_write_with_a_read_timeout_is_in_doubt_not_repeated(
     assert ReadTimeout.__name__ in lost["error"]
 
 
-def test_an_idempotent_call_that_raises_a_read_timeout_is_made_again(
+def test_an_idempotent_call_is_repeated_after_a_read_timeout(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, silence: Silence
 ) -> None:
     """The control of the test above: a call that may be repeated is started again."""

@@ -57,7 +57,7 @@ def _last_words(frame: Frame, *results: tuple[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("agent", ["account_agent", "hr_onboarding_single"])
-def test_the_account_comes_first_and_its_privileges_with_the_id_it_got(
+def test_privileges_are_set_with_the_id_of_the_new_account(
     handler: AgentEffects, agent: str
 ) -> None:
     assert _calls(Frame(handler, agent, NEWCOMER)) == (CREATE,)
@@ -98,7 +98,7 @@ def test_every_agent_declares_its_steps(handler: AgentEffects) -> None:
         assert handler.agent(name).plan
 
 
-def test_the_hr_agent_hands_the_account_over_with_its_whole_input(handler: AgentEffects) -> None:
+def test_the_hr_agent_delegates_the_account_with_its_input(handler: AgentEffects) -> None:
     (proposal,) = _calls(Frame(handler, "hr_onboarding", NEWCOMER))
     assert proposal == Proposal(tool="account_agent", args=NEWCOMER)
     facts = handler.describe(agent="hr_onboarding", tool=proposal.tool, args=proposal.args)

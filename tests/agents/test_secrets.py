@@ -206,7 +206,7 @@ def test_a_token_whose_tag_was_changed_opens_nowhere(keys: Path) -> None:
             secrets.open_args(lock, {"password": {"$secret": f"{token.partition('.')[0]}.{tag}"}})
 
 
-def test_a_token_that_the_model_proposes_is_a_value_like_any_other(keys: Path) -> None:
+def test_a_token_proposed_by_the_model_is_ordinary_text(keys: Path) -> None:
     forged = _sealed()["password"]
     sealed = secrets.seal_args(lock, {"door": "front", "password": forged})
     assert secrets.open_args(lock, sealed)["password"] == forged
@@ -267,7 +267,7 @@ def test_a_model_call_waits_for_a_missing_key_too(keys: Path) -> None:
 @pytest.mark.parametrize(
     "args", [{"door": "a", "password": CANARY}, f'{{"door": "a",  "password": "{CANARY}"}}']
 )
-def test_a_reply_goes_back_with_its_arguments_exactly_as_they_came(keys: Path, args: Any) -> None:
+def test_a_reply_goes_back_with_its_original_arguments(keys: Path, args: Any) -> None:
     seen: list[ModelMessage] = []
     replies = [
         ModelResponse(parts=[ToolCallPart(tool_name="lock", args=args, tool_call_id="p-1")]),
@@ -294,7 +294,7 @@ def test_a_reply_goes_back_with_its_arguments_exactly_as_they_came(keys: Path, a
     assert part.content == {"code": ANSWER}
 
 
-def test_equal_calls_with_secrets_are_found_before_they_are_sealed(keys: Path) -> None:
+def test_equal_calls_are_found_before_sealing_their_secrets(keys: Path) -> None:
     twice = [call("lock", door="a", password=CANARY) for _ in range(2)]
     frame = Frame(AgentEffects(_registry(lambda *_: together(*twice))), "smith", {"text": "go"})
     first, second = frame.ask().calls

@@ -206,7 +206,7 @@ def test_waits_between_attempts_pass_at_once() -> None:
     assert flow.clock - BEGINNING == timedelta(seconds=60)
 
 
-def test_a_call_that_cannot_be_made_is_refused_as_the_engine_refuses_it() -> None:
+def test_the_kit_refuses_invalid_calls_like_the_engine() -> None:
     flow = drive(desk, A1, model=[call("refund", number="A-1", euros="40"), say("Oh.")])
     assert flow.output == "Oh."
     assert "c1.0 refused: arguments.euros: Input should be a valid integer" in str(flow)
@@ -240,7 +240,7 @@ def test_secrets_are_sealed_in_the_journal_and_open_for_the_tool() -> None:
     assert "sesame" not in "".join(flow.journal)
 
 
-def test_a_tool_that_changed_while_the_run_waited_is_asked_about_again() -> None:
+def test_a_tool_changed_during_a_wait_needs_a_new_approval() -> None:
     @tool(approval=True, sentence="Pay {euros} euros back for {number}, at most 100")
     def refund(number: str, euros: int, limit: int = 100) -> str:
         """Pays back, within a limit."""

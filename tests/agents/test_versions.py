@@ -122,7 +122,7 @@ def _registry(*specs: AgentSpec) -> Registry:
 
 
 @pytest.mark.django_db
-def test_a_version_is_published_once_and_its_facts_make_its_fingerprint() -> None:
+def test_a_version_is_published_once_by_its_fingerprint() -> None:
     publish(_registry(version()))
     first = AgentVersion.objects.get()
     publish(_registry(version()))
@@ -132,7 +132,7 @@ def test_a_version_is_published_once_and_its_facts_make_its_fingerprint() -> Non
 
 
 @pytest.mark.django_db
-def test_a_worker_says_how_its_agent_differs_from_a_published_version() -> None:
+def test_a_worker_compares_its_agent_with_a_published_version() -> None:
     publish(_registry(version()))
     _later()
     publish(_registry(greeting(effect="write")))

@@ -162,7 +162,7 @@ def test_a_chain_that_was_made_anew_without_the_key_is_found(run: UUID) -> None:
 
 @pytest.mark.usefixtures("_owner")
 @pytest.mark.parametrize(("earlier", "found"), [(True, True), (False, False)])
-def test_a_chain_without_keys_holds_only_where_none_had_one_before(
+def test_chains_without_keys_are_valid_only_in_old_runs(
     run: UUID, earlier: bool, found: bool
 ) -> None:
     """Earlier versions wrote such chains; a run that starts after the first keyed chain has none."""

@@ -208,7 +208,7 @@ def test_half_a_signed_statement_is_none(bea: Actor, part: str) -> None:
         statements.read(request)
 
 
-def test_a_statement_about_another_request_says_nothing_about_this_one(bea: Actor) -> None:
+def test_a_statement_about_another_request_is_rejected(bea: Actor) -> None:
     request, other = decided(bea), decided(bea)
     Request.objects.filter(pk=request.pk).update(
         statement=other.statement,
@@ -280,13 +280,13 @@ def test_a_request_under_an_unknown_key_waits_for_the_key(bea: Actor) -> None:
 # Time, which the signed moment is held against
 
 
-def test_a_decision_that_was_signed_after_the_deadline_does_not_count(bea: Actor) -> None:
+def test_a_decision_signed_after_the_deadline_is_rejected(bea: Actor) -> None:
     request = seeds.pending(expires_at=seeds.moment(-1))
     sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
     assert "had expired" in refused(request, Decision(verdict=Verdict.APPROVE, by="bea"))
 
 
-def test_running_again_too_early_does_not_count_even_if_it_was_signed(bea: Actor) -> None:
+def test_a_signed_run_again_before_its_time_is_rejected(bea: Actor) -> None:
     request = seeds.in_doubt(not_before=seeds.moment(60))
     sign(request, Verdict.RUN_AGAIN, status=Request.Status.APPROVED)
     assert "still have been running" in refused(
@@ -327,7 +327,7 @@ def test_an_approval_is_void_once_its_approver_leaves_reviewers(bea: Actor) -> N
         keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 
 
-def test_an_approval_of_the_requester_is_void_even_if_it_was_signed() -> None:
+def test_a_signed_approval_by_the_requester_is_void() -> None:
     request = seeds.pending(requester="bea")
     seeds.person("bea", Group.REVIEWERS)
     sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
@@ -384,7 +384,7 @@ def test_the_key_of_a_statement_cannot_be_chosen(bea: Actor) -> None:
     assert "the statement is not the one" in refused(request)
 
 
-def test_a_key_that_is_not_in_the_ring_is_missing_and_nothing_worse(bea: Actor, keys: Path) -> None:
+def test_an_unknown_key_is_reported_as_missing(bea: Actor, keys: Path) -> None:
     request = decided(bea)
     ring = keys / "decisions.public"
     known = ring.read_text()

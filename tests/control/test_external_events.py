@@ -128,7 +128,7 @@ def test_a_short_sleep_is_slept_by_the_worker(desk: Callable[..., Rig]) -> None:
     ("name", "data"),
     [("paid", DATA), ("signed", {"contract": "C-2"}), ("signed", {}), ("signed", {"by": DATA})],
 )
-def test_only_an_event_of_that_name_that_contains_the_match_ends_it(
+def test_only_an_event_with_name_and_match_ends_a_wait(
     desk: Callable[..., Rig], name: str, data: dict[str, Any]
 ) -> None:
     one = desk(ask(waits_for({"contract": "C-1"})))

@@ -184,7 +184,7 @@ def test_a_fork_refers_to_the_contents_it_was_given(rig: MakeBench) -> None:
     assert desk.effects.models[-1].messages[2]["results"][0]["content"] == "x" * 100_000
 
 
-def test_an_entry_that_is_not_there_or_does_not_verify_is_no_beginning(desk: Rig) -> None:
+def test_a_fork_requires_an_existing_verified_entry(desk: Rig) -> None:
     run = desk.advance(desk.start("a"))
     with pytest.raises(InvalidInput, match="1 to 7"):
         fork(run.id, run.position + 1)

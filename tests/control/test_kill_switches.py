@@ -108,7 +108,7 @@ def test_the_signal_of_another_run_starts_no_stopped_one(rig: MakeBench) -> None
     assert desk.advance(other).status == "cancelled"
 
 
-def test_a_decision_on_a_stopped_run_is_taken_up_and_its_call_waits(rig: MakeBench) -> None:
+def test_a_stopped_run_consumes_decisions_and_starts_no_call(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run = desk.advance(desk.start("a"))
     put("a")

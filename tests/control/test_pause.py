@@ -64,7 +64,7 @@ def gated(rig: MakeBench) -> Rig:
     return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True, expires_in=3600))
 
 
-def test_a_run_that_no_worker_had_yet_is_paused_and_starts_nothing(gated: Rig) -> None:
+def test_a_run_paused_before_its_first_claim_starts_nothing(gated: Rig) -> None:
     run = gated.start("a")
     assert pause(run, "wait a minute")
     row = gated.advance(run)
@@ -217,7 +217,7 @@ def test_a_pause_and_its_end_are_said_once_each(gated: Rig) -> None:
     assert [act for _, _, act, _ in gated.gatekeeper.notes] == ["paused", "resumed"]
 
 
-def test_a_pause_that_ends_before_any_worker_saw_it_is_in_the_journal(gated: Rig) -> None:
+def test_a_pause_that_no_worker_saw_is_journaled(gated: Rig) -> None:
     run = gated.start("a")
     pause(run)
     resume(run)

@@ -50,7 +50,7 @@ def test_a_started_run_is_due_signed_and_hinted_at(hints: list[UUID]) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_run_that_is_rolled_back_is_neither_there_nor_hinted_at(hints: list[UUID]) -> None:
+def test_a_rolled_back_run_is_not_hinted(hints: list[UUID]) -> None:
     with transaction.atomic():
         create(agent="a", input={}, requester=ADA)
         transaction.set_rollback(True)

@@ -188,7 +188,7 @@ def test_a_run_too_large_to_import_is_not_exported(
     assert sound(run)
 
 
-def test_sealed_secrets_are_named_and_go_only_where_they_can_be_opened(
+def test_an_import_requires_the_keys_of_sealed_secrets(
     rig: MakeBench, elsewhere: Callable[[UUID], None]
 ) -> None:
     desk = rig({"a": turns(ask(("pay", SEALED)), say("done"))}, pay=GATED)

@@ -40,7 +40,7 @@ from tests.core.machine.walks import AT
 RUN = UUID(int=1)
 
 
-def test_the_digest_that_people_approve_is_the_same_in_every_release() -> None:
+def test_the_action_digest_keeps_its_value() -> None:
     digest = action_digest(
         tool="pay",
         schema="sha256:s",
@@ -76,7 +76,7 @@ def test_tokens_are_those_given_and_those_replied() -> None:
     assert tokens_of({"input_tokens": 5, "output_tokens": 3, "cache_read_tokens": 4}) == 8
 
 
-def test_a_run_ends_at_the_very_number_of_calls_that_cannot_be_made() -> None:
+def test_a_run_fails_at_the_limit_of_refused_calls() -> None:
     now = Continuation(run=RUN, phase=Phase.STARTED, agent="a", refusals=MAX_REFUSALS)
     (end,) = plan(now)
     assert isinstance(end, CancelRun)
@@ -159,7 +159,7 @@ def test_an_event_without_cost_always_fits() -> None:
     assert fits(now, OpenFrame(frame="0", agent="a", input=None), ()) is True
 
 
-def test_a_document_that_says_the_least_is_read_with_nothing_more() -> None:
+def test_a_minimal_document_is_read_with_defaults() -> None:
     gate = {"gate": str(RUN), "kind": "approval", "frame": "0", "call": "c1.0", "path": ["a"]}
     call = {"id": "c1.0", "tool": "t", "args": None}
     frame = {"id": "0", "agent": "a", "fingerprint": "f", "prompt": "p", "calls": [call]}

@@ -40,7 +40,7 @@ def test_a_reference_is_followed_once() -> None:
     assert _type({"$ref": "#/$defs/Loop"}, 3, **{"$defs": definitions}) == "integer"
 
 
-def test_every_argument_is_there_even_one_the_schema_does_not_know() -> None:
+def test_every_argument_is_listed_even_outside_the_schema() -> None:
     schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string", "default": "x"}}}
     shown = [(each.name, each.type, each.given) for each in arguments({"z": 1, "a": "y"}, schema)]
     assert shown == [

@@ -108,7 +108,7 @@ def test_a_first_step_with_a_lost_answer_is_found_and_continued(
     assert types(run).count("GateDecided") == 1
 
 
-def test_a_worker_that_dies_before_the_first_step_is_noted_as_a_loss(rig: MakeBench) -> None:
+def test_a_crash_before_the_first_step_is_recorded(rig: MakeBench) -> None:
     desk = rig({"a": turns(say("done"))})
     run = desk.start("a")
     with at_the_first("before:FrameOpened", die), pytest.raises(_Death):

@@ -88,7 +88,7 @@ def test_a_long_run_hears_a_summary_and_its_last_turns(desk: Rig) -> None:
     ]  # fmt: skip
 
 
-def test_it_writes_the_continuation_that_its_journal_may_begin_at(desk: Rig) -> None:
+def test_compaction_writes_the_base_continuation(desk: Rig) -> None:
     run = desk.advance(desk.start("g"))
     for _ in range(4):
         desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)

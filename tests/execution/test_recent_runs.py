@@ -119,7 +119,7 @@ def test_an_entry_that_was_edited_since_parks_the_run(desk: Rig) -> None:
     assert go_on(desk, run) == "quarantined"
 
 
-def test_the_entry_of_a_step_that_was_not_written_is_not_taken_for_read(
+def test_an_entry_of_an_unwritten_step_is_not_kept(
     rig: MakeBench, entries_read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A paused run is resumed just before the step that would release it; the entry written then is another."""

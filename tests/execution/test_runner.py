@@ -312,7 +312,7 @@ def test_an_approval_that_is_not_confirmed_parks_the_run(rig: MakeBench) -> None
     assert desk.effects.calls == []
 
 
-def test_a_tool_that_changed_after_its_approval_is_asked_for_again(rig: MakeBench) -> None:
+def test_a_tool_changed_after_its_approval_opens_a_new_gate(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
     run = desk.advance(desk.start("a"))
     (first,) = desk.open_gates(run.id)

@@ -15,7 +15,7 @@ from tests.support.target import Target, refused
 ADMIN = Actor(person="admin")
 
 
-def test_an_admin_who_joins_the_reviewers_does_not_decide_at_once(target: Target) -> None:
+def test_an_admin_who_becomes_a_reviewer_cannot_decide_yet(target: Target) -> None:
     run = target.start()
     people.set_groups("admin", [Group.ADMINS, Group.REVIEWERS], actor="admin")
     assert refused(run, ADMIN) == "cooling_off"

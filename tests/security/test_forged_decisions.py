@@ -87,7 +87,7 @@ def test_a_changed_message_is_not_taken_up(target: Target, field: str) -> None:
     assert target.started(run) == 0
 
 
-def test_a_changed_message_is_not_taken_up_while_its_call_cannot_start(target: Target) -> None:
+def test_a_changed_signal_parks_a_paused_run(target: Target) -> None:
     run = target.start()
     target.decide(run)
     _rewrite(run, reason="Changed")

@@ -81,7 +81,7 @@ def refused(text: str) -> str:
     return str(raised.value)
 
 
-def test_a_file_of_a_listed_key_is_taken_over_and_asked_about_again(
+def test_an_import_with_a_listed_key_asks_for_approval_again(
     target: Target, sender: Sender, parcel: str
 ) -> None:
     run = take_over(sender.send(parcel))

@@ -147,7 +147,7 @@ def test_the_ledger_reveals_a_rolled_back_database(
     ],
     ids=["edited", "dropped", "emptied"],
 )
-def test_nothing_approved_starts_beside_a_ledger_that_was_changed(
+def test_no_approved_call_starts_with_a_changed_ledger(
     target: Target, kept: Path, spoil: Callable[[Path], Any], restarted: bool
 ) -> None:
     used(target)

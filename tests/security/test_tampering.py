@@ -82,7 +82,7 @@ def test_swapped_continuations_park_both_runs(target: Target) -> None:
         target.assert_parked(run, "the continuation does not verify")
 
 
-def test_an_older_continuation_does_not_take_the_place_of_the_last(target: Target) -> None:
+def test_an_older_continuation_cannot_replace_the_last_one(target: Target) -> None:
     target.ask_twice()
     run = target.start()
     older = _kept(run)

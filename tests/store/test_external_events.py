@@ -75,7 +75,7 @@ def test_a_step_that_is_not_written_begins_no_wait(
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_step_ends_the_waits_of_its_own_run_at_its_places_alone(
+def test_a_step_ends_only_the_named_waits_of_its_run(
     own: Connection, runs: tuple[UUID, UUID], place: tuple[str, str]
 ) -> None:
     step(own, runs[0], waits.CLOSE, written=False, over=(place,))

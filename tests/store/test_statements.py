@@ -237,9 +237,7 @@ def test_a_run_of_the_previous_release_keeps_its_own_lease(own: Connection, desk
     assert taken(own) == [run]
 
 
-def test_a_worker_of_the_release_before_leaves_a_run_of_this_one_alone(
-    own: Connection, desk: Rig
-) -> None:
+def test_a_worker_of_the_previous_release_skips_newer_runs(own: Connection, desk: Rig) -> None:
     """The claim takes a run without a lease, or one whose `lease_until` is over; the column must be a time."""
     run = desk.start("a")
     assert claim(own, run) is not None
@@ -267,9 +265,7 @@ def test_a_claim_leaves_the_run_due(own: Connection, desk: Rig) -> None:
     assert Run.objects.get(id=run).due_at == due, "to move it would write every index of the row"
 
 
-def test_a_run_that_is_written_while_a_claim_reads_it_is_read_again(
-    own: Connection, desk: Rig
-) -> None:
+def test_a_run_changed_during_a_claim_is_read_again(own: Connection, desk: Rig) -> None:
     """The claim's row is younger than the journal that it read: a trap holds it between the two."""
     run = desk.start("a")
     with pool.own() as other:
@@ -485,9 +481,7 @@ def decision_of(run: UUID, gate: UUID, own: Connection, at: datetime | None) -> 
     )
 
 
-def test_a_signal_counts_from_its_moment_on_and_the_next_one_is_told(
-    own: Connection, desk: Rig
-) -> None:
+def test_a_signal_counts_from_its_effective_time(own: Connection, desk: Rig) -> None:
     run = desk.start("a")
     later, latest = (timezone.now() + timedelta(hours=hours) for hours in (1, 2))
     for at in (latest, None, later):

@@ -342,7 +342,7 @@ def test_a_model_whose_name_is_configured_no_more_is_not_asked(settings: Setting
     assert chosen(spec, "openai:gone", Outages()) == ("openai:a", "openai:b")
 
 
-def test_a_worker_does_not_start_without_the_keys_of_its_agents_models(settings: Settings) -> None:
+def test_a_worker_requires_the_keys_of_its_agents_models(settings: Settings) -> None:
     registry = Registry(agents={"asker": replace(_agent(_echo), models=("openai:a",))})
     require_models(registry)  # every agent has a script
     settings.ABEYANCE_MODEL = "anthropic:c"
@@ -378,7 +378,7 @@ def test_an_agent_that_names_no_model_has_the_default_one(settings: Settings) ->
     assert [*lacking(Registry(agents={"asker": _agent(None)}))] == []
 
 
-def test_an_agent_without_a_script_asks_its_models_where_scripts_play(settings: Settings) -> None:
+def test_an_agent_without_a_script_calls_its_models(settings: Settings) -> None:
     assert settings.ABEYANCE_MODEL == "scripted"
     assert chosen(replace(_agent(None), models=("ollama:a",)), "", Outages()) == ("ollama:a", "")
     assert chosen(replace(_agent(_echo), models=("ollama:a",)), "", Outages())[0].startswith(

@@ -106,7 +106,7 @@ def held(instructions: Any) -> Flow:
     return run.go_on()
 
 
-def test_another_function_is_another_version_that_people_agree_to() -> None:
+def test_a_changed_function_is_a_version_that_needs_approval() -> None:
     run = held(short)
     assert "instructions" in run.gate.sentence
     (change,) = run.gate.args["changes"]

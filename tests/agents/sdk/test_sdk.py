@@ -270,7 +270,7 @@ def test_the_result_schema_follows_the_return_type() -> None:
     assert tool()(silent_on_it).result_schema is None
 
 
-def test_a_tool_says_how_often_it_is_tried_and_how_long_people_have() -> None:
+def test_a_tool_declares_its_attempts_and_time_to_decide() -> None:
     patient = RetryPolicy(attempts=9, base=2.0, ceiling=60.0)
     spec = tool(retry=patient, expires_in=3600)(greet.function)
     assert (spec.retry, spec.expires_in) == (patient, 3600)

@@ -111,7 +111,7 @@ def test_an_unreachable_directory_allows_another_attempt(
         create_account(context(), **NEWCOMER)
 
 
-def test_a_directory_that_does_not_answer_is_given_up_at_the_deadline(settings: Settings) -> None:
+def test_a_silent_directory_fails_at_the_deadline(settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings.SCIM_URL = f"http://127.0.0.1:{silent.getsockname()[1]}/v2"
         settings.SCIM_TOKEN = "any"

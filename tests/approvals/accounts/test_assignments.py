@@ -295,7 +295,7 @@ def test_an_admin_confirms_nothing_of_who_set_their_password(admin: Actor, secon
         confirm("dora", "reviewers", by="second")
 
 
-def test_a_password_that_was_written_into_the_table_gives_no_right(bea: Actor) -> None:
+def test_a_password_written_by_sql_gives_no_permission(bea: Actor) -> None:
     person = User.objects.get(username="bea")
     person.set_password("another horse battery")
     person.save()

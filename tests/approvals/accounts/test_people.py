@@ -27,7 +27,7 @@ from tests.support.cast import PASSWORD, Cast
 pytestmark = pytest.mark.django_db
 
 
-def test_a_migration_makes_the_groups_and_leaves_those_that_are_there() -> None:
+def test_a_migration_adds_missing_groups_only() -> None:
     GroupRow.objects.all().delete()
     kept = GroupRow.objects.create(name=Group.REVIEWERS)
     migration = importlib.import_module("approvals.migrations.0003_groups")

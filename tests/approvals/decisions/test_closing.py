@@ -221,7 +221,7 @@ def test_the_zone_a_deadline_was_given_in_does_not_matter(bea: Actor) -> None:
     keeper.confirm(gate=request.gate, action_digest=request.action_digest)
 
 
-def test_the_clock_is_the_moment_and_not_the_start_of_the_transaction() -> None:
+def test_the_clock_is_not_the_start_of_the_transaction() -> None:
     with transaction.atomic():
         moments = [clock.now() for _ in range(3)]
     assert moments[0] < moments[1] < moments[2]

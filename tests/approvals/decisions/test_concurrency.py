@@ -134,7 +134,7 @@ def _revoke(bea: User) -> None:
 
 
 @pytest.mark.parametrize("end", [_disable, _take_out_of_group, _revoke])
-def test_rights_that_end_while_a_decision_waits_for_its_turn_are_gone(
+def test_a_decision_uses_the_rights_after_its_lock_wait(
     end: Callable[[User], None],
 ) -> None:
     seeds.person("bea", Group.REVIEWERS)

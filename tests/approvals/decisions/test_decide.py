@@ -229,7 +229,7 @@ def test_being_late_comes_before_digest_and_values(ada: Actor, bea: Actor) -> No
         decide(request, bea, digest="sha256:other", verdict="maybe", reason=1)
 
 
-def test_a_gate_that_closed_by_itself_is_closed_without_a_decision(bea: Actor) -> None:
+def test_a_gate_closed_by_the_engine_cannot_be_decided(bea: Actor) -> None:
     request = seeds.pending()
     Gate.objects.filter(pk=request.gate).update(state=Gate.State.DECIDED)
     with pytest.raises(AlreadyDecided) as caught:
@@ -275,7 +275,7 @@ def test_a_digest_that_is_not_the_current_one_decides_nothing(bea: Actor, digest
     assert untouched(request)
 
 
-def test_the_digest_of_the_same_action_at_another_gate_is_another(bea: Actor) -> None:
+def test_a_request_digest_is_valid_for_one_gate_only(bea: Actor) -> None:
     of = seeds.run()
     first, second = seeds.opened(seeds.picture(of), seeds.picture(of))
     assert first.action_digest == second.action_digest

@@ -129,9 +129,7 @@ def test_a_gate_of_another_run_is_not_found(bea: Actor) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["happened", "run_again", "give_up", "maybe"])
-def test_a_requester_who_reviews_says_nothing_about_their_own_call(
-    ada: Actor, outcome: str
-) -> None:
+def test_a_requester_cannot_resolve_their_own_call(ada: Actor, outcome: str) -> None:
     request = seeds.in_doubt(requester="ada", not_before=seeds.moment(60))
     for actor in (ada, bearer(ada, *ALL_SCOPES)):
         with pytest.raises(Forbidden) as caught:
@@ -166,7 +164,7 @@ def test_a_second_settlement_names_the_winner(ada: Actor, bea: Actor) -> None:
     assert caught.value.extra == {"decided_by": "ada"}
 
 
-def test_running_again_waits_until_the_first_start_is_certainly_over(bea: Actor) -> None:
+def test_running_again_waits_until_the_first_attempt_has_ended(bea: Actor) -> None:
     at = seeds.moment(60)
     request = seeds.in_doubt(not_before=at)
     with pytest.raises(TooEarly) as caught:
@@ -191,7 +189,7 @@ def test_an_outcome_is_one_of_three(bea: Actor, outcome: object) -> None:
     assert untouched(request)
 
 
-def test_an_approval_is_not_settled_and_a_call_in_doubt_not_approved(bea: Actor) -> None:
+def test_each_kind_of_request_refuses_the_others_verdicts(bea: Actor) -> None:
     waiting, doubt = seeds.pending(), seeds.in_doubt()
     for outcome in ("approve", "give_up"):
         with pytest.raises(Invalid) as caught:

@@ -102,7 +102,7 @@ def test_entries_that_are_not_those_that_were_signed_are_refused() -> None:
     [{}, {**TEXTS, digest_of("1"): "1"}, dict.fromkeys(TEXTS, "other")],
     ids=["missing", "more", "others"],
 )
-def test_contents_that_are_not_those_that_were_signed_are_refused(contents: dict[str, str]) -> None:
+def test_blobs_that_differ_from_the_signed_ones_are_refused(contents: dict[str, str]) -> None:
     package = packed(*STARTED, RETURNED, LEFT, contents=TEXTS)
     assert refusal(replace(package, contents=contents)) == (
         "its contents are not those that were signed"

@@ -182,7 +182,7 @@ def test_a_model_attempt_without_a_reply_has_no_known_cost() -> None:
     assert evolve(now, failed).spent == NOTHING
 
 
-def test_a_journal_of_before_there_were_prices_has_replies_without_one() -> None:
+def test_replies_of_old_journals_have_no_price() -> None:
     now = evolve(started(), replied(cost=None))
     assert (now.spent.micros, now.spent.unpriced) == (0, 1)
 
@@ -326,7 +326,7 @@ def test_an_exceeded_limit_is_described() -> None:
     assert fits(now, StartTool(frame=ROOT, call="c1.0", attempt=1), ()) is True
 
 
-def test_a_reply_without_a_known_price_is_reckoned_to_cost_nothing() -> None:
+def test_a_reply_without_a_known_price_counts_as_free() -> None:
     assert reply_of(None, 10) == Spent(turns=1, tokens=10 + REPLY_TOKENS, micros=0)
 
 
@@ -477,12 +477,12 @@ def test_active_time_excludes_waiting_for_people() -> None:
     assert short_of(now, later(4006))[Limit.SECONDS].used == 10
 
 
-def test_the_clock_of_a_database_that_goes_back_takes_nothing_back() -> None:
+def test_a_clock_set_back_does_not_reduce_active_time() -> None:
     now = started(Budget(seconds=10))
     assert worked_at(now, later(-3600)) == 0
 
 
-def test_a_run_that_waits_for_a_retry_is_due_when_its_time_is_used_up() -> None:
+def test_a_run_in_backoff_is_due_at_its_time_limit() -> None:
     now = started(Budget(seconds=10))
     retry = RetryScheduled(
         frame=ROOT, call=None, attempt=1, cause="error", error="busy", until=later(60)

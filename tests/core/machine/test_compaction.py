@@ -128,7 +128,7 @@ def test_the_cost_of_a_summary_is_counted() -> None:
     assert fold(before, [replace(summed(5), usage={"other": 7})]).usage == {"tokens": 3, "other": 7}
 
 
-def test_the_attempts_at_a_summary_are_not_those_at_the_next_reply() -> None:
+def test_attempts_at_a_summary_are_counted_separately() -> None:
     now = after(3, CompactionTerms(messages=4))
     now = now.with_frame(replace(now.frame("0"), attempt=4, failures=3))
     frame = fold(now, [summed(5)]).frame("0")

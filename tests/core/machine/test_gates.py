@@ -71,7 +71,7 @@ def test_a_frame_is_halted_for_one_reason_of_a_kind_at_a_time(kind: GateKind) ->
     assert len(evolve(evolve(now, closed()), opened(kind, 9)).pending) == len(KINDS)
 
 
-def test_a_gate_that_is_open_is_not_opened_again_for_something_else() -> None:
+def test_an_open_gate_is_not_opened_again() -> None:
     with pytest.raises(IllegalTransition) as raised:
         evolve(under_way(opened(GateKind.HOLD)), opened(GateKind.LIMIT))
     assert (raised.value.state, raised.value.subject) == ("open", str(gate(1)))

@@ -166,7 +166,7 @@ def test_a_paused_run_plans_nothing_and_goes_on_where_it_was() -> None:
     )
 
 
-def test_no_answer_is_the_last_one_before_every_message_was_heard() -> None:
+def test_a_run_answers_only_after_its_last_message() -> None:
     assert (
         sum(map(invariants.no_answer_is_the_last_before_everything_was_heard, every()))
         > len(every()) / 20

@@ -57,7 +57,7 @@ def _replied(*tools: str, frame: str = "0", heard: int = 0) -> ModelReplied:
     return ModelReplied(frame=frame, reply={}, text=text, calls=calls, usage={}, heard=heard)
 
 
-def test_a_result_that_its_reply_leaves_out_is_kept_in_the_message() -> None:
+def test_a_result_missing_from_its_reply_stays_in_the_message() -> None:
     typed = replace(_replied(), output={"euros": 9})
     for kept in (True, False):
         now = _after(HELLO, replace(typed, output_kept=kept))

@@ -182,7 +182,7 @@ def test_only_calls_that_may_still_run_become_writes() -> None:
     assert effects == [EffectClass.READ, EffectClass.WRITE, EffectClass.READ, None]
 
 
-def test_the_model_is_told_where_a_result_is_stored_and_how_long_it_is() -> None:
+def test_the_model_is_told_the_place_and_size_of_a_blob() -> None:
     stored = Stored(digest="sha256:x", size=70_000, preview="x")
     now = after(*STARTED, ToolReturned(attempt=1, result=None, stored=stored, **CALL))
     assert now.frame("0").messages[-1] == {

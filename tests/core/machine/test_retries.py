@@ -77,7 +77,7 @@ def test_a_lasting_fault_gets_no_other_attempt(blame: Blame) -> None:
         assert asked.until == called.until == AT + timedelta(seconds=1)
 
 
-def test_a_policy_says_itself_which_faults_are_worth_another_attempt() -> None:
+def test_a_retry_policy_lists_the_repeated_failures() -> None:
     policy = replace(POLICY, on=(Blame.LIMIT, Blame.SETUP))
     frame = replace(FRAME, terms=ModelTerms(retry=policy))
     attempts = {blame: _asked(frame, blame) for blame in Blame if blame is not Blame.REQUEST}

@@ -61,7 +61,7 @@ def test_transactional_calls_leave_a_connection_to_their_runs() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_call_whose_deadline_passed_while_it_waited_is_not_made() -> None:
+def test_a_call_whose_deadline_passes_while_waiting_is_not_made() -> None:
     made: list[ToolRequest] = []
 
     def perform(request: ToolRequest) -> Outcome:

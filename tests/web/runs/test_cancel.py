@@ -26,7 +26,7 @@ def test_a_cancelled_run_ends_and_closes_its_requests(
     assert "set_privileges" not in [call.tool for call in office.effects.calls]
 
 
-def test_a_run_in_quarantine_that_does_not_verify_cannot_be_cancelled(
+def test_a_quarantined_run_must_verify_to_be_cancelled(
     ada: Client, ada_api: Caller, suspended: UUID
 ) -> None:
     Run.objects.filter(id=suspended).update(

@@ -44,7 +44,7 @@ def _span(use: TimeUse, start: float, end: float) -> Span:
 # The scale
 
 
-def test_work_counts_before_people_and_people_before_the_next_try() -> None:
+def test_the_axis_prefers_work_then_people_then_retries() -> None:
     spans = [_span(TimeUse.PEOPLE, 0, 10), _span(TimeUse.WORK, 2, 4), _span(TimeUse.RETRY, 8, 12)]
     found = scale(spans, _at(0), _at(20))
     assert [(s.use, s.lasted.total_seconds()) for s in found.segments] == [
