@@ -40,7 +40,7 @@ def counts(turn: Turn) -> Reply:
 
 
 def summed_up(messages: tuple[dict[str, Any], ...]) -> str:
-    """The author's own: the last result, if it is what was asked for."""
+    """Summarise as an author's function: return the last result if it is the requested one."""
     asked = messages[-2]["reply"]["parts"][-1]["args"]["number"]
     assert messages[-1]["results"][-1]["content"] == asked
     return str(asked)

@@ -48,7 +48,7 @@ def test_touch_targets_are_large_enough(desk: Desk, chromium: Browser, office: O
         phone.open("/inbox/")
         for target in phone.page.locator("nav a, .search input, .search button, .row").all():
             box = target.bounding_box()
-            if box is not None:  # None for what a phone does not show
+            if box is not None:  # None for elements hidden on a phone
                 assert box["height"] >= 44, target.inner_text()
         assert phone.page.evaluate("document.documentElement.scrollWidth") <= 360
     finally:

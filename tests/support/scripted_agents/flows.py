@@ -1,7 +1,7 @@
 """Agents for these tests: five, nested, that play what their input says, with tools of every effect class.
 
-The input is a list of turns, each a list of calls; what an agent hands to the one below it is its own
-list. So a test writes down the whole run before it starts, and nothing depends on chance.
+The input is a list of turns, each a list of calls; a call of a sub-agent carries the sub-agent's own list.
+So a test defines the whole run before it starts, and nothing depends on chance.
 """
 
 import os

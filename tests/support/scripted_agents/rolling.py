@@ -1,10 +1,10 @@
-"""Two releases of the same agents, each in a folder of its own, and the ledger of what they did outside."""
+"""Two releases of the same agents, each in its own folder, and the ledger of their effects outside."""
 
 from pathlib import Path
 
 MODULE = "releases"
 
-# `{more}` and `{instructions}` are what the releases differ in.
+# The releases differ in `{more}` and `{instructions}`.
 SOURCE = '''
 """Agents that note twice, each time after somebody approved it."""
 
